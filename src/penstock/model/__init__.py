@@ -1,0 +1,1 @@
+"""The vocabulary that every other package shares: ids, error codes, the exception tree, config keys."""

@@ -1,0 +1,46 @@
+"""Names of things. A topic id is its 16 raw bytes: what the wire carries and what hashes fastest."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import NamedTuple, NewType
+
+BrokerId = NewType("BrokerId", int)
+TopicId = NewType("TopicId", bytes)
+
+NO_TOPIC_ID = TopicId(bytes(16))
+#: The ids that mean something to the protocol itself; never handed out to a topic.
+METADATA_TOPIC_ID = TopicId(bytes(15) + b"\x01")
+RESERVED_TOPIC_IDS = frozenset({NO_TOPIC_ID, METADATA_TOPIC_ID})
+
+METADATA_TOPIC = "__cluster_metadata"
+OFFSETS_TOPIC = "__consumer_offsets"
+TRANSACTIONS_TOPIC = "__transaction_state"
+INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC})
+
+
+class TopicPartition(NamedTuple):
+    """One partition of one topic."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+def format_topic_id(topic_id: bytes) -> str:
+    """The 22 characters that Kafka's tools show for an id."""
+    return base64.urlsafe_b64encode(topic_id).decode().rstrip("=")
+
+
+def parse_topic_id(text: str) -> TopicId:
+    """The inverse of `format_topic_id`; raises ValueError on anything else."""
+    try:
+        raw = base64.urlsafe_b64decode(text + "==")
+    except (binascii.Error, ValueError) as e:
+        raise ValueError(f"{text!r} is not a topic id") from e
+    if len(raw) != 16:
+        raise ValueError(f"{text!r} is not a topic id")
+    return TopicId(raw)
