@@ -1,0 +1,114 @@
+"""The header of a record batch, and how batches lie one behind the other.
+
+A batch is 61 bytes of header and then its records, compressed as a whole or not at all. The checksum covers
+everything behind itself (attributes to the end), so offset and leader epoch can be stamped in place.
+Positions count bytes from the start of the buffer that was passed.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Final, NamedTuple
+
+from crc32c import crc32c
+
+from penstock.ports import Buffer
+
+MAGIC: Final = 2
+HEADER_SIZE: Final = 61
+#: offset and length: what precedes the bytes that `batch_length` counts
+LOG_OVERHEAD: Final = 12
+#: where the checksummed part starts
+CRC_START: Final = 21
+
+COMPRESSION_MASK: Final = 0x07
+TIMESTAMP_TYPE_BIT: Final = 0x08
+TRANSACTIONAL_BIT: Final = 0x10
+CONTROL_BIT: Final = 0x20
+DELETE_HORIZON_BIT: Final = 0x40
+
+NO_PRODUCER_ID: Final = -1
+NO_SEQUENCE: Final = -1
+NO_TIMESTAMP: Final = -1
+NO_EPOCH: Final = -1
+
+HEADER: Final = Struct(">qiibIhiqqqhii")
+_OFFSET_AND_LENGTH: Final = Struct(">qi")
+_STAMP: Final = Struct(">qii")
+_OFFSET: Final = Struct(">q")
+
+
+class BatchHeader(NamedTuple):
+    """The fields of a header, in wire order."""
+
+    base_offset: int
+    batch_length: int
+    leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole batch, header included."""
+        return self.batch_length + LOG_OVERHEAD
+
+    @property
+    def last_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def next_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def compression(self) -> int:
+        return self.attributes & COMPRESSION_MASK
+
+    @property
+    def is_control(self) -> bool:
+        return bool(self.attributes & CONTROL_BIT)
+
+    @property
+    def is_transactional(self) -> bool:
+        return bool(self.attributes & TRANSACTIONAL_BIT)
+
+    @property
+    def is_log_append_time(self) -> bool:
+        return bool(self.attributes & TIMESTAMP_TYPE_BIT)
+
+    @property
+    def last_sequence(self) -> int:
+        """Sequence of the last record; sequences wrap from 2³¹-1 to 0."""
+        if self.base_sequence == NO_SEQUENCE:
+            return NO_SEQUENCE
+        return (self.base_sequence + self.last_offset_delta) & 0x7FFFFFFF
+
+
+def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
+    """The header at `position`; `struct.error` if fewer than 61 bytes are left."""
+    return BatchHeader._make(HEADER.unpack_from(buffer, position))
+
+
+def read_offset_and_length(buffer: Buffer, position: int = 0) -> tuple[int, int]:
+    """(base offset, bytes of the whole batch) at `position`: enough to step to the next batch."""
+    offset, length = _OFFSET_AND_LENGTH.unpack_from(buffer, position)
+    return offset, length + LOG_OVERHEAD
+
+
+def crc_matches(batch: Buffer, header: BatchHeader) -> bool:
+    """Whether `batch`, exactly one batch, is what its checksum says."""
+    return bool(crc32c(memoryview(batch)[CRC_START:]) == header.crc)
+
+
+def stamp(batch: bytearray | memoryview, position: int, base_offset: int, leader_epoch: int) -> None:
+    """Give the batch at `position` its place in the log; the checksum does not cover these fields."""
+    length = _OFFSET_AND_LENGTH.unpack_from(batch, position)[1]
+    _STAMP.pack_into(batch, position, base_offset, length, leader_epoch)
