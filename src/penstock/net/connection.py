@@ -1,0 +1,276 @@
+"""One client connection: frames in, answers out in the order of their requests.
+
+Requests are pipelined: a frame is served as soon as it is whole, even while earlier answers are still to
+come; answers queue behind them. A frame's bytes belong to the receive buffer and are valid only inside the
+call that serves it.
+
+Reading stops while too many answers are outstanding, while the peer does not read what we wrote, or while
+the buffer pool is exhausted; that is all the back pressure there is. Whatever a peer sends costs at most
+its own connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from struct import Struct
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+
+from penstock.model.errors import ProtocolError
+from penstock.net.deferred import Deferred
+from penstock.net.output import Output
+from penstock.ports import Buffer, FileRange
+
+if TYPE_CHECKING:
+    from penstock.net.server import Listener, Server
+
+__all__ = ["Answer", "Application", "Connection"]
+
+Parts: TypeAlias = Sequence[Buffer | FileRange]
+#: what serving a frame gives: the answer, an answer to come, or none at all (acks=0)
+Answer: TypeAlias = "Parts | Deferred[Parts | None] | None"
+
+_LENGTH: Final = Struct(">i")
+#: answers a connection may be owed before we stop reading from it
+MAX_IN_FLIGHT: Final = 256
+
+
+class Application(Protocol):
+    """What is served."""
+
+    def serve(self, connection: Connection, frame: memoryview) -> Answer:
+        """Answer one frame; ProtocolError closes the connection."""
+        ...
+
+    def connection_lost(self, connection: Connection) -> None: ...
+
+
+class Connection(asyncio.BufferedProtocol):
+    """The receiving half, and the queue of answers. `Output` is the sending half."""
+
+    __slots__ = (
+        "_answers",
+        "_buffer",
+        "_filled",
+        "_need",
+        "_output",
+        "_paused",
+        "_server",
+        "_stop",
+        "_transport",
+        "_view",
+        "_waiting_for_buffer",
+        "_write_blocked",
+        "active_at",
+        "closed",
+        "listener",
+        "peer",
+        "principal",
+        "software",
+    )
+
+    def __init__(self, server: Server, listener: Listener) -> None:
+        self._server = server
+        self.listener = listener
+        self.peer = ""
+        self.principal = "User:ANONYMOUS"
+        #: (name, version) that the client said of itself in ApiVersions
+        self.software: tuple[str, str] | None = None
+        self.closed = False
+        self.active_at = 0.0
+        self._answers: deque[Parts | Deferred[Parts | None]] = deque()
+        # What arrived and is not served: `_buffer[:_filled]`, of which a frame needs `_need` bytes; reading
+        # goes up to `_stop`.
+        self._buffer: bytearray | None = None
+        self._view = memoryview(b"")
+        self._filled = 0
+        self._need = 0
+        self._stop = 0
+        self._paused = False
+        self._write_blocked = False
+        self._waiting_for_buffer = False
+
+    # -- asyncio's side -------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        peername = transport.get_extra_info("peername")
+        self.peer = f"{peername[0]}:{peername[1]}" if peername else "?"
+        self.active_at = self._server.loop.time()
+        self._output = Output(self._server.loop, transport, self._output_changed)
+        self._server.admit(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.closed = True
+        self._output.close()
+        self._release_buffer()
+        answers, self._answers = self._answers, deque()
+        for answer in answers:
+            if isinstance(answer, Deferred):
+                answer.cancel()
+        self._server.forget(self)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        if self._buffer is None:
+            return self._server.pool.scratch
+        return self._view[self._filled : self._stop]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.active_at = self._server.loop.time()
+        if self._buffer is None:
+            self._advance(self._server.pool.scratch[:nbytes])
+        else:
+            self._filled += nbytes
+            if self._filled >= self._need:
+                self._advance(self._view[: self._filled])
+
+    def eof_received(self) -> bool:
+        return False
+
+    def pause_writing(self) -> None:
+        self._write_blocked = True
+        self._update_reading()
+
+    def resume_writing(self) -> None:
+        self._write_blocked = False
+        self._update_reading()
+
+    # -- frames in ------------------------------------------------------------------------------------
+
+    def _advance(self, data: memoryview) -> None:
+        """Serve every whole frame in `data` (all that is unserved) and keep what is left."""
+        position = 0
+        end = len(data)
+        while end - position >= 4 and not self._paused:
+            length: int = _LENGTH.unpack_from(data, position)[0]
+            if not 0 <= length <= self._server.max_request_bytes:
+                self.fail(f"frame of {length} bytes, limit {self._server.max_request_bytes}")
+            stop = position + 4 + length
+            if stop > end or self.closed:
+                break
+            self._serve(data[position + 4 : stop])
+            position = stop
+        if not self.closed:
+            self._keep(data, position)
+
+    def _keep(self, data: memoryview, position: int) -> None:
+        """Hold on to `data[position:]`, in a buffer that has room for the frame to go on."""
+        have = len(data) - position
+        if not have:
+            self._release_buffer()
+            return
+        need = 4 + _LENGTH.unpack_from(data, position)[0] if have >= 4 else 4
+        old = self._buffer
+        if old is None or position or have == len(old) < need:
+            pool = self._server.pool
+            growing = old is not None and not position
+            buffer = pool.take(pool.capacity_for(max(need, have), have), must=not growing)
+            if buffer is None:
+                self._wait_for_buffer()
+                return
+            view = memoryview(buffer)
+            view[:have] = data[position:]
+            self._release_buffer()
+            self._buffer, self._view = buffer, view
+        self._filled = have
+        self._need = need
+        # Reading stops at the frame's end so that it need not be moved; a mere start of a length reads on.
+        self._stop = min(need, len(self._view)) if 4 <= have < need else len(self._view)
+
+    def _wait_for_buffer(self) -> None:
+        if not self._waiting_for_buffer:
+            self._waiting_for_buffer = True
+            self._server.pool.wait(self._buffer_came_back)
+            self._update_reading()
+
+    def _buffer_came_back(self) -> None:
+        self._waiting_for_buffer = False
+        self._update_reading()
+
+    def _release_buffer(self) -> None:
+        if self._buffer is not None:
+            self._view = memoryview(b"")
+            self._server.pool.give_back(self._buffer)
+            self._buffer = None
+            self._filled = self._need = self._stop = 0
+
+    # -- answers out ----------------------------------------------------------------------------------
+
+    def _serve(self, frame: memoryview) -> None:
+        try:
+            answer = self._server.application.serve(self, frame)
+        except ProtocolError as e:
+            self.fail(str(e))
+            return
+        if answer is None:
+            return
+        if isinstance(answer, Deferred):
+            self._answers.append(answer)
+            answer.then(self._deferred_resolved)
+            if len(self._answers) >= MAX_IN_FLIGHT:
+                self._update_reading()
+        elif self._answers:
+            self._answers.append(answer)
+            if len(self._answers) >= MAX_IN_FLIGHT:
+                self._update_reading()
+        else:
+            self._output.write(answer)
+
+    def _deferred_resolved(self, _: Parts | None) -> None:
+        answers = self._answers
+        while answers and not self.closed:
+            head = answers[0]
+            if isinstance(head, Deferred):
+                if not head.done:
+                    break
+                parts = head.value
+                if parts is not None:
+                    self._output.write(parts)
+            else:
+                self._output.write(head)
+            answers.popleft()
+        if self._paused and len(answers) < MAX_IN_FLIGHT:
+            self._update_reading()
+
+    def _output_changed(self, blocked: bool) -> None:
+        self._write_blocked = blocked
+        self._update_reading()
+
+    # -- back pressure and end ------------------------------------------------------------------------
+
+    def _update_reading(self) -> None:
+        if self.closed:
+            return
+        paused = self._write_blocked or self._waiting_for_buffer or len(self._answers) >= MAX_IN_FLIGHT
+        if paused and not self._paused:
+            self._paused = True
+            self._transport.pause_reading()
+        elif self._paused and not paused:
+            # Not from here: we may be inside the loop that serves frames.
+            self._server.loop.call_soon(self._resume)
+
+    def _resume(self) -> None:
+        if self.closed or not self._paused:
+            return
+        self._paused = False
+        if self._buffer is not None and self._filled >= min(self._need, self._stop):
+            self._advance(self._view[: self._filled])
+        if self._paused or self.closed:
+            return
+        self._transport.resume_reading()
+
+    def fail(self, reason: str) -> None:
+        """Close because of what the peer sent."""
+        if not self.closed:
+            self._server.rejected(self, reason)
+            self.abort()
+
+    def abort(self) -> None:
+        self.closed = True
+        self._transport.abort()
+
+    def close(self) -> None:
+        """Close once what was written has gone out."""
+        self._transport.close()

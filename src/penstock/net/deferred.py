@@ -1,0 +1,53 @@
+"""An answer that comes later, without a task.
+
+Lighter than an asyncio future on purpose: the callback runs inside `resolve`, so a produce that completes a
+waiting fetch costs two plain calls. Owned by the event loop's thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Generic, TypeVar, cast
+
+T = TypeVar("T")
+
+__all__ = ["Deferred"]
+
+
+class Deferred(Generic[T]):
+    """A value to come. Resolved or cancelled once; whatever comes after that is ignored."""
+
+    __slots__ = ("_then", "_value", "done", "on_cancel")
+
+    def __init__(self) -> None:
+        self.done = False
+        #: called when nobody waits for the value any more
+        self.on_cancel: Callable[[], None] | None = None
+        self._value: T | None = None
+        self._then: Callable[[T], None] | None = None
+
+    def resolve(self, value: T) -> None:
+        if self.done:
+            return
+        self.done = True
+        self._value = value
+        if self._then is not None:
+            self._then(value)
+
+    def then(self, callback: Callable[[T], None]) -> None:
+        """Have `callback` called with the value, at once if it is there."""
+        assert self._then is None, "a deferred has one listener"
+        self._then = callback
+        if self.done:
+            callback(self.value)
+
+    def cancel(self) -> None:
+        if not self.done:
+            self.done = True
+            if self.on_cancel is not None:
+                self.on_cancel()
+
+    @property
+    def value(self) -> T:
+        assert self.done
+        return cast(T, self._value)

@@ -1,0 +1,143 @@
+"""Listeners and the limits that all connections of a broker share."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from penstock.net.buffers import BufferPool
+from penstock.net.connection import Application, Connection
+
+__all__ = ["Limits", "Listener", "Server"]
+
+
+@dataclass(slots=True)
+class Listener:
+    """A named door: where it is bound, and the address that clients are told."""
+
+    name: str
+    host: str
+    port: int
+    advertised_host: str = ""
+    advertised_port: int = 0
+    security_protocol: str = "PLAINTEXT"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    max_request_bytes: int = 100 << 20
+    max_connections: int = 1 << 31
+    max_connections_per_ip: int = 1 << 31
+    max_idle_s: float = 600.0
+    #: bytes of all receive buffers together
+    memory_bytes: int = 512 << 20
+    backlog: int = 1024
+
+
+@dataclass(slots=True)
+class ConnectionCounts:
+    """What happened to connections, for the metrics."""
+
+    accepted: int = 0
+    refused: int = 0
+    rejected: int = 0
+    expired: int = 0
+    open_by_ip: Counter[str] = field(default_factory=Counter)
+
+
+class Server:
+    """Accepts connections on several listeners and holds them to the limits."""
+
+    def __init__(
+        self, application: Application, limits: Limits, log: Callable[..., Any], *, idle_check_s: float = 5.0
+    ) -> None:
+        self.application = application
+        self.limits = limits
+        self.max_request_bytes = limits.max_request_bytes
+        self.pool = BufferPool(limits.memory_bytes)
+        self.counts = ConnectionCounts()
+        self.connections: set[Connection] = set()
+        self.loop: asyncio.AbstractEventLoop
+        self._log = log
+        self._idle_check_s = idle_check_s
+        self._emptied = asyncio.Event()
+        self._servers: list[asyncio.Server] = []
+        self._sweep: asyncio.TimerHandle | None = None
+
+    async def start(self, listeners: Sequence[Listener]) -> None:
+        """Bind every listener; a port of 0 is replaced by the one that the system chose."""
+        self.loop = asyncio.get_running_loop()
+        for listener in listeners:
+            server = await self.loop.create_server(
+                lambda listener=listener: Connection(self, listener),
+                listener.host or None,
+                listener.port,
+                backlog=self.limits.backlog,
+                reuse_address=True,
+            )
+            self._servers.append(server)
+            listener.port = listener.port or server.sockets[0].getsockname()[1]
+            listener.advertised_port = listener.advertised_port or listener.port
+        self._sweep = self.loop.call_later(self._idle_check_s, self._close_idle)
+
+    async def stop(self) -> None:
+        """Stop accepting, then close every connection."""
+        if self._sweep is not None:
+            self._sweep.cancel()
+        for server in self._servers:
+            server.close()
+        self._emptied.clear()
+        for connection in list(self.connections):
+            connection.close()
+        if self.connections:
+            # What was written has this long to go out.
+            await asyncio.sleep(0.01)
+        for connection in list(self.connections):
+            connection.abort()
+        if self.connections:
+            await self._emptied.wait()
+
+    def admit(self, connection: Connection) -> None:
+        """Take in a new connection, or refuse it where a limit is reached."""
+        address = connection.peer.rpartition(":")[0]
+        limits = self.limits
+        self.connections.add(connection)
+        self.counts.open_by_ip[address] += 1
+        if len(self.connections) > limits.max_connections:
+            reason = "max.connections"
+        elif self.counts.open_by_ip[address] > limits.max_connections_per_ip:
+            reason = "max.connections.per.ip"
+        else:
+            self.counts.accepted += 1
+            return
+        self.counts.refused += 1
+        self._log("connection_refused", peer=connection.peer, limit=reason)
+        connection.abort()
+
+    def forget(self, connection: Connection) -> None:
+        self.connections.discard(connection)
+        address = connection.peer.rpartition(":")[0]
+        self.counts.open_by_ip[address] -= 1
+        if not self.counts.open_by_ip[address]:
+            del self.counts.open_by_ip[address]
+        self.application.connection_lost(connection)
+        if not self.connections:
+            self._emptied.set()
+
+    def rejected(self, connection: Connection, reason: str) -> None:
+        """A peer's bytes made no sense; its connection is being closed."""
+        self.counts.rejected += 1
+        self._log(
+            "connection_rejected", peer=connection.peer, listener=connection.listener.name, reason=reason
+        )
+
+    def _close_idle(self) -> None:
+        oldest = self.loop.time() - self.limits.max_idle_s
+        for connection in list(self.connections):
+            if connection.active_at < oldest:
+                self.counts.expired += 1
+                connection.close()
+        self._sweep = self.loop.call_later(self._idle_check_s, self._close_idle)
