@@ -4,8 +4,8 @@ Two formats need care. Snappy: Java writes xerial's framing (a 16-byte header, t
 behind its length), librdkafka writes one raw block; every client reads the framing, so that is what we write,
 and we read both. LZ4: the standard frame, but with independent blocks, because Java cannot read linked ones.
 
-`cramjam` releases the interpreter while it works (measured on 6.6 MB, two threads: no slower than one; another
-thread never waited longer than the interpreter's own switch interval), so compression that the broker must do
+`cramjam` releases the interpreter while it works (measured on 6.6 MB: two threads take as long as one, and a
+third never waited longer than the interpreter's own switch interval), so compression that the broker must do
 runs in a worker thread, not in a subprocess.
 """
 
@@ -24,7 +24,7 @@ from penstock.ports import Buffer
 
 __all__ = ["DECOMPRESSED_BYTES_MAX", "Codec", "compress", "decompress"]
 
-#: What one batch may unpack to unless the caller says otherwise; a hostile batch costs this much memory at most.
+#: What one batch may unpack to unless the caller says otherwise: the most memory that a hostile batch costs.
 DECOMPRESSED_BYTES_MAX: Final = 256 * 1024 * 1024
 
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
@@ -52,7 +52,7 @@ class Codec(IntEnum):
 
     @classmethod
     def from_label(cls, label: str) -> Codec:
-        """The inverse of `label` ("uncompressed", as topics may say, is "none"); ValueError on anything else."""
+        """The inverse of `label` ("uncompressed", as topics say, is "none"); ValueError on anything else."""
         if label == "uncompressed":
             return cls.NONE
         for codec in cls:
