@@ -92,6 +92,10 @@ class Files(Protocol):
         """Make the directory and its parents where they are missing."""
         ...
 
+    def size(self, path: str) -> int:
+        """Bytes of the file, without opening it."""
+        ...
+
     def read(self, path: str) -> bytes: ...
 
     def write_atomic(self, path: str, data: Buffer) -> None:

@@ -1,0 +1,202 @@
+"""The real doors: the operating system's clock, randomness and files.
+
+A descriptor is closed when the last reference to its `OsFile` goes, so a range that is still being sent keeps
+an evicted or unlinked segment alive. Files are written by position (never `O_APPEND`), so the size that we
+remember is the truth as long as nobody else writes the file.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+import secrets
+import shutil
+import time
+
+from penstock.ports import Buffer, File
+
+__all__ = ["OsFile", "OsFiles", "SystemClock", "SystemRng"]
+
+#: errno values by which a file system says that it cannot answer without waiting, or not at all
+_WOULD_WAIT = errno.EAGAIN
+_NO_NOWAIT = frozenset({errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS})
+
+
+class SystemClock:
+    __slots__ = ()
+
+    def now_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+
+class SystemRng:
+    __slots__ = ("_random",)
+
+    def __init__(self) -> None:
+        self._random = random.SystemRandom()
+
+    def token(self, size: int) -> bytes:
+        return secrets.token_bytes(size)
+
+    def uniform(self, low: float, high: float) -> float:
+        return self._random.uniform(low, high)
+
+
+class OsFile:
+    """An open file of the operating system."""
+
+    __slots__ = ("_fd", "_nowait", "_size", "path")
+
+    def __init__(self, path: str, *, create: bool) -> None:
+        self._fd = -1
+        self.path = path
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        self._fd = os.open(path, flags, 0o644)
+        self._size = os.fstat(self._fd).st_size
+        self._nowait = True
+
+    def __del__(self) -> None:
+        self.close()
+
+    def fileno(self) -> int:
+        return self._fd
+
+    def size(self) -> int:
+        return self._size
+
+    def append(self, data: Buffer) -> None:
+        size = self._size
+        try:
+            written = os.pwrite(self._fd, data, size)
+            if written != len(data):
+                self._write_rest(memoryview(data)[written:], size + written)
+        except OSError as e:
+            self._cut_back(size, e)
+            raise
+        self._size = size + len(data)
+
+    def _write_rest(self, rest: memoryview, position: int) -> None:
+        while rest:
+            written = os.pwrite(self._fd, rest, position)
+            position += written
+            rest = rest[written:]
+
+    def _cut_back(self, size: int, cause: OSError) -> None:
+        """Take back a partial append; a disk that refuses even that has failed, whatever the first cause."""
+        try:
+            os.ftruncate(self._fd, size)
+        except OSError as e:
+            raise OSError(errno.EIO, f"cannot undo a failed append: {e}", self.path) from cause
+
+    def pread(self, size: int, position: int) -> bytes:
+        data = os.pread(self._fd, size, position)
+        if len(data) == size or not data:
+            return data
+        return data + self.pread(size - len(data), position + len(data))
+
+    def pread_cached(self, size: int, position: int) -> bytes | None:
+        if not self._nowait:
+            return self.pread(size, position)
+        data = bytearray(size)
+        try:
+            read = os.preadv(self._fd, [data], position, os.RWF_NOWAIT)
+        except OSError as e:
+            if e.errno == _WOULD_WAIT:
+                return None
+            if e.errno not in _NO_NOWAIT:
+                raise
+            # This file system cannot tell (tmpfs, overlays): take what it has, it is memory or we must wait.
+            self._nowait = False
+            return self.pread(size, position)
+        if read == size or position + read >= self._size:
+            return bytes(memoryview(data)[:read])
+        return None
+
+    def pwrite(self, data: Buffer, position: int) -> None:
+        self._write_rest(memoryview(data), position)
+        self._size = max(self._size, position + len(data))
+
+    def truncate(self, size: int) -> None:
+        os.ftruncate(self._fd, size)
+        self._size = size
+
+    def sync(self) -> None:
+        os.fdatasync(self._fd)
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            fd, self._fd = self._fd, -1
+            os.close(fd)
+
+
+class OsFiles:
+    """The operating system's file system."""
+
+    __slots__ = ()
+
+    def open(self, path: str, *, create: bool = False) -> File:
+        return OsFile(path, create=create)
+
+    def exists(self, path: str) -> bool:
+        return os.path.exists(path)
+
+    def is_dir(self, path: str) -> bool:
+        return os.path.isdir(path)
+
+    def listdir(self, path: str) -> list[str]:
+        return sorted(os.listdir(path))
+
+    def makedirs(self, path: str) -> None:
+        os.makedirs(path, exist_ok=True)
+
+    def size(self, path: str) -> int:
+        return os.stat(path).st_size
+
+    def read(self, path: str) -> bytes:
+        with open(path, "rb") as f:
+            return f.read()
+
+    def write_atomic(self, path: str, data: Buffer) -> None:
+        temporary = f"{path}.tmp"
+        try:
+            fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+            try:
+                rest = memoryview(data)
+                while rest:
+                    rest = rest[os.write(fd, rest) :]
+                os.fsync(fd)
+            finally:
+                os.close(fd)
+            os.replace(temporary, path)
+        except OSError:
+            if os.path.exists(temporary):
+                os.unlink(temporary)
+            raise
+        self.sync_dir(os.path.dirname(path))
+
+    def rename(self, old: str, new: str) -> None:
+        os.replace(old, new)
+
+    def remove(self, path: str) -> None:
+        os.unlink(path)
+
+    def rmtree(self, path: str) -> None:
+        shutil.rmtree(path)
+
+    def sync_dir(self, path: str) -> None:
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def modified_ms(self, path: str) -> int:
+        return os.stat(path).st_mtime_ns // 1_000_000
+
+    def space(self, path: str) -> tuple[int, int]:
+        volume = os.statvfs(path)
+        return volume.f_blocks * volume.f_frsize, volume.f_bavail * volume.f_frsize
