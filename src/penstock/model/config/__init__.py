@@ -1,0 +1,28 @@
+"""Config keys under Kafka's names: what exists, what is valid, and what a broker or topic ends up with."""
+
+from penstock.model.config.broker import BrokerConfig, ConfigEntry, ConfigSynonym, parse_broker_config
+from penstock.model.config.broker_keys import BROKER_KEYS
+from penstock.model.config.files import load_config_file
+from penstock.model.config.keys import ConfigKey, ConfigSource, ConfigType, ConfigValue, UpdateMode
+from penstock.model.config.listeners import Endpoint
+from penstock.model.config.topic_keys import TOPIC_KEYS
+from penstock.model.config.topics import parse_topic_config, resolve_topic_configs, topic_values
+
+__all__ = [
+    "BROKER_KEYS",
+    "TOPIC_KEYS",
+    "BrokerConfig",
+    "ConfigEntry",
+    "ConfigKey",
+    "ConfigSource",
+    "ConfigSynonym",
+    "ConfigType",
+    "ConfigValue",
+    "Endpoint",
+    "UpdateMode",
+    "load_config_file",
+    "parse_broker_config",
+    "parse_topic_config",
+    "resolve_topic_configs",
+    "topic_values",
+]

@@ -1,0 +1,338 @@
+"""A broker's configuration: typed values, where each comes from, and what DescribeConfigs says of them.
+
+Invariants: every value in a `BrokerConfig` has been validated, alone and together with the others; a change
+is applied whole or not at all. One object serves a broker for its life: dynamic updates change it in place,
+so whoever holds it reads current values. It is owned by the event loop's thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from penstock.model.config.broker_keys import BROKER_KEYS, SYNONYM_GROUPS
+from penstock.model.config.keys import (
+    ConfigKey,
+    ConfigSource,
+    ConfigType,
+    ConfigValue,
+    Synonym,
+    UpdateMode,
+    find_key,
+)
+from penstock.model.config.listeners import Endpoint, parse_endpoints
+from penstock.model.config.topic_keys import TOPIC_KEYS
+from penstock.model.errors import InvalidConfig
+
+#: What `queued.max.request.bytes=-1` means: a bound all the same, with room for two of the largest requests.
+_DEFAULT_REQUEST_MEMORY = 256 * 1024 * 1024
+
+
+class ConfigSynonym(NamedTuple):
+    """One of the places that a value could come from."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+
+
+class ConfigEntry(NamedTuple):
+    """One config as DescribeConfigs shows it; `synonyms` in the order in which they win."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+    type: ConfigType
+    read_only: bool
+    sensitive: bool
+    documentation: str
+    synonyms: tuple[ConfigSynonym, ...]
+
+
+def parse_broker_config(name: str, text: str) -> ConfigValue:
+    """The typed value of a broker config; raises InvalidConfig for an unknown name or a bad value."""
+    return find_key(BROKER_KEYS, name, "broker").parse(text)
+
+
+class BrokerConfig(Mapping[str, ConfigValue]):
+    """Broker config names to typed values; every name is also an attribute, with `_` for `.`.
+
+    `static` is what the broker was started with; `dynamic` (this broker's) and `dynamic_default` (the
+    cluster's) go before it, in that order.
+    """
+
+    # The attributes that the broker reads most, declared for the type checker; all other names exist as well.
+    auto_create_topics_enable: bool
+    background_threads: int
+    broker_rack: str | None
+    connections_max_idle_ms: int
+    default_replication_factor: int
+    delete_topic_enable: bool
+    fetch_max_bytes: int
+    log_cleaner_backoff_ms: int
+    log_cleaner_enable: bool
+    log_cleaner_threads: int
+    log_flush_offset_checkpoint_interval_ms: int
+    log_retention_check_interval_ms: int
+    max_connection_creation_rate: int
+    max_connections: int
+    max_connections_per_ip: int
+    max_incremental_fetch_session_cache_slots: int
+    max_request_partition_size_limit: int
+    message_max_bytes: int
+    node_id: int
+    num_partitions: int
+    num_recovery_threads_per_data_dir: int
+    penstock_flush: str
+    penstock_flush_interval_ms: int
+    penstock_log_format: str
+    penstock_log_level: str
+    penstock_memory: bool
+    producer_id_expiration_ms: int
+    socket_listen_backlog_size: int
+    socket_receive_buffer_bytes: int
+    socket_request_max_bytes: int
+    socket_send_buffer_bytes: int
+    transaction_max_timeout_ms: int
+
+    #: The data directories: log.dirs, else log.dir.
+    data_dirs: tuple[str, ...]
+    #: The listeners with what they bind and what they advertise.
+    endpoints: tuple[Endpoint, ...]
+    #: Memory for requests in flight over all connections; always a bound.
+    request_memory_bytes: int
+    #: Topic config names to the values that a topic without overrides has.
+    topic_defaults: Mapping[str, ConfigValue]
+
+    def __init__(
+        self,
+        static: Mapping[str, str] | None = None,
+        *,
+        dynamic: Mapping[str, str] | None = None,
+        dynamic_default: Mapping[str, str] | None = None,
+    ) -> None:
+        self._static = _same_ids(dict(static or {}))
+        self._apply(dict(dynamic or {}), dict(dynamic_default or {}))
+        self.endpoints = parse_endpoints(self._values)
+
+    def __getitem__(self, name: str) -> ConfigValue:
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    @property
+    def static(self) -> Mapping[str, str]:
+        """What the broker was started with, as text."""
+        return self._static
+
+    @property
+    def dynamic(self) -> Mapping[str, str]:
+        """This broker's dynamic configs, as text."""
+        return self._dynamic
+
+    @property
+    def dynamic_default(self) -> Mapping[str, str]:
+        """The cluster's dynamic broker configs, as text."""
+        return self._dynamic_default
+
+    def check_dynamic(
+        self, dynamic: Mapping[str, str] | None = None, dynamic_default: Mapping[str, str] | None = None
+    ) -> None:
+        """Raise InvalidConfig if `set_dynamic` would; change nothing."""
+        self._checked(*self._replacements(dynamic, dynamic_default))
+
+    def set_dynamic(
+        self, dynamic: Mapping[str, str] | None = None, dynamic_default: Mapping[str, str] | None = None
+    ) -> None:
+        """Replace this broker's and the cluster's dynamic configs (None keeps them); all of it or nothing."""
+        self._apply(*self._replacements(dynamic, dynamic_default))
+
+    def describe(self, names: Collection[str] | None = None) -> list[ConfigEntry]:
+        """This broker's configs, or those named, as DescribeConfigs shows them; unknown names are skipped."""
+        keys = _selected(BROKER_KEYS.values(), names)
+        return [self._entry(key) for key in keys if not key.internal or key.name in self._static]
+
+    def describe_dynamic_default(self, names: Collection[str] | None = None) -> list[ConfigEntry]:
+        """The cluster's dynamic broker configs: what DescribeConfigs shows for the broker without a name."""
+        entries = []
+        for key in _selected((BROKER_KEYS[name] for name in self._dynamic_default), names):
+            value = key.format(key.parse(self._dynamic_default[key.name]))
+            only = tuple(s for s in self._synonyms(key) if s.source is ConfigSource.DYNAMIC_DEFAULT_BROKER)
+            entries.append(_entry(key, value, only, read_only=key.read_only))
+        return entries
+
+    def describe_topic(
+        self, overrides: Mapping[str, str], names: Collection[str] | None = None
+    ) -> list[ConfigEntry]:
+        """A topic's configs, given what was set for it."""
+        entries = []
+        for key in _selected(TOPIC_KEYS.values(), names):
+            if key.internal and key.name not in overrides:
+                continue
+            synonyms = self._synonyms(BROKER_KEYS[key.synonyms[0].name]) if key.synonyms else ()
+            value = key.format(self.topic_defaults[key.name])
+            if key.name in overrides:
+                value = key.format(key.parse(overrides[key.name]))
+                synonyms = (ConfigSynonym(key.name, value, ConfigSource.DYNAMIC_TOPIC), *synonyms)
+            entries.append(_entry(key, value, synonyms, read_only=False))
+        return entries
+
+    def _replacements(
+        self, dynamic: Mapping[str, str] | None, dynamic_default: Mapping[str, str] | None
+    ) -> tuple[dict[str, str], dict[str, str]]:
+        return (
+            self._dynamic if dynamic is None else dict(dynamic),
+            self._dynamic_default if dynamic_default is None else dict(dynamic_default),
+        )
+
+    def _checked(self, dynamic: dict[str, str], dynamic_default: dict[str, str]) -> dict[str, ConfigValue]:
+        for name in dynamic:
+            _check_dynamic_name(name, cluster_wide=False)
+        for name in dynamic_default:
+            _check_dynamic_name(name, cluster_wide=True)
+        values = {name: key.default for name, key in BROKER_KEYS.items()}
+        for source in (self._static, dynamic_default, dynamic):
+            for name, text in source.items():
+                values[name] = parse_broker_config(name, text)
+        if values["broker.id"] == BROKER_KEYS["broker.id"].default:
+            values["broker.id"] = values["node.id"]
+        _check_together(values)
+        return values
+
+    def _apply(self, dynamic: dict[str, str], dynamic_default: dict[str, str]) -> None:
+        values = self._checked(dynamic, dynamic_default)
+        self._values = values
+        self._dynamic = dynamic
+        self._dynamic_default = dynamic_default
+        # Plain instance attributes: the hot path reads them at the price of one dictionary look-up.
+        self.__dict__.update((name.replace(".", "_"), value) for name, value in values.items())
+        self.data_dirs = _strings(values["log.dirs"]) or _strings(values["log.dir"])
+        limit = _integer(values["queued.max.request.bytes"])
+        self.request_memory_bytes = (
+            limit if limit > 0 else max(_DEFAULT_REQUEST_MEMORY, 2 * self.socket_request_max_bytes)
+        )
+        self.topic_defaults = {name: _topic_default(key, values) for name, key in TOPIC_KEYS.items()}
+
+    def _entry(self, key: ConfigKey) -> ConfigEntry:
+        value = key.format(self._values[key.name])
+        return _entry(key, value, self._synonyms(key), read_only=key.read_only)
+
+    def _synonyms(self, key: ConfigKey) -> tuple[ConfigSynonym, ...]:
+        """Every place that sets the key or a synonym of it, strongest first.
+
+        Like Kafka, the list starts at the key's own name: what a coarser synonym says before is left out.
+        """
+        group = SYNONYM_GROUPS.get(key.name, (Synonym(key.name),))
+        sources = (
+            (self._dynamic, ConfigSource.DYNAMIC_BROKER),
+            (self._dynamic_default, ConfigSource.DYNAMIC_DEFAULT_BROKER),
+            (self._static, ConfigSource.STATIC_BROKER),
+        )
+        found = [
+            ConfigSynonym(name, None if key.sensitive else texts[name], source)
+            for texts, source in sources
+            for name, _ in group
+            if name in texts
+        ]
+        for name, _ in group:
+            default = BROKER_KEYS[name].format(BROKER_KEYS[name].default)
+            if default is not None:
+                found.append(ConfigSynonym(name, None if key.sensitive else default, ConfigSource.DEFAULT))
+        first = next((i for i, synonym in enumerate(found) if synonym.name == key.name), len(found))
+        return tuple(found[first:])
+
+
+def _entry(
+    key: ConfigKey, value: str | None, synonyms: tuple[ConfigSynonym, ...], *, read_only: bool
+) -> ConfigEntry:
+    return ConfigEntry(
+        name=key.name,
+        value=None if key.sensitive else value,
+        source=synonyms[0].source if synonyms else ConfigSource.DEFAULT,
+        type=key.type,
+        read_only=read_only,
+        sensitive=key.sensitive,
+        documentation=key.doc,
+        synonyms=synonyms,
+    )
+
+
+def _selected(keys: Iterable[ConfigKey], names: Collection[str] | None) -> list[ConfigKey]:
+    return [key for key in keys if not names or key.name in names]
+
+
+def _same_ids(static: dict[str, str]) -> dict[str, str]:
+    """node.id and broker.id are two names of one number: whichever is set sets both."""
+    for name, twin in (("node.id", "broker.id"), ("broker.id", "node.id")):
+        if name in static:
+            static.setdefault(twin, static[name])
+    return static
+
+
+def _check_dynamic_name(name: str, *, cluster_wide: bool) -> None:
+    key = find_key(BROKER_KEYS, name, "broker")
+    if key.read_only:
+        raise InvalidConfig(
+            f"Cannot update {name} dynamically: set it in the broker's config file and restart"
+        )
+    if cluster_wide and key.update_mode is UpdateMode.PER_BROKER:
+        raise InvalidConfig(f"Cannot update {name} for the whole cluster: name the broker it is for")
+
+
+def _check_together(values: Mapping[str, ConfigValue]) -> None:
+    """What no value can be checked for alone."""
+    if values["broker.id"] != values["node.id"]:
+        raise InvalidConfig("node.id and broker.id must be the same: set only node.id")
+    retention_ms = _topic_default(TOPIC_KEYS["retention.ms"], values)
+    if retention_ms == 0:
+        raise InvalidConfig("log.retention.ms must be at least 1, or -1 to keep data for ever")
+    least, most = (
+        _integer(values["log.cleaner.min.compaction.lag.ms"]),
+        values["log.cleaner.max.compaction.lag.ms"],
+    )
+    if least > _integer(most):
+        raise InvalidConfig(
+            f"log.cleaner.min.compaction.lag.ms ({least}) must not be more than "
+            f"log.cleaner.max.compaction.lag.ms ({most})"
+        )
+    memory, request = (
+        _integer(values["queued.max.request.bytes"]),
+        _integer(values["socket.request.max.bytes"]),
+    )
+    if 0 < memory < request:
+        raise InvalidConfig(
+            f"queued.max.request.bytes ({memory}) must hold at least one request of "
+            f"socket.request.max.bytes ({request})"
+        )
+    wait = _integer(values["replica.fetch.wait.max.ms"])
+    for name in ("replica.socket.timeout.ms", "replica.lag.time.max.ms"):
+        if wait > _integer(values[name]):
+            raise InvalidConfig(
+                f"replica.fetch.wait.max.ms ({wait}) must not be more than {name} ({values[name]})"
+            )
+
+
+def _topic_default(key: ConfigKey, values: Mapping[str, ConfigValue]) -> ConfigValue:
+    """A topic key's value where the topic does not set it: the first of its synonyms that has one."""
+    for name, factor in key.synonyms:
+        value = values[name]
+        if value is None:
+            continue
+        if factor == 1:
+            return value
+        return max(-1, _integer(value) * factor)
+    return key.default
+
+
+def _integer(value: ConfigValue) -> int:
+    assert isinstance(value, int)
+    return value
+
+
+def _strings(value: ConfigValue) -> tuple[str, ...]:
+    assert value is None or isinstance(value, tuple)
+    return value or ()

@@ -1,0 +1,112 @@
+"""Listeners: `NAME://HOST:PORT` lists into endpoints, each with what it binds and what it advertises."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from penstock.model.config.keys import ConfigValue
+from penstock.model.errors import InvalidConfig
+
+_LISTENER = re.compile(
+    r"(?P<name>[A-Za-z0-9_-]+)://(?:\[(?P<v6>[0-9a-fA-F:.%]+)\]|(?P<host>[^:/\[\]]*)):(?P<port>[0-9]+)"
+)
+_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+
+
+class Endpoint(NamedTuple):
+    """One named listener.
+
+    An empty `host` binds every interface and port 0 any free port. An empty `advertised_host` or an
+    `advertised_port` of 0 is for the broker to fill in, once it is bound.
+    """
+
+    name: str
+    host: str
+    port: int
+    advertised_host: str
+    advertised_port: int
+    protocol: str
+
+
+def parse_endpoints(values: Mapping[str, ConfigValue]) -> tuple[Endpoint, ...]:
+    """The endpoints that a broker's configs ask for, without the controller's; raises InvalidConfig."""
+    bound = _addresses("listeners", values["listeners"])
+    advertised = _addresses("advertised.listeners", values["advertised.listeners"] or ())
+    unknown = advertised.keys() - bound.keys()
+    if unknown:
+        raise InvalidConfig(
+            f"advertised.listeners names {', '.join(sorted(unknown))}, which listeners does not"
+        )
+    controllers = values["controller.listener.names"]
+    assert isinstance(controllers, tuple)
+    protocols = _protocol_map(str(values["listener.security.protocol.map"]))
+    endpoints = tuple(
+        Endpoint(name, *address, *_advertise(address, advertised.get(name)), _protocol(name, protocols))
+        for name, address in bound.items()
+        if name not in controllers
+    )
+    if not endpoints:
+        raise InvalidConfig("listeners has only controller listeners: add one for clients")
+    inter_broker = values["inter.broker.listener.name"]
+    if inter_broker is not None and inter_broker not in {endpoint.name for endpoint in endpoints}:
+        raise InvalidConfig(f"inter.broker.listener.name is {inter_broker}, which listeners does not have")
+    return endpoints
+
+
+def _addresses(key: str, listeners: ConfigValue) -> dict[str, tuple[str, int]]:
+    assert isinstance(listeners, tuple)
+    addresses: dict[str, tuple[str, int]] = {}
+    taken: set[tuple[str, int]] = set()
+    for text in listeners:
+        match = _LISTENER.fullmatch(text)
+        if match is None or int(match["port"]) > 65535:
+            raise InvalidConfig(
+                f"{key} has {text!r}: write NAME://HOST:PORT, for example PLAINTEXT://127.0.0.1:9092"
+            )
+        name, address = match["name"].upper(), (match["v6"] or match["host"] or "", int(match["port"]))
+        if name in addresses:
+            raise InvalidConfig(f"{key} has two listeners called {name}: give each a name of its own")
+        if address[1] and address in taken:
+            raise InvalidConfig(
+                f"{key} has two listeners at {text.partition('://')[2]}: give each its own port"
+            )
+        taken.add(address)
+        addresses[name] = address
+    return addresses
+
+
+def _advertise(bound: tuple[str, int], advertised: tuple[str, int] | None) -> tuple[str, int]:
+    host, port = advertised or bound
+    if host in ("0.0.0.0", "::"):
+        if advertised is not None:
+            raise InvalidConfig(
+                f"advertised.listeners must not use {host}: give an address that clients can reach"
+            )
+        host = ""
+    return host, port
+
+
+def _protocol_map(text: str) -> dict[str, str]:
+    protocols = {}
+    for pair in filter(None, text.split(",")):
+        name, _, protocol = pair.strip().rpartition(":")
+        if not name or protocol.upper() not in _PROTOCOLS:
+            raise InvalidConfig(
+                f"listener.security.protocol.map has {pair!r}: "
+                f"write NAME:PROTOCOL with one of {', '.join(_PROTOCOLS)}"
+            )
+        protocols[name.upper()] = protocol.upper()
+    return protocols
+
+
+def _protocol(name: str, protocols: Mapping[str, str]) -> str:
+    protocol = protocols.get(name)
+    if protocol is None:
+        raise InvalidConfig(
+            f"listener {name} has no protocol: add {name}:PLAINTEXT to listener.security.protocol.map"
+        )
+    if protocol != "PLAINTEXT":
+        raise InvalidConfig(f"listener {name} asks for {protocol}, which is not available yet: use PLAINTEXT")
+    return protocol

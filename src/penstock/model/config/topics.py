@@ -1,0 +1,45 @@
+"""A topic's configs: what was set for it over what the broker says, checked together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from penstock.model.config.broker import BrokerConfig
+from penstock.model.config.keys import ConfigValue, find_key
+from penstock.model.config.topic_keys import TOPIC_KEYS
+from penstock.model.errors import InvalidConfig
+
+
+def parse_topic_config(name: str, text: str) -> ConfigValue:
+    """The typed value of a topic config; raises InvalidConfig for an unknown name or a bad value."""
+    return find_key(TOPIC_KEYS, name, "topic").parse(text)
+
+
+def resolve_topic_configs(overrides: Mapping[str, str], broker: BrokerConfig) -> dict[str, ConfigValue]:
+    """Every topic config with its typed value; raises InvalidConfig if the overrides are not acceptable."""
+    values = dict(broker.topic_defaults)
+    for name, text in overrides.items():
+        values[name] = parse_topic_config(name, text)
+    _check_together(values)
+    return values
+
+
+def topic_values(overrides: Mapping[str, str], broker: BrokerConfig) -> dict[str, ConfigValue]:
+    """As `resolve_topic_configs`, named for storage's `LogConfig`: `_` for `.`, the internal key applied."""
+    values = resolve_topic_configs(overrides, broker)
+    segment_bytes = values.pop("internal.segment.bytes")
+    if segment_bytes is not None:
+        values["segment.bytes"] = segment_bytes
+    return {name.replace(".", "_"): value for name, value in values.items()}
+
+
+def _check_together(values: Mapping[str, ConfigValue]) -> None:
+    least, most = values["min.compaction.lag.ms"], values["max.compaction.lag.ms"]
+    assert isinstance(least, int)
+    assert isinstance(most, int)
+    if least > most:
+        raise InvalidConfig(
+            f"min.compaction.lag.ms ({least}) must not be more than max.compaction.lag.ms ({most})"
+        )
+    if values["remote.storage.enable"]:
+        raise InvalidConfig("remote.storage.enable: this broker has no tiered storage; leave it false")
