@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from penstock.model.config.broker import BrokerConfig
 from penstock.model.config.keys import ConfigValue, find_key
 from penstock.model.config.topic_keys import TOPIC_KEYS
 from penstock.model.errors import InvalidConfig
+
+#: Topic configs that say nothing to a log: replication's, tiering's, and the one that stands in for another.
+_NOT_FOR_THE_LOG = frozenset(
+    {
+        "follower.replication.throttled.replicas",
+        "internal.segment.bytes",
+        "leader.replication.throttled.replicas",
+        "remote.log.copy.disable",
+        "remote.log.delete.on.disable",
+    }
+)
 
 
 def parse_topic_config(name: str, text: str) -> ConfigValue:
@@ -24,13 +36,18 @@ def resolve_topic_configs(overrides: Mapping[str, str], broker: BrokerConfig) ->
     return values
 
 
-def topic_values(overrides: Mapping[str, str], broker: BrokerConfig) -> dict[str, ConfigValue]:
-    """As `resolve_topic_configs`, named for storage's `LogConfig`: `_` for `.`, the internal key applied."""
+def topic_values(overrides: Mapping[str, str], broker: BrokerConfig) -> dict[str, Any]:
+    """The fields of storage's `LogConfig`: what a log needs of its topic's configs, with `_` for `.`."""
     values = resolve_topic_configs(overrides, broker)
-    segment_bytes = values.pop("internal.segment.bytes")
+    segment_bytes = values["internal.segment.bytes"]
     if segment_bytes is not None:
         values["segment.bytes"] = segment_bytes
-    return {name.replace(".", "_"): value for name, value in values.items()}
+    fields: dict[str, Any] = {
+        name.replace(".", "_"): value for name, value in values.items() if name not in _NOT_FOR_THE_LOG
+    }
+    fields["cleanup_policy"] = frozenset(fields["cleanup_policy"])
+    fields["producer_id_expiration_ms"] = broker.producer_id_expiration_ms
+    return fields
 
 
 def _check_together(values: Mapping[str, ConfigValue]) -> None:

@@ -1,0 +1,212 @@
+"""A broker's values, their sources, and what DescribeConfigs shows of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.model.config import (
+    BROKER_KEYS,
+    BrokerConfig,
+    ConfigEntry,
+    ConfigSource,
+    ConfigSynonym,
+    Endpoint,
+)
+from penstock.model.errors import InvalidConfig
+
+
+def entry(entries: list[ConfigEntry], name: str) -> ConfigEntry:
+    return next(e for e in entries if e.name == name)
+
+
+def test_values_are_typed_by_name_and_by_attribute() -> None:
+    config = BrokerConfig({"num.partitions": "4", "auto.create.topics.enable": "false", "log.dirs": "/a,/b"})
+    assert config["num.partitions"] == config.num_partitions == 4
+    assert config.auto_create_topics_enable is False
+    assert config.data_dirs == ("/a", "/b")
+    assert set(config) == set(BROKER_KEYS)
+
+
+def test_dynamic_goes_before_the_clusters_before_static_before_default() -> None:
+    config = BrokerConfig({"message.max.bytes": "1"})
+    assert config.message_max_bytes == 1
+    config.set_dynamic(dynamic_default={"message.max.bytes": "2"})
+    assert config.message_max_bytes == 2
+    config.set_dynamic(dynamic={"message.max.bytes": "3"})
+    assert config.message_max_bytes == 3
+    assert config.topic_defaults["max.message.bytes"] == 3
+
+    shown = entry(config.describe(), "message.max.bytes")
+    assert (shown.value, shown.source, shown.read_only) == ("3", ConfigSource.DYNAMIC_BROKER, False)
+    assert [(s.value, s.source.name) for s in shown.synonyms] == [
+        ("3", "DYNAMIC_BROKER"),
+        ("2", "DYNAMIC_DEFAULT_BROKER"),
+        ("1", "STATIC_BROKER"),
+        ("1048588", "DEFAULT"),
+    ]
+    config.set_dynamic(dynamic={}, dynamic_default={})
+    assert config.message_max_bytes == 1
+
+
+def test_a_refused_update_changes_nothing() -> None:
+    config = BrokerConfig()
+    for bad in (
+        {"num.partitions": "2"},
+        {"message.max.bytes": "many"},
+        {"mesage.max.bytes": "1"},
+        {"log.cleaner.min.compaction.lag.ms": "2", "log.cleaner.max.compaction.lag.ms": "1"},
+    ):
+        with pytest.raises(InvalidConfig):
+            config.check_dynamic(dynamic=bad)
+        with pytest.raises(InvalidConfig):
+            config.set_dynamic(dynamic={"background.threads": "3", **bad})
+    assert config.background_threads == 10
+    assert config.dynamic == {}
+
+
+def test_check_dynamic_does_not_apply() -> None:
+    config = BrokerConfig()
+    config.check_dynamic(dynamic={"message.max.bytes": "5"})
+    assert config.message_max_bytes == 1048588
+
+
+def test_a_per_broker_config_is_refused_for_the_cluster() -> None:
+    config = BrokerConfig()
+    config.set_dynamic(dynamic={"sasl.kerberos.min.time.before.relogin": "58000"})
+    with pytest.raises(InvalidConfig, match="whole cluster"):
+        config.set_dynamic(dynamic_default={"sasl.kerberos.min.time.before.relogin": "58000"})
+
+
+def test_describe_shows_the_default_source_type_and_documentation() -> None:
+    shown = entry(BrokerConfig().describe(), "num.partitions")
+    assert shown.value == "1"
+    assert shown.source is ConfigSource.DEFAULT
+    assert shown.type.name == "INT"
+    assert shown.read_only
+    assert not shown.sensitive
+    assert shown.documentation
+    assert shown.synonyms == (ConfigSynonym("num.partitions", "1", ConfigSource.DEFAULT),)
+
+
+def test_describe_selects_names_and_hides_internal_keys_until_they_are_set() -> None:
+    config = BrokerConfig()
+    assert [e.name for e in config.describe(["node.id", "nothing"])] == ["node.id"]
+    assert "log.initial.task.delay.ms" not in [e.name for e in config.describe()]
+    config = BrokerConfig({"log.initial.task.delay.ms": "0"})
+    assert entry(config.describe(), "log.initial.task.delay.ms").source is ConfigSource.STATIC_BROKER
+
+
+def test_describe_dynamic_default_shows_only_what_is_set_for_the_cluster() -> None:
+    config = BrokerConfig({"message.max.bytes": "9"}, dynamic_default={"message.max.bytes": "8"})
+    (shown,) = config.describe_dynamic_default()
+    assert (shown.name, shown.value, shown.source) == (
+        "message.max.bytes",
+        "8",
+        ConfigSource.DYNAMIC_DEFAULT_BROKER,
+    )
+    assert [s.source for s in shown.synonyms] == [ConfigSource.DYNAMIC_DEFAULT_BROKER]
+
+
+def test_the_finest_retention_unit_wins() -> None:
+    hours = {"log.retention.hours": "2"}
+    minutes = {**hours, "log.retention.minutes": "3"}
+    assert BrokerConfig(hours).topic_defaults["retention.ms"] == 7_200_000
+    assert BrokerConfig(minutes).topic_defaults["retention.ms"] == 180_000
+    assert BrokerConfig({**minutes, "log.retention.ms": "5"}).topic_defaults["retention.ms"] == 5
+    assert BrokerConfig({"log.retention.hours": "-1"}).topic_defaults["retention.ms"] == -1
+    assert BrokerConfig({"log.flush.scheduler.interval.ms": "7"}).topic_defaults["flush.ms"] == 7
+
+
+def test_synonyms_start_at_the_configs_own_name_as_kafka_shows_them() -> None:
+    config = BrokerConfig({"log.retention.ms": "5", "log.retention.hours": "2"})
+    assert [(s.name, s.value) for s in entry(config.describe(), "log.retention.ms").synonyms] == [
+        ("log.retention.ms", "5"),
+        ("log.retention.hours", "2"),
+        ("log.retention.hours", "168"),
+    ]
+    only_hours = BrokerConfig({"log.retention.hours": "2"})
+    shown = entry(only_hours.describe_topic({}), "retention.ms")
+    assert (shown.value, shown.source, shown.synonyms) == ("7200000", ConfigSource.DEFAULT, ())
+
+
+@pytest.mark.parametrize(
+    ("configs", "complaint"),
+    [
+        ({"log.retention.ms": "0"}, "at least 1, or -1"),
+        ({"node.id": "1", "broker.id": "2"}, "set only node.id"),
+        ({"queued.max.request.bytes": "5"}, "at least one request"),
+        ({"replica.fetch.wait.max.ms": "40000"}, "replica.socket.timeout.ms"),
+        (
+            {"log.cleaner.min.compaction.lag.ms": "2", "log.cleaner.max.compaction.lag.ms": "1"},
+            "not be more than",
+        ),
+        ({"log.dirs": ""}, "must not be empty"),
+    ],
+)
+def test_values_that_do_not_fit_together(configs: dict[str, str], complaint: str) -> None:
+    with pytest.raises(InvalidConfig, match=complaint):
+        BrokerConfig(configs)
+
+
+@pytest.mark.parametrize("name", ["node.id", "broker.id"])
+def test_node_id_and_broker_id_are_one_number(name: str) -> None:
+    config = BrokerConfig({name: "7"})
+    assert config["node.id"] == config["broker.id"] == 7
+    assert entry(config.describe(), "broker.id").source is ConfigSource.STATIC_BROKER
+    assert BrokerConfig()["broker.id"] == 1
+
+
+def test_request_memory_is_always_bounded() -> None:
+    assert BrokerConfig().request_memory_bytes == 256 * 2**20
+    assert BrokerConfig({"socket.request.max.bytes": "1000000000"}).request_memory_bytes == 2_000_000_000
+    assert BrokerConfig({"queued.max.request.bytes": "200000000"}).request_memory_bytes == 200_000_000
+
+
+def endpoints(**configs: str) -> tuple[Endpoint, ...]:
+    return BrokerConfig({name.replace("_", "."): value for name, value in configs.items()}).endpoints
+
+
+def test_endpoints() -> None:
+    assert endpoints() == (Endpoint("PLAINTEXT", "", 9092, "", 9092, "PLAINTEXT"),)
+    assert endpoints(listeners="PLAINTEXT://[::1]:0") == (
+        Endpoint("PLAINTEXT", "::1", 0, "::1", 0, "PLAINTEXT"),
+    )
+    assert endpoints(listeners="plaintext://0.0.0.0:1")[0].advertised_host == ""
+    assert endpoints(
+        listeners="IN://10.0.0.1:1,OUT://:2",
+        advertised_listeners="OUT://public.example:3",
+        listener_security_protocol_map="IN:PLAINTEXT,OUT:PLAINTEXT",
+    ) == (
+        Endpoint("IN", "10.0.0.1", 1, "10.0.0.1", 1, "PLAINTEXT"),
+        Endpoint("OUT", "", 2, "public.example", 3, "PLAINTEXT"),
+    )
+
+
+def test_controller_listeners_are_not_for_clients() -> None:
+    configs = {
+        "listeners": "PLAINTEXT://:9092,CONTROLLER://:9093",
+        "controller.listener.names": "CONTROLLER",
+    }
+    assert [endpoint.name for endpoint in BrokerConfig(configs).endpoints] == ["PLAINTEXT"]
+    with pytest.raises(InvalidConfig, match="add one for clients"):
+        BrokerConfig({**configs, "listeners": "CONTROLLER://:9093"})
+
+
+@pytest.mark.parametrize(
+    ("configs", "complaint"),
+    [
+        ({"listeners": "localhost:9092"}, "write NAME://HOST:PORT"),
+        ({"listeners": "PLAINTEXT://localhost:70000"}, "write NAME://HOST:PORT"),
+        ({"listeners": "PLAINTEXT://:1,PLAINTEXT://:2"}, "two listeners called PLAINTEXT"),
+        ({"listeners": "PLAINTEXT://:1,SSL://:1"}, "two listeners at :1"),
+        ({"listeners": "SSL://:1"}, "not available yet"),
+        ({"listeners": "MINE://:1"}, "add MINE:PLAINTEXT"),
+        ({"advertised.listeners": "OTHER://:1"}, "OTHER"),
+        ({"advertised.listeners": "PLAINTEXT://0.0.0.0:1"}, "clients can reach"),
+        ({"listener.security.protocol.map": "PLAINTEXT:TELNET"}, "write NAME:PROTOCOL"),
+        ({"inter.broker.listener.name": "OTHER"}, "OTHER"),
+    ],
+)
+def test_bad_listeners(configs: dict[str, str], complaint: str) -> None:
+    with pytest.raises(InvalidConfig, match=complaint):
+        BrokerConfig(configs)
