@@ -1,0 +1,54 @@
+"""The table of APIs: one module per API, one registry."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock.wire.api import Api
+from penstock.wire.apis.alter_configs import ALTER_CONFIGS
+from penstock.wire.apis.api_versions import API_VERSIONS
+from penstock.wire.apis.create_partitions import CREATE_PARTITIONS
+from penstock.wire.apis.create_topics import CREATE_TOPICS
+from penstock.wire.apis.delete_records import DELETE_RECORDS
+from penstock.wire.apis.delete_topics import DELETE_TOPICS
+from penstock.wire.apis.describe_cluster import DESCRIBE_CLUSTER
+from penstock.wire.apis.describe_configs import DESCRIBE_CONFIGS
+from penstock.wire.apis.describe_log_dirs import DESCRIBE_LOG_DIRS
+from penstock.wire.apis.describe_producers import DESCRIBE_PRODUCERS
+from penstock.wire.apis.describe_topic_partitions import DESCRIBE_TOPIC_PARTITIONS
+from penstock.wire.apis.fetch import FETCH
+from penstock.wire.apis.incremental_alter_configs import INCREMENTAL_ALTER_CONFIGS
+from penstock.wire.apis.init_producer_id import INIT_PRODUCER_ID
+from penstock.wire.apis.list_config_resources import LIST_CONFIG_RESOURCES
+from penstock.wire.apis.list_offsets import LIST_OFFSETS
+from penstock.wire.apis.metadata import METADATA
+from penstock.wire.apis.offset_for_leader_epoch import OFFSET_FOR_LEADER_EPOCH
+from penstock.wire.apis.produce import PRODUCE
+
+__all__ = ["APIS"]
+
+#: Every API that there are tables for, by key. What a broker serves is decided by its handlers, not here.
+APIS: dict[int, Api[Any, Any]] = {
+    api.key: api
+    for api in (
+        PRODUCE,
+        FETCH,
+        LIST_OFFSETS,
+        METADATA,
+        API_VERSIONS,
+        CREATE_TOPICS,
+        DELETE_TOPICS,
+        DELETE_RECORDS,
+        INIT_PRODUCER_ID,
+        OFFSET_FOR_LEADER_EPOCH,
+        DESCRIBE_CONFIGS,
+        ALTER_CONFIGS,
+        DESCRIBE_LOG_DIRS,
+        CREATE_PARTITIONS,
+        INCREMENTAL_ALTER_CONFIGS,
+        DESCRIBE_CLUSTER,
+        DESCRIBE_PRODUCERS,
+        LIST_CONFIG_RESOURCES,
+        DESCRIBE_TOPIC_PARTITIONS,
+    )
+}

@@ -1,0 +1,39 @@
+"""AlterConfigs, versions 0 to 2."""
+
+from __future__ import annotations
+
+from penstock.wire.api import Api
+from penstock.wire.schema import Struct, array, boolean, int8, int16, int32, nullable_string, string
+
+
+class AlterableConfig(Struct):
+    name: str = string()
+    value: str | None = nullable_string()
+
+
+class AlterConfigsResource(Struct):
+    resource_type: int = int8()
+    resource_name: str = string()
+    configs: list[AlterableConfig] = array(AlterableConfig)
+
+
+class AlterConfigsRequest(Struct):
+    resources: list[AlterConfigsResource] = array(AlterConfigsResource)
+    validate_only: bool = boolean()
+
+
+class AlterConfigsResourceResponse(Struct):
+    error_code: int = int16()
+    error_message: str | None = nullable_string()
+    resource_type: int = int8()
+    resource_name: str = string()
+
+
+class AlterConfigsResponse(Struct):
+    throttle_time_ms: int = int32()
+    responses: list[AlterConfigsResourceResponse] = array(AlterConfigsResourceResponse)
+
+
+ALTER_CONFIGS = Api(
+    33, "AlterConfigs", (0, 2), flexible_from=2, request=AlterConfigsRequest, response=AlterConfigsResponse
+)

@@ -1,0 +1,52 @@
+"""DescribeLogDirs, versions 1 to 5."""
+
+from __future__ import annotations
+
+from penstock.wire.api import Api
+from penstock.wire.schema import Struct, array, boolean, int16, int32, int64, nullable_array, string
+
+
+class DescribableLogDirTopic(Struct):
+    topic: str = string()
+    partitions: list[int] = array(int32())
+
+
+class DescribeLogDirsRequest(Struct):
+    topics: list[DescribableLogDirTopic] | None = nullable_array(DescribableLogDirTopic, empty=True)
+
+
+class DescribeLogDirsPartition(Struct):
+    partition_index: int = int32()
+    partition_size: int = int64()
+    offset_lag: int = int64()
+    is_future_key: bool = boolean()
+
+
+class DescribeLogDirsTopic(Struct):
+    name: str = string()
+    partitions: list[DescribeLogDirsPartition] = array(DescribeLogDirsPartition)
+
+
+class DescribeLogDirsResult(Struct):
+    error_code: int = int16()
+    log_dir: str = string()
+    topics: list[DescribeLogDirsTopic] = array(DescribeLogDirsTopic)
+    total_bytes: int = int64("4+", default=-1)
+    usable_bytes: int = int64("4+", default=-1)
+    is_cordoned: bool = boolean("5+")
+
+
+class DescribeLogDirsResponse(Struct):
+    throttle_time_ms: int = int32()
+    error_code: int = int16("3+")
+    results: list[DescribeLogDirsResult] = array(DescribeLogDirsResult)
+
+
+DESCRIBE_LOG_DIRS = Api(
+    35,
+    "DescribeLogDirs",
+    (1, 5),
+    flexible_from=2,
+    request=DescribeLogDirsRequest,
+    response=DescribeLogDirsResponse,
+)

@@ -1,0 +1,51 @@
+"""DescribeProducers, versions 0 to 0."""
+
+from __future__ import annotations
+
+from penstock.wire.api import Api
+from penstock.wire.schema import Struct, array, int16, int32, int64, nullable_string, string
+
+
+class TopicRequest(Struct):
+    name: str = string()
+    partition_indexes: list[int] = array(int32())
+
+
+class DescribeProducersRequest(Struct):
+    topics: list[TopicRequest] = array(TopicRequest)
+
+
+class ProducerState(Struct):
+    producer_id: int = int64()
+    producer_epoch: int = int32()
+    last_sequence: int = int32(default=-1)
+    last_timestamp: int = int64(default=-1)
+    coordinator_epoch: int = int32()
+    current_txn_start_offset: int = int64(default=-1)
+
+
+class PartitionResponse(Struct):
+    partition_index: int = int32()
+    error_code: int = int16()
+    error_message: str | None = nullable_string()
+    active_producers: list[ProducerState] = array(ProducerState)
+
+
+class TopicResponse(Struct):
+    name: str = string()
+    partitions: list[PartitionResponse] = array(PartitionResponse)
+
+
+class DescribeProducersResponse(Struct):
+    throttle_time_ms: int = int32()
+    topics: list[TopicResponse] = array(TopicResponse)
+
+
+DESCRIBE_PRODUCERS = Api(
+    61,
+    "DescribeProducers",
+    (0, 0),
+    flexible_from=0,
+    request=DescribeProducersRequest,
+    response=DescribeProducersResponse,
+)

@@ -1,0 +1,71 @@
+"""DescribeTopicPartitions, versions 0 to 0."""
+
+from __future__ import annotations
+
+from penstock.wire.api import Api
+from penstock.wire.schema import (
+    Struct,
+    array,
+    boolean,
+    int16,
+    int32,
+    nullable_array,
+    nullable_string,
+    nullable_struct,
+    string,
+    uuid,
+)
+
+
+class TopicRequest(Struct):
+    name: str = string()
+
+
+class Cursor(Struct):
+    topic_name: str = string()
+    partition_index: int = int32()
+
+
+class DescribeTopicPartitionsRequest(Struct):
+    topics: list[TopicRequest] = array(TopicRequest)
+    response_partition_limit: int = int32(default=2000)
+    cursor: Cursor | None = nullable_struct(Cursor)
+
+
+class DescribeTopicPartitionsResponsePartition(Struct):
+    error_code: int = int16()
+    partition_index: int = int32()
+    leader_id: int = int32()
+    leader_epoch: int = int32(default=-1)
+    replica_nodes: list[int] = array(int32())
+    isr_nodes: list[int] = array(int32())
+    eligible_leader_replicas: list[int] | None = nullable_array(int32())
+    last_known_elr: list[int] | None = nullable_array(int32())
+    offline_replicas: list[int] = array(int32())
+
+
+class DescribeTopicPartitionsResponseTopic(Struct):
+    error_code: int = int16()
+    name: str | None = nullable_string()
+    topic_id: bytes = uuid()
+    is_internal: bool = boolean()
+    partitions: list[DescribeTopicPartitionsResponsePartition] = array(
+        DescribeTopicPartitionsResponsePartition
+    )
+    topic_authorized_operations: int = int32(default=-(2**31))
+
+
+class DescribeTopicPartitionsResponse(Struct):
+    throttle_time_ms: int = int32()
+    topics: list[DescribeTopicPartitionsResponseTopic] = array(DescribeTopicPartitionsResponseTopic)
+    next_cursor: Cursor | None = nullable_struct(Cursor)
+
+
+DESCRIBE_TOPIC_PARTITIONS = Api(
+    75,
+    "DescribeTopicPartitions",
+    (0, 0),
+    flexible_from=0,
+    request=DescribeTopicPartitionsRequest,
+    response=DescribeTopicPartitionsResponse,
+)

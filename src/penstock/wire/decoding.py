@@ -1,0 +1,249 @@
+"""Generates decoders.
+
+The text follows the wire: `buf` is the frame, `pos` the next byte, `size` its end. Reading fixed fields or a
+length past the end raises by itself (`struct.error`, IndexError); a slice past the end is merely short, and
+one comparison after the last field finds it. A count is checked before its loop starts: n elements of at
+least m bytes must fit in what is left, and all arrays of a message together hold at most MAX_ELEMENTS: an
+object costs far more memory than the two bytes that may stand for it. Bytes after the message are ignored, as
+Kafka does.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+from penstock.model.errors import ProtocolError
+from penstock.wire.compiler import FIXED, PREFIX, Source, fields_in, in_versions, min_size
+from penstock.wire.schema import Field, Struct, StructType, default_expression
+from penstock.wire.varint import read_uvarint, skip_tags
+
+__all__ = ["MAX_ELEMENTS", "generate_decoder"]
+
+MAX_ELEMENTS = 1 << 20
+_STRING_MAX = 0x7FFF
+
+
+def generate_decoder(cls: type[Struct], version: int, flexible: bool) -> tuple[str, dict[str, Any]]:
+    """Source of a function `codec(buf, pos)`, and its globals."""
+    return _DecoderSource(cls, version, flexible).generate()
+
+
+def long_string_length(buffer: memoryview, position: int) -> tuple[int, int]:
+    """The length (plus one) of a compact string that has 127 bytes or more."""
+    length, position = read_uvarint(buffer, position)
+    if length - 1 > _STRING_MAX:
+        raise ProtocolError(f"string of {length - 1} bytes")
+    return length, position
+
+
+class _DecoderSource(Source):
+    def __init__(self, cls: type[Struct], version: int, flexible: bool) -> None:
+        super().__init__()
+        self._cls = cls
+        self._version = version
+        self._flexible = flexible
+        #: Fixed-size fields not read yet: where each goes and its format character.
+        self._run: list[tuple[str, str]] = []
+
+    def generate(self) -> tuple[str, dict[str, Any]]:
+        self.refer("new", object.__new__)
+        self.refer("uvarint", read_uvarint)
+        self.refer("string_length", long_string_length)
+        self.refer("skip_tags", skip_tags)
+        self.refer("unpack_from", struct.unpack_from)
+        self.refer("Bad", ProtocolError)
+        self.refer("ERRORS", (struct.error, IndexError, UnicodeDecodeError, OverflowError, MemoryError))
+        self.indent("def codec(buf, pos=0):")
+        self.line(f"size = len(buf); budget = {MAX_ELEMENTS}")
+        self.indent("try:")
+        message = self.local("o")
+        self._struct(self._cls, message)
+        self._flush()
+        self.dedent()
+        self.indent("except ERRORS as e:")
+        self.line(f"raise Bad(f'{self._cls.__name__} v{self._version} is malformed: {{e}}') from e")
+        self.dedent()
+        self.line(f"if pos > size: raise Bad('{self._cls.__name__} v{self._version} is truncated')")
+        self.line(f"return {message}")
+        return self.text(), self.environment
+
+    def _struct(self, cls: StructType, name: str) -> None:
+        """Read a `cls` into a new object called `name`."""
+        self.line(f"{name} = new({self.refer(cls.__name__, cls)})")
+        sequence, tagged = fields_in(cls, self._version)
+        for field in cls.fields:
+            if field not in sequence:
+                self._absent(field, f"{name}.{field.name}")
+        for field in sequence:
+            self._field(field, f"{name}.{field.name}")
+        if self._flexible:
+            self._tags(tagged, name)
+
+    def _absent(self, field: Field, target: str) -> None:
+        """Set what the wire does not carry, or not necessarily."""
+        if field.kind == "struct" and field.default is not None:
+            self._absent_struct(field, target)
+        else:
+            self.line(f"{target} = {default_expression(field)}")
+
+    def _absent_struct(self, field: Field, target: str) -> None:
+        self.line(f"{target} = {self.refer(field.of.__name__, field.of)}()")
+
+    def _field(self, field: Field, target: str) -> None:
+        if field.kind in FIXED:
+            self._run.append((target, FIXED[field.kind]))
+        elif field.kind == "struct":
+            self._nested(field, target)
+        elif field.kind == "array":
+            self._array(field, target)
+        else:
+            self._bytes(field, target)
+
+    def _flush(self) -> None:
+        """Read the pending fixed-size fields with one call."""
+        run, self._run = self._run, []
+        if not run:
+            return
+        codes = "".join(code for _, code in run)
+        targets = ", ".join(target for target, _ in run)
+        if codes == "B":
+            self.line(f"{targets} = buf[pos]; pos += 1")
+            return
+        packer = self.packer(codes)
+        unpack = self.refer(f"unpack_{codes.replace('?', 'Z')}", packer.unpack_from)
+        if len(run) == 1:
+            targets = f"({targets},)"
+        self.line(f"{targets} = {unpack}(buf, pos); pos += {packer.size}")
+
+    def _length(self, field: Field, varint: str = "uvarint") -> None:
+        """Read the length or count of `field` into `n`, together with the fixed fields before it."""
+        if not self._flexible:
+            self._run.append(("n", PREFIX[field.kind]))
+            self._flush()
+            return
+        self._run.append(("n", "B"))
+        self._flush()
+        self.line(f"if n > 127: n, pos = {varint}(buf, pos - 1)")
+        self.line("n -= 1")
+
+    def _null(self, field: Field, target: str) -> None:
+        """Open the branch of a value that is there; the one of a null comes first."""
+        if in_versions(field.nullable, self._version):
+            if not self._flexible:
+                self.line(f"if n < -1: raise Bad('{field.name}: negative length')")
+            self.line(f"if n < 0: {target} = None")
+            self.indent("else:")
+        else:
+            self.line(f"if n < 0: raise Bad('{field.name} is null')")
+
+    def _end_null(self, field: Field) -> None:
+        if in_versions(field.nullable, self._version):
+            self.dedent()
+
+    def _bytes(self, field: Field, target: str) -> None:
+        self._length(field, "string_length" if field.kind == "string" else "uvarint")
+        self._null(field, target)
+        value = {
+            "string": "str(buf[pos:end], 'utf-8')",
+            "bytes": "bytes(buf[pos:end])",
+            "records": "buf[pos:end]",
+        }[field.kind]
+        self.line(f"end = pos + n; {target} = {value}; pos = end")
+        self._end_null(field)
+
+    def _nested(self, field: Field, target: str) -> None:
+        """A structure; where it may be null a byte below zero says so."""
+        nullable = in_versions(field.nullable, self._version)
+        if nullable:
+            self._run.append(("n", "b"))
+            self._flush()
+            self.line(f"if n < 0: {target} = None")
+            self.indent("else:")
+        name = self.local("o")
+        self._struct(field.of, name)
+        self.line(f"{target} = {name}")
+        if nullable:
+            self._flush()
+            self.dedent()
+
+    def _array(self, field: Field, target: str) -> None:
+        self._length(field)
+        self._null(field, target)
+        least = min_size(field.of, self._version, self._flexible)
+        assert least > 0, f"elements of {field.name} take no bytes"
+        self.line(
+            f"if n * {least} > size - pos or n > budget: raise Bad('{field.name}: ' + str(n) + ' elements')"
+        )
+        self.line("budget -= n")
+        if isinstance(field.of, StructType):
+            self._structs(field.of, target)
+        elif field.of.kind == "uuid":
+            self.line("end = pos + 16 * n")
+            self.line(f"{target} = [bytes(buf[p : p + 16]) for p in range(pos, end, 16)]; pos = end")
+        elif field.of.kind in FIXED:
+            self.line(
+                f"{target} = list(unpack_from(f'>{{n}}{FIXED[field.of.kind]}', buf, pos)); pos += n * {least}"
+            )
+        else:
+            items, item = self.local("l"), self.local("i")
+            self.line(f"{target} = {items} = []")
+            self.indent("for _ in range(n):")
+            self._bytes(field.of, item)
+            self.line(f"{items}.append({item})")
+            self.dedent()
+        self._end_null(field)
+
+    def _structs(self, cls: StructType, target: str) -> None:
+        items, item = self.local("l"), self.local("o")
+        self.line(f"{target} = {items} = []")
+        sequence, _ = fields_in(cls, self._version)
+        if not self._flexible and all(field.kind in FIXED for field in sequence):
+            self._fixed_structs(cls, sequence, items, item)
+            return
+        self.indent("for _ in range(n):")
+        self._struct(cls, item)
+        self._flush()
+        self.line(f"{items}.append({item})")
+        self.dedent()
+
+    def _fixed_structs(self, cls: StructType, sequence: list[Field], items: str, item: str) -> None:
+        """Elements that are all of one size: one call unpacks them all."""
+        codes = "".join(FIXED[field.kind] for field in sequence)
+        packer = self.packer(codes)
+        unpack = self.refer(f"each_{codes.replace('?', 'Z')}", packer.iter_unpack)
+        values = [self.local("v") for _ in sequence]
+        self.line(f"end = pos + n * {packer.size}")
+        self.indent(f"for {', '.join(values)}{',' * (len(values) == 1)} in {unpack}(buf[pos:end]):")
+        self.line(f"{item} = new({self.refer(cls.__name__, cls)})")
+        for field in cls.fields:
+            if field not in sequence:
+                self._absent(field, f"{item}.{field.name}")
+        for field, value in zip(sequence, values, strict=True):
+            self.line(f"{item}.{field.name} = {value}")
+        self.line(f"{items}.append({item})")
+        self.dedent()
+        self.line("pos = end")
+
+    def _tags(self, tagged: list[Field], name: str) -> None:
+        """Tagged fields: those of the table are read, all others skipped."""
+        self._run.append(("n", "B"))
+        self._flush()
+        if not tagged:
+            self.line("if n: pos = skip_tags(buf, pos - 1)")
+            return
+        self.indent("if n:")
+        tag, stop = self.local("t"), self.local("e")
+        self.line("n, pos = uvarint(buf, pos - 1)")
+        self.indent("for _ in range(n):")
+        self.line(f"{tag}, pos = uvarint(buf, pos); n, pos = uvarint(buf, pos); {stop} = pos + n")
+        self.line(f"if {stop} > size: raise Bad('tagged field reaches past the end')")
+        for index, field in enumerate(tagged):
+            self.indent(f"{'el' if index else ''}if {tag} == {field.tag}:")
+            self._field(field, f"{name}.{field.name}")
+            self._flush()
+            self.line(f"if pos != {stop}: raise Bad('{field.name}: tagged field of another size')")
+            self.dedent()
+        self.line(f"else: pos = {stop}")
+        self.dedent()
+        self.dedent()

@@ -1,0 +1,222 @@
+"""Generates encoders.
+
+Values are fetched into locals, runs of fixed-size fields with the length that follows them are packed by one
+call, and the pieces collect in the list `w`, joined at the end. A records field closes what was collected so
+far and becomes a part of its own in the list `out`, exactly as it was handed in.
+
+What a handler hands in is ours: a value that does not fit its field raises whatever Python raises.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+from penstock.wire.compiler import FIXED, PREFIX, Source, fields_in, in_versions
+from penstock.wire.schema import Field, Struct, StructType
+from penstock.wire.varint import encode_uvarint
+
+__all__ = ["generate_encoder"]
+
+#: The varints of one byte, ready made.
+_SHORT = tuple(bytes([value]) for value in range(128))
+
+
+def generate_encoder(cls: type[Struct], version: int, flexible: bool) -> tuple[str, dict[str, Any]]:
+    """Source of a function `codec(message)`, and its globals."""
+    return _EncoderSource(cls, version, flexible).generate()
+
+
+def _has_records(cls: StructType, version: int) -> bool:
+    sequence, _ = fields_in(cls, version)
+    return any(
+        field.kind == "records" or (isinstance(field.of, StructType) and _has_records(field.of, version))
+        for field in sequence
+    )
+
+
+class _EncoderSource(Source):
+    def __init__(self, cls: type[Struct], version: int, flexible: bool) -> None:
+        super().__init__()
+        self._cls = cls
+        self._version = version
+        self._flexible = flexible
+        #: Fixed-size values not packed yet: expression and format character.
+        self._run: list[tuple[str, str]] = []
+        #: Expressions of pieces not yet added to the list that is being filled, whose name is `_list`.
+        self._pieces: list[str] = []
+        self._list = "w"
+
+    def generate(self) -> tuple[str, dict[str, Any]]:
+        self.refer("SHORT", _SHORT)
+        self.refer("uvarint", encode_uvarint)
+        self.refer("pack", struct.pack)
+        self.refer("join", b"".join)
+        self.indent("def codec(o):")
+        self.line("w = []")
+        has_records = _has_records(self._cls, self._version)
+        if has_records:
+            self.line("out = []")
+        self._struct(self._cls, "o")
+        self._flush()
+        if has_records:
+            self.line("if w: out.append(join(w))")
+            self.line("return out")
+        else:
+            self.line("return [join(w)]")
+        return self.text(), self.environment
+
+    def _struct(self, cls: StructType, name: str) -> None:
+        sequence, tagged = fields_in(cls, self._version)
+        for field in sequence:
+            self._field(field, f"{name}.{field.name}")
+        if not self._flexible:
+            return
+        if tagged:
+            self._tags(tagged, name)
+        else:
+            self._run.append(("0", "B"))
+
+    def _field(self, field: Field, source: str) -> None:
+        if field.kind in FIXED:
+            self._run.append((source, FIXED[field.kind]))
+        elif field.kind == "struct":
+            self._nested(field, source)
+        elif field.kind == "array":
+            self._array(field, source)
+        elif field.kind == "records":
+            self._records(field, source)
+        else:
+            self._bytes(field, source)
+
+    def _pack(self, length: str | None = None) -> None:
+        """Turn the pending fixed-size values, and a varint `length` after them, into one piece."""
+        run, self._run = self._run, []
+        packed = self._packed(run) if run else ""
+        if length is None:
+            if packed:
+                self._pieces.append(packed)
+            return
+        if run:
+            short, long = self._packed([*run, (length, "B")]), f"{packed} + uvarint({length})"
+        else:
+            short, long = f"SHORT[{length}]", f"uvarint({length})"
+        self._pieces.append(f"({short} if {length} < 128 else {long})")
+
+    def _packed(self, run: list[tuple[str, str]]) -> str:
+        codes = "".join(code for _, code in run)
+        pack = self.refer(f"pack_{codes.replace('?', 'Z')}", self.packer(codes).pack)
+        return f"{pack}({', '.join(value for value, _ in run)})"
+
+    def _flush(self) -> None:
+        """Add everything pending to the list: needed wherever control flow branches or meets."""
+        self._pack()
+        pieces, self._pieces = self._pieces, []
+        if len(pieces) == 1:
+            self.line(f"{self._list}.append({pieces[0]})")
+        elif pieces:
+            self.line(f"{self._list} += {', '.join(pieces)}")
+
+    def _length(self, field: Field, length: str) -> None:
+        """Write a length or count; null is -1."""
+        if self._flexible:
+            self.line(f"{length} += 1")
+            self._pack(length)
+        else:
+            self._run.append((length, PREFIX[field.kind]))
+            self._pack()
+
+    def _value(self, field: Field, source: str, empty: str, encode: str = "") -> tuple[str, str]:
+        """Locals that hold the value, `empty` where it is null, and its length."""
+        value, length = self.local("v"), self.local("n")
+        self.line(f"{value} = {source}")
+        if in_versions(field.nullable, self._version):
+            self.line(f"if {value} is None: {value} = {empty}; {length} = -1")
+            self.indent("else:")
+        if encode:
+            self.line(f"{value} = {value}{encode}")
+        self.line(f"{length} = len({value})")
+        if in_versions(field.nullable, self._version):
+            self.dedent()
+        return value, length
+
+    def _bytes(self, field: Field, source: str) -> None:
+        value, length = self._value(field, source, "b''", ".encode()" if field.kind == "string" else "")
+        self._length(field, length)
+        self._pieces.append(value)
+
+    def _records(self, field: Field, source: str) -> None:
+        value, length = self._value(field, source, "b''")
+        filled = f"{length} > 0"
+        if self._flexible:
+            filled = f"{length} > 1"
+        self._length(field, length)
+        self._flush()
+        self.line(f"if {filled}: out += join(w), {value}; w.clear()")
+
+    def _nested(self, field: Field, source: str) -> None:
+        value = self.local("v")
+        self.line(f"{value} = {source}")
+        if not in_versions(field.nullable, self._version):
+            self._struct(field.of, value)
+            return
+        self._flush()
+        self.line(f"if {value} is None: {self._list}.append(b'\\xff')")
+        self.indent("else:")
+        self._run.append(("1", "b"))
+        self._struct(field.of, value)
+        self._flush()
+        self.dedent()
+
+    def _array(self, field: Field, source: str) -> None:
+        value, length = self._value(field, source, "()")
+        if not isinstance(field.of, StructType) and field.of.kind in FIXED:
+            self._fixed_array(field, value, length)
+            return
+        self._length(field, length)
+        self._flush()
+        item = self.local("i")
+        self.indent(f"for {item} in {value}:")
+        if isinstance(field.of, StructType):
+            self._struct(field.of, item)
+        else:
+            self._field(field.of, item)
+        self._flush()
+        self.dedent()
+
+    def _fixed_array(self, field: Field, value: str, length: str) -> None:
+        self._length(field, length)
+        if field.of.kind == "uuid":
+            self._pieces.append(f"join({value})")
+        else:
+            self._pieces.append(f"pack(f'>{{len({value})}}{FIXED[field.of.kind]}', *{value})")
+
+    def _tags(self, tagged: list[Field], name: str) -> None:
+        """Tagged fields that differ from their default, each with its size."""
+        self._flush()
+        present = " or ".join(self._differs(field, name) for field in tagged)
+        self.line(f"if not ({present}): {self._list}.append(b'\\0')")
+        self.indent("else:")
+        tags, count, outer = self.local("w"), self.local("k"), self._list
+        self.line(f"{tags} = []; {count} = 0")
+        for field in tagged:
+            self.indent(f"if {self._differs(field, name)}:")
+            content = self.local("w")
+            self.line(f"{content} = []; {count} += 1")
+            self._list = content
+            self._field(field, f"{name}.{field.name}")
+            self._flush()
+            self.line(f"{content} = join({content})")
+            self.line(f"{tags} += uvarint({field.tag}), uvarint(len({content})), {content}")
+            self.dedent()
+        self._list = outer
+        self.line(f"{outer} += uvarint({count}), join({tags})")
+        self.dedent()
+
+    def _differs(self, field: Field, name: str) -> str:
+        source = f"{name}.{field.name}"
+        if field.default is None:
+            return f"{source} is not None"
+        if field.kind == "array":
+            return source
+        return f"{source} != {field.default!r}"

@@ -1,0 +1,128 @@
+"""Whole messages: header and body of requests and responses, from and to frames.
+
+Here a frame is what follows the four bytes of its size; what is encoded starts with them. Flexible versions
+carry request header v2 and response header v1 (each with tagged fields, which nobody uses), the others v1 and
+v0. ApiVersions responses keep header v0 always: whoever asks may not know our flexible versions yet.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+from penstock.model.errors import ProtocolError
+from penstock.wire.api import Api, RequestT, ResponseT
+from penstock.wire.apis import APIS
+from penstock.wire.apis.api_versions import API_VERSIONS
+from penstock.wire.compiler import Part
+from penstock.wire.varint import skip_tags
+
+__all__ = [
+    "RequestHeader",
+    "decode_request_header",
+    "decode_response",
+    "encode_request",
+    "encode_response",
+    "response_correlation_id",
+]
+
+#: api key, api version, correlation id, length of the client id
+_REQUEST_HEADER = struct.Struct(">hhih")
+_REQUEST_PREFIX = struct.Struct(">ihhih")
+_RESPONSE_V0 = struct.Struct(">ii")
+_RESPONSE_V1 = struct.Struct(">iiB")
+_CORRELATION = struct.Struct(">i")
+_API_VERSIONS_KEY = API_VERSIONS.key
+
+
+class RequestHeader:
+    """What comes before a request's body. Nothing is known about the API or version that it names."""
+
+    __slots__ = ("api_key", "api_version", "body_offset", "client_id", "correlation_id")
+
+    def __init__(
+        self, api_key: int, api_version: int, correlation_id: int, client_id: str | None, body_offset: int
+    ) -> None:
+        self.api_key = api_key
+        self.api_version = api_version
+        self.correlation_id = correlation_id
+        self.client_id = client_id
+        self.body_offset = body_offset
+
+    def __repr__(self) -> str:
+        return (
+            f"RequestHeader({self.api_key} v{self.api_version}, correlation_id={self.correlation_id}, "
+            f"client_id={self.client_id!r})"
+        )
+
+
+def decode_request_header(frame: memoryview) -> RequestHeader:
+    """The header of a request, of whatever API; ProtocolError where there is none."""
+    try:
+        api_key, api_version, correlation_id, length = _REQUEST_HEADER.unpack_from(frame)
+    except struct.error as e:
+        raise ProtocolError(f"request of {len(frame)} bytes") from e
+    client_id, offset = None, 10
+    if length >= 0:
+        offset += length
+        # Replacing what is no UTF-8, as Kafka does: a name for logs is no reason to turn a client away.
+        client_id = str(frame[10:offset], "utf-8", "replace")
+    elif length != -1:
+        raise ProtocolError(f"client id of {length} bytes")
+    api = APIS.get(api_key)
+    if api is not None and api_version >= api.flexible_from:
+        offset = _skip_header_tags(frame, offset)
+    if offset > len(frame):
+        raise ProtocolError("request header is truncated")
+    return RequestHeader(api_key, api_version, correlation_id, client_id, offset)
+
+
+def _skip_header_tags(frame: memoryview, offset: int) -> int:
+    try:
+        return offset + 1 if frame[offset] == 0 else skip_tags(frame, offset)
+    except IndexError as e:
+        raise ProtocolError("header is truncated") from e
+
+
+def encode_response(
+    api: Api[Any, ResponseT], version: int, correlation_id: int, message: ResponseT
+) -> list[Part]:
+    """A response as it goes out, its size first. Record batches are parts of their own."""
+    parts = api.response_encoder(version)(message)
+    size = len(parts[0]) if len(parts) == 1 else sum(map(len, parts))
+    if version >= api.flexible_from and api.key != _API_VERSIONS_KEY:
+        header = _RESPONSE_V1.pack(size + 5, correlation_id, 0)
+    else:
+        header = _RESPONSE_V0.pack(size + 4, correlation_id)
+    parts[0] = header + parts[0]  # type: ignore[operator]  # the first part is always bytes of ours
+    return parts
+
+
+def encode_request(
+    api: Api[RequestT, Any], version: int, correlation_id: int, client_id: str | None, message: RequestT
+) -> list[Part]:
+    """A request as it goes out, its size first."""
+    parts = api.request_encoder(version)(message)
+    name = b"" if client_id is None else client_id.encode()
+    tail = name + b"\0" if version >= api.flexible_from else name
+    size = _REQUEST_HEADER.size + len(tail) + sum(map(len, parts))
+    length = -1 if client_id is None else len(name)
+    head = _REQUEST_PREFIX.pack(size, api.key, version, correlation_id, length)
+    parts[0] = head + tail + parts[0]  # type: ignore[operator]  # the first part is always bytes of ours
+    return parts
+
+
+def response_correlation_id(frame: memoryview) -> int:
+    """Which request a response answers."""
+    if len(frame) < _CORRELATION.size:
+        raise ProtocolError(f"response of {len(frame)} bytes")
+    (correlation_id,) = _CORRELATION.unpack_from(frame)
+    return int(correlation_id)
+
+
+def decode_response(api: Api[Any, ResponseT], version: int, frame: memoryview) -> ResponseT:
+    """The body of a response to a request of `api` and `version`."""
+    offset = _CORRELATION.size
+    if version >= api.flexible_from and api.key != _API_VERSIONS_KEY:
+        offset = _skip_header_tags(frame, offset)
+    return api.response_decoder(version)(frame, offset)
