@@ -1,0 +1,99 @@
+"""The broker's log: structured events, one per line, to one stream.
+
+A module asks once for its logger: `log = get_logger("flusher")`, then `log.info("flushed", bytes=n)`. Until
+`configure` is called nothing is written, so a broker inside somebody else's process stays silent, and nothing
+here touches structlog's global configuration, which is theirs. Events carry names, numbers and addresses,
+never the contents of records.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Literal, TextIO, TypeAlias
+
+__all__ = ["LogFormat", "Logger", "configure", "get_logger"]
+
+LogFormat: TypeAlias = Literal["text", "json"]
+_Write: TypeAlias = Callable[..., None]
+
+_LEVELS = ("debug", "info", "warning", "error")
+
+
+def _ignore(event: str, **fields: object) -> None:
+    """A level that is filtered out: the call is all it costs."""
+
+
+class Logger:
+    """Writes one component's events: `log.warning("event", field=value)`; `exc_info=True` adds a traceback.
+
+    A level is an attribute that `configure` sets to the writer or to nothing.
+    """
+
+    __slots__ = ("component", "debug", "error", "info", "warning")
+
+    def __init__(self, component: str) -> None:
+        self.component = component
+        self.debug: _Write = _ignore
+        self.info: _Write = _ignore
+        self.warning: _Write = _ignore
+        self.error: _Write = _ignore
+
+
+_loggers: dict[str, Logger] = {}
+_writer: Callable[[str], dict[str, _Write]] | None = None
+
+
+def get_logger(component: str) -> Logger:
+    """The component's logger; the same object every time."""
+    logger = _loggers.get(component)
+    if logger is None:
+        logger = _loggers[component] = Logger(component)
+        _attach(logger)
+    return logger
+
+
+def configure(level: str = "info", format: LogFormat = "text", stream: TextIO | None = None) -> None:
+    """Write events of `level` and above to `stream` (standard error): key=value pairs, or JSON objects."""
+    global _writer
+    _writer = _structlog_writer(level, format, stream or sys.stderr)
+    for logger in _loggers.values():
+        _attach(logger)
+
+
+def _attach(logger: Logger) -> None:
+    if _writer is not None:
+        for level, write in _writer(logger.component).items():
+            setattr(logger, level, write)
+
+
+def _structlog_writer(level: str, format: LogFormat, stream: TextIO) -> Callable[[str], dict[str, _Write]]:
+    import structlog  # only a process that writes a log pays for it
+
+    renderer = (
+        structlog.processors.JSONRenderer()
+        if format == "json"
+        else structlog.processors.LogfmtRenderer(
+            key_order=["timestamp", "level", "component", "event"], bool_as_flag=False
+        )
+    )
+    log = structlog.wrap_logger(
+        structlog.WriteLogger(stream),
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            renderer,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(0),
+    )
+    threshold = _LEVELS.index(level)
+
+    def writes(component: str) -> dict[str, _Write]:
+        bound = log.bind(component=component)
+        return {
+            name: getattr(bound, name) if severity >= threshold else _ignore
+            for severity, name in enumerate(_LEVELS)
+        }
+
+    return writes
