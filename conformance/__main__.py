@@ -1,0 +1,99 @@
+"""`python -m conformance`: run the suites, compare with the record, and say what changed."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from conformance.brokers import Brokers, ExternalBroker
+from conformance.goals import Goal, load_goals
+from conformance.kafka_python import KafkaPythonSuite
+from conformance.kafka_tools import kafka_tools, penstock_tools
+from conformance.librdkafka import LibrdkafkaSuite
+from conformance.outcome import REFERENCE, RESULTS, Results, load, save
+from conformance.runner import Runner, subset
+from conformance.scoreboard import PAGE, Change, compare, merge, render
+from lab import LabError
+from lab.apache_kafka import apache_kafka
+from lab.penstock import penstock
+
+SUBSET_S = 240.0
+
+
+def options() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m conformance", description=__doc__)
+    parser.add_argument(
+        "--subset", action="store_true", help="about four minutes of what is recorded as passed"
+    )
+    parser.add_argument("--update", action="store_true", help="record the verdicts and render the scoreboard")
+    parser.add_argument("--force", action="store_true", help="with --update: also lower what was passed")
+    parser.add_argument("--render", action="store_true", help="only render the scoreboard from the record")
+    parser.add_argument("--against", choices=("penstock", "kafka"), default="penstock", help="what to start")
+    parser.add_argument("--bootstrap", help="a broker that runs already; recorded as --against says")
+    parser.add_argument("--suite", action="append", default=[], choices=("librdkafka", "kafka-python"))
+    parser.add_argument("--milestone", action="append", default=[], help="instead of the current ones")
+    parser.add_argument("--logs", type=Path, help="keep the tests' output here")
+    parser.add_argument("only", nargs="*", help="tests whose name contains one of these")
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    wanted = options().parse_args(arguments)
+    record = RESULTS if wanted.against == "penstock" else REFERENCE
+    if not wanted.render:
+        recorded = load(record)
+        goals = _goals(wanted, recorded)
+        if not goals:
+            print("conformance: no test to run")
+            return 0
+        try:
+            found = _run(wanted, goals, recorded)
+        except LabError as error:
+            print(f"conformance: {error}", file=sys.stderr)
+            return 1
+        change = compare(found, recorded)
+        _summarize(found, change)
+        if wanted.update:
+            save(record, merge(found, recorded, lower=wanted.force))
+    if wanted.update or wanted.render:
+        PAGE.write_text(render(load_goals(), load(RESULTS), load(REFERENCE)))
+    return 1 if not wanted.render and change.lost and not wanted.force else 0
+
+
+def _goals(wanted: argparse.Namespace, recorded: Results) -> list[Goal]:
+    goals = load_goals()
+    milestones = wanted.milestone or (() if wanted.only else goals.milestones)
+    selected = goals.select(wanted.suite, milestones, wanted.only)
+    return subset(selected, recorded, SUBSET_S) if wanted.subset else selected
+
+
+def _run(wanted: argparse.Namespace, goals: Sequence[Goal], recorded: Results) -> Results:
+    with tempfile.TemporaryDirectory(prefix="penstock-conformance-") as temporary:
+        folder = Path(temporary)
+        logs = wanted.logs or folder / "logs"
+        logs.mkdir(parents=True, exist_ok=True)
+        tools = (kafka_tools if wanted.against == "kafka" else penstock_tools)(folder / "kafka")
+        starter = apache_kafka if wanted.against == "kafka" else penstock
+        brokers = ExternalBroker(wanted.bootstrap) if wanted.bootstrap else Brokers(starter, folder)
+        with brokers:
+            suites = (LibrdkafkaSuite(), KafkaPythonSuite())
+            runner = Runner(suites, brokers, logs, tools, lambda line: print(line, flush=True))
+            return runner.run(goals, recorded)
+
+
+def _summarize(found: Results, change: Change) -> None:
+    for suite, outcomes in found.items():
+        verdicts = [outcome.verdict for outcome in outcomes.values()]
+        counts = ", ".join(f"{verdicts.count(verdict)} {verdict}" for verdict in sorted(set(verdicts)))
+        print(f"{suite}: {counts}")
+    if change.gained:
+        print(f"newly passed (record with --update): {' '.join(change.gained)}")
+    if change.lost:
+        print(f"REGRESSION, recorded as passed: {' '.join(change.lost)}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,57 @@
+"""The tests that count, from `goals.toml`: which milestone owes each, what it needs, how long it takes."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+GOALS = Path(__file__).resolve().parent / "goals.toml"
+DEFAULT_SCENARIO = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    suite: str
+    test: str
+    milestone: str
+    seconds: float
+    """How long the test takes on a broker that passes it; limits and the subset are planned with it."""
+    groups: bool = False
+    """The test joins a consumer group or commits offsets."""
+    scenario: str = DEFAULT_SCENARIO
+    """The broker settings it needs: `default`, or `noautocreate`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Goals:
+    milestones: tuple[str, ...]
+    """Those that a plain run covers."""
+    tests: tuple[Goal, ...]
+
+    def select(
+        self, suites: Iterable[str] = (), milestones: Iterable[str] = (), only: Iterable[str] = ()
+    ) -> list[Goal]:
+        """Tests of the named suites and milestones whose name contains one of `only`; empty means any."""
+        wanted_suites, wanted, parts = set(suites), set(milestones), tuple(only)
+        return [
+            goal
+            for goal in self.tests
+            if (not wanted_suites or goal.suite in wanted_suites)
+            and (not wanted or goal.milestone in wanted)
+            and (not parts or any(part in goal.test for part in parts))
+        ]
+
+
+@cache
+def load_goals(path: Path = GOALS) -> Goals:
+    document = tomllib.loads(path.read_text())
+    milestones = tuple(document.pop("milestones"))
+    tests = tuple(
+        Goal(suite=suite, test=test, **fields)
+        for suite, rows in document.items()
+        for test, fields in rows.items()
+    )
+    return Goals(milestones, tests)

@@ -1,0 +1,101 @@
+"""kafka-python's integration tests: one process per test file, one verdict per test."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from itertools import groupby
+from pathlib import Path
+from xml.etree import ElementTree
+
+from conformance.goals import Goal
+from conformance.outcome import Outcome, Verdict, one_line
+from conformance.suite import Bench, Unit
+from lab.kafka_python import kafka_python_tests
+
+KAFKA_VERSION = "4.1.0"
+TEST_TIMEOUT_S = 90
+
+# The source tree's own pytest options and this project's plugins stay out: only the tests are theirs.
+PYTEST = (
+    *("-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "pytest_timeout"),
+    *("-o", "addopts=", "-o", "log_level=INFO", "-W", "ignore"),
+    *(f"--timeout={TEST_TIMEOUT_S}", "--timeout-method=signal"),
+)
+
+
+class KafkaPythonSuite:
+    name = "kafka-python"
+
+    def __init__(self) -> None:
+        self._source: Path | None = None
+
+    def prepare(self) -> None:
+        self._source = kafka_python_tests()
+
+    def units(self, goals: Sequence[Goal]) -> list[Unit]:
+        def key(goal: Goal) -> tuple[str, str]:
+            return goal.test.partition("::")[0], goal.scenario
+
+        return [
+            Unit(self.name, file, scenario, tuple(tests))
+            for (file, scenario), tests in groupby(sorted(goals, key=key), key)
+        ]
+
+    def run(self, unit: Unit, bench: Bench) -> dict[str, Outcome]:
+        assert self._source is not None, "prepare() first"
+        report = bench.folder / f"{unit.name}.xml"
+        report.unlink(missing_ok=True)
+        nodes = [f"test/integration/{test}" for test in unit.tests]
+        log = bench.folder / f"kafka-python-{unit.name}.log"
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                [sys.executable, *PYTEST, f"--junitxml={report}", *nodes],
+                cwd=self._source,
+                env=_environment(bench),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
+            try:
+                process.wait(unit.timeout)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        return judge(report.read_text() if report.exists() else "", unit)
+
+
+def _environment(bench: Bench) -> dict[str, str]:
+    return {
+        **os.environ,
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+        "KAFKA_URI": f"kafka://{bench.bootstrap}",
+        "KAFKA_ROOT": str(bench.kafka_path),
+        "KAFKA_VERSION": KAFKA_VERSION,
+    }
+
+
+def judge(report: str, unit: Unit) -> dict[str, Outcome]:
+    """Verdicts from pytest's JUnit report; one that never came means that its process hung or died."""
+    lost = Outcome(Verdict.TIMEOUT, 0.0, "no verdict before its process ended")
+    outcomes = dict.fromkeys(unit.tests, lost)
+    if report:
+        for case in ElementTree.fromstring(report).iter("testcase"):
+            file = case.attrib["classname"].split(".")[-1] + ".py"
+            outcomes[f"{file}::{case.attrib['name']}"] = _verdict(case)
+    return outcomes
+
+
+def _verdict(case: ElementTree.Element) -> Outcome:
+    seconds = float(case.attrib["time"])
+    for tag in ("failure", "error", "skipped"):
+        found = case.find(tag)
+        if found is not None:
+            message = found.attrib.get("message", "")
+            verdict = Verdict.SKIPPED if tag == "skipped" else Verdict.FAILED
+            if verdict is Verdict.FAILED and "Timeout" in message:
+                verdict = Verdict.TIMEOUT
+            return Outcome(verdict, seconds, one_line(message.partition("[truncated")[0]))
+    return Outcome(Verdict.PASSED, seconds)

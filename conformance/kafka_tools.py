@@ -1,0 +1,41 @@
+"""The folder that tests know as `KAFKA_PATH`: scripts under the names of Kafka's command-line tools.
+
+Against Apache Kafka they are its own tools; against Penstock they are thin translations to our own.
+"""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from lab.apache_kafka import tool
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+KAFKA_CLASSES = {
+    "kafka-topics.sh": "org.apache.kafka.tools.TopicCommand",
+    "kafka-acls.sh": "org.apache.kafka.tools.AclCommand",
+}
+
+
+def kafka_tools(folder: Path) -> Path:
+    """Kafka's own tools, from its jars."""
+    return _scripts(folder, {name: tool(main_class) for name, main_class in KAFKA_CLASSES.items()})
+
+
+def penstock_tools(folder: Path) -> Path:
+    """The one tool that tests of a single broker call, over our command line."""
+    return _scripts(folder, {"kafka-topics.sh": [sys.executable, "-m", "conformance.kafka_topics"]})
+
+
+def _scripts(folder: Path, commands: dict[str, Sequence[str]]) -> Path:
+    binaries = folder / "bin"
+    binaries.mkdir(parents=True, exist_ok=True)
+    for name, command in commands.items():
+        script = binaries / name
+        script.write_text(
+            f'#!/bin/sh\nPYTHONPATH={shlex.quote(str(REPOSITORY))} exec {shlex.join(command)} "$@"\n'
+        )
+        script.chmod(0o755)
+    return folder

@@ -1,0 +1,138 @@
+"""librdkafka's C tests: one process per test number and scenario.
+
+The test runner picks tests by their number, so tests that share a number share a process. Never `-Q`: it
+passes many tests without running them. A test that passes in no time, or whose every part skipped itself, is
+a skip.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Sequence
+from itertools import groupby
+
+from conformance.goals import Goal
+from conformance.outcome import Outcome, Verdict, one_line
+from conformance.suite import Bench, Unit
+from lab.librdkafka import Librdkafka, librdkafka
+
+KAFKA_VERSION = "4.2.0"
+VACUOUS_S = 0.001
+STATES = {"PASSED": Verdict.PASSED, "FAILED": Verdict.FAILED, "SKIPPED": Verdict.SKIPPED}
+
+_COLOUR = re.compile(r"\x1b\[\d+m")
+_SUMMARY = re.compile(r"^\|\s*(\w+)\s*\|\s*(\w+)\s*\|\s*([\d.]+)s\s*\|(.*)$", re.MULTILINE)
+_FAILURE = re.compile(r'### Test "(\w+)[^"]*" failed at ([^\n]*?)\(\) at [^\n]*\n([^\n]*)')
+_PART = re.compile(
+    r"^\[(\w+)\s*/[^\]]*\] \[ [^\n]*: (PASS|SKIP)(?:: ([^\n]*?)| \([\d.]+s\))? \]$", re.MULTILINE
+)
+_RANDOM_TOPIC = re.compile(r"rdkt_rnd[0-9a-f]+_")
+
+
+class LibrdkafkaSuite:
+    name = "librdkafka"
+
+    def __init__(self) -> None:
+        self._build: Librdkafka | None = None
+
+    def prepare(self) -> None:
+        self._build = librdkafka()
+
+    def units(self, goals: Sequence[Goal]) -> list[Unit]:
+        def key(goal: Goal) -> tuple[str, str]:
+            return goal.test[:4], goal.scenario
+
+        return [
+            Unit(self.name, number, scenario, tuple(tests))
+            for (number, scenario), tests in groupby(sorted(goals, key=key), key)
+        ]
+
+    def run(self, unit: Unit, bench: Bench) -> dict[str, Outcome]:
+        assert self._build is not None, "prepare() first"
+        log = bench.folder / f"librdkafka-{unit.name}-{unit.scenario}.log"
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                [self._build.test_runner, "-p1", "-L"],
+                cwd=bench.folder,
+                env=self._environment(unit, bench),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
+            try:
+                ended = process.wait(unit.timeout)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+                ended = None
+        return judge(log.read_text(errors="replace"), unit, ended)
+
+    def _environment(self, unit: Unit, bench: Bench) -> dict[str, str]:
+        assert self._build is not None
+        configuration = bench.folder / "test.conf"
+        configuration.write_text(_configuration(bench.bootstrap))
+        inherited = {key: value for key, value in os.environ.items() if key != "CI"}
+        return {
+            **inherited,
+            "LD_LIBRARY_PATH": self._build.library_path,
+            "RDKAFKA_TEST_CONF": str(configuration),
+            "TESTS": unit.name,
+            "TEST_KAFKA_VERSION": KAFKA_VERSION,
+            "TEST_SCENARIO": unit.scenario,
+            "BROKERS": bench.bootstrap,
+            "KAFKA_PATH": str(bench.kafka_path),
+        }
+
+
+def _configuration(bootstrap: str) -> str:
+    return (
+        "test.timeout.multiplier=2\n"
+        "test.topic.prefix=rdkt\n"
+        "test.topic.random=true\n"
+        f"bootstrap.servers={bootstrap}\n"
+    )
+
+
+def judge(output: str, unit: Unit, ended: int | None) -> dict[str, Outcome]:
+    """Verdicts from what the test runner printed; `ended` is its exit status, None where it hung."""
+    text = _RANDOM_TOPIC.sub("", _COLOUR.sub("", output))
+    rows = {row[1]: row for row in _SUMMARY.finditer(text)}
+    return {goal.test: _verdict(goal.test, text, rows.get(goal.test), unit, ended) for goal in unit.goals}
+
+
+def _verdict(test: str, text: str, row: re.Match[str] | None, unit: Unit, ended: int | None) -> Outcome:
+    if row is None or row[2] not in STATES:
+        if ended is None:
+            return Outcome(Verdict.TIMEOUT, unit.timeout, f"no end after {unit.timeout:.0f} s")
+        reason = _failure(test, text) or f"test runner ended with {ended} and no verdict: {_tail(text)}"
+        return Outcome(Verdict.FAILED, 0.0, one_line(reason))
+    verdict, seconds, said = STATES[row[2]], float(row[3]), row[4].strip()
+    if verdict is Verdict.FAILED:
+        said = said or _failure(test, text) or _tail(text)
+    elif verdict is Verdict.PASSED:
+        verdict, said = _look_closer(test, text, seconds)
+    return Outcome(verdict, seconds, one_line(said))
+
+
+def _look_closer(test: str, text: str, seconds: float) -> tuple[Verdict, str]:
+    """Whether a pass says anything: the runner also counts tests as passed that skipped every part."""
+    parts = [part for part in _PART.finditer(text) if part[1] == test]
+    skipped = [part[3] for part in parts if part[2] == "SKIP"]
+    passed = len(parts) - len(skipped)
+    if skipped and not passed:
+        return Verdict.SKIPPED, f"every part skipped itself: {skipped[0]}"
+    if seconds < VACUOUS_S:
+        return Verdict.SKIPPED, "ended at once without doing anything"
+    if skipped:
+        return Verdict.PASSED, f"{len(skipped)} of {passed + len(skipped)} parts skipped: {skipped[0]}"
+    return Verdict.PASSED, ""
+
+
+def _failure(test: str, text: str) -> str:
+    return next((f"{found[2]}: {found[3]}" for found in _FAILURE.finditer(text) if found[1] == test), "")
+
+
+def _tail(text: str) -> str:
+    return " / ".join(line.strip() for line in text.splitlines()[-3:])

@@ -1,0 +1,100 @@
+"""Run units, watch the broker between them, and hold the verdicts against what is recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from conformance.brokers import Brokers
+from conformance.goals import Goal
+from conformance.outcome import Outcome, Results, Verdict, one_line
+from conformance.suite import Bench, Suite, Unit
+from lab import MissingTool
+
+
+@dataclass(slots=True)
+class Runner:
+    suites: Sequence[Suite]
+    brokers: Brokers
+    folder: Path
+    kafka_path: Path
+    say: Callable[[str], None] = print
+
+    def run(self, goals: Sequence[Goal], recorded: Mapping[str, Mapping[str, Outcome]]) -> Results:
+        """A verdict for each goal. What was recorded as passed and is not now gets a second try."""
+        results: Results = {}
+        for suite in self.suites:
+            wanted = [goal for goal in goals if goal.suite == suite.name]
+            if wanted and self._prepared(suite):
+                known = recorded.get(suite.name, {})
+                results[suite.name] = self._run_suite(suite, wanted, known)
+        return results
+
+    def _prepared(self, suite: Suite) -> bool:
+        try:
+            suite.prepare()
+        except MissingTool as missing:
+            self.say(f"SKIPPED  {suite.name}: {missing}")
+            return False
+        return True
+
+    def _run_suite(
+        self, suite: Suite, goals: Sequence[Goal], known: Mapping[str, Outcome]
+    ) -> dict[str, Outcome]:
+        outcomes: dict[str, Outcome] = {}
+        for unit in suite.units(goals):
+            found = self._run_unit(suite, unit)
+            again = fallen(found, known)
+            if again:
+                retried = tuple(goal for goal in unit.goals if goal.test in again)
+                found |= self._run_unit(suite, Unit(unit.suite, unit.name, unit.scenario, retried))
+            for test in unit.tests:
+                self.say(found[test].line(test))
+                outcomes[test] = found[test]
+        return outcomes
+
+    def _run_unit(self, suite: Suite, unit: Unit) -> dict[str, Outcome]:
+        bench = Bench(self.brokers.bootstrap(unit.scenario), self.folder, self.kafka_path)
+        found = suite.run(unit, bench)
+        death = self.brokers.obituary(unit.scenario)
+        if death:
+            reason = one_line(death)
+            found = {test: Outcome(Verdict.FAILED, was.seconds, reason) for test, was in found.items()}
+        return found
+
+
+def fallen(found: Mapping[str, Outcome], known: Mapping[str, Outcome]) -> set[str]:
+    """Tests recorded as passed that did not pass now."""
+    return {
+        test
+        for test, outcome in found.items()
+        if outcome.verdict is not Verdict.PASSED and test in known and known[test].verdict is Verdict.PASSED
+    }
+
+
+def subset(
+    goals: Iterable[Goal], recorded: Mapping[str, Mapping[str, Outcome]], budget_s: float
+) -> list[Goal]:
+    """The most tests that fit the budget, from those recorded as passed: quickest first.
+
+    Tests that share a process count as one, because they cannot be run apart.
+    """
+    units: dict[tuple[str, str, str], list[Goal]] = {}
+    for goal in goals:
+        outcome = recorded.get(goal.suite, {}).get(goal.test)
+        if outcome is not None and outcome.verdict is Verdict.PASSED:
+            process = goal.test[:4] if goal.suite == "librdkafka" else goal.test
+            units.setdefault((goal.suite, process, goal.scenario), []).append(goal)
+    chosen: list[Goal] = []
+    left = budget_s
+    for tests in sorted(units.values(), key=lambda tests: sum(goal.seconds for goal in tests)):
+        cost = PROCESS_S + sum(goal.seconds for goal in tests)
+        if cost > left:
+            break
+        left -= cost
+        chosen += tests
+    return chosen
+
+
+PROCESS_S = 0.5

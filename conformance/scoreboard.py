@@ -1,0 +1,115 @@
+"""What a run changes in the recorded results, and the page that shows them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from conformance.goals import Goal, Goals
+from conformance.outcome import Outcome, Results, Verdict
+from conformance.runner import fallen
+
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "conformance.md"
+
+INTRODUCTION = """\
+# Conformance
+
+Other people's tests, run against Penstock by `make conformance`: librdkafka's C tests and kafka-python's
+integration tests, unchanged, each against one broker. This page is generated from `conformance/results.json`
+(`python -m conformance --update`); the column *Kafka* is the same harness's verdict on Apache Kafka 4.3.1.
+
+The scoreboard only ever improves: a test recorded as passed that fails twice is a regression, and
+`make test`, which runs a subset of about four minutes, ends with an error. A test that skips itself does not
+count as passed.
+"""
+
+MARKS = {
+    Verdict.PASSED: "passed",
+    Verdict.FAILED: "**failed**",
+    Verdict.SKIPPED: "skipped",
+    Verdict.TIMEOUT: "**timeout**",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A run held against the record."""
+
+    gained: list[str]
+    """Passed now, not before."""
+    lost: list[str]
+    """Recorded as passed, not passed now: regressions."""
+
+
+def compare(found: Results, recorded: Results) -> Change:
+    gained, lost = [], []
+    for suite, outcomes in found.items():
+        known = recorded.get(suite, {})
+        lost += sorted(fallen(outcomes, known))
+        gained += [
+            test
+            for test, outcome in outcomes.items()
+            if outcome.verdict is Verdict.PASSED
+            and (test not in known or known[test].verdict is not Verdict.PASSED)
+        ]
+    return Change(gained, lost)
+
+
+def merge(found: Results, recorded: Results, *, lower: bool) -> Results:
+    """The new record. A pass is lowered only where `lower` says so."""
+    merged = {suite: dict(outcomes) for suite, outcomes in recorded.items()}
+    for suite, outcomes in found.items():
+        keep = set() if lower else fallen(outcomes, recorded.get(suite, {}))
+        merged.setdefault(suite, {}).update(
+            {test: outcome for test, outcome in outcomes.items() if test not in keep}
+        )
+    return merged
+
+
+def render(goals: Goals, results: Results, reference: Results) -> str:
+    """The page, from recorded data alone: the same record always gives the same bytes."""
+    sections = [INTRODUCTION, _totals(goals, results, reference)]
+    for suite in sorted({goal.suite for goal in goals.tests}):
+        rows = [goal for goal in goals.tests if goal.suite == suite]
+        sections.append(_section(suite, rows, results.get(suite, {}), reference.get(suite, {})))
+    return "\n".join(sections)
+
+
+def _totals(goals: Goals, results: Results, reference: Results) -> str:
+    lines = ["| suite | milestone | tests | passed | Kafka passes |", "|---|---|--:|--:|--:|"]
+    groups: dict[tuple[str, str], list[Goal]] = {}
+    for goal in goals.tests:
+        groups.setdefault((goal.suite, goal.milestone), []).append(goal)
+    for (suite, milestone), rows in groups.items():
+        ours, theirs = _passed(rows, results), _passed(rows, reference)
+        lines.append(f"| {suite} | {milestone} | {len(rows)} | {ours} | {theirs} |")
+    return "\n".join(lines) + "\n"
+
+
+def _passed(rows: Sequence[Goal], results: Results) -> int:
+    outcomes = (results.get(goal.suite, {}).get(goal.test) for goal in rows)
+    return sum(1 for outcome in outcomes if outcome is not None and outcome.verdict is Verdict.PASSED)
+
+
+def _section(
+    suite: str, rows: Sequence[Goal], ours: Mapping[str, Outcome], theirs: Mapping[str, Outcome]
+) -> str:
+    lines = [f"## {suite}", ""]
+    lines += ["| test | milestone | Penstock | s | Kafka | s | why |", "|---|---|---|--:|---|--:|---|"]
+    for goal in sorted(rows, key=lambda goal: goal.test):
+        mine, his = ours.get(goal.test), theirs.get(goal.test)
+        why = "" if mine is None else mine.reason
+        if not why and his is not None and his.verdict is not Verdict.PASSED:
+            why = f"Kafka: {his.reason}"
+        cells = (f"`{goal.test}`", goal.milestone, *_cells(mine), *_cells(his), _escape(why))
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def _cells(outcome: Outcome | None) -> tuple[str, str]:
+    return ("not run", "") if outcome is None else (MARKS[outcome.verdict], f"{outcome.seconds:.1f}")
+
+
+def _escape(text: str) -> str:
+    return text.replace("|", "\\|").replace("<", "&lt;")

@@ -1,0 +1,60 @@
+"""What a suite is to the runner: units of tests that share a process, and a way to run one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from conformance.goals import Goal
+from conformance.outcome import Outcome
+
+TIMEOUT_FLOOR_S = 120.0
+TIMEOUT_FACTOR = 4.0
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """Tests that one process runs, all in one scenario."""
+
+    suite: str
+    name: str
+    scenario: str
+    goals: tuple[Goal, ...]
+
+    @property
+    def tests(self) -> list[str]:
+        return [goal.test for goal in self.goals]
+
+    @property
+    def seconds(self) -> float:
+        return sum(goal.seconds for goal in self.goals)
+
+    @property
+    def timeout(self) -> float:
+        """Generous: a slow machine is not a failure, a hang is."""
+        return TIMEOUT_FLOOR_S + TIMEOUT_FACTOR * self.seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """Where a unit runs: the broker's address, a folder to litter, and Kafka's command-line tools."""
+
+    bootstrap: str
+    folder: Path
+    kafka_path: Path
+
+
+class Suite(Protocol):
+    name: str
+
+    def prepare(self) -> None:
+        """Fetch and build; `lab.MissingTool` where this machine cannot."""
+        ...
+
+    def units(self, goals: Sequence[Goal]) -> list[Unit]: ...
+
+    def run(self, unit: Unit, bench: Bench) -> dict[str, Outcome]:
+        """A verdict for every test of the unit, whatever happens to its process."""
+        ...

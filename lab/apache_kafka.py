@@ -1,0 +1,108 @@
+"""Apache Kafka, the reference: jars from Maven Central, one broker in KRaft combined mode."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from pathlib import Path
+
+from lab.home import built, command, lab_root, require
+from lab.server import HOST, Server, free_port
+
+VERSION = "4.3.1"
+CLUSTER_ID = base64.urlsafe_b64encode(b"penstock-lab-one").decode().rstrip("=")
+
+POM = f"""\
+<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>lab</groupId><artifactId>kafka</artifactId><version>1</version>
+  <dependencies>
+    <dependency>
+      <groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>{VERSION}</version>
+    </dependency>
+    <dependency>
+      <groupId>org.apache.kafka</groupId><artifactId>kafka-tools</artifactId><version>{VERSION}</version>
+    </dependency>
+    <dependency>
+      <groupId>org.slf4j</groupId><artifactId>slf4j-simple</artifactId><version>1.7.36</version>
+    </dependency>
+  </dependencies>
+</project>
+"""
+
+# What upstream's own start script passes for a server, with a heap that is the same from start to end.
+JVM = (
+    "-server",
+    "-Xms1g",
+    "-Xmx1g",
+    "-XX:+UseG1GC",
+    "-XX:MaxGCPauseMillis=20",
+    "-XX:InitiatingHeapOccupancyPercent=35",
+    "-XX:+ExplicitGCInvokesConcurrent",
+)
+
+# One broker cannot replicate its internal topics, and test groups want short timeouts.
+SINGLE_BROKER = {
+    "offsets.topic.replication.factor": "1",
+    "offsets.topic.num.partitions": "8",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "transaction.state.log.num.partitions": "8",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    "share.coordinator.state.topic.num.partitions": "8",
+    "group.initial.rebalance.delay.ms": "0",
+    "group.min.session.timeout.ms": "1000",
+    "group.consumer.min.session.timeout.ms": "1000",
+    "group.consumer.min.heartbeat.interval.ms": "500",
+    "broker.rack": "RACK1",
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "allow.everyone.if.no.acl.found": "true",
+    "super.users": "User:ANONYMOUS",
+}
+
+
+def apache_kafka(folder: Path, settings: Mapping[str, str]) -> Server:
+    """A formatted broker whose data, configuration and log live in `folder`."""
+    classpath = _classpath()
+    port, controller_port = free_port(), free_port()
+    configuration = folder / "server.properties"
+    configuration.write_text(_properties(folder, port, controller_port, settings))
+    storage_tool = [*tool("kafka.tools.StorageTool"), "format", "-t", CLUSTER_ID]
+    command([*storage_tool, "-c", configuration, "--ignore-formatted"], folder)
+    java = ["java", *JVM, "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", classpath]
+    return Server("kafka", port, [*java, "kafka.Kafka", str(configuration)], folder / "kafka.log")
+
+
+def tool(main_class: str) -> list[str]:
+    """The command line of one of Kafka's own command-line tools."""
+    return ["java", "-Xmx256m", "-cp", _classpath(), main_class]
+
+
+def _classpath() -> str:
+    return f"{built(lab_root() / 'kafka' / 'libs', (POM,), _download)}/*"
+
+
+def _download(libs: Path) -> None:
+    require("mvn", "java")
+    print(f"fetching Apache Kafka {VERSION} from Maven Central (once)", flush=True)
+    (libs.parent / "pom.xml").write_text(POM)
+    copy = ["mvn", "--quiet", "--batch-mode", "dependency:copy-dependencies"]
+    command([*copy, f"-DoutputDirectory={libs}"], libs.parent)
+
+
+def _properties(folder: Path, port: int, controller_port: int, settings: Mapping[str, str]) -> str:
+    listener = f"PLAINTEXT://{HOST}:{port}"
+    properties = {
+        "process.roles": "broker,controller",
+        "node.id": "1",
+        "controller.quorum.voters": f"1@{HOST}:{controller_port}",
+        "listeners": f"{listener},CONTROLLER://{HOST}:{controller_port}",
+        "advertised.listeners": listener,
+        "controller.listener.names": "CONTROLLER",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "log.dirs": str(folder / "data"),
+        **SINGLE_BROKER,
+        **settings,
+    }
+    return "".join(f"{key}={value}\n" for key, value in properties.items())

@@ -1,0 +1,70 @@
+"""librdkafka with its C tests, as the npm package of Confluent's JavaScript client ships it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tarfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from lab.home import built, command, lab_root, require, verify
+
+PACKAGE = "@confluentinc/kafka-javascript@1.10.1"
+PACKAGE_SHA512 = (
+    "29578f5019f6d44a8254ff667f1cc4b8cdd26091c7105ed7fa2882d9ee374108034b211a92c2279821a8a13df0e6af9c"
+    "340764482acaef58f42027eaa12a992f"
+)
+SOURCE_IN_PACKAGE = "package/deps/librdkafka/"
+CONFIGURE = ("./configure", "--disable-gssapi", "--disable-curl")
+
+
+@dataclass(frozen=True, slots=True)
+class Librdkafka:
+    """A built source tree."""
+
+    root: Path
+
+    @property
+    def test_runner(self) -> Path:
+        return self.root / "tests" / "test-runner"
+
+    @property
+    def include(self) -> Path:
+        return self.root / "src"
+
+    @property
+    def library_path(self) -> str:
+        return f"{self.root / 'src'}:{self.root / 'src-cpp'}"
+
+
+def librdkafka() -> Librdkafka:
+    """The library and its tests, built on first use (a few minutes on two cores)."""
+    recipe = (PACKAGE, PACKAGE_SHA512, *CONFIGURE)
+    folder = lab_root() / "librdkafka"
+    return Librdkafka(built(folder, recipe, _build))
+
+
+def _build(folder: Path) -> None:
+    require("npm", "cc", "c++", "make")
+    print(f"building librdkafka and its tests from {PACKAGE} (once)", flush=True)
+    downloads = folder / "npm"
+    downloads.mkdir()
+    command(["npm", "pack", "--silent", PACKAGE], downloads)
+    archive = next(downloads.glob("*.tgz"))
+    verify(archive, "sha512", PACKAGE_SHA512)
+    _unpack_source(archive, folder)
+    shutil.rmtree(downloads)
+    jobs = f"-j{os.cpu_count() or 1}"
+    command(CONFIGURE, folder)
+    command(["make", jobs, "libs"], folder)
+    command(["make", jobs, "-C", "tests", "build"], folder)
+
+
+def _unpack_source(archive: Path, folder: Path) -> None:
+    """Only librdkafka's part of the package, moved up to the folder itself."""
+    with tarfile.open(archive) as package:
+        for member in package.getmembers():
+            if member.name.startswith(SOURCE_IN_PACKAGE):
+                member.name = member.name.removeprefix(SOURCE_IN_PACKAGE)
+                package.extract(member, folder, filter="data")
