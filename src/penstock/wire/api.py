@@ -23,6 +23,10 @@ class Api(Generic[RequestT, ResponseT]):
     """
 
     __slots__ = (
+        "_request_decoders",
+        "_request_encoders",
+        "_response_decoders",
+        "_response_encoders",
         "flexible_from",
         "key",
         "max_version",
@@ -51,6 +55,10 @@ class Api(Generic[RequestT, ResponseT]):
         self.flexible_from = flexible_from
         self.request = request
         self.response = response
+        self._request_decoders: dict[int, Decoder[RequestT]] = {}
+        self._request_encoders: dict[int, Encoder[RequestT]] = {}
+        self._response_decoders: dict[int, Decoder[ResponseT]] = {}
+        self._response_encoders: dict[int, Encoder[ResponseT]] = {}
 
     def __repr__(self) -> str:
         return f"<Api {self.key} {self.name} {self.min_supported}-{self.max_version}>"
@@ -59,17 +67,29 @@ class Api(Generic[RequestT, ResponseT]):
         return self.min_supported <= version <= self.max_version
 
     def request_decoder(self, version: int) -> Decoder[RequestT]:
-        return decoder(self.request, self._checked(version), version >= self.flexible_from)
+        codec = self._request_decoders.get(version)
+        if codec is None:
+            codec = self._request_decoders[version] = decoder(self.request, *self._form(version))
+        return codec
 
     def request_encoder(self, version: int) -> Encoder[RequestT]:
-        return encoder(self.request, self._checked(version), version >= self.flexible_from)
+        codec = self._request_encoders.get(version)
+        if codec is None:
+            codec = self._request_encoders[version] = encoder(self.request, *self._form(version))
+        return codec
 
     def response_decoder(self, version: int) -> Decoder[ResponseT]:
-        return decoder(self.response, self._checked(version), version >= self.flexible_from)
+        codec = self._response_decoders.get(version)
+        if codec is None:
+            codec = self._response_decoders[version] = decoder(self.response, *self._form(version))
+        return codec
 
     def response_encoder(self, version: int) -> Encoder[ResponseT]:
-        return encoder(self.response, self._checked(version), version >= self.flexible_from)
+        codec = self._response_encoders.get(version)
+        if codec is None:
+            codec = self._response_encoders[version] = encoder(self.response, *self._form(version))
+        return codec
 
-    def _checked(self, version: int) -> int:
+    def _form(self, version: int) -> tuple[int, bool]:
         assert self.supports(version), f"{self.name} has no version {version}"
-        return version
+        return version, version >= self.flexible_from

@@ -1,14 +1,14 @@
 """Compiles tables into codecs: one function per (structure, version, flexible or not, direction).
 
 A message becomes one straight function with everything nested in it written out: a run of fixed-size fields
-together with the length that follows it is one `struct` call. Functions are generated on first use and kept.
-`penstock.wire.decoding` and `penstock.wire.encoding` hold the two generators; here is what they share.
+together with the length that follows it is one `struct` call. Compiling takes milliseconds, so callers keep
+what they get (`Api` does). `penstock.wire.decoding` and `penstock.wire.encoding` are the two generators; here
+is what they share.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
 from struct import Struct as Packer
 from typing import Any, TypeAlias, TypeVar, cast
 
@@ -39,7 +39,6 @@ FIXED = {
 PREFIX = {"string": "h", "bytes": "i", "records": "i", "array": "i"}
 
 
-@cache
 def decoder(cls: type[S], version: int, flexible: bool) -> Decoder[S]:
     from penstock.wire.decoding import generate_decoder
 
@@ -47,7 +46,6 @@ def decoder(cls: type[S], version: int, flexible: bool) -> Decoder[S]:
     return cast("Decoder[S]", _compile(f"decode {cls.__name__} v{version}", source, environment))
 
 
-@cache
 def encoder(cls: type[S], version: int, flexible: bool) -> Encoder[S]:
     from penstock.wire.encoding import generate_encoder
 
@@ -87,6 +85,15 @@ def min_size(item: Field | StructType, version: int, flexible: bool) -> int:
     if item.kind == "struct":
         return 1 if item.nullable else min_size(item.of, version, flexible)
     return 1 if flexible else Packer(">" + PREFIX[item.kind]).size
+
+
+def has_records(cls: StructType, version: int) -> bool:
+    """Whether record batches are somewhere in a message."""
+    sequence, _ = fields_in(cls, version)
+    return any(
+        field.kind == "records" or (isinstance(field.of, StructType) and has_records(field.of, version))
+        for field in sequence
+    )
 
 
 class Source:

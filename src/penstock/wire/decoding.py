@@ -14,7 +14,7 @@ import struct
 from typing import Any
 
 from penstock.model.errors import ProtocolError
-from penstock.wire.compiler import FIXED, PREFIX, Source, fields_in, in_versions, min_size
+from penstock.wire.compiler import FIXED, PREFIX, Source, fields_in, has_records, in_versions, min_size
 from penstock.wire.schema import Field, Struct, StructType, default_expression
 from penstock.wire.varint import read_uvarint, skip_tags
 
@@ -45,6 +45,7 @@ class _DecoderSource(Source):
         self._flexible = flexible
         #: Fixed-size fields not read yet: where each goes and its format character.
         self._run: list[tuple[str, str]] = []
+        self._keeps_views = has_records(cls, version)
 
     def generate(self) -> tuple[str, dict[str, Any]]:
         self.refer("new", object.__new__)
@@ -55,6 +56,9 @@ class _DecoderSource(Source):
         self.refer("Bad", ProtocolError)
         self.refer("ERRORS", (struct.error, IndexError, UnicodeDecodeError, OverflowError, MemoryError))
         self.indent("def codec(buf, pos=0):")
+        if not self._keeps_views:
+            # Everything is copied out of the frame: one copy of it all makes each of them cheaper.
+            self.line("buf = buf[pos:].tobytes(); pos = 0")
         self.line(f"size = len(buf); budget = {MAX_ELEMENTS}")
         self.indent("try:")
         message = self.local("o")
@@ -116,41 +120,43 @@ class _DecoderSource(Source):
             targets = f"({targets},)"
         self.line(f"{targets} = {unpack}(buf, pos); pos += {packer.size}")
 
-    def _length(self, field: Field, varint: str = "uvarint") -> None:
-        """Read the length or count of `field` into `n`, together with the fixed fields before it."""
+    def _length(self, field: Field) -> str:
+        """Read the length or count of `field`, with the fixed fields before it; returns its expression."""
         if not self._flexible:
             self._run.append(("n", PREFIX[field.kind]))
             self._flush()
-            return
+            return "n"
         self._run.append(("n", "B"))
         self._flush()
+        varint = "string_length" if field.kind == "string" else "uvarint"
         self.line(f"if n > 127: n, pos = {varint}(buf, pos - 1)")
-        self.line("n -= 1")
+        return "n - 1"
 
-    def _null(self, field: Field, target: str) -> None:
-        """Open the branch of a value that is there; the one of a null comes first."""
+    def _begin_value(self, field: Field, target: str) -> None:
+        """What happens where `n` says null, and the beginning of what happens otherwise."""
+        null = "n == 0" if self._flexible else "n == -1"
         if in_versions(field.nullable, self._version):
-            if not self._flexible:
-                self.line(f"if n < -1: raise Bad('{field.name}: negative length')")
-            self.line(f"if n < 0: {target} = None")
+            self.line(f"if {null}: {target} = None")
             self.indent("else:")
-        else:
-            self.line(f"if n < 0: raise Bad('{field.name} is null')")
+        elif self._flexible:
+            self.line(f"if n == 0: raise Bad('{field.name} is null')")
+        if not self._flexible:
+            self.line(f"if n < 0: raise Bad('{field.name}: length below zero')")
 
-    def _end_null(self, field: Field) -> None:
+    def _end_value(self, field: Field) -> None:
         if in_versions(field.nullable, self._version):
             self.dedent()
 
     def _bytes(self, field: Field, target: str) -> None:
-        self._length(field, "string_length" if field.kind == "string" else "uvarint")
-        self._null(field, target)
-        value = {
-            "string": "str(buf[pos:end], 'utf-8')",
-            "bytes": "bytes(buf[pos:end])",
-            "records": "buf[pos:end]",
-        }[field.kind]
-        self.line(f"end = pos + n; {target} = {value}; pos = end")
-        self._end_null(field)
+        length = self._length(field)
+        self._begin_value(field, target)
+        slice_ = "buf[pos:end]"
+        if field.kind != "records" and self._keeps_views:
+            slice_ += ".tobytes()"
+        if field.kind == "string":
+            slice_ += ".decode()"
+        self.line(f"end = pos + {length}; {target} = {slice_}; pos = end")
+        self._end_value(field)
 
     def _nested(self, field: Field, target: str) -> None:
         """A structure; where it may be null a byte below zero says so."""
@@ -168,52 +174,59 @@ class _DecoderSource(Source):
             self.dedent()
 
     def _array(self, field: Field, target: str) -> None:
-        self._length(field)
-        self._null(field, target)
+        count = self.local("k")
+        length = self._length(field)
+        self._begin_value(field, target)
         least = min_size(field.of, self._version, self._flexible)
         assert least > 0, f"elements of {field.name} take no bytes"
+        self.line(f"{count} = {length}")
         self.line(
-            f"if n * {least} > size - pos or n > budget: raise Bad('{field.name}: ' + str(n) + ' elements')"
+            f"if {count} * {least} > size - pos or {count} > budget: raise Bad('{field.name}: too many')"
         )
-        self.line("budget -= n")
-        if isinstance(field.of, StructType):
-            self._structs(field.of, target)
-        elif field.of.kind == "uuid":
-            self.line("end = pos + 16 * n")
-            self.line(f"{target} = [bytes(buf[p : p + 16]) for p in range(pos, end, 16)]; pos = end")
-        elif field.of.kind in FIXED:
-            self.line(
-                f"{target} = list(unpack_from(f'>{{n}}{FIXED[field.of.kind]}', buf, pos)); pos += n * {least}"
-            )
+        self.line(f"budget -= {count}")
+        if not isinstance(field.of, StructType) and field.of.kind in FIXED:
+            self._fixed_values(field.of, target, count)
         else:
-            items, item = self.local("l"), self.local("i")
-            self.line(f"{target} = {items} = []")
-            self.indent("for _ in range(n):")
-            self._bytes(field.of, item)
-            self.line(f"{items}.append({item})")
-            self.dedent()
-        self._end_null(field)
+            self._elements(field.of, target, count)
+        self._end_value(field)
 
-    def _structs(self, cls: StructType, target: str) -> None:
+    def _fixed_values(self, element: Field, target: str, count: str) -> None:
+        code = FIXED[element.kind]
+        if element.kind == "uuid":
+            self.line(f"end = pos + 16 * {count}")
+            self.line(f"{target} = [bytes(buf[p : p + 16]) for p in range(pos, end, 16)]; pos = end")
+        else:
+            self.line(f"{target} = list(unpack_from(f'>{{{count}}}{code}', buf, pos))")
+            self.line(f"pos += {count} * {self.packer(code).size}")
+
+    def _elements(self, of: Field | StructType, target: str, count: str) -> None:
+        """Elements one after the other; counting down is the cheapest loop where there is mostly one."""
         items, item = self.local("l"), self.local("o")
         self.line(f"{target} = {items} = []")
-        sequence, _ = fields_in(cls, self._version)
-        if not self._flexible and all(field.kind in FIXED for field in sequence):
-            self._fixed_structs(cls, sequence, items, item)
-            return
-        self.indent("for _ in range(n):")
-        self._struct(cls, item)
+        if isinstance(of, StructType):
+            sequence, _ = fields_in(of, self._version)
+            if not self._flexible and all(field.kind in FIXED for field in sequence):
+                self._fixed_structs(of, sequence, items, item, count)
+                return
+        self.indent(f"while {count}:")
+        self.line(f"{count} -= 1")
+        if isinstance(of, StructType):
+            self._struct(of, item)
+        else:
+            self._bytes(of, item)
         self._flush()
         self.line(f"{items}.append({item})")
         self.dedent()
 
-    def _fixed_structs(self, cls: StructType, sequence: list[Field], items: str, item: str) -> None:
+    def _fixed_structs(
+        self, cls: StructType, sequence: list[Field], items: str, item: str, count: str
+    ) -> None:
         """Elements that are all of one size: one call unpacks them all."""
         codes = "".join(FIXED[field.kind] for field in sequence)
         packer = self.packer(codes)
         unpack = self.refer(f"each_{codes.replace('?', 'Z')}", packer.iter_unpack)
         values = [self.local("v") for _ in sequence]
-        self.line(f"end = pos + n * {packer.size}")
+        self.line(f"end = pos + {count} * {packer.size}")
         self.indent(f"for {', '.join(values)}{',' * (len(values) == 1)} in {unpack}(buf[pos:end]):")
         self.line(f"{item} = new({self.refer(cls.__name__, cls)})")
         for field in cls.fields:
@@ -227,6 +240,10 @@ class _DecoderSource(Source):
 
     def _tags(self, tagged: list[Field], name: str) -> None:
         """Tagged fields: those of the table are read, all others skipped."""
+        if not tagged and not self._run:
+            self.line("if buf[pos]: pos = skip_tags(buf, pos)")
+            self.line("else: pos += 1")
+            return
         self._run.append(("n", "B"))
         self._flush()
         if not tagged:

@@ -4,6 +4,9 @@ Values are fetched into locals, runs of fixed-size fields with the length that f
 call, and the pieces collect in the list `w`, joined at the end. A records field closes what was collected so
 far and becomes a part of its own in the list `out`, exactly as it was handed in.
 
+An element of an array is written in one of two ways. Usually all in it that can be empty is (no errors, no
+aborted transactions, no tags): then those lengths are fixed values too, and mostly one call packs it all.
+
 What a handler hands in is ours: a value that does not fit its field raises whatever Python raises.
 """
 
@@ -12,27 +15,16 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-from penstock.wire.compiler import FIXED, PREFIX, Source, fields_in, in_versions
+from penstock.wire.compiler import FIXED, PREFIX, Source, fields_in, has_records, in_versions
 from penstock.wire.schema import Field, Struct, StructType
-from penstock.wire.varint import encode_uvarint
+from penstock.wire.varint import SHORT_UVARINTS, encode_uvarint
 
 __all__ = ["generate_encoder"]
-
-#: The varints of one byte, ready made.
-_SHORT = tuple(bytes([value]) for value in range(128))
 
 
 def generate_encoder(cls: type[Struct], version: int, flexible: bool) -> tuple[str, dict[str, Any]]:
     """Source of a function `codec(message)`, and its globals."""
     return _EncoderSource(cls, version, flexible).generate()
-
-
-def _has_records(cls: StructType, version: int) -> bool:
-    sequence, _ = fields_in(cls, version)
-    return any(
-        field.kind == "records" or (isinstance(field.of, StructType) and _has_records(field.of, version))
-        for field in sequence
-    )
 
 
 class _EncoderSource(Source):
@@ -48,18 +40,18 @@ class _EncoderSource(Source):
         self._list = "w"
 
     def generate(self) -> tuple[str, dict[str, Any]]:
-        self.refer("SHORT", _SHORT)
+        self.refer("SHORT", SHORT_UVARINTS)
         self.refer("uvarint", encode_uvarint)
         self.refer("pack", struct.pack)
         self.refer("join", b"".join)
         self.indent("def codec(o):")
         self.line("w = []")
-        has_records = _has_records(self._cls, self._version)
-        if has_records:
+        in_parts = has_records(self._cls, self._version)
+        if in_parts:
             self.line("out = []")
         self._struct(self._cls, "o")
         self._flush()
-        if has_records:
+        if in_parts:
             self.line("if w: out.append(join(w))")
             self.line("return out")
         else:
@@ -76,6 +68,39 @@ class _EncoderSource(Source):
             self._tags(tagged, name)
         else:
             self._run.append(("0", "B"))
+
+    def _element(self, cls: StructType, name: str) -> None:
+        """An element of an array, with a shortcut for the usual one: all in it that can be empty is."""
+        sequence, tagged = fields_in(cls, self._version)
+        optional = [
+            f for f in sequence if f.kind == "array" or (f.kind in ("string", "bytes") and f.nullable)
+        ]
+        filled = [f"{name}.{field.name}" for field in optional]
+        filled += [self._differs(field, name) for field in tagged]
+        if not filled:
+            self._struct(cls, name)
+            return
+        self.indent(f"if {' or '.join(filled)}:")
+        self._struct(cls, name)
+        self._flush()
+        self.dedent()
+        self.indent("else:")
+        for field in sequence:
+            if field in optional:
+                self._run.append(self._empty(field, f"{name}.{field.name}"))
+            else:
+                self._field(field, f"{name}.{field.name}")
+        if self._flexible:
+            self._run.append(("0", "B"))
+        self._flush()
+        self.dedent()
+
+    def _empty(self, field: Field, source: str) -> tuple[str, str]:
+        """The length of a value that is empty or null, as a fixed-size value."""
+        nullable = in_versions(field.nullable, self._version)
+        if self._flexible:
+            return (f"{source} is not None" if nullable else "1", "B")
+        return (f"({source} is not None) - 1" if nullable else "0", PREFIX[field.kind])
 
     def _field(self, field: Field, source: str) -> None:
         if field.kind in FIXED:
@@ -105,6 +130,8 @@ class _EncoderSource(Source):
 
     def _packed(self, run: list[tuple[str, str]]) -> str:
         codes = "".join(code for _, code in run)
+        if all(value.isdigit() for value, _ in run):
+            return repr(self.packer(codes).pack(*(int(value) for value, _ in run)))
         pack = self.refer(f"pack_{codes.replace('?', 'Z')}", self.packer(codes).pack)
         return f"{pack}({', '.join(value for value, _ in run)})"
 
@@ -178,7 +205,7 @@ class _EncoderSource(Source):
         item = self.local("i")
         self.indent(f"for {item} in {value}:")
         if isinstance(field.of, StructType):
-            self._struct(field.of, item)
+            self._element(field.of, item)
         else:
             self._field(field.of, item)
         self._flush()
@@ -195,7 +222,7 @@ class _EncoderSource(Source):
         """Tagged fields that differ from their default, each with its size."""
         self._flush()
         present = " or ".join(self._differs(field, name) for field in tagged)
-        self.line(f"if not ({present}): {self._list}.append(b'\\0')")
+        self.line(f"if not ({present}): {self._list}.append(b'\\x00')")
         self.indent("else:")
         tags, count, outer = self.local("w"), self.local("k"), self._list
         self.line(f"{tags} = []; {count} = 0")

@@ -191,7 +191,7 @@ def string(versions: str = ALL, *, default: str = "", tag: int | None = None) ->
 def nullable_string(
     versions: str = ALL, *, nullable: str = ALL, default: str | None = None, tag: int | None = None
 ) -> str | None:
-    """A string that may be null in the versions `nullable`; where that is not all of them it needs a default."""
+    """A string that may be null in the versions `nullable`; unless that is all of them it needs a default."""
     return cast("str | None", Field("string", versions, default, nullable=nullable, tag=tag))
 
 
