@@ -1,0 +1,104 @@
+"""`python -m bench`: measure, print the table, keep it as JSON, render `docs/benchmarks.md`.
+
+Settings come from the environment, as `make bench ROWS=… QUICK=1 AGAINST=kafka` passes them. Only a full run
+renders the page; a part of it, or a quick one, is printed and kept in `results/partial.json`.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import sys
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+
+from bench import load
+from bench.report import PAGE, page, terminal
+from bench.results import LATEST, PARTIAL, Run, commit, machine, save, versions
+from bench.rows import ROWS, Contender, Row, Starter
+from lab import LabError, MissingTool
+from lab.apache_kafka import apache_kafka
+from lab.penstock import penstock
+
+ROUNDS = 5
+QUICK_ROUNDS = 2
+QUICK_SCALE = 0.3
+TOUCHED_BYTES = 3 << 30
+STARTERS: dict[str, Starter] = {"penstock": penstock, "kafka": apache_kafka}
+
+
+def main() -> int:
+    quick = os.environ.get("QUICK", "") not in ("", "0")
+    names = [name for name in os.environ.get("ROWS", "").replace(",", " ").split() if name]
+    unknown = set(names) - {row.name for row in ROWS}
+    if unknown:
+        print(f"bench: no row {', '.join(sorted(unknown))}; there are {', '.join(r.name for r in ROWS)}")
+        return 2
+    rows = [row for row in ROWS if not names or row.name in names]
+    try:
+        load.compiled()
+        run = _measure(rows, _wanted_contenders(), quick)
+    except MissingTool as missing:
+        print(f"bench: SKIPPED, {missing}")
+        return 0
+    except LabError as error:
+        print(f"bench: {error}", file=sys.stderr)
+        return 1
+    print(terminal(run))
+    whole = not quick and not names
+    save(LATEST if whole else PARTIAL, run)
+    if whole:
+        PAGE.write_text(page(run))
+    return 0
+
+
+def _wanted_contenders() -> list[str]:
+    against = os.environ.get("AGAINST", "")
+    return ["penstock", *([against] if against else [])]
+
+
+def _measure(rows: list[Row], names: list[str], quick: bool) -> Run:
+    rounds, scale = (QUICK_ROUNDS, QUICK_SCALE) if quick else (ROUNDS, 1.0)
+    _touch_memory()
+    with ExitStack() as stack:
+        contenders = _start(stack, names)
+        run = Run(machine(), versions(), commit(), rounds, scale, [each.name for each in contenders])
+        for round_number in range(rounds + 1):
+            # Round 0 warms up a just-in-time compiler, the page cache and everybody's buffers.
+            for row in rows:
+                for contender in contenders:
+                    measured = row.measure(contender, scale)
+                    if round_number:
+                        run.add(row.name, contender.name, measured)
+                    shown = ", ".join(f"{metric} {value:,.4g}" for metric, value in measured.items())
+                    print(f"  round {round_number} {contender.name} {row.name}: {shown}", file=sys.stderr)
+    return run
+
+
+def _start(stack: ExitStack, names: list[str]) -> list[Contender]:
+    contenders = []
+    for name in names:
+        if name not in STARTERS:
+            raise LabError(f"cannot run against {name!r}; there is {', '.join(STARTERS)}")
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=f"penstock-bench-{name}-")))
+        try:
+            server = STARTERS[name](folder, {})
+        except MissingTool as missing:
+            print(f"bench: SKIPPED {name}, {missing}")
+            continue
+        server.start()
+        stack.callback(server.stop)
+        contenders.append(Contender(name, server, STARTERS[name]))
+    return contenders
+
+
+def _touch_memory() -> None:
+    """Make the machine hand out its memory now: a first touch can triple a round's kernel time."""
+    available = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    size = min(TOUCHED_BYTES, available // 2)
+    mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | mmap.MAP_POPULATE).close()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,34 @@
+"""What a broker costs, read from `/proc`: processor seconds and resident memory of it and its children."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+
+
+def family(pid: int) -> list[int]:
+    """The process and all its living descendants."""
+    members = [pid]
+    for member in members:
+        children = Path(f"/proc/{member}/task/{member}/children")
+        members += [int(child) for child in children.read_text().split()] if children.exists() else []
+    return members
+
+
+def cpu_seconds(pid: int) -> float:
+    """User and system time so far."""
+    ticks = 0
+    for member in family(pid):
+        fields = Path(f"/proc/{member}/stat").read_text().rpartition(")")[2].split()
+        ticks += int(fields[11]) + int(fields[12])
+    return ticks / TICKS_PER_SECOND
+
+
+def resident_bytes(pid: int) -> int:
+    total = 0
+    for member in family(pid):
+        status = Path(f"/proc/{member}/status").read_text()
+        total += next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS:"))
+    return total * 1024

@@ -1,0 +1,89 @@
+"""One record per Produce request, pipelined on raw sockets: what a request costs when nothing is batched."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import time
+
+import crc32c
+
+from bench.load import Flow
+
+CONNECTIONS = 4
+DEPTH = 50
+RECORD = b"x" * 100
+PRODUCE_V7_ERROR_AT = 4 + 4 + 2 + 4 + 4
+"""Where the first partition's error code lies in a response, after the topic's name."""
+
+
+def record_batch(value: bytes) -> bytes:
+    """One record without key or headers, as a version-2 batch."""
+    body = b"\0" + _varint(0) + _varint(0) + _varint(-1) + _varint(len(value)) + value + _varint(0)
+    record = _varint(len(body)) + body
+    now_ms = int(time.time() * 1000)
+    checked = struct.pack(">hiqqqhii", 0, 0, now_ms, now_ms, -1, -1, -1, 1) + record
+    head = struct.pack(">qiibI", 0, len(checked) + 9, -1, 2, crc32c.crc32c(checked))
+    return head + checked
+
+
+def produce_frame(topic: str, partition: int, batch: bytes) -> bytes:
+    """A Produce v7 request with acks=1."""
+    name = topic.encode()
+    header = struct.pack(">hhih", 0, 7, 1, 5) + b"bench"
+    body = struct.pack(">hhiih", -1, 1, 30_000, 1, len(name)) + name
+    body += struct.pack(">iii", 1, partition, len(batch)) + batch
+    return struct.pack(">i", len(header) + len(body)) + header + body
+
+
+def pipelined(address: tuple[str, int], topic: str, requests: int) -> Flow:
+    """Send bursts of `DEPTH` requests on each connection and read all answers before the next burst."""
+    batch = record_batch(RECORD)
+    sockets = [socket.create_connection(address) for _ in range(CONNECTIONS)]
+    try:
+        bursts = []
+        for partition, connection in enumerate(sockets):
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            frame = produce_frame(topic, partition, batch)
+            bursts.append((connection, frame * DEPTH, _first_answer(connection, topic, frame) * DEPTH))
+        began = time.perf_counter()
+        done = 0
+        while done < requests:
+            for connection, frames, _ in bursts:
+                connection.sendall(frames)
+            for connection, _, expected in bursts:
+                _drain(connection, expected)
+            done += CONNECTIONS * DEPTH
+        return Flow(done, done * len(RECORD), time.perf_counter() - began)
+    finally:
+        for connection in sockets:
+            connection.close()
+
+
+def _first_answer(connection: socket.socket, topic: str, frame: bytes) -> int:
+    """Bytes of one answer, which all that follow share, once it is known to be a success."""
+    connection.sendall(frame)
+    size = int.from_bytes(connection.recv(4, socket.MSG_WAITALL), "big")
+    answer = connection.recv(size, socket.MSG_WAITALL)
+    (error,) = struct.unpack_from(">h", answer, PRODUCE_V7_ERROR_AT + len(topic.encode()))
+    if error:
+        raise RuntimeError(f"Produce answered error {error}")
+    return 4 + size
+
+
+def _drain(connection: socket.socket, expected: int) -> None:
+    while expected > 0:
+        got = len(connection.recv(min(expected, 1 << 20)))
+        if not got:
+            raise ConnectionResetError("the broker closed the connection")
+        expected -= got
+
+
+def _varint(value: int) -> bytes:
+    zigzag = (value << 1) ^ (value >> 63)
+    encoded = bytearray()
+    while zigzag > 0x7F:
+        encoded.append(zigzag & 0x7F | 0x80)
+        zigzag >>= 7
+    encoded.append(zigzag)
+    return bytes(encoded)
