@@ -4,8 +4,7 @@ The text follows the wire: `buf` is the frame, `pos` the next byte, `size` its e
 length past the end raises by itself (`struct.error`, IndexError); a slice past the end is merely short, and
 one comparison after the last field finds it. A count is checked before its loop starts: n elements of at
 least m bytes must fit in what is left, and all arrays of a message together hold at most MAX_ELEMENTS: an
-object costs far more memory than the two bytes that may stand for it. Bytes after the message are ignored, as
-Kafka does.
+object costs far more memory than the two bytes that may stand for it.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ import struct
 from typing import Any
 
 from penstock.model.errors import ProtocolError
-from penstock.wire.compiler import FIXED, PREFIX, Source, fields_in, has_records, in_versions, min_size
+from penstock.wire.layout import FIXED, PREFIX, Source, fields_in, has_records, in_versions, min_size
 from penstock.wire.schema import Field, Struct, StructType, default_expression
 from penstock.wire.varint import read_uvarint, skip_tags
 
@@ -24,9 +23,11 @@ MAX_ELEMENTS = 1 << 20
 _STRING_MAX = 0x7FFF
 
 
-def generate_decoder(cls: type[Struct], version: int, flexible: bool) -> tuple[str, dict[str, Any]]:
+def generate_decoder(
+    cls: type[Struct], version: int, flexible: bool, exact: bool
+) -> tuple[str, dict[str, Any]]:
     """Source of a function `codec(buf, pos)`, and its globals."""
-    return _DecoderSource(cls, version, flexible).generate()
+    return _DecoderSource(cls, version, flexible).generate(exact)
 
 
 def long_string_length(buffer: memoryview, position: int) -> tuple[int, int]:
@@ -47,7 +48,7 @@ class _DecoderSource(Source):
         self._run: list[tuple[str, str]] = []
         self._keeps_views = has_records(cls, version)
 
-    def generate(self) -> tuple[str, dict[str, Any]]:
+    def generate(self, exact: bool) -> tuple[str, dict[str, Any]]:
         self.refer("new", object.__new__)
         self.refer("uvarint", read_uvarint)
         self.refer("string_length", long_string_length)
@@ -69,6 +70,10 @@ class _DecoderSource(Source):
         self.line(f"raise Bad(f'{self._cls.__name__} v{self._version} is malformed: {{e}}') from e")
         self.dedent()
         self.line(f"if pos > size: raise Bad('{self._cls.__name__} v{self._version} is truncated')")
+        if exact:
+            self.line(
+                f"if pos != size: raise Bad('{self._cls.__name__} v{self._version} has bytes after its end')"
+            )
         self.line(f"return {message}")
         return self.text(), self.environment
 

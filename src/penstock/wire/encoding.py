@@ -15,7 +15,7 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-from penstock.wire.compiler import FIXED, PREFIX, Source, fields_in, has_records, in_versions
+from penstock.wire.layout import FIXED, PREFIX, Source, fields_in, has_records, in_versions
 from penstock.wire.schema import Field, Struct, StructType
 from penstock.wire.varint import SHORT_UVARINTS, encode_uvarint
 
