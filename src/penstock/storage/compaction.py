@@ -1,0 +1,309 @@
+"""Compaction: the latest record of each key stays, at its offset; what it replaces goes.
+
+`compact` walks records, so it runs in a process of its own: it takes a plan of plain values, reads the sealed
+segments that the plan names and writes their replacements into the directory `cleaned` beside them. Nothing
+that the broker uses changes; `swap` puts the result in place. First it learns the last offset of every key in
+the dirty part of the log (as many keys as the plan allows, so memory is bounded), then it rewrites everything
+up to there.
+
+What stays: a key's latest record; tombstones and markers of emptied transactions until their delete horizon,
+`delete.retention.ms` after the first pass that met them (KIP-534); the last batch of every known producer and
+of the pass, if need be without records, because producer state and the log's end hang on them; batches whose
+records cannot be read, as they are. A batch that fails its checksum stops the pass with `CorruptLog`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Final, NamedTuple
+
+from penstock.model.errors import CorruptMessage, RecordListTooLarge
+from penstock.ports import Buffer, Files
+from penstock.records.batch import BatchHeader, read_header
+from penstock.records.record import Span
+from penstock.storage.batch_filter import delete_horizon_ms, empty_batch, filter_batch, read_spans
+from penstock.storage.cleaned_transactions import CleanedTransactions
+from penstock.storage.recovery import whole_batches
+from penstock.storage.scan import CorruptLog
+from penstock.storage.segment import LOG, OFFSET_INDEX, TIME_INDEX, Segment, file_name
+from penstock.storage.swap import CLEANED, write_manifest
+from penstock.storage.transactions import AbortedTransaction
+
+__all__ = ["CompactionPlan", "CompactionResult", "LastRecord", "Source", "compact"]
+
+#: How much to gather before it is written.
+_WRITE_BYTES: Final = 1024 * 1024
+#: How many offsets a segment may span: its indexes hold distances from its base in 31 bits.
+_OFFSETS_MAX: Final = 2**31 - 1
+#: Longer keys are known by a hash of this length, so that a key costs the same whatever its length.
+_KEY_ID_BYTES: Final = 16
+
+
+class Source(NamedTuple):
+    """A sealed segment that may be compacted."""
+
+    base_offset: int
+    size: int
+
+
+class LastRecord(NamedTuple):
+    """What must stay of a producer that the log knows."""
+
+    #: last offset of its last batch, -1 if there is none in its epoch
+    data_offset: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionPlan:
+    """Everything that `compact` has to know. Segments and offsets are those of one moment of the log."""
+
+    directory: str
+    #: all segments below `end_offset`, in order
+    sources: tuple[Source, ...]
+    first_dirty_offset: int
+    #: base offset of the first segment that must not be touched
+    end_offset: int
+    now_ms: int
+    delete_retention_ms: int
+    segment_bytes: int
+    segment_index_bytes: int
+    index_interval_bytes: int
+    #: every aborted transaction that reaches below `end_offset`
+    aborted: tuple[AbortedTransaction, ...] = ()
+    producers: Mapping[int, LastRecord]
+    #: how many keys to hold in memory; a pass takes at least one batch, however many keys that has
+    keys_max: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionResult:
+    """What `compact` has left in the directory `cleaned`, and what it is to replace."""
+
+    directory: str
+    replaced: tuple[Source, ...]
+    segments: tuple[Source, ...]
+    #: below this, every key has one record (or none)
+    clean_to: int
+    bytes_before: int
+    bytes_after: int
+    #: batches that were kept because their records make no sense
+    unreadable_batches: int
+
+
+def compact(files: Files, plan: CompactionPlan) -> CompactionResult:
+    """Carry out `plan`; raises CorruptLog or OSError, and then leaves nothing behind."""
+    target = f"{plan.directory}/{CLEANED}"
+    if files.is_dir(target):
+        files.rmtree(target)
+    files.makedirs(target)
+    try:
+        return _Pass(files, plan, target).run()
+    except BaseException:
+        files.rmtree(target)
+        raise
+
+
+class _Pass:
+    """One pass over one log."""
+
+    __slots__ = ("_files", "_keys", "_plan", "_target", "_transactions", "clean_to", "unreadable_batches")
+
+    def __init__(self, files: Files, plan: CompactionPlan, target: str) -> None:
+        self._files = files
+        self._plan = plan
+        self._target = target
+        self._keys: dict[bytes, int] = {}
+        self._transactions = CleanedTransactions(plan.aborted, 0)
+        self.clean_to = plan.first_dirty_offset
+        self.unreadable_batches = 0
+
+    def run(self) -> CompactionResult:
+        plan = self._plan
+        self.clean_to = self._learn_keys()
+        sources = [source for source in plan.sources if source.base_offset < self.clean_to]
+        groups = _group(self._files, plan, sources)
+        segments = [self._clean(group) for group in groups]
+        result = CompactionResult(
+            directory=plan.directory,
+            replaced=tuple(sources),
+            segments=tuple(segments),
+            clean_to=self.clean_to,
+            bytes_before=sum(source.size for source in sources),
+            bytes_after=sum(segment.size for segment in segments),
+            unreadable_batches=self.unreadable_batches,
+        )
+        write_manifest(self._files, self._target, [source.base_offset for source in sources])
+        return result
+
+    # -- learning
+
+    def _learn_keys(self) -> int:
+        """Fill `_keys` from the dirty part; returns the offset up to which it is complete."""
+        plan = self._plan
+        start = plan.first_dirty_offset
+        transactions = CleanedTransactions(plan.aborted, start)
+        keys = self._keys
+        learnt_to = start
+        for source, end in zip(plan.sources, _ends(plan.sources, plan.end_offset), strict=True):
+            for batch, header in self._batches(source) if end > start else ():
+                if header.last_offset < start:
+                    continue
+                if keys and len(keys) + header.record_count > plan.keys_max:
+                    return learnt_to
+                if not transactions.can_drop(batch, header) and not header.is_control:
+                    self._learn(batch, header)
+                learnt_to = header.next_offset
+        return plan.end_offset
+
+    def _learn(self, batch: Buffer, header: BatchHeader) -> None:
+        base = header.base_offset
+        start = self._plan.first_dirty_offset
+        keys = self._keys
+        try:
+            _, spans = read_spans(batch)
+        except (CorruptMessage, RecordListTooLarge):
+            return
+        for span in spans:
+            if span.key is not None and base + span.offset_delta >= start:
+                keys[_key_id(span.key)] = base + span.offset_delta
+
+    # -- rewriting
+
+    def _clean(self, group: Sequence[Source]) -> Source:
+        """Write what stays of `group` into one new segment."""
+        segment = Segment.create(self._files, self._target, group[0].base_offset, self._plan.now_ms)
+        waiting: list[Buffer] = []
+        waiting_bytes = 0
+        for source in group:
+            for batch, header in self._batches(source):
+                kept = self._retained(batch, header)
+                if kept is not None:
+                    waiting.append(kept)
+                    waiting_bytes += len(kept)
+                if waiting_bytes > _WRITE_BYTES:
+                    self._write(segment, waiting)
+                    waiting_bytes = 0
+        self._write(segment, waiting)
+        for aborted in self._transactions.needed:
+            segment.transactions.add(aborted)
+        self._transactions.needed.clear()
+        unsynced = segment.save_indexes()
+        unsynced += [file for file in (segment.file, segment.transactions.file) if file is not None]
+        for file in unsynced:
+            file.sync()
+        return Source(segment.base_offset, segment.size)
+
+    def _write(self, segment: Segment, batches: list[Buffer]) -> None:
+        """Append and index `batches`, and empty the list."""
+        position = segment.append(b"".join(batches))
+        for batch in batches:
+            header = read_header(batch)
+            interval = self._plan.index_interval_bytes
+            segment.index(position, header.size, header.last_offset, header.max_timestamp, interval)
+            position += header.size
+        batches.clear()
+
+    def _retained(self, batch: Buffer, header: BatchHeader) -> Buffer | None:
+        """What stays of `batch`, None for nothing."""
+        plan = self._plan
+        horizon_ms = delete_horizon_ms(header)
+        horizon_passed = horizon_ms is not None and horizon_ms <= plan.now_ms
+        unneeded = self._transactions.can_drop(batch, header)
+        kept: Buffer | None = None
+        if not unneeded or (header.is_control and not horizon_passed):
+            kept = self._filtered(batch, header, horizon_passed, unneeded)
+        if kept is None and self._must_stay(header):
+            return empty_batch(header)
+        return kept
+
+    def _filtered(
+        self, batch: Buffer, header: BatchHeader, horizon_passed: bool, start_horizon: bool
+    ) -> Buffer | None:
+        plan = self._plan
+        if header.base_offset >= self.clean_to:
+            return batch
+        base = header.base_offset
+        keys = self._keys
+        clean_to = self.clean_to
+
+        def keep(span: Span) -> bool:
+            offset = base + span.offset_delta
+            if header.is_control or offset >= clean_to:
+                return True
+            if span.key is None or offset < keys.get(_key_id(span.key), -1):
+                return False
+            return span.value_length >= 0 or not horizon_passed
+
+        try:
+            return filter_batch(
+                batch,
+                header,
+                keep,
+                new_horizon_ms=plan.now_ms + plan.delete_retention_ms,
+                start_horizon=start_horizon,
+            )
+        except (CorruptMessage, RecordListTooLarge):
+            self.unreadable_batches += 1
+            return batch
+
+    def _must_stay(self, header: BatchHeader) -> bool:
+        if header.next_offset == self._plan.end_offset:
+            return True
+        last = self._plan.producers.get(header.producer_id)
+        if last is None:
+            return False
+        if last.data_offset >= 0:
+            return header.last_offset == last.data_offset
+        return header.is_control and header.producer_epoch == last.epoch
+
+    # -- reading
+
+    def _batches(self, source: Source) -> Iterator[tuple[memoryview, BatchHeader]]:
+        """The batches of `source`; CorruptLog if that is not all of it."""
+        path = f"{self._plan.directory}/{file_name(source.base_offset)}{LOG}"
+        sound_to = 0
+        for position, fields, batch in whole_batches(self._files.open(path), 0, source.size):
+            header = BatchHeader._make(fields)
+            sound_to = position + header.size
+            yield batch, header
+        if sound_to != source.size:
+            raise CorruptLog(f"{path}: the batch at byte {sound_to} is damaged")
+
+
+def _key_id(key: bytes) -> bytes:
+    """What stands for `key`: itself, or a hash where it is long; the lengths keep the two apart."""
+    return key if len(key) < _KEY_ID_BYTES else blake2b(key, digest_size=_KEY_ID_BYTES).digest()
+
+
+def _ends(sources: Sequence[Source], end_offset: int) -> list[int]:
+    """Where each of `sources` ends: at the start of the next."""
+    return [source.base_offset for source in sources[1:]] + [end_offset]
+
+
+def _group(files: Files, plan: CompactionPlan, sources: Sequence[Source]) -> list[list[Source]]:
+    """Neighbours that fit into one segment together, by size, index size and span of offsets."""
+    groups: list[list[Source]] = []
+    log_bytes = index_bytes = 0
+    for source, end in zip(sources, _ends(sources, plan.end_offset), strict=True):
+        source_index_bytes = _index_bytes(files, plan.directory, source)
+        fits = (
+            groups
+            and log_bytes + source.size <= plan.segment_bytes
+            and index_bytes + source_index_bytes <= plan.segment_index_bytes
+            and (source.size == 0 or end - 1 - groups[-1][0].base_offset <= _OFFSETS_MAX)
+        )
+        if not fits:
+            groups.append([])
+            log_bytes = index_bytes = 0
+        groups[-1].append(source)
+        log_bytes += source.size
+        index_bytes += source_index_bytes
+    return groups
+
+
+def _index_bytes(files: Files, directory: str, source: Source) -> int:
+    paths = [f"{directory}/{file_name(source.base_offset)}{suffix}" for suffix in (OFFSET_INDEX, TIME_INDEX)]
+    return max(files.size(path) if files.exists(path) else 0 for path in paths)
