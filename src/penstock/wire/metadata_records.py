@@ -1,7 +1,7 @@
 """The records of `__cluster_metadata`: their tables, and the frame that says which one a value holds.
 
-A value is three varints (frame version, type, version) and the body in a flexible version. We write records in
-their newest version and read them in every one. Unlike a request, a record must end where its bytes end.
+A value is three varints (frame version, type, version) and the body in a flexible version. Records are
+written in their newest version and read in every one. Unlike a request, a record ends where its bytes end.
 """
 
 from __future__ import annotations
