@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 
 from conformance.goals import Goal
 from conformance.outcome import Outcome, Verdict, one_line
-from conformance.suite import Bench, Unit
+from conformance.suite import Unit, Workbench
 from lab.kafka_python import kafka_python_tests
 
 KAFKA_VERSION = "4.1.0"
@@ -44,17 +44,17 @@ class KafkaPythonSuite:
             for (file, scenario), tests in groupby(sorted(goals, key=key), key)
         ]
 
-    def run(self, unit: Unit, bench: Bench) -> dict[str, Outcome]:
+    def run(self, unit: Unit, workbench: Workbench) -> dict[str, Outcome]:
         assert self._source is not None, "prepare() first"
-        report = bench.folder / f"{unit.name}.xml"
+        report = workbench.folder / f"{unit.name}.xml"
         report.unlink(missing_ok=True)
         nodes = [f"test/integration/{test}" for test in unit.tests]
-        log = bench.folder / f"kafka-python-{unit.name}.log"
+        log = workbench.folder / f"kafka-python-{unit.name}.log"
         with log.open("wb") as output:
             process = subprocess.Popen(
                 [sys.executable, *PYTEST, f"--junitxml={report}", *nodes],
                 cwd=self._source,
-                env=_environment(bench),
+                env=_environment(workbench),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -67,12 +67,12 @@ class KafkaPythonSuite:
         return judge(report.read_text() if report.exists() else "", unit)
 
 
-def _environment(bench: Bench) -> dict[str, str]:
+def _environment(workbench: Workbench) -> dict[str, str]:
     return {
         **os.environ,
         "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
-        "KAFKA_URI": f"kafka://{bench.bootstrap}",
-        "KAFKA_ROOT": str(bench.kafka_path),
+        "KAFKA_URI": f"kafka://{workbench.bootstrap}",
+        "KAFKA_ROOT": str(workbench.kafka_path),
         "KAFKA_VERSION": KAFKA_VERSION,
     }
 

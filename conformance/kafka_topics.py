@@ -28,8 +28,6 @@ def translate(arguments: Sequence[str]) -> list[str]:
     command = ["topic", wanted.action]
     if wanted.topic is not None:
         command.append(wanted.topic)
-    if wanted.action == "delete":
-        command.append("--yes")
     if wanted.partitions is not None:
         command += ["--partitions", str(wanted.partitions)]
     if wanted.replication_factor is not None:

@@ -15,7 +15,7 @@ from itertools import groupby
 
 from conformance.goals import Goal
 from conformance.outcome import Outcome, Verdict, one_line
-from conformance.suite import Bench, Unit
+from conformance.suite import Unit, Workbench
 from lab.librdkafka import Librdkafka, librdkafka
 
 KAFKA_VERSION = "4.2.0"
@@ -49,14 +49,14 @@ class LibrdkafkaSuite:
             for (number, scenario), tests in groupby(sorted(goals, key=key), key)
         ]
 
-    def run(self, unit: Unit, bench: Bench) -> dict[str, Outcome]:
+    def run(self, unit: Unit, workbench: Workbench) -> dict[str, Outcome]:
         assert self._build is not None, "prepare() first"
-        log = bench.folder / f"librdkafka-{unit.name}-{unit.scenario}.log"
+        log = workbench.folder / f"librdkafka-{unit.name}-{unit.scenario}.log"
         with log.open("wb") as output:
             process = subprocess.Popen(
                 [self._build.test_runner, "-p1", "-L"],
-                cwd=bench.folder,
-                env=self._environment(unit, bench),
+                cwd=workbench.folder,
+                env=self._environment(unit, workbench),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -69,10 +69,10 @@ class LibrdkafkaSuite:
                 ended = None
         return judge(log.read_text(errors="replace"), unit, ended)
 
-    def _environment(self, unit: Unit, bench: Bench) -> dict[str, str]:
+    def _environment(self, unit: Unit, workbench: Workbench) -> dict[str, str]:
         assert self._build is not None
-        configuration = bench.folder / "test.conf"
-        configuration.write_text(_configuration(bench.bootstrap))
+        configuration = workbench.folder / "test.conf"
+        configuration.write_text(_configuration(workbench.bootstrap))
         inherited = {key: value for key, value in os.environ.items() if key != "CI"}
         return {
             **inherited,
@@ -81,8 +81,8 @@ class LibrdkafkaSuite:
             "TESTS": unit.name,
             "TEST_KAFKA_VERSION": KAFKA_VERSION,
             "TEST_SCENARIO": unit.scenario,
-            "BROKERS": bench.bootstrap,
-            "KAFKA_PATH": str(bench.kafka_path),
+            "BROKERS": workbench.bootstrap,
+            "KAFKA_PATH": str(workbench.kafka_path),
         }
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from conformance.brokers import Brokers
 from conformance.goals import Goal
 from conformance.outcome import Outcome, Results, Verdict, one_line
-from conformance.suite import Bench, Suite, Unit
+from conformance.suite import Suite, Unit, Workbench
 from lab import MissingTool
 
 
@@ -55,8 +55,8 @@ class Runner:
         return outcomes
 
     def _run_unit(self, suite: Suite, unit: Unit) -> dict[str, Outcome]:
-        bench = Bench(self.brokers.bootstrap(unit.scenario), self.folder, self.kafka_path)
-        found = suite.run(unit, bench)
+        workbench = Workbench(self.brokers.bootstrap(unit.scenario), self.folder, self.kafka_path)
+        found = suite.run(unit, workbench)
         death = self.brokers.obituary(unit.scenario)
         if death:
             reason = one_line(death)

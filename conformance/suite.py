@@ -38,7 +38,7 @@ class Unit:
 
 
 @dataclass(frozen=True, slots=True)
-class Bench:
+class Workbench:
     """Where a unit runs: the broker's address, a folder to litter, and Kafka's command-line tools."""
 
     bootstrap: str
@@ -55,6 +55,6 @@ class Suite(Protocol):
 
     def units(self, goals: Sequence[Goal]) -> list[Unit]: ...
 
-    def run(self, unit: Unit, bench: Bench) -> dict[str, Outcome]:
+    def run(self, unit: Unit, workbench: Workbench) -> dict[str, Outcome]:
         """A verdict for every test of the unit, whatever happens to its process."""
         ...

@@ -1,0 +1,45 @@
+"""Best, median, asks and rounding in the table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bench.report import number, page, terminal
+from bench.results import Run, load, save
+
+
+def a_run(**values: dict[str, list[float]]) -> Run:
+    run = Run("2 cores", {"Python": "3.11"}, "abc1234", 2, 1.0, ["penstock", "kafka"])
+    run.values = {"produce-1k": {metric.replace("_", " "): by for metric, by in values.items()}}
+    return run
+
+
+def test_best_follows_the_metric_s_direction() -> None:
+    run = a_run(CPU_per_million={"penstock": [0.9, 0.5, 0.7], "kafka": [2.0, 1.2, 1.6]})
+    assert "0.5 (0.7)" in terminal(run)
+    assert "≤ 0.5 × Kafka: met" in terminal(run)
+
+
+def test_a_missed_ask_is_named_as_plainly() -> None:
+    run = a_run(CPU_per_million={"penstock": [0.7], "kafka": [1.2]})
+    assert "≤ 0.5 × Kafka: missed" in page(run)
+
+
+def test_without_kafka_a_relative_ask_stays_open() -> None:
+    run = a_run(CPU_per_million={"penstock": [0.7]})
+    assert "≤ 0.5 × Kafka |" in page(run)
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"), [(1_164_321.0, "1,160,000"), (98_765.0, "98,800"), (37.26, "37.3"), (0.1234, "0.123")]
+)
+def test_three_figures(value: float, shown: str) -> None:
+    assert number(value) == shown
+
+
+def test_a_run_survives_the_file(tmp_path: Path) -> None:
+    run = a_run(CPU_per_million={"penstock": [0.7]})
+    save(tmp_path / "run.json", run)
+    assert load(tmp_path / "run.json") == run

@@ -1,0 +1,1 @@
+"""The harness that runs other people's tests."""

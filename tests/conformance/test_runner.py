@@ -1,0 +1,99 @@
+"""Second tries, dead brokers, missing tools, and the choice of the subset."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from conformance.brokers import ExternalBroker
+from conformance.goals import Goal
+from conformance.outcome import Outcome, Results, Verdict
+from conformance.runner import Runner, subset
+from conformance.suite import Unit, Workbench
+from lab import MissingTool
+
+PASSED = Outcome(Verdict.PASSED, 1.0)
+FAILED = Outcome(Verdict.FAILED, 1.0, "no")
+
+
+class ScriptedSuite:
+    """Each test's verdicts, one after the other."""
+
+    name = "librdkafka"
+
+    def __init__(self, script: dict[str, list[Outcome]], missing: str = "") -> None:
+        self.script = script
+        self.missing = missing
+
+    def prepare(self) -> None:
+        if self.missing:
+            raise MissingTool(self.missing)
+
+    def units(self, goals: Sequence[Goal]) -> list[Unit]:
+        return [Unit(self.name, goal.test, goal.scenario, (goal,)) for goal in goals]
+
+    def run(self, unit: Unit, workbench: Workbench) -> dict[str, Outcome]:
+        return {test: self.script[test].pop(0) for test in unit.tests}
+
+
+class MortalBroker(ExternalBroker):
+    """Dies after the named number of units."""
+
+    def __init__(self, units: int) -> None:
+        super().__init__("broker:1")
+        self.left = units
+
+    def obituary(self, scenario: str) -> str:
+        self.left -= 1
+        return "" if self.left else "the broker died: out of memory"
+
+
+def goal(test: str, seconds: float = 1.0, scenario: str = "default") -> Goal:
+    return Goal("librdkafka", test, "broker", seconds, scenario=scenario)
+
+
+def run(suite: ScriptedSuite, recorded: Results, broker: ExternalBroker, said: list[str]) -> Results:
+    runner = Runner([suite], broker, Path(), Path(), said.append)
+    return runner.run([goal(test) for test in suite.script], recorded)
+
+
+def test_a_recorded_pass_gets_a_second_try() -> None:
+    suite = ScriptedSuite({"a": [FAILED, PASSED], "b": [FAILED, FAILED]})
+    recorded = {"librdkafka": {"a": PASSED, "b": PASSED}}
+    found = run(suite, recorded, ExternalBroker("broker:1"), [])
+    assert found == {"librdkafka": {"a": PASSED, "b": FAILED}}
+
+
+def test_what_never_passed_is_tried_once() -> None:
+    suite = ScriptedSuite({"a": [FAILED], "b": [FAILED]})
+    found = run(suite, {"librdkafka": {"a": FAILED}}, ExternalBroker("broker:1"), [])
+    assert found == {"librdkafka": {"a": FAILED, "b": FAILED}}
+
+
+def test_a_test_that_kills_the_broker_has_failed_whatever_it_said() -> None:
+    suite = ScriptedSuite({"a": [PASSED], "b": [PASSED]})
+    found = run(suite, {}, MortalBroker(units=2), [])["librdkafka"]
+    assert found["a"] == PASSED
+    assert found["b"] == Outcome(Verdict.FAILED, 1.0, "the broker died: out of memory")
+
+
+def test_a_missing_tool_skips_the_suite_in_one_line() -> None:
+    said: list[str] = []
+    suite = ScriptedSuite({"a": []}, missing="npm not found on this machine")
+    assert run(suite, {}, ExternalBroker("broker:1"), said) == {}
+    assert said == ["SKIPPED  librdkafka: npm not found on this machine"]
+
+
+@pytest.mark.parametrize(("budget", "chosen"), [(3.0, "a"), (6.0, "ab"), (100.0, "abc")])
+def test_the_subset_takes_the_quickest_recorded_passes(budget: float, chosen: str) -> None:
+    goals = [goal("0003c", 9.0), goal("0001a", 1.0), goal("0002b", 2.0), goal("0004d", 0.1)]
+    recorded = {"librdkafka": {"0001a": PASSED, "0002b": PASSED, "0003c": PASSED, "0004d": FAILED}}
+    assert "".join(picked.test[-1] for picked in subset(goals, recorded, budget)) == chosen
+
+
+def test_the_subset_counts_what_shares_a_process_together() -> None:
+    goals = [goal("0001a", 1.0), goal("0001b", 5.0), goal("0002c", 3.0)]
+    recorded = {"librdkafka": {each.test: PASSED for each in goals}}
+    assert [picked.test for picked in subset(goals, recorded, 5.0)] == ["0002c"]

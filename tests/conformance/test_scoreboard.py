@@ -1,0 +1,62 @@
+"""The record only improves, and the page says what the record says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from conformance.goals import Goal, Goals, load_goals
+from conformance.outcome import REFERENCE, RESULTS, Outcome, Results, Verdict, load, one_line, save
+from conformance.scoreboard import PAGE, compare, merge, render
+
+PASSED = Outcome(Verdict.PASSED, 1.0)
+FAILED = Outcome(Verdict.FAILED, 1.0, "no | way")
+
+
+def test_what_a_run_gains_and_loses() -> None:
+    recorded: Results = {"s": {"a": PASSED, "b": FAILED, "c": PASSED}}
+    change = compare({"s": {"a": FAILED, "b": PASSED, "c": PASSED, "d": PASSED}}, recorded)
+    assert (change.gained, change.lost) == (["b", "d"], ["a"])
+
+
+def test_a_skip_of_what_passed_is_a_loss() -> None:
+    skipped = Outcome(Verdict.SKIPPED, 0.0, "not today")
+    assert compare({"s": {"a": skipped}}, {"s": {"a": PASSED}}).lost == ["a"]
+
+
+def test_a_pass_is_lowered_only_on_demand() -> None:
+    recorded: Results = {"s": {"a": PASSED, "b": FAILED}}
+    found: Results = {"s": {"a": FAILED, "b": PASSED}}
+    assert merge(found, recorded, lower=False) == {"s": {"a": PASSED, "b": PASSED}}
+    assert merge(found, recorded, lower=True) == {"s": {"a": FAILED, "b": PASSED}}
+
+
+def test_tests_that_did_not_run_keep_their_record() -> None:
+    assert merge({"s": {"a": PASSED}}, {"s": {"b": PASSED}}, lower=True) == {"s": {"a": PASSED, "b": PASSED}}
+
+
+def test_the_page_counts_and_names_what_fails() -> None:
+    goals = Goals(("broker",), (Goal("s", "a", "broker", 1.0), Goal("s", "b", "broker", 1.0)))
+    page = render(goals, {"s": {"a": PASSED, "b": FAILED}}, {"s": {"a": PASSED, "b": PASSED}})
+    assert "| s | broker | 2 | 1 | 2 |" in page
+    assert "| `b` | broker | **failed** | 1.0 | passed | 1.0 | no \\| way |" in page
+
+
+def test_results_survive_the_file(tmp_path: Path) -> None:
+    results: Results = {"s": {"a": PASSED, "b": FAILED}}
+    save(tmp_path / "results.json", results)
+    assert load(tmp_path / "results.json") == results
+
+
+def test_reasons_are_one_bounded_line() -> None:
+    assert one_line("a\n  b") == "a b"
+    assert len(one_line("x" * 10_000)) == 400
+
+
+def test_every_recorded_test_is_a_goal() -> None:
+    known = {(goal.suite, goal.test) for goal in load_goals().tests}
+    for path in (RESULTS, REFERENCE):
+        assert {(suite, test) for suite, tests in load(path).items() for test in tests} <= known
+
+
+def test_the_committed_page_is_the_one_that_the_record_gives() -> None:
+    assert PAGE.read_text() == render(load_goals(), load(RESULTS), load(REFERENCE))

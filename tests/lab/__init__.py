@@ -1,0 +1,1 @@
+"""The lab: what is fetched and built once."""
