@@ -1,0 +1,97 @@
+"""Which leader wrote from which offset on: the leader epochs of a log (KIP-101, KIP-279).
+
+Epochs and their start offsets both rise strictly. The checkpoint file is Kafka's text format. It is written
+by whoever makes the log durable (`dirty` says when): an epoch above the recovery point is found again in the
+batches themselves.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from typing import Final
+
+from penstock.storage.checkpoint import format_checkpoint, parse_checkpoint
+
+__all__ = ["NO_EPOCH_OFFSET", "LeaderEpochs"]
+
+#: (epoch, end offset) for an epoch that this log knows nothing about
+NO_EPOCH_OFFSET: Final = (-1, -1)
+
+
+class LeaderEpochs:
+    """The history of leaders, oldest first."""
+
+    __slots__ = ("dirty", "epochs", "latest", "starts")
+
+    def __init__(self) -> None:
+        self.epochs: list[int] = []
+        self.starts: list[int] = []
+        #: the last epoch that wrote, -1 if none has
+        self.latest = -1
+        #: whether the checkpoint on disk is out of date
+        self.dirty = False
+
+    def assign(self, epoch: int, start: int) -> None:
+        """`epoch` writes from `start` on; what contradicts that was never committed and is forgotten."""
+        if epoch < 0 or (epoch == self.latest and start >= self.starts[-1]):
+            return
+        keep = min(bisect_left(self.epochs, epoch), bisect_left(self.starts, start))
+        self.epochs[keep:] = [epoch]
+        self.starts[keep:] = [start]
+        self._changed()
+
+    def end_offset(self, epoch: int, log_end: int) -> tuple[int, int]:
+        """(largest known epoch at or below `epoch`, where it ends), or `NO_EPOCH_OFFSET`."""
+        if epoch < 0 or epoch > self.latest:
+            return NO_EPOCH_OFFSET
+        if epoch == self.latest:
+            return epoch, log_end
+        following = bisect_right(self.epochs, epoch)
+        known = self.epochs[following - 1] if following else epoch
+        return known, self.starts[following]
+
+    def epoch_at(self, offset: int) -> int:
+        """The epoch of the record at `offset`, -1 if it is older than anything known."""
+        slot = bisect_right(self.starts, offset)
+        return self.epochs[slot - 1] if slot else -1
+
+    def forget_before(self, offset: int) -> None:
+        """The log now starts at `offset`."""
+        slot = bisect_right(self.starts, offset) - 1
+        if slot > 0 or (slot == 0 and self.starts[0] < offset):
+            del self.epochs[:slot]
+            del self.starts[:slot]
+            self.starts[0] = offset
+            self._changed()
+
+    def forget_from(self, offset: int) -> None:
+        """The log now ends at `offset`."""
+        slot = bisect_left(self.starts, offset)
+        if slot < len(self.starts):
+            del self.epochs[slot:]
+            del self.starts[slot:]
+            self._changed()
+
+    def clear(self) -> None:
+        self.forget_from(-1)
+
+    def encode(self) -> bytes:
+        return format_checkpoint(
+            f"{epoch} {start}" for epoch, start in zip(self.epochs, self.starts, strict=True)
+        )
+
+    @classmethod
+    def decode(cls, data: bytes) -> LeaderEpochs:
+        """Raises ValueError on anything that is not a checkpoint in order."""
+        epochs = cls()
+        for line in parse_checkpoint(data):
+            epoch, start = map(int, line.split())
+            if epochs.epochs and (epoch <= epochs.latest or start <= epochs.starts[-1]):
+                raise ValueError(f"epoch {epoch} from {start} is out of order")
+            epochs.assign(epoch, start)
+        epochs.dirty = False
+        return epochs
+
+    def _changed(self) -> None:
+        self.latest = self.epochs[-1] if self.epochs else -1
+        self.dirty = True

@@ -1,0 +1,61 @@
+"""Making a log durable without holding up the event loop.
+
+The loop's thread draws up a plan (which files have unsynced bytes), a worker thread carries it out, and the
+loop's thread then moves the recovery point. A plan that was overtaken by a truncation moves nothing.
+"""
+
+from __future__ import annotations
+
+from penstock.ports import File, Files
+from penstock.storage.health import Health
+
+__all__ = ["FlushPlan"]
+
+
+class FlushPlan:
+    """What has to reach the disk for everything below `end_offset` to survive a power loss."""
+
+    __slots__ = (
+        "_checkpoint",
+        "_directory",
+        "_files",
+        "_handles",
+        "_health",
+        "end_offset",
+        "generation",
+        "sync_directory",
+    )
+
+    def __init__(
+        self,
+        files: Files,
+        directory: str,
+        health: Health,
+        *,
+        handles: list[File],
+        sync_directory: bool,
+        checkpoint: tuple[str, bytes] | None,
+        end_offset: int,
+        generation: int,
+    ) -> None:
+        self._files = files
+        self._directory = directory
+        self._health = health
+        self._handles = handles
+        self.sync_directory = sync_directory
+        #: path and content of the leader epochs, where they changed
+        self._checkpoint = checkpoint
+        self.end_offset = end_offset
+        self.generation = generation
+
+    def sync(self) -> None:
+        """Runs in a worker thread; StorageError means that the data directory is offline now."""
+        try:
+            for handle in self._handles:
+                handle.sync()
+            if self._checkpoint is not None:
+                self._files.write_atomic(*self._checkpoint)
+            if self.sync_directory:
+                self._files.sync_dir(self._directory)
+        except OSError as e:
+            raise self._health.sync_failed(e, f"cannot sync {self._directory}") from e

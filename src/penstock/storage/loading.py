@@ -1,0 +1,231 @@
+"""Opening a log: from the files in its directory to segments, leader epochs, producers and an end offset.
+
+After a clean shutdown nothing is read but the last segment's tail and a snapshot, so that thousands of
+partitions open quickly. After a crash the segments from the recovery point on are walked (`recovery`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from penstock.ports import Clock, Files
+from penstock.records.batch import CONTROL_BIT, LOG_OVERHEAD
+from penstock.storage.config import LogConfig
+from penstock.storage.epochs import LeaderEpochs
+from penstock.storage.index import OFFSET_ENTRY_BYTES, IndexDamaged, OffsetIndex
+from penstock.storage.producers import ProducerStates
+from penstock.storage.recovery import Corruption, RecoveryReport, SegmentRecovery, replay_batch
+from penstock.storage.scan import CorruptLog, scan
+from penstock.storage.segment import LOG, OFFSET_INDEX, SNAPSHOT, SUFFIXES, Segment, file_name
+from penstock.storage.segments import Segments
+from penstock.storage.snapshot import SnapshotDamaged, decode_snapshot
+
+__all__ = ["EPOCHS_FILE", "Loaded", "load", "load_producers"]
+
+EPOCHS_FILE: Final = "leader-epoch-checkpoint"
+#: what an interrupted operation leaves behind and nobody needs
+_DEBRIS: Final = (".deleted", ".cleaned", ".tmp")
+
+
+@dataclass(slots=True)
+class Loaded:
+    """What a log starts with."""
+
+    segments: Segments
+    epochs: LeaderEpochs
+    producers: ProducerStates
+    end_offset: int
+    report: RecoveryReport
+
+
+def load(
+    files: Files,
+    path: str,
+    config: LogConfig,
+    clock: Clock,
+    *,
+    clean: bool,
+    recovery_point: int,
+    log_start_offset: int,
+) -> Loaded:
+    """Open the log in the directory `path`, which is made if it is missing."""
+    files.makedirs(path)
+    names = _without_debris(files, path)
+    now_ms = clock.now_ms()
+    bases = sorted(int(name[: -len(LOG)]) for name in names if name.endswith(LOG))
+    report = RecoveryReport(clean=clean)
+    if bases:
+        segments = Segments(
+            Segment(files, path, base, files.size(f"{path}/{file_name(base)}{LOG}"), now_ms) for base in bases
+        )
+    else:
+        segments = Segments([Segment.create(files, path, log_start_offset, now_ms)])
+    epochs = _load_epochs(files, path, names)
+    snapshots = sorted(int(name[: -len(SNAPSHOT)]) for name in names if name.endswith(SNAPSHOT))
+    end_offset = _clean_end(segments.active) if clean else None
+    if end_offset is None:
+        report.clean = False
+        recovery = _Recovery(files, path, config, recovery_point, epochs, report, now_ms)
+        end_offset = recovery.run(segments, snapshots)
+        producers = recovery.producers
+    else:
+        producers = load_producers(segments, snapshots, end_offset, files, path)
+    epochs.forget_from(end_offset)
+    epochs.forget_before(max(log_start_offset, segments.first.base_offset))
+    producers.expire(now_ms, config.producer_id_expiration_ms)
+    _remove_stray_snapshots(files, path, snapshots, bases, end_offset)
+    return Loaded(segments, epochs, producers, end_offset, report)
+
+
+def _without_debris(files: Files, path: str) -> list[str]:
+    """The names in `path`, after what no segment owns has been removed."""
+    names = files.listdir(path)
+    segments = {name[: -len(LOG)] for name in names if name.endswith(LOG)}
+    kept = []
+    for name in names:
+        stem, dot, suffix = name.partition(".")
+        orphan = dot + suffix in SUFFIXES and dot + suffix != SNAPSHOT and stem not in segments
+        if name.endswith(_DEBRIS) or orphan:
+            files.remove(f"{path}/{name}")
+        else:
+            kept.append(name)
+    return kept
+
+
+def _load_epochs(files: Files, path: str, names: list[str]) -> LeaderEpochs:
+    if EPOCHS_FILE not in names:
+        return LeaderEpochs()
+    try:
+        return LeaderEpochs.decode(files.read(f"{path}/{EPOCHS_FILE}"))
+    except ValueError:
+        # Written atomically, so only a bad disk gets here; the batches still tell what they can.
+        epochs = LeaderEpochs()
+        epochs.dirty = True
+        return epochs
+
+
+def _clean_end(segment: Segment) -> int | None:
+    """The offset behind the last batch of a segment that was closed cleanly, None if it does not look so."""
+    for position in (_last_indexed(segment), 0):
+        try:
+            end_offset = segment.base_offset
+            for _, header in scan(segment.open_file(), position, segment.size):
+                end_offset = header[0] + header[6] + 1
+        except CorruptLog:
+            continue
+        segment.release()
+        return end_offset
+    return None
+
+
+def _last_indexed(segment: Segment) -> int:
+    """Where the last indexed batch of `segment` starts; 0 if the index does not say."""
+    try:
+        last = OffsetIndex.decode(segment.last_entry(OFFSET_INDEX, OFFSET_ENTRY_BYTES), segment.size)
+    except IndexDamaged:
+        return 0
+    return last.positions[0] if last.positions else 0
+
+
+def load_producers(
+    segments: Segments, snapshots: list[int], end_offset: int, files: Files, path: str
+) -> ProducerStates:
+    """The producers as of `end_offset`: the newest snapshot up to there, and what the log has behind it."""
+    producers = ProducerStates()
+    start = segments.first.base_offset
+    for offset in reversed([offset for offset in snapshots if start <= offset <= end_offset]):
+        try:
+            producers.load(decode_snapshot(files.read(f"{path}/{file_name(offset)}{SNAPSHOT}")), offset)
+        except SnapshotDamaged:
+            continue
+        start = offset
+        break
+    if start < end_offset:
+        for segment in segments.since(start):
+            _replay(producers, segment, start, end_offset)
+    producers.end_offset = end_offset
+    return producers
+
+
+def _replay(producers: ProducerStates, segment: Segment, start: int, end_offset: int) -> None:
+    try:
+        for position, header in scan(segment.open_file(), segment.find(start), segment.size):
+            if header[0] >= end_offset:
+                break
+            size = header[1] + LOG_OVERHEAD if header[5] & CONTROL_BIT else 0
+            replay_batch(producers, header, segment.open_file().pread(size, position))
+    except CorruptLog:
+        # Whoever reads there is told; for producers, what can be read has to do.
+        return
+    finally:
+        segment.release()
+
+
+def _remove_stray_snapshots(
+    files: Files, path: str, snapshots: list[int], bases: list[int], end_offset: int
+) -> None:
+    useful = {*bases, max((offset for offset in snapshots if offset <= end_offset), default=-1)}
+    for offset in snapshots:
+        if offset > end_offset or offset not in useful:
+            files.remove(f"{path}/{file_name(offset)}{SNAPSHOT}")
+
+
+class _Recovery:
+    """Recovers the segments from the recovery point on, and ends the log where it has to end."""
+
+    def __init__(
+        self,
+        files: Files,
+        path: str,
+        config: LogConfig,
+        recovery_point: int,
+        epochs: LeaderEpochs,
+        report: RecoveryReport,
+        now_ms: int,
+    ) -> None:
+        self._files = files
+        self._path = path
+        self._config = config
+        self._recovery_point = recovery_point
+        self._epochs = epochs
+        self._report = report
+        self._now_ms = now_ms
+        self.producers = ProducerStates()
+
+    def run(self, segments: Segments, snapshots: list[int]) -> int:
+        """Returns the log's end offset."""
+        unsure = segments.since(self._recovery_point)
+        start = unsure[0].base_offset
+        self.producers = load_producers(segments, snapshots, start, self._files, self._path)
+        walker = SegmentRecovery(
+            self._config, self._recovery_point, self._epochs, self.producers, self._report
+        )
+        for position, segment in enumerate(unsure):
+            following = unsure[position + 1].base_offset if position + 1 < len(unsure) else None
+            if not walker.walk(segment, following):
+                self._drop(segments, unsure[position + 1 :])
+                break
+        return self._close_gap(segments, walker.next_offset)
+
+    def _drop(self, segments: Segments, dropped: list[Segment]) -> None:
+        segments.replace(dropped, [])
+        for segment in dropped:
+            self._report.segments_dropped += 1
+            self._report.bytes_cut += segment.size
+            for suffix in SUFFIXES:
+                if self._files.exists(segment.path(suffix)):
+                    self._files.remove(segment.path(suffix))
+
+    def _close_gap(self, segments: Segments, end_offset: int) -> int:
+        """Never give an offset twice: behind lost records the log goes on in a new segment."""
+        active = segments.active
+        missing = end_offset < self._recovery_point
+        if missing:
+            lost = Corruption(active.path(LOG), active.size, 0, end_offset, self._recovery_point)
+            self._report.corruption.append(lost)
+            end_offset = self._recovery_point
+        if missing or active.open_file().size() != active.size:
+            active.save_indexes()
+            segments.push(Segment.create(self._files, self._path, end_offset, self._now_ms))
+        return end_offset

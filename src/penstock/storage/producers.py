@@ -1,0 +1,258 @@
+"""What a log remembers of its producers: sequences, epochs, and transactions that are not over.
+
+A producer may retry: the last five batches of each are remembered, and one that comes again is answered with
+the offset it has. Checks (`check`) come before a batch is written and change nothing; `apply` follows the
+write, and is also how state is rebuilt from a log. Invariants: `ongoing` maps first offsets, rising, to
+producer ids; every offset below `first_unstable` is decided and, if a marker decided it, replicated.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+from typing import Final, NamedTuple
+
+from penstock.model.errors import (
+    ApiError,
+    ErrorCode,
+    InvalidProducerEpoch,
+    InvalidTxnState,
+    OutOfOrderSequence,
+)
+from penstock.records.batch import NO_EPOCH, NO_SEQUENCE, NO_TIMESTAMP, TRANSACTIONAL_BIT
+from penstock.records.control import EndTransaction
+
+__all__ = ["AppendOrigin", "CompletedTransaction", "PastBatch", "ProducerState", "ProducerStates"]
+
+BATCHES_KEPT: Final = 5
+_SEQUENCE_MASK: Final = 0x7FFFFFFF
+#: where header fields stand in the tuple that `HEADER.unpack_from` gives
+_ATTRIBUTES, _DELTA, _MAX_TIMESTAMP, _PRODUCER_ID, _PRODUCER_EPOCH, _SEQUENCE = 5, 6, 8, 9, 10, 11
+
+
+class AppendOrigin(Enum):
+    """Who appends, which says how much has to be checked."""
+
+    CLIENT = auto()
+    COORDINATOR = auto()
+    RAFT = auto()
+    REPLICATION = auto()
+
+
+class PastBatch(NamedTuple):
+    """A batch of a producer, as much of it as a retry needs."""
+
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp: int
+
+    @property
+    def first_offset(self) -> int:
+        return self.last_offset - self.offset_delta
+
+
+class CompletedTransaction(NamedTuple):
+    """A transaction that a marker at `last_offset` has ended in this log."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    aborted: bool
+
+
+class ProducerState:
+    """One producer: its epoch, its last batches, its open transaction."""
+
+    __slots__ = ("batches", "coordinator_epoch", "epoch", "last_timestamp", "producer_id", "txn_first_offset")
+
+    def __init__(
+        self,
+        producer_id: int,
+        epoch: int = NO_EPOCH,
+        coordinator_epoch: int = -1,
+        last_timestamp: int = NO_TIMESTAMP,
+        txn_first_offset: int = -1,
+        batches: list[PastBatch] | None = None,
+    ) -> None:
+        self.producer_id = producer_id
+        self.epoch = epoch
+        self.coordinator_epoch = coordinator_epoch
+        self.last_timestamp = last_timestamp
+        #: where the open transaction starts, -1 if none is open
+        self.txn_first_offset = txn_first_offset
+        self.batches: list[PastBatch] = batches or []
+
+    def copy(self) -> ProducerState:
+        return ProducerState(
+            self.producer_id,
+            self.epoch,
+            self.coordinator_epoch,
+            self.last_timestamp,
+            self.txn_first_offset,
+            list(self.batches),
+        )
+
+    @property
+    def last_sequence(self) -> int:
+        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
+
+    def duplicate(self, sequence: int, delta: int) -> PastBatch | None:
+        """The remembered batch with exactly these sequences."""
+        last_sequence = (sequence + delta) & _SEQUENCE_MASK
+        for batch in self.batches:
+            if batch.last_sequence == last_sequence and batch.offset_delta == delta:
+                return batch
+        return None
+
+    def enter_epoch(self, epoch: int) -> None:
+        if epoch != self.epoch:
+            self.epoch = epoch
+            self.batches.clear()
+
+
+class ProducerStates:
+    """The producers of one log."""
+
+    __slots__ = ("_unreplicated", "end_offset", "first_unstable", "ongoing", "states")
+
+    def __init__(self) -> None:
+        self.states: dict[int, ProducerState] = {}
+        self.ongoing: dict[int, int] = {}
+        #: first offset -> marker's offset, of transactions whose marker is not below the high watermark yet
+        self._unreplicated: dict[int, int] = {}
+        #: the lowest offset that a reader of committed records must not pass, None if there is none
+        self.first_unstable: int | None = None
+        #: this state reflects the log up to here
+        self.end_offset = 0
+
+    def check(
+        self, header: tuple[int, ...], origin: AppendOrigin, marker: EndTransaction | None
+    ) -> PastBatch | None:
+        """Refuse a batch that its producer's history does not allow; return what it repeats, if it does."""
+        state = self.states.get(header[_PRODUCER_ID])
+        if state is None:
+            # Whatever it did is forgotten (or it is new): any sequence is taken, as in Kafka.
+            return None
+        return check(state, header, origin, marker)
+
+    def apply(
+        self, header: tuple[int, ...], base_offset: int, marker: EndTransaction | None
+    ) -> CompletedTransaction | None:
+        """Note a batch that is in the log at `base_offset`; returns the transaction that it ends."""
+        producer_id = header[_PRODUCER_ID]
+        state = self.states.get(producer_id)
+        if state is None:
+            state = self.states[producer_id] = ProducerState(producer_id)
+        epoch = header[_PRODUCER_EPOCH]
+        if epoch != state.epoch:
+            state.enter_epoch(epoch)
+        timestamp = state.last_timestamp = header[_MAX_TIMESTAMP]
+        if marker is not None:
+            return self._end(state, base_offset, marker)
+        delta = header[_DELTA]
+        last_sequence = (
+            (header[_SEQUENCE] + delta) & _SEQUENCE_MASK if header[_SEQUENCE] >= 0 else NO_SEQUENCE
+        )
+        batches = state.batches
+        if len(batches) == BATCHES_KEPT:
+            del batches[0]
+        batches.append(PastBatch(last_sequence, base_offset + delta, delta, timestamp))
+        if header[_ATTRIBUTES] & TRANSACTIONAL_BIT and state.txn_first_offset < 0:
+            state.txn_first_offset = base_offset
+            self.ongoing[base_offset] = producer_id
+            if self.first_unstable is None:
+                self.first_unstable = base_offset
+        return None
+
+    def _end(self, state: ProducerState, offset: int, marker: EndTransaction) -> CompletedTransaction | None:
+        state.coordinator_epoch = marker.coordinator_epoch
+        first = state.txn_first_offset
+        if first < 0:
+            # A marker without records moves no offset and needs no index entry.
+            return None
+        state.txn_first_offset = -1
+        del self.ongoing[first]
+        self._unreplicated[first] = offset
+        return CompletedTransaction(state.producer_id, first, offset, not marker.committed)
+
+    def last_stable_after(self, completed: CompletedTransaction) -> int:
+        """What the last stable offset becomes once `completed` is replicated."""
+        return next(iter(self.ongoing), completed.last_offset + 1)
+
+    def replicated_to(self, high_watermark: int) -> None:
+        """Markers below `high_watermark` now count."""
+        if self._unreplicated:
+            self._unreplicated = {f: m for f, m in self._unreplicated.items() if m >= high_watermark}
+        if self.first_unstable is not None:
+            self._find_first_unstable()
+
+    def _find_first_unstable(self) -> None:
+        candidates = [*self._unreplicated, next(iter(self.ongoing), None)]
+        self.first_unstable = min((offset for offset in candidates if offset is not None), default=None)
+
+    def expire(self, now_ms: int, expiration_ms: int) -> None:
+        """Forget producers that have been silent for `expiration_ms` and have no open transaction."""
+        expired = [
+            producer_id
+            for producer_id, state in self.states.items()
+            if state.txn_first_offset < 0 and now_ms - state.last_timestamp >= expiration_ms
+        ]
+        for producer_id in expired:
+            del self.states[producer_id]
+
+    def load(self, states: list[ProducerState], end_offset: int) -> None:
+        """Start from a snapshot: everything known up to `end_offset`."""
+        self.states = {state.producer_id: state for state in states}
+        self.ongoing = dict(
+            sorted(
+                (state.txn_first_offset, state.producer_id) for state in states if state.txn_first_offset >= 0
+            )
+        )
+        self._unreplicated = {}
+        self.end_offset = end_offset
+        self._find_first_unstable()
+
+
+def check(
+    state: ProducerState, header: tuple[int, ...], origin: AppendOrigin, marker: EndTransaction | None
+) -> PastBatch | None:
+    """As `ProducerStates.check`, against the state of the batch's own producer."""
+    epoch = header[_PRODUCER_EPOCH]
+    if epoch < state.epoch:
+        raise InvalidProducerEpoch(
+            f"producer {state.producer_id} has epoch {state.epoch} here; a batch of epoch {epoch} is too late"
+        )
+    if marker is not None:
+        if marker.coordinator_epoch < state.coordinator_epoch:
+            raise ApiError(
+                ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+                f"coordinator epoch {marker.coordinator_epoch} is older than {state.coordinator_epoch}",
+            )
+        return None
+    if origin is AppendOrigin.CLIENT:
+        duplicate = _check_sequence(state, epoch, header[_SEQUENCE], header[_DELTA])
+        if duplicate is not None:
+            return duplicate
+    if state.txn_first_offset >= 0 and not header[_ATTRIBUTES] & TRANSACTIONAL_BIT:
+        raise InvalidTxnState(
+            f"producer {state.producer_id} has an open transaction; this batch is outside of it"
+        )
+    return None
+
+
+def _check_sequence(state: ProducerState, epoch: int, sequence: int, delta: int) -> PastBatch | None:
+    if epoch != state.epoch:
+        if sequence != 0 and state.epoch != NO_EPOCH:
+            raise OutOfOrderSequence(
+                f"producer {state.producer_id} starts epoch {epoch} with sequence {sequence} instead of 0"
+            )
+        return None
+    expected = (state.last_sequence + 1) & _SEQUENCE_MASK
+    if sequence == expected:
+        return None
+    duplicate = state.duplicate(sequence, delta)
+    if duplicate is None:
+        raise OutOfOrderSequence(
+            f"producer {state.producer_id} sends sequence {sequence}, {expected} is the next one"
+        )
+    return duplicate

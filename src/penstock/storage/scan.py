@@ -1,0 +1,67 @@
+"""Walking the batches of a segment file by their headers, and reading without waiting for a disk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from penstock.model.errors import BrokerError, ErrorCode, PenstockError
+from penstock.ports import File
+from penstock.records.batch import HEADER, HEADER_SIZE, LOG_OVERHEAD, MAGIC
+
+__all__ = ["ColdPages", "CorruptLog", "plausible", "read_bytes", "scan"]
+
+_CHUNK_BYTES: Final = 4096
+
+
+class ColdPages(PenstockError):
+    """What was asked for is not in memory. Call `warm` in a worker thread, then ask again."""
+
+    def __init__(self, file: File, position: int, size: int) -> None:
+        super().__init__(f"{size} bytes at {position} of {file.path} are not in memory")
+        self._file = file
+        self._position = position
+        self._size = size
+
+    def warm(self) -> None:
+        self._file.pread(self._size, self._position)
+
+
+class CorruptLog(BrokerError):
+    """Bytes of our own log that are not what was written: ours to report, not the reader's fault."""
+
+    CODE = ErrorCode.CORRUPT_MESSAGE
+
+
+def read_bytes(file: File, size: int, position: int, cached_only: bool) -> bytes:
+    """`pread`, or `ColdPages` where that would wait and the caller must not."""
+    if not cached_only:
+        return file.pread(size, position)
+    data = file.pread_cached(size, position)
+    if data is None:
+        raise ColdPages(file, position, size)
+    return data
+
+
+def plausible(header: tuple[int, ...], room: int) -> bool:
+    """Whether `header` can start a batch of at most `room` bytes; says nothing about its checksum."""
+    return header[3] == MAGIC and HEADER_SIZE <= header[1] + LOG_OVERHEAD <= room and header[6] >= 0
+
+
+def scan(
+    file: File, position: int, end: int, cached_only: bool = False
+) -> Iterator[tuple[int, tuple[int, ...]]]:
+    """(position, header fields) of the batches from `position` to `end`, both at batch boundaries."""
+    chunk = b""
+    start = position
+    while position < end:
+        if position + HEADER_SIZE > start + len(chunk):
+            start = position
+            chunk = read_bytes(file, min(_CHUNK_BYTES, end - position), position, cached_only)
+            if len(chunk) < HEADER_SIZE:
+                raise CorruptLog(f"{file.path} ends within a batch at byte {position}")
+        header = HEADER.unpack_from(chunk, position - start)
+        if not plausible(header, end - position):
+            raise CorruptLog(f"{file.path} has no batch at byte {position}")
+        yield position, header
+        position += header[1] + LOG_OVERHEAD

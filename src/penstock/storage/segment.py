@@ -1,0 +1,307 @@
+"""One segment of a log: a file of batches, and the indexes that find an offset or a timestamp in it.
+
+Everything but the last segment is sealed: it never grows, its index files are complete, and what it keeps
+open (descriptor, indexes) may be dropped at any time and comes back at the next use. The last segment's
+indexes live in memory and reach their files when it is sealed or closed, because they can be rebuilt.
+
+Where the caller asks not to wait for a disk, reads raise `ColdPages` instead.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from penstock.ports import Buffer, File, Files
+from penstock.records.batch import LOG_OVERHEAD
+from penstock.storage.index import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, IndexDamaged, OffsetIndex, TimeIndex
+from penstock.storage.scan import read_bytes, scan
+from penstock.storage.transactions import TransactionIndex
+
+__all__ = [
+    "LOG",
+    "OFFSET_INDEX",
+    "SNAPSHOT",
+    "SUFFIXES",
+    "TIME_INDEX",
+    "TRANSACTION_INDEX",
+    "Segment",
+    "file_name",
+]
+
+LOG: Final = ".log"
+OFFSET_INDEX: Final = ".index"
+TIME_INDEX: Final = ".timeindex"
+TRANSACTION_INDEX: Final = ".txnindex"
+SNAPSHOT: Final = ".snapshot"
+#: every file that may belong to a segment, the one that makes it a segment first
+SUFFIXES: Final = (LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX, SNAPSHOT)
+
+#: How many of the latest batches the last segment finds without its index; bounds memory per partition.
+_RECENT_BATCHES: Final = 32
+
+
+def file_name(offset: int) -> str:
+    """The name, without suffix, of what belongs to `offset`."""
+    return f"{offset:020d}"
+
+
+class Segment:
+    """The batches from `base_offset` on, up to the next segment's."""
+
+    __slots__ = (
+        "_files",
+        "_max_timestamp",
+        "_max_timestamp_end",
+        "_offsets",
+        "_path",
+        "_times",
+        "base_offset",
+        "created_ms",
+        "file",
+        "first_timestamp",
+        "indexes_saved",
+        "recent",
+        "size",
+        "transactions",
+        "unindexed_bytes",
+    )
+
+    def __init__(self, files: Files, directory: str, base_offset: int, size: int, created_ms: int) -> None:
+        self._files = files
+        self._path = f"{directory}/{file_name(base_offset)}"
+        self.base_offset = base_offset
+        self.size = size
+        self.created_ms = created_ms
+        #: largest timestamp of the first batch, which time-based rolling counts from; None if not known yet
+        self.first_timestamp: int | None = None
+        #: the largest timestamp and the last offset of its batch; None if not known yet
+        self._max_timestamp: int | None = None
+        self._max_timestamp_end = base_offset
+        self.file: File | None = None
+        self._offsets: OffsetIndex | None = None
+        self._times: TimeIndex | None = None
+        self.transactions = TransactionIndex(files, self._path + TRANSACTION_INDEX)
+        #: whether the index files hold what memory holds
+        self.indexes_saved = True
+        #: base offset -> position, of the latest batches
+        self.recent: dict[int, int] = {}
+        self.unindexed_bytes = 0
+
+    @classmethod
+    def create(cls, files: Files, directory: str, base_offset: int, now_ms: int) -> Segment:
+        """A new, empty segment; whatever lies about under its names is debris of one that was never used."""
+        segment = cls(files, directory, base_offset, 0, now_ms)
+        segment.transactions.clear()
+        segment.start_indexes()
+        file = segment.file = files.open(segment.path(LOG), create=True)
+        if file.size():
+            file.truncate(0)
+        return segment
+
+    def path(self, suffix: str) -> str:
+        return self._path + suffix
+
+    # -- what is open
+
+    def open_file(self) -> File:
+        file = self.file
+        if file is None:
+            file = self.file = self._files.open(self._path + LOG)
+        return file
+
+    def release(self) -> None:
+        """Drop what can be had again; a range that is being sent keeps its descriptor until it is done."""
+        self.file = None
+        if self.indexes_saved:
+            self._offsets = None
+            self._times = None
+
+    @property
+    def index_entries(self) -> int:
+        """How much memory the indexes take, in entries."""
+        return len(self._offsets or ()) + len(self._times or ())
+
+    def offsets(self, cached_only: bool = False) -> OffsetIndex:
+        if self._offsets is None:
+            self._load_indexes(cached_only)
+            assert self._offsets is not None
+        return self._offsets
+
+    def times(self, cached_only: bool = False) -> TimeIndex:
+        if self._times is None:
+            self._load_indexes(cached_only)
+            assert self._times is not None
+        return self._times
+
+    def _load_indexes(self, cached_only: bool) -> None:
+        try:
+            offsets = OffsetIndex.decode(self._read_index(OFFSET_INDEX, cached_only), self.size)
+            times = TimeIndex.decode(self._read_index(TIME_INDEX, cached_only))
+            self._check_last_entry(offsets, cached_only)
+        except (IndexDamaged, FileNotFoundError):
+            self.rebuild_indexes()
+        else:
+            self._offsets, self._times = offsets, times
+            self.unindexed_bytes = self.size - (offsets.positions[-1] if offsets.positions else 0)
+
+    def _read_index(self, suffix: str, cached_only: bool) -> bytes:
+        file = self._files.open(self._path + suffix)
+        return read_bytes(file, file.size(), 0, cached_only)
+
+    def _check_last_entry(self, offsets: OffsetIndex, cached_only: bool) -> None:
+        """One batch looked at tells an index that belongs to this file from one that does not."""
+        if offsets.positions:
+            _, header = next(scan(self.open_file(), offsets.positions[-1], self.size, cached_only))
+            if header[0] + header[6] - self.base_offset != offsets.ends[-1]:
+                raise IndexDamaged("its last entry does not name the end of a batch")
+
+    # -- indexes from batches
+
+    def start_indexes(self) -> None:
+        """Empty indexes, to be filled by `index` in the order of the batches."""
+        self._offsets = OffsetIndex()
+        self._times = TimeIndex()
+        self._max_timestamp = -1
+        self._max_timestamp_end = self.base_offset
+        self.first_timestamp = None
+        self.unindexed_bytes = 0
+        self.indexes_saved = False
+        self.recent.clear()
+
+    def rebuild_indexes(self, interval: int = 4096) -> None:
+        self.start_indexes()
+        for position, header in scan(self.open_file(), 0, self.size):
+            self.index(position, header[1] + LOG_OVERHEAD, header[0] + header[6], header[8], interval)
+
+    def index(self, position: int, size: int, last_offset: int, max_timestamp: int, interval: int) -> None:
+        """Note the batch at `position`, which must be behind everything noted before."""
+        if position == 0:
+            self.first_timestamp = max_timestamp
+        largest = self._max_timestamp
+        if largest is None:
+            largest = self.max_timestamp()
+        if max_timestamp > largest:
+            self._max_timestamp = max_timestamp
+            self._max_timestamp_end = last_offset
+        if self.unindexed_bytes > interval:
+            base = self.base_offset
+            self.offsets().add(last_offset - base, position)
+            self.times().add(self.max_timestamp(), self._max_timestamp_end - base)
+            self.unindexed_bytes = 0
+        self.unindexed_bytes += size
+
+    def max_timestamp(self, cached_only: bool = False) -> int:
+        """The largest timestamp in the segment, -1 if there is none."""
+        if self._max_timestamp is None:
+            times = self._times
+            if times is None:
+                # The last entry is enough, and a lookup by timestamp asks every segment for it.
+                times = TimeIndex.decode(self.last_entry(TIME_INDEX, TIME_ENTRY_BYTES, cached_only))
+            if not times and self.size:
+                times = self.times(cached_only)
+            self._max_timestamp, end = times.last()
+            self._max_timestamp_end = self.base_offset + end
+        return self._max_timestamp
+
+    @property
+    def max_timestamp_end(self) -> int:
+        """The last offset of the batch that has `max_timestamp`; valid once that has been asked for."""
+        return self._max_timestamp_end
+
+    def last_entry(self, suffix: str, entry_bytes: int, cached_only: bool = False) -> bytes:
+        """The last entry of an index file; nothing if there is none, or the file is missing or torn."""
+        try:
+            file = self._files.open(self._path + suffix)
+        except FileNotFoundError:
+            return b""
+        size = file.size()
+        if size < entry_bytes or size % entry_bytes:
+            return b""
+        return read_bytes(file, entry_bytes, size - entry_bytes, cached_only)
+
+    def save_indexes(self) -> list[File]:
+        """Bring the index files up to date; returns what has to be synced for them to last."""
+        if self.indexes_saved:
+            return []
+        offsets, times = self.offsets(), self.times()
+        times.add(self.max_timestamp(), self._max_timestamp_end - self.base_offset)
+        written = [
+            self._write_index(OFFSET_INDEX, offsets.encode()),
+            self._write_index(TIME_INDEX, times.encode()),
+        ]
+        self.indexes_saved = True
+        return written
+
+    def _write_index(self, suffix: str, data: bytes) -> File:
+        file = self._files.open(self._path + suffix, create=True)
+        file.truncate(0)
+        file.append(data)
+        return file
+
+    def indexes_full(self, bytes_max: int) -> bool:
+        """Whether an index file of `bytes_max` has no room left; one time entry is kept for the seal."""
+        entries = len(self.offsets().ends)
+        return entries >= bytes_max // OFFSET_ENTRY_BYTES or (
+            entries >= bytes_max // TIME_ENTRY_BYTES - 1
+            and len(self.times().ends) >= bytes_max // TIME_ENTRY_BYTES - 1
+        )
+
+    def load_first_timestamp(self) -> int:
+        """`first_timestamp` of a segment that has batches."""
+        _, header = next(scan(self.open_file(), 0, self.size))
+        self.first_timestamp = header[8]
+        return self.first_timestamp
+
+    # -- the segment itself
+
+    def append(self, data: Buffer) -> int:
+        """Write whole batches at the end; returns where they start. They are to be `index`ed next."""
+        position = self.size
+        (self.file or self.open_file()).append(data)
+        self.size = position + len(data)
+        self.indexes_saved = False
+        return position
+
+    def remember(self, base_offset: int, position: int) -> None:
+        """Make the batch at `position` one that is found at once."""
+        recent = self.recent
+        recent[base_offset] = position
+        if len(recent) > _RECENT_BATCHES:
+            del recent[next(iter(recent))]
+
+    def find(self, offset: int, cached_only: bool = False) -> int:
+        """Where the first batch starts that reaches `offset`; the segment's size if none does."""
+        position = self.recent.get(offset)
+        if position is not None:
+            return position
+        start, upper = self.offsets(cached_only).bracket(offset - self.base_offset, self.size)
+        if start < upper:
+            for position, header in scan(self.open_file(), start, upper, cached_only):
+                if header[0] + header[6] >= offset:
+                    return position
+        return upper
+
+    def cut(self, position: int, offset: int) -> None:
+        """Cut the file at `position`, where the batch of `offset` starts."""
+        offsets, times = self.offsets(), self.times()
+        self.open_file().truncate(position)
+        self.size = position
+        offsets.cut(offset - self.base_offset)
+        times.cut(offset - self.base_offset)
+        self.transactions.cut(offset)
+        self.indexes_saved = False
+        self.recent.clear()
+        self.unindexed_bytes = position - (offsets.positions[-1] if offsets.positions else 0)
+        self._max_timestamp = None
+        if not position:
+            self.first_timestamp = None
+        self._refresh_max_timestamp()
+
+    def _refresh_max_timestamp(self) -> None:
+        """After a cut the last time entry may miss batches behind it: look at those."""
+        largest = self.max_timestamp()
+        start, _ = self.offsets().bracket(self._max_timestamp_end - self.base_offset, self.size)
+        for _, header in scan(self.open_file(), start, self.size):
+            if header[8] > largest:
+                largest = self._max_timestamp = header[8]
+                self._max_timestamp_end = header[0] + header[6]

@@ -1,0 +1,107 @@
+"""The segments of a log in order, and how many of them keep something open."""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from penstock.storage.segment import Segment
+
+__all__ = ["SegmentCache", "Segments"]
+
+_OPEN_SEGMENTS_MAX: Final = 256
+#: 8 to 12 bytes each
+_INDEX_ENTRIES_MAX: Final = 4_000_000
+
+
+class SegmentCache:
+    """Which sealed segments stay open: the latest used, within bounds. One per data directory will do."""
+
+    __slots__ = ("_entries", "_entries_max", "_open", "_open_max")
+
+    def __init__(
+        self, open_max: int = _OPEN_SEGMENTS_MAX, index_entries_max: int = _INDEX_ENTRIES_MAX
+    ) -> None:
+        self._open: OrderedDict[Segment, int] = OrderedDict()
+        self._open_max = open_max
+        self._entries = 0
+        self._entries_max = index_entries_max
+
+    def used(self, segment: Segment) -> None:
+        """`segment`, a sealed one, has just been read from."""
+        entries = segment.index_entries
+        self._entries += entries - self._open.get(segment, 0)
+        self._open[segment] = entries
+        self._open.move_to_end(segment)
+        while len(self._open) > self._open_max or (self._entries > self._entries_max and len(self._open) > 1):
+            oldest, entries = self._open.popitem(last=False)
+            self._entries -= entries
+            oldest.release()
+
+    def forget(self, segment: Segment) -> None:
+        """`segment` leaves its log, or becomes the one that is written to."""
+        self._entries -= self._open.pop(segment, 0)
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+
+class Segments:
+    """At least one segment, by rising base offset; the last one, `active`, takes the appends."""
+
+    __slots__ = ("_bases", "_segments", "active", "sealed_bytes")
+
+    def __init__(self, segments: Iterable[Segment]) -> None:
+        self._reset(segments)
+
+    def _reset(self, segments: Iterable[Segment]) -> None:
+        self._segments = sorted(segments, key=lambda segment: segment.base_offset)
+        self._bases = array("q", [segment.base_offset for segment in self._segments])
+        self.active = self._segments[-1]
+        self.sealed_bytes = sum(segment.size for segment in self._segments[:-1])
+
+    def __len__(self) -> int:
+        return len(self._segments)
+
+    def __iter__(self) -> Iterator[Segment]:
+        return iter(self._segments)
+
+    @property
+    def first(self) -> Segment:
+        return self._segments[0]
+
+    @property
+    def size(self) -> int:
+        return self.sealed_bytes + self.active.size
+
+    def holding(self, offset: int) -> Segment:
+        """The segment with the largest base offset at or below `offset`; the first if there is none."""
+        if offset >= self.active.base_offset:
+            return self.active
+        return self._segments[max(bisect_right(self._bases, offset) - 1, 0)]
+
+    def since(self, offset: int) -> list[Segment]:
+        """`holding(offset)` and everything behind it."""
+        return self._segments[max(bisect_right(self._bases, offset) - 1, 0) :]
+
+    def after(self, segment: Segment) -> Segment | None:
+        """The next segment, None behind the last."""
+        slot = bisect_right(self._bases, segment.base_offset)
+        return self._segments[slot] if slot < len(self._segments) else None
+
+    def push(self, segment: Segment) -> None:
+        """Add a new last segment; the one that was last is sealed now."""
+        assert segment.base_offset > self.active.base_offset, "segments rise"
+        self.sealed_bytes += self.active.size
+        self._segments.append(segment)
+        self._bases.append(segment.base_offset)
+        self.active = segment
+
+    def replace(self, old: Iterable[Segment], new: Iterable[Segment]) -> None:
+        """Put `new` in the place of `old`; at least one segment must remain."""
+        gone = {segment.base_offset for segment in old}
+        kept = [segment for segment in self._segments if segment.base_offset not in gone]
+        self._reset([*kept, *new])

@@ -1,0 +1,71 @@
+"""Producer snapshots: the state of a log's producers at one offset, so that a start need not read it all.
+
+The file is Kafka's: version 1, a checksum of what follows it, then one entry per producer. Of a producer's
+last batches only the newest is kept.
+"""
+
+from __future__ import annotations
+
+from struct import Struct, error
+from typing import Final
+
+from crc32c import crc32c
+
+from penstock.storage.producers import PastBatch, ProducerState
+
+__all__ = ["SnapshotDamaged", "decode_snapshot", "encode_snapshot"]
+
+_VERSION: Final = 1
+_HEAD: Final = Struct(">hIi")
+#: behind version and checksum: what the checksum covers
+_CHECKED_FROM: Final = 6
+_ENTRY: Final = Struct(">qhiqiqiq")
+
+
+class SnapshotDamaged(ValueError):
+    """A snapshot that cannot be what was written; an older one, or the log itself, has to do."""
+
+
+def encode_snapshot(states: dict[int, ProducerState]) -> bytes:
+    snapshot = bytearray(_HEAD.pack(_VERSION, 0, len(states)))
+    for state in states.values():
+        last = state.batches[-1] if state.batches else PastBatch(-1, -1, 0, -1)
+        snapshot += _ENTRY.pack(
+            state.producer_id,
+            state.epoch,
+            last.last_sequence,
+            last.last_offset,
+            last.offset_delta,
+            state.last_timestamp,
+            state.coordinator_epoch,
+            state.txn_first_offset,
+        )
+    checksum = crc32c(memoryview(snapshot)[_CHECKED_FROM:])
+    _HEAD.pack_into(snapshot, 0, _VERSION, checksum, len(states))
+    return bytes(snapshot)
+
+
+def decode_snapshot(data: bytes) -> list[ProducerState]:
+    try:
+        version, checksum, count = _HEAD.unpack_from(data)
+    except error as e:
+        raise SnapshotDamaged(f"{len(data)} bytes are no snapshot") from e
+    if version != _VERSION:
+        raise SnapshotDamaged(f"a snapshot of version {version}")
+    if len(data) != _HEAD.size + count * _ENTRY.size or crc32c(memoryview(data)[_CHECKED_FROM:]) != checksum:
+        raise SnapshotDamaged("the checksum does not match")
+    return [_state(*entry) for entry in _ENTRY.iter_unpack(data[_HEAD.size :])]
+
+
+def _state(
+    producer_id: int,
+    epoch: int,
+    last_sequence: int,
+    last_offset: int,
+    offset_delta: int,
+    timestamp: int,
+    coordinator_epoch: int,
+    txn_first_offset: int,
+) -> ProducerState:
+    batches = [PastBatch(last_sequence, last_offset, offset_delta, timestamp)] if last_offset >= 0 else []
+    return ProducerState(producer_id, epoch, coordinator_epoch, timestamp, txn_first_offset, batches)

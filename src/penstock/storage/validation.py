@@ -1,0 +1,212 @@
+"""What may enter a log: batches are checked by header and checksum, and stamped with the append time.
+
+Records are looked at only where the topic asks for something that no header tells: keys in compacted topics,
+a bound on how old a timestamp may be, and to name the records of a batch that is refused anyway.
+"""
+
+from __future__ import annotations
+
+from struct import Struct, error
+from typing import Final
+
+from crc32c import crc32c
+
+from penstock.model.errors import (
+    ApiError,
+    CorruptMessage,
+    InvalidRecord,
+    InvalidTimestamp,
+    MessageTooLarge,
+    UnsupportedCompressionType,
+)
+from penstock.ports import Buffer
+from penstock.records.batch import (
+    COMPRESSION_MASK,
+    CONTROL_BIT,
+    CRC_START,
+    HEADER,
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    MAGIC,
+    NO_TIMESTAMP,
+    TIMESTAMP_TYPE_BIT,
+)
+from penstock.records.codecs import Codec
+from penstock.records.record import iter_records, records_without_key
+from penstock.storage.config import FOREVER, LogConfig
+from penstock.storage.producers import AppendOrigin
+
+__all__ = ["Rules", "check_replicated", "validate"]
+
+_CODEC_MAX: Final = max(Codec)
+_MAGIC_POSITION: Final = 16
+_CRC: Final = Struct(">I")
+_ATTRIBUTES: Final = Struct(">h")
+_MAX_TIMESTAMP: Final = Struct(">q")
+_CRC_POSITION: Final = 17
+_ATTRIBUTES_POSITION: Final = 21
+_MAX_TIMESTAMP_POSITION: Final = 35
+#: a batch from a client has no business with these
+_FORBIDDEN: Final = CONTROL_BIT | TIMESTAMP_TYPE_BIT
+
+
+class Rules:
+    """A topic's config as `validate` needs it: worked out once, not once per batch."""
+
+    __slots__ = ("after_max_ms", "before_max_ms", "compact", "log_append_time", "message_bytes_max", "walk")
+
+    def __init__(self, config: LogConfig) -> None:
+        self.message_bytes_max = config.max_message_bytes
+        self.after_max_ms = config.message_timestamp_after_max_ms
+        self.before_max_ms = config.message_timestamp_before_max_ms
+        self.log_append_time = config.log_append_time
+        self.compact = config.compact
+        bounded = self.before_max_ms < FOREVER and not self.log_append_time
+        #: whether records themselves have to be looked at
+        self.walk = self.compact or bounded
+
+
+def validate(batches: memoryview, rules: Rules, origin: AppendOrigin, now_ms: int) -> list[tuple[int, ...]]:
+    """The header fields of each of `batches`, all of which may enter the log; raises an ApiError otherwise.
+
+    Where the topic says so, batches get the append time: attributes, largest timestamp and checksum change.
+    """
+    size = len(batches)
+    client = origin is AppendOrigin.CLIENT
+    headers: list[tuple[int, ...]] = []
+    position = 0
+    while True:
+        try:
+            header = HEADER.unpack_from(batches, position)
+        except error:
+            raise _malformed(batches, position) from None
+        (
+            base_offset,
+            length,
+            _,
+            magic,
+            crc,
+            attributes,
+            delta,
+            _,
+            max_timestamp,
+            producer_id,
+            _,
+            sequence,
+            count,
+        ) = header
+        end = position + length + LOG_OVERHEAD
+        if magic != MAGIC or length < HEADER_SIZE - LOG_OVERHEAD or end > size:
+            raise _malformed(batches, position)
+        if end - position > rules.message_bytes_max:
+            raise MessageTooLarge(
+                f"a batch of {end - position} bytes; max.message.bytes is {rules.message_bytes_max}"
+            )
+        if crc32c(batches[position + CRC_START : end]) != crc:
+            raise CorruptMessage("a batch's checksum does not match its content")
+        if client and (
+            base_offset != 0
+            or delta + 1 != count
+            or count <= 0
+            or attributes & _FORBIDDEN
+            or (producer_id >= 0 and sequence < 0)
+            or end != size
+        ):
+            raise _refusal(header, size - end)
+        if attributes & COMPRESSION_MASK > _CODEC_MAX:
+            raise UnsupportedCompressionType(f"there is no codec {attributes & COMPRESSION_MASK}")
+        if rules.log_append_time:
+            header = _stamp_append_time(batches, position, end, header, now_ms)
+        elif max_timestamp > now_ms + rules.after_max_ms:
+            raise _timestamp_refusal(batches[position:end], rules, now_ms)
+        if rules.walk:
+            _check_records(batches[position:end], rules, now_ms)
+        headers.append(header)
+        if end == size:
+            return headers
+        position = end
+
+
+def check_replicated(batches: Buffer) -> list[tuple[int, ...]]:
+    """The header fields of batches that a leader has validated: only damage on the way is looked for."""
+    view = memoryview(batches)
+    headers: list[tuple[int, ...]] = []
+    position = 0
+    while position < len(view):
+        try:
+            header = HEADER.unpack_from(view, position)
+        except error:
+            raise _malformed(view, position) from None
+        end = position + header[1] + LOG_OVERHEAD
+        if header[3] != MAGIC or end < position + HEADER_SIZE or end > len(view):
+            raise _malformed(view, position)
+        if crc32c(view[position + CRC_START : end]) != header[4]:
+            raise CorruptMessage("a batch's checksum does not match its content")
+        headers.append(header)
+        position = end
+    return headers
+
+
+def _malformed(batches: memoryview, position: int) -> ApiError:
+    """Why there is no batch of ours at `position`."""
+    left = len(batches) - position
+    if left > _MAGIC_POSITION and 0 <= batches[position + _MAGIC_POSITION] < MAGIC:
+        return InvalidRecord(
+            f"message format {batches[position + _MAGIC_POSITION]} is too old, {MAGIC} is needed"
+        )
+    if not batches:
+        return InvalidRecord("there is no batch to append")
+    return CorruptMessage(f"{left} bytes that are not a whole batch")
+
+
+def _refusal(header: tuple[int, ...], bytes_behind: int) -> ApiError:
+    """Why a well-formed batch may not come from a client."""
+    base_offset, delta, count, attributes, sequence = header[0], header[6], header[12], header[5], header[11]
+    if bytes_behind:
+        return InvalidRecord("a client may append exactly one batch to a partition at a time")
+    if base_offset != 0:
+        return InvalidRecord(f"the base offset of a batch to append is {base_offset}, it has to be 0")
+    if count <= 0 or delta + 1 != count:
+        return InvalidRecord(f"a batch of {count} records whose last offset delta is {delta}")
+    if attributes & CONTROL_BIT:
+        return InvalidRecord("clients may not write control records")
+    if attributes & TIMESTAMP_TYPE_BIT:
+        return InvalidTimestamp("a producer may not set the timestamp type to LogAppendTime")
+    return InvalidRecord(f"a batch with a producer id has sequence {sequence}")
+
+
+def _stamp_append_time(
+    batches: memoryview, position: int, end: int, header: tuple[int, ...], now_ms: int
+) -> tuple[int, ...]:
+    attributes = header[5] | TIMESTAMP_TYPE_BIT
+    _ATTRIBUTES.pack_into(batches, position + _ATTRIBUTES_POSITION, attributes)
+    _MAX_TIMESTAMP.pack_into(batches, position + _MAX_TIMESTAMP_POSITION, now_ms)
+    crc = crc32c(batches[position + CRC_START : end])
+    _CRC.pack_into(batches, position + _CRC_POSITION, crc)
+    return (*header[:4], crc, attributes, *header[6:8], now_ms, *header[9:])
+
+
+def _check_records(batch: memoryview, rules: Rules, now_ms: int) -> None:
+    if rules.compact:
+        keyless = records_without_key(batch)
+        if keyless:
+            message = "a compacted topic takes no record without a key"
+            raise InvalidRecord(message, tuple((index, message) for index in keyless))
+    if rules.before_max_ms < FOREVER and not rules.log_append_time:
+        errors = _timestamp_errors(batch, rules, now_ms)
+        if errors:
+            raise InvalidTimestamp("records have timestamps that the topic does not accept", errors)
+
+
+def _timestamp_refusal(batch: memoryview, rules: Rules, now_ms: int) -> InvalidTimestamp:
+    message = f"timestamps may be at most {rules.after_max_ms} ms ahead of the broker's clock"
+    return InvalidTimestamp(message, _timestamp_errors(batch, rules, now_ms))
+
+
+def _timestamp_errors(batch: memoryview, rules: Rules, now_ms: int) -> tuple[tuple[int, str | None], ...]:
+    low, high = now_ms - rules.before_max_ms, now_ms + rules.after_max_ms
+    return tuple(
+        (index, f"timestamp {record.timestamp} is not within [{low}, {high}]")
+        for index, record in enumerate(iter_records(batch))
+        if record.timestamp != NO_TIMESTAMP and not low <= record.timestamp <= high
+    )
