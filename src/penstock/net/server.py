@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -67,8 +68,8 @@ class Server:
         self._servers: list[asyncio.Server] = []
         self._sweep: asyncio.TimerHandle | None = None
 
-    async def start(self, listeners: Sequence[Listener]) -> None:
-        """Bind every listener; a port of 0 is replaced by the one that the system chose."""
+    async def bind(self, listeners: Sequence[Listener]) -> None:
+        """Take every listener's address; a port of 0 is replaced by the one that the system chose."""
         self.loop = asyncio.get_running_loop()
         for listener in listeners:
             server = await self.loop.create_server(
@@ -77,10 +78,17 @@ class Server:
                 listener.port,
                 backlog=self.limits.backlog,
                 reuse_address=True,
+                start_serving=False,
             )
             self._servers.append(server)
             listener.port = listener.port or server.sockets[0].getsockname()[1]
             listener.advertised_port = listener.advertised_port or listener.port
+            listener.advertised_host = listener.advertised_host or socket.getfqdn()
+
+    async def serve(self) -> None:
+        """Accept connections from now on."""
+        for server in self._servers:
+            await server.start_serving()
         self._sweep = self.loop.call_later(self._idle_check_s, self._close_idle)
 
     async def stop(self) -> None:

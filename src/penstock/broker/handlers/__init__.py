@@ -1,1 +1,65 @@
+"""One registry of what this broker serves; ApiVersions advertises exactly this."""
 
+from __future__ import annotations
+
+from typing import Any, Final
+
+from penstock.broker.dispatch import Handler
+from penstock.broker.handlers.api_versions import api_versions
+from penstock.broker.handlers.configs import (
+    alter_configs,
+    describe_configs,
+    incremental_alter_configs,
+    list_config_resources,
+)
+from penstock.broker.handlers.fetch import fetch
+from penstock.broker.handlers.log_dirs import describe_log_dirs
+from penstock.broker.handlers.metadata import describe_cluster, describe_topic_partitions, metadata
+from penstock.broker.handlers.offsets import delete_records, list_offsets, offset_for_leader_epoch
+from penstock.broker.handlers.produce import produce
+from penstock.broker.handlers.producers import describe_producers, init_producer_id
+from penstock.broker.handlers.topics import create_partitions, create_topics, delete_topics
+from penstock.wire.api import Api
+from penstock.wire.apis.alter_configs import ALTER_CONFIGS
+from penstock.wire.apis.api_versions import API_VERSIONS
+from penstock.wire.apis.create_partitions import CREATE_PARTITIONS
+from penstock.wire.apis.create_topics import CREATE_TOPICS
+from penstock.wire.apis.delete_records import DELETE_RECORDS
+from penstock.wire.apis.delete_topics import DELETE_TOPICS
+from penstock.wire.apis.describe_cluster import DESCRIBE_CLUSTER
+from penstock.wire.apis.describe_configs import DESCRIBE_CONFIGS
+from penstock.wire.apis.describe_log_dirs import DESCRIBE_LOG_DIRS
+from penstock.wire.apis.describe_producers import DESCRIBE_PRODUCERS
+from penstock.wire.apis.describe_topic_partitions import DESCRIBE_TOPIC_PARTITIONS
+from penstock.wire.apis.fetch import FETCH
+from penstock.wire.apis.incremental_alter_configs import INCREMENTAL_ALTER_CONFIGS
+from penstock.wire.apis.init_producer_id import INIT_PRODUCER_ID
+from penstock.wire.apis.list_config_resources import LIST_CONFIG_RESOURCES
+from penstock.wire.apis.list_offsets import LIST_OFFSETS
+from penstock.wire.apis.metadata import METADATA
+from penstock.wire.apis.offset_for_leader_epoch import OFFSET_FOR_LEADER_EPOCH
+from penstock.wire.apis.produce import PRODUCE
+
+__all__ = ["HANDLERS"]
+
+HANDLERS: Final[dict[Api[Any, Any], Handler]] = {
+    PRODUCE: produce,
+    FETCH: fetch,
+    LIST_OFFSETS: list_offsets,
+    METADATA: metadata,
+    API_VERSIONS: api_versions,
+    CREATE_TOPICS: create_topics,
+    DELETE_TOPICS: delete_topics,
+    DELETE_RECORDS: delete_records,
+    INIT_PRODUCER_ID: init_producer_id,
+    OFFSET_FOR_LEADER_EPOCH: offset_for_leader_epoch,
+    DESCRIBE_CONFIGS: describe_configs,
+    ALTER_CONFIGS: alter_configs,
+    DESCRIBE_LOG_DIRS: describe_log_dirs,
+    CREATE_PARTITIONS: create_partitions,
+    INCREMENTAL_ALTER_CONFIGS: incremental_alter_configs,
+    DESCRIBE_CLUSTER: describe_cluster,
+    DESCRIBE_PRODUCERS: describe_producers,
+    LIST_CONFIG_RESOURCES: list_config_resources,
+    DESCRIBE_TOPIC_PARTITIONS: describe_topic_partitions,
+}

@@ -1,0 +1,162 @@
+"""From a frame to its handler and back.
+
+A handler is `handler(context, request)`. It returns the response, a `Deferred` of it, or None where the
+request wants no answer; handlers off the hot path may be coroutines. Handlers answer what they foresee with
+error codes; what nobody foresaw is logged and costs the connection that asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable, Coroutine, Mapping
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+from penstock.broker.context import Context
+from penstock.broker.logs import get_logger
+from penstock.broker.metrics import ApiStats
+from penstock.model.errors import ErrorCode, ProtocolError
+from penstock.net.connection import Answer, Connection, Parts
+from penstock.net.deferred import Deferred
+from penstock.wire.api import Api
+from penstock.wire.apis.api_versions import API_VERSIONS, ApiVersion, ApiVersionsResponse
+from penstock.wire.messages import RequestHeader, decode_request_header, encode_response
+from penstock.wire.schema import Struct
+
+if TYPE_CHECKING:
+    from penstock.broker.broker import Broker
+
+__all__ = ["Dispatcher", "Handler"]
+
+#: (context, request) to a response, a Deferred of one, None, or a coroutine of any of these
+Handler: TypeAlias = Callable[[Context, Any], Any]
+T = TypeVar("T")
+log = get_logger("requests")
+
+
+class Route:
+    """All that is known about one version of one API before a request comes."""
+
+    __slots__ = ("api", "decode", "handler", "is_async", "stats", "version")
+
+    def __init__(self, api: Api[Any, Any], version: int, handler: Handler, stats: ApiStats) -> None:
+        self.api = api
+        self.version = version
+        self.handler = handler
+        self.is_async = inspect.iscoroutinefunction(handler)
+        self.decode = api.request_decoder(version)
+        self.stats = stats
+
+
+class Dispatcher:
+    """Serves the frames of a broker's connections."""
+
+    def __init__(self, broker: Broker, handlers: Mapping[Api[Any, Any], Handler]) -> None:
+        self._broker = broker
+        self._handlers = {api.key: (api, handler) for api, handler in handlers.items()}
+        self._routes: dict[tuple[int, int], Route] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def serve(self, connection: Connection, frame: memoryview) -> Answer:
+        started = perf_counter_ns()
+        header = decode_request_header(frame)
+        route = self._routes.get((header.api_key, header.api_version))
+        if route is None:
+            route = self._find_route(header)
+            if route is None:
+                return _unsupported_api_versions(header)
+        request = route.decode(frame, header.body_offset)
+        context = Context(self._broker, connection, header.client_id, header.api_version, route.stats)
+        try:
+            response = route.handler(context, request)
+            if route.is_async:
+                response = self.spawn(context, response)
+        except Exception as e:  # noqa: BLE001 - a bug in one handler must not take the broker down
+            raise self._bug(context, e) from e
+        if response is None:
+            route.stats.latency.observe(perf_counter_ns() - started)
+            return None
+        if isinstance(response, Deferred):
+            return self._later(route, header.correlation_id, response, started)
+        parts = encode_response(route.api, route.version, header.correlation_id, response)
+        route.stats.latency.observe(perf_counter_ns() - started)
+        return parts
+
+    def connection_lost(self, connection: Connection) -> None:
+        self._broker.connection_lost(connection)
+
+    async def stop(self) -> None:
+        """End the handlers that still run."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _find_route(self, header: RequestHeader) -> Route | None:
+        """The route for a header, or None for an ApiVersions request that has an answer all the same."""
+        api_key, version = header.api_key, header.api_version
+        api, handler = self._handlers.get(api_key, (None, None))
+        if api is not None and handler is not None and api.supports(version):
+            stats = self._broker.metrics.api(api.name)
+            route = self._routes[api_key, version] = Route(api, version, handler, stats)
+            return route
+        self._broker.metrics.count_unsupported(api_key, version)
+        if api_key == API_VERSIONS.key:
+            return None
+        name = api.name if api is not None else "unknown"
+        raise ProtocolError(f"unsupported request: API {api_key} ({name}) version {version}")
+
+    def _later(
+        self, route: Route, correlation_id: int, response: Deferred[Struct | None], started: int
+    ) -> Deferred[Parts | None]:
+        answer: Deferred[Parts | None] = Deferred()
+        answer.on_cancel = response.cancel
+
+        def resolved(message: Struct | None) -> None:
+            parts = None
+            if message is not None:
+                parts = encode_response(route.api, route.version, correlation_id, message)
+            route.stats.latency.observe(perf_counter_ns() - started)
+            answer.resolve(parts)
+
+        response.then(resolved)
+        return answer
+
+    def spawn(self, context: Context, work: Coroutine[Any, Any, T]) -> Deferred[T]:
+        """Run `work` as a task; an error that it did not foresee costs the connection that asked."""
+        response: Deferred[T] = Deferred()
+
+        async def run() -> None:
+            try:
+                response.resolve(await work)
+            except Exception as e:  # noqa: BLE001 - as in `serve`
+                context.connection.fail(str(self._bug(context, e)))
+
+        task = asyncio.get_running_loop().create_task(run())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return response
+
+    def _bug(self, context: Context, error: Exception) -> ProtocolError:
+        if isinstance(error, ProtocolError):
+            return error
+        context.stats.failures += 1
+        log.error(
+            "handler_failed",
+            api=context.stats.name,
+            version=context.version,
+            peer=context.connection.peer,
+            error=repr(error),
+            exc_info=error,
+        )
+        return ProtocolError(f"{context.stats.name} failed inside the broker")
+
+
+def _unsupported_api_versions(header: RequestHeader) -> Answer:
+    """The one answer to a version that we do not know: v0, error 35, and our range of this API alone."""
+    only = ApiVersion(
+        api_key=API_VERSIONS.key, min_version=API_VERSIONS.min_version, max_version=API_VERSIONS.max_version
+    )
+    response = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[only])
+    return encode_response(API_VERSIONS, 0, header.correlation_id, response)

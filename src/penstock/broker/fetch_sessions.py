@@ -1,0 +1,192 @@
+"""Incremental fetch sessions (KIP-227): a client names its partitions once and then only what changed.
+
+A session's epoch counts its requests, so that a lost or repeated one is noticed; the table of sessions has a
+fixed number of slots, and a slot is taken over only from a session that was idle, or is smaller and has been
+there, for the eviction time. A request that gets no slot is answered in full, as if it had asked for none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final, TypeAlias
+
+from penstock.model.errors import ApiError, ErrorCode
+from penstock.model.ids import TopicId
+from penstock.wire.apis.fetch import FetchRequest, PartitionData
+
+__all__ = ["FetchSession", "FetchSessions", "WantedPartition"]
+
+NO_SESSION: Final = 0
+INITIAL_EPOCH: Final = 0
+FINAL_EPOCH: Final = -1
+_LAST_EPOCH: Final = 0x7FFFFFFF
+
+#: a topic as the request names it: by id from version 13 on, by name before
+TopicKey: TypeAlias = str | TopicId
+
+
+class WantedPartition:
+    """One partition that a client wants to read, and what it was told last."""
+
+    __slots__ = (
+        "current_leader_epoch",
+        "fetch_offset",
+        "index",
+        "last_fetched_epoch",
+        "max_bytes",
+        "sent_high_watermark",
+        "sent_log_start",
+        "topic",
+    )
+
+    def __init__(
+        self,
+        topic: TopicKey,
+        index: int,
+        fetch_offset: int,
+        max_bytes: int,
+        current_leader_epoch: int,
+        last_fetched_epoch: int,
+    ) -> None:
+        self.topic = topic
+        self.index = index
+        self.fetch_offset = fetch_offset
+        self.max_bytes = max_bytes
+        self.current_leader_epoch = current_leader_epoch
+        self.last_fetched_epoch = last_fetched_epoch
+        self.sent_high_watermark = -1
+        self.sent_log_start = -1
+
+    def is_news(self, answer: PartitionData) -> bool:
+        """Whether an incremental answer must name this partition; notes what it says."""
+        news = (
+            bool(answer.records)
+            or answer.error_code != 0
+            or answer.high_watermark != self.sent_high_watermark
+            or answer.log_start_offset != self.sent_log_start
+            or answer.diverging_epoch is not None
+            or answer.preferred_read_replica != -1
+        )
+        self.sent_high_watermark = answer.high_watermark
+        self.sent_log_start = answer.log_start_offset
+        if answer.error_code:
+            # An error is repeated until it is gone.
+            self.sent_high_watermark = -1
+        return news
+
+
+def wanted_partitions(request: FetchRequest, by_id: bool) -> Iterable[WantedPartition]:
+    for topic in request.topics:
+        key: TopicKey = TopicId(topic.topic_id) if by_id else topic.topic
+        for p in topic.partitions:
+            yield WantedPartition(
+                key,
+                p.partition,
+                p.fetch_offset,
+                p.partition_max_bytes,
+                p.current_leader_epoch,
+                p.last_fetched_epoch,
+            )
+
+
+class FetchSession:
+    """The partitions of one client, in the order in which they are served."""
+
+    __slots__ = ("by_id", "created_at", "epoch", "id", "partitions", "used_at")
+
+    def __init__(self, session_id: int, by_id: bool, now: float) -> None:
+        self.id = session_id
+        self.epoch = INITIAL_EPOCH + 1
+        self.by_id = by_id
+        self.created_at = now
+        self.used_at = now
+        self.partitions: dict[tuple[TopicKey, int], WantedPartition] = {}
+
+    def update(self, request: FetchRequest) -> None:
+        for wanted in wanted_partitions(request, self.by_id):
+            key = (wanted.topic, wanted.index)
+            known = self.partitions.get(key)
+            if known is not None:
+                wanted.sent_high_watermark = known.sent_high_watermark
+                wanted.sent_log_start = known.sent_log_start
+            self.partitions[key] = wanted
+        for topic in request.forgotten_topics_data:
+            topic_key: TopicKey = TopicId(topic.topic_id) if self.by_id else topic.topic
+            for index in topic.partitions:
+                self.partitions.pop((topic_key, index), None)
+
+    def served_last(self, wanted: WantedPartition) -> None:
+        """Move a partition that got bytes to the end, so that the others come first next time."""
+        key = (wanted.topic, wanted.index)
+        if self.partitions.pop(key, None) is not None:
+            self.partitions[key] = wanted
+
+
+class FetchSessions:
+    """The table of sessions."""
+
+    def __init__(
+        self, slots: int, eviction_s: float, now: Callable[[], float], new_id: Callable[[], int]
+    ) -> None:
+        self._slots = slots
+        self._eviction_s = eviction_s
+        self._now = now
+        self._new_id = new_id
+        self._sessions: dict[int, FetchSession] = {}
+        self.evicted = 0
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def partition_count(self) -> int:
+        return sum(len(s.partitions) for s in self._sessions.values())
+
+    def close(self, session_id: int) -> None:
+        self._sessions.pop(session_id, None)
+
+    def start(self, request: FetchRequest, by_id: bool) -> FetchSession | None:
+        """A new session with the request's partitions, or None where no slot is to be had."""
+        self.close(request.session_id)
+        size = sum(len(t.partitions) for t in request.topics)
+        if not size or not self._make_room(size):
+            return None
+        session_id = self._new_id()
+        while session_id == NO_SESSION or session_id in self._sessions:
+            session_id = self._new_id()
+        session = FetchSession(session_id, by_id, self._now())
+        session.update(request)
+        self._sessions[session_id] = session
+        return session
+
+    def resume(self, request: FetchRequest, by_id: bool) -> FetchSession:
+        """The session that an incremental request goes on with, brought up to date by it."""
+        session = self._sessions.get(request.session_id)
+        if session is None:
+            raise ApiError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        if session.by_id != by_id:
+            raise ApiError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+        if session.epoch != request.session_epoch:
+            raise ApiError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        session.epoch = 1 if session.epoch == _LAST_EPOCH else session.epoch + 1
+        session.used_at = self._now()
+        # Order of use is order of eviction.
+        self._sessions[session.id] = self._sessions.pop(session.id)
+        session.update(request)
+        return session
+
+    def _make_room(self, size: int) -> bool:
+        if len(self._sessions) < self._slots:
+            return True
+        if not self._sessions:
+            return False
+        deadline = self._now() - self._eviction_s
+        oldest = next(iter(self._sessions.values()))
+        if oldest.used_at > deadline:
+            settled = [s for s in self._sessions.values() if s.created_at <= deadline]
+            smallest = min(settled, key=lambda s: len(s.partitions), default=None)
+            if smallest is None or len(smallest.partitions) >= size:
+                return False
+            oldest = smallest
+        self.close(oldest.id)
+        self.evicted += 1
+        return True

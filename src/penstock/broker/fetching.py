@@ -1,0 +1,160 @@
+"""Reading for Fetch: which bytes of which partitions, now or when there are enough of them.
+
+Bytes leave as file ranges that go to the socket unread. A range that is not in the page cache would make the
+event loop wait for the disk, so a worker thread warms it first. A fetch that finds too little waits as a plain
+object on its partitions: no task, one timer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from penstock.broker.fetch_sessions import WantedPartition
+from penstock.broker.partition import Partition
+from penstock.model.errors import ApiError, ErrorCode, OffsetOutOfRange
+from penstock.storage.scan import ColdPages
+from penstock.wire.apis.fetch import AbortedTransaction, EpochEndOffset, PartitionData
+
+if TYPE_CHECKING:
+    from penstock.broker.partitions import Partitions
+
+__all__ = ["FetchLimits", "FetchRead", "WaitingFetch", "read_partitions"]
+
+#: a range up to this size is copied: that is cheaper than the system calls of sending a file
+SMALL_RANGE: Final = 24 << 10
+
+
+class FetchLimits(NamedTuple):
+    max_bytes: int
+    #: read committed data only, up to the last stable offset
+    committed: bool
+
+
+class FetchRead:
+    """What one pass over the wanted partitions found."""
+
+    __slots__ = ("answers", "cold", "has_news", "size")
+
+    def __init__(self) -> None:
+        self.answers: list[PartitionData] = []
+        self.size = 0
+        #: something that the client should hear of at once: an error or a divergence
+        self.has_news = False
+        #: what has to be warmed before its partitions can be read
+        self.cold: list[ColdPages] = []
+
+
+def read_partitions(
+    partitions: Partitions, wanted: Sequence[WantedPartition], limits: FetchLimits
+) -> FetchRead:
+    """Read every wanted partition in order, within `limits`, but at least one batch of the first with any."""
+    read = FetchRead()
+    left = limits.max_bytes
+    for want in wanted:
+        partition = partitions.find(want.topic, want.index)
+        if isinstance(partition, ErrorCode):
+            answer = _failed(want.index, partition)
+        else:
+            try:
+                answer = _read(partition, want, left, limits.committed, at_least_one=not read.size)
+            except ApiError as e:
+                answer = _failed(want.index, e.code)
+            except ColdPages as e:
+                read.cold.append(e)
+                answer = _described(partition, want.index)
+        if answer.records:
+            size = len(answer.records)
+            read.size += size
+            left = max(0, left - size)
+        if answer.error_code or answer.diverging_epoch is not None:
+            read.has_news = True
+        read.answers.append(answer)
+    return read
+
+
+def _read(
+    partition: Partition, want: WantedPartition, left: int, committed: bool, at_least_one: bool
+) -> PartitionData:
+    partition.check_leader_epoch(want.current_leader_epoch)
+    partition.check_online()
+    log = partition.log
+    answer = _described(partition, want.index)
+    if want.last_fetched_epoch >= 0:
+        epoch, end = log.end_offset_for_epoch(want.last_fetched_epoch)
+        if end < 0:
+            raise OffsetOutOfRange
+        if epoch < want.last_fetched_epoch or end < want.fetch_offset:
+            answer.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=end)
+            return answer
+    upper = partition.readable_end(committed)
+    if left or at_least_one:
+        limit = min(want.max_bytes, left)
+        found = log.read(want.fetch_offset, limit, upper=upper, at_least_one=at_least_one, cached_only=True)
+        if found is not None:
+            answer.records = found.read() if found.size <= SMALL_RANGE else found
+    elif not log.log_start_offset <= want.fetch_offset <= log.end_offset:
+        raise OffsetOutOfRange
+    if committed:
+        answer.aborted_transactions = [
+            AbortedTransaction(producer_id=producer_id, first_offset=first)
+            for producer_id, first in log.aborted_transactions(want.fetch_offset, upper)
+        ]
+    return answer
+
+
+def _described(partition: Partition, index: int) -> PartitionData:
+    log = partition.log
+    return PartitionData(
+        partition_index=index,
+        high_watermark=log.high_watermark,
+        last_stable_offset=log.last_stable_offset,
+        log_start_offset=log.log_start_offset,
+        records=b"",
+    )
+
+
+def _failed(index: int, code: ErrorCode) -> PartitionData:
+    return PartitionData(partition_index=index, error_code=code, high_watermark=-1, records=b"")
+
+
+class WaitingFetch:
+    """A fetch that waits for `min_bytes`, or for its time to be up, and then calls `complete` once."""
+
+    __slots__ = ("_complete", "_done", "_loop", "_missing", "_partitions", "_timer")
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        partitions: Sequence[Partition],
+        missing: int,
+        max_wait_s: float,
+        complete: Callable[[], None],
+    ) -> None:
+        self._loop = loop
+        self._partitions = partitions
+        self._missing = missing
+        self._complete = complete
+        self._done = False
+        self._timer = loop.call_later(max_wait_s, self._finish)
+        for partition in partitions:
+            partition.waiters[self] = None
+
+    def more(self, size: int) -> None:
+        """One of the partitions grew; finish after this turn of the loop, with all that it brings."""
+        if self._missing > 0:
+            self._missing -= size
+            if self._missing <= 0:
+                self._loop.call_soon(self._finish)
+
+    def cancel(self) -> None:
+        self._done = True
+        self._timer.cancel()
+        for partition in self._partitions:
+            partition.waiters.pop(self, None)
+
+    def _finish(self) -> None:
+        if not self._done:
+            self.cancel()
+            self._complete()

@@ -1,0 +1,105 @@
+"""When written bytes go to the disk: one flusher per data directory.
+
+- `os`: when the operating system likes; only rolls and shutdown sync.
+- `interval`: every `penstock.flush.interval.ms`, in a worker thread.
+- `group`: an acknowledgement waits for the next sync; while one runs, the next group gathers.
+
+A failed sync is never retried: storage takes the directory offline (`health`) and whoever waits is told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from penstock.broker.logs import get_logger
+from penstock.model.errors import StorageError
+from penstock.ports import Workers
+from penstock.storage.flush import FlushPlan
+from penstock.storage.health import Health
+
+if TYPE_CHECKING:
+    from penstock.broker.partition import Partition
+
+__all__ = ["FlushPolicy", "Flusher"]
+
+FlushPolicy: TypeAlias = Literal["os", "interval", "group"]
+log = get_logger("flusher")
+
+
+class Flusher:
+    """Syncs the logs of one data directory."""
+
+    def __init__(
+        self, directory: str, health: Health, policy: FlushPolicy, interval_s: float, workers: Workers
+    ) -> None:
+        self.directory = directory
+        self.health = health
+        self.policy = policy
+        self.acks_wait = policy == "group"
+        self._interval_s = interval_s
+        self._workers = workers
+        self._dirty: dict[Partition, None] = {}
+        self._callbacks: list[Callable[[StorageError | None], None]] = []
+        self._cycle: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    def wrote(self, partition: Partition) -> None:
+        """Note that `partition` has bytes that the disk may not have."""
+        self._dirty[partition] = None
+        if self._timer is None and self.policy == "interval":
+            self._timer = asyncio.get_running_loop().call_later(self._interval_s, self._interval_over)
+
+    def forget(self, partition: Partition) -> None:
+        self._dirty.pop(partition, None)
+
+    def when_flushed(self, callback: Callable[[StorageError | None], None]) -> None:
+        """Call back once everything written until now is on the disk, or with the error that prevents it."""
+        self._callbacks.append(callback)
+        if self._cycle is None:
+            self._cycle = asyncio.get_running_loop().create_task(self._run())
+
+    async def flush(self) -> None:
+        """Return when everything written until now is on the disk; StorageError if that cannot be."""
+        done: asyncio.Future[StorageError | None] = asyncio.get_running_loop().create_future()
+        self.when_flushed(done.set_result)
+        error = await done
+        if error is not None:
+            raise error
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _interval_over(self) -> None:
+        self._timer = None
+        self.when_flushed(lambda error: None)
+
+    async def _run(self) -> None:
+        """Sync in rounds until nobody waits."""
+        while self._callbacks:
+            callbacks, self._callbacks = self._callbacks, []
+            error = await self._sync()
+            for callback in callbacks:
+                callback(error)
+        self._cycle = None
+
+    async def _sync(self) -> StorageError | None:
+        partitions, self._dirty = list(self._dirty), {}
+        try:
+            self.health.check()
+            plans = [p.log.flush_plan() for p in partitions]
+            await self._workers.in_thread(_sync_all, plans)
+        except StorageError as e:
+            log.error("flush_failed", directory=self.directory, error=str(e))
+            return e
+        for partition, plan in zip(partitions, plans, strict=True):
+            partition.log.flushed(plan)
+            partition.flushed(plan.end_offset)
+        return None
+
+
+def _sync_all(plans: Sequence[FlushPlan]) -> None:
+    for plan in plans:
+        plan.sync()

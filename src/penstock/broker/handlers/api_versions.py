@@ -1,0 +1,50 @@
+"""ApiVersions: what this broker serves, and the cluster's features."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from penstock.broker.context import Context
+from penstock.broker.features import SUPPORTED_FEATURES
+from penstock.model.errors import ErrorCode
+from penstock.wire.apis.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
+
+__all__ = ["api_versions"]
+
+#: what a client may call itself (KIP-511)
+_SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+_NAMES_SOFTWARE: Final = 3
+#: versions below 4 cannot say that a feature's lowest version is 0
+_ZERO_MIN_FROM: Final = 4
+
+
+def api_versions(context: Context, request: ApiVersionsRequest) -> ApiVersionsResponse:
+    if context.version >= _NAMES_SOFTWARE:
+        name, version = request.client_software_name, request.client_software_version
+        if not (_SOFTWARE.fullmatch(name) and _SOFTWARE.fullmatch(version)):
+            return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+        context.connection.software = (name, version)
+    image = context.broker.image
+    return ApiVersionsResponse(
+        api_keys=[
+            ApiVersion(api_key=api.key, min_version=api.min_version, max_version=api.max_version)
+            for api in context.broker.apis
+        ],
+        supported_features=[
+            SupportedFeatureKey(name=name, min_version=low, max_version=high)
+            for name, (low, high) in SUPPORTED_FEATURES.items()
+            if low or context.version >= _ZERO_MIN_FROM
+        ],
+        finalized_features_epoch=image.offset,
+        finalized_features=[
+            FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level)
+            for name, level in image.features.items()
+        ],
+    )

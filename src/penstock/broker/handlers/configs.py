@@ -1,0 +1,230 @@
+"""Describing and altering the configs of topics and brokers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
+
+from penstock.broker.context import Context
+from penstock.metadata.configs import Alteration, alter_incrementally, config_records
+from penstock.metadata.image import BROKER, TOPIC
+from penstock.metadata.topics import check_topic_name
+from penstock.model.config import (
+    BROKER_KEYS,
+    TOPIC_KEYS,
+    ConfigEntry,
+    ConfigKey,
+    ConfigType,
+    resolve_topic_configs,
+)
+from penstock.model.errors import ApiError, ErrorCode, InvalidConfig, InvalidRequest, UnknownTopicOrPartition
+from penstock.wire.apis import alter_configs as legacy
+from penstock.wire.apis import incremental_alter_configs as incremental
+from penstock.wire.apis.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+from penstock.wire.apis.list_config_resources import (
+    ConfigResource,
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
+)
+from penstock.wire.schema import Struct
+
+__all__ = ["alter_configs", "describe_configs", "incremental_alter_configs", "list_config_resources"]
+
+_BROKER_LOGGER: Final = 8
+_CLIENT_METRICS: Final = 16
+_GROUP: Final = 32
+_LISTABLE: Final = (TOPIC, BROKER, _BROKER_LOGGER, _CLIENT_METRICS, _GROUP)
+
+
+def describe_configs(context: Context, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
+    response = DescribeConfigsResponse()
+    for resource in request.resources:
+        result = DescribeConfigsResult(
+            resource_type=resource.resource_type, resource_name=resource.resource_name
+        )
+        response.results.append(result)
+        try:
+            entries = _entries(context, resource)
+        except ApiError as e:
+            result.error_code = e.code
+            result.error_message = str(e)
+            continue
+        result.configs = [
+            _result(entry, request.include_synonyms, request.include_documentation) for entry in entries
+        ]
+    return response
+
+
+def _entries(context: Context, resource: DescribeConfigsResource) -> list[ConfigEntry]:
+    broker = context.broker
+    name = resource.resource_name
+    names = resource.configuration_keys
+    if resource.resource_type == TOPIC:
+        check_topic_name(name)
+        if name not in broker.image.topics:
+            raise UnknownTopicOrPartition(f"The topic '{name}' does not exist")
+        return broker.config.describe_topic(broker.image.topic_configs(name), names)
+    if resource.resource_type == BROKER:
+        if not name:
+            return broker.config.describe_dynamic_default(names)
+        _check_is_us(context, name)
+        return broker.config.describe(names)
+    raise InvalidRequest(f"Configs of resource type {resource.resource_type} are not served")
+
+
+def _check_is_us(context: Context, name: str) -> None:
+    if not name.lstrip("-").isdigit():
+        raise InvalidRequest(f"Broker id must be an integer, but it is: {name}")
+    if int(name) != context.broker.node_id:
+        raise InvalidRequest(
+            f"Unexpected broker id, expected {context.broker.node_id} or empty string, but received {name}"
+        )
+
+
+def _result(entry: ConfigEntry, synonyms: bool, documentation: bool) -> DescribeConfigsResourceResult:
+    return DescribeConfigsResourceResult(
+        name=entry.name,
+        value=None if entry.sensitive else entry.value,
+        read_only=entry.read_only,
+        config_source=entry.source,
+        is_sensitive=entry.sensitive,
+        synonyms=[
+            DescribeConfigsSynonym(name=s.name, value=None if entry.sensitive else s.value, source=s.source)
+            for s in (entry.synonyms if synonyms else ())
+        ],
+        config_type=entry.type,
+        documentation=entry.documentation if documentation else None,
+    )
+
+
+async def incremental_alter_configs(
+    context: Context, request: incremental.IncrementalAlterConfigsRequest
+) -> incremental.IncrementalAlterConfigsResponse:
+    response = incremental.IncrementalAlterConfigsResponse()
+    for resource in request.resources:
+        key = (resource.resource_type, resource.resource_name)
+        alterations = [Alteration(c.name, c.config_operation, c.value) for c in resource.configs]
+        keys = TOPIC_KEYS if key[0] == TOPIC else BROKER_KEYS
+        defaults = _list_defaults(keys)
+        alter = _alterer(alterations, defaults)
+        code, message = await _alter(context, key, alter, request.validate_only)
+        response.responses.append(
+            incremental.AlterConfigsResourceResponse(
+                error_code=code, error_message=message, resource_type=key[0], resource_name=key[1]
+            )
+        )
+    return response
+
+
+def _alterer(
+    alterations: Sequence[Alteration], defaults: Mapping[str, str]
+) -> Callable[[Mapping[str, str]], dict[str, str]]:
+    return lambda current: alter_incrementally(current, defaults, alterations)
+
+
+def _list_defaults(keys: Mapping[str, ConfigKey]) -> dict[str, str]:
+    return {name: key.format(key.default) or "" for name, key in keys.items() if key.type is ConfigType.LIST}
+
+
+async def alter_configs(context: Context, request: legacy.AlterConfigsRequest) -> legacy.AlterConfigsResponse:
+    """The older API: what is given replaces everything that was set."""
+    response = legacy.AlterConfigsResponse()
+    for resource in request.resources:
+        key = (resource.resource_type, resource.resource_name)
+        values = {c.name: c.value for c in resource.configs}
+        code, message = await _alter(context, key, _replacer(values), request.validate_only)
+        response.responses.append(
+            legacy.AlterConfigsResourceResponse(
+                error_code=code, error_message=message, resource_type=key[0], resource_name=key[1]
+            )
+        )
+    return response
+
+
+def _replacer(values: Mapping[str, str | None]) -> Callable[[Mapping[str, str]], dict[str, str]]:
+    def replace(current: Mapping[str, str]) -> dict[str, str]:
+        for name, value in values.items():
+            if value is None:
+                raise InvalidRequest(f"The config {name} is set without a value")
+        return {name: value for name, value in values.items() if value is not None}
+
+    return replace
+
+
+async def _alter(
+    context: Context,
+    resource: tuple[int, str],
+    alter: Callable[[Mapping[str, str]], dict[str, str]],
+    validate_only: bool,
+) -> tuple[int, str | None]:
+    """Alter one resource; (error code, message) as the response wants them."""
+    image = context.broker.image
+
+    def decide() -> tuple[Sequence[Struct], None]:
+        _check_resource(context, resource)
+        values = alter(image.configs.get(resource, {}))
+        _check_values(context, resource, values)
+        return ([] if validate_only else config_records(image, resource, values)), None
+
+    try:
+        await context.broker.controller.change(decide)
+    except ApiError as e:
+        return e.code, str(e)
+    return ErrorCode.NONE, None
+
+
+def _check_resource(context: Context, resource: tuple[int, str]) -> None:
+    kind, name = resource
+    if kind == TOPIC:
+        check_topic_name(name)
+        if name not in context.broker.image.topics:
+            raise UnknownTopicOrPartition(f"The topic '{name}' does not exist")
+    elif kind == BROKER:
+        if name:
+            _check_is_us(context, name)
+    else:
+        raise InvalidRequest(f"Configs of resource type {kind} cannot be altered")
+
+
+def _check_values(context: Context, resource: tuple[int, str], values: Mapping[str, str]) -> None:
+    kind, name = resource
+    config = context.broker.config
+    for key, value in values.items():
+        if len(value) > 32767:
+            raise InvalidConfig(f"The value of {key} is longer than 32767 characters")
+    if kind == TOPIC:
+        resolve_topic_configs(values, config)
+    elif name:
+        config.check_dynamic(dynamic=values)
+    else:
+        config.check_dynamic(dynamic_default=values)
+
+
+def list_config_resources(
+    context: Context, request: ListConfigResourcesRequest
+) -> ListConfigResourcesResponse:
+    """Everything that has configs; version 0 knows client metrics alone."""
+    broker = context.broker
+    if context.version == 0:
+        kinds: Iterable[int] = (_CLIENT_METRICS,)
+    else:
+        kinds = request.resource_types or _LISTABLE
+    unknown = [kind for kind in kinds if kind not in _LISTABLE]
+    if unknown:
+        return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+    response = ListConfigResourcesResponse()
+    for kind in dict.fromkeys(kinds):
+        names: Iterable[str] = ()
+        if kind == TOPIC:
+            names = broker.image.topics
+        elif kind in (BROKER, _BROKER_LOGGER):
+            names = [str(node) for node in broker.image.brokers]
+        response.config_resources += [ConfigResource(resource_name=n, resource_type=kind) for n in names]
+    return response

@@ -1,0 +1,160 @@
+"""Fetch: sessions, reading, and waiting for enough bytes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from penstock.broker.context import Context
+from penstock.broker.fetch_sessions import (
+    FINAL_EPOCH,
+    INITIAL_EPOCH,
+    FetchSession,
+    WantedPartition,
+    wanted_partitions,
+)
+from penstock.broker.fetching import FetchLimits, FetchRead, WaitingFetch, read_partitions
+from penstock.model.errors import ApiError, ErrorCode
+from penstock.net.deferred import Deferred
+from penstock.ports import FileRange
+from penstock.records.codecs import Codec
+from penstock.records.record import iter_batches
+from penstock.wire.apis.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+
+__all__ = ["fetch"]
+
+_BY_TOPIC_ID: Final = 13
+_ZSTD_FROM: Final = 10
+_READ_COMMITTED: Final = 1
+_WARM_TRIES: Final = 3
+
+
+def fetch(context: Context, request: FetchRequest) -> FetchResponse | Deferred[FetchResponse | None]:
+    by_id = context.version >= _BY_TOPIC_ID
+    sessions = context.broker.fetch_sessions
+    session: FetchSession | None = None
+    incremental = False
+    if request.session_epoch == FINAL_EPOCH:
+        sessions.close(request.session_id)
+    elif request.session_epoch == INITIAL_EPOCH:
+        session = sessions.start(request, by_id)
+    else:
+        try:
+            session = sessions.resume(request, by_id)
+        except ApiError as e:
+            return FetchResponse(error_code=e.code)
+        incremental = True
+    if session is not None:
+        wanted: Sequence[WantedPartition] = list(session.partitions.values())
+    else:
+        wanted = list(wanted_partitions(request, by_id))
+    return _Fetch(context, request, session, incremental, wanted).run()
+
+
+class _Fetch:
+    """One fetch on its way: read, perhaps wait and read again, perhaps load what is cold, answer."""
+
+    __slots__ = ("_context", "_deferred", "_incremental", "_limits", "_request", "_session", "_wanted")
+
+    def __init__(
+        self,
+        context: Context,
+        request: FetchRequest,
+        session: FetchSession | None,
+        incremental: bool,
+        wanted: Sequence[WantedPartition],
+    ) -> None:
+        self._context = context
+        self._request = request
+        self._session = session
+        self._incremental = incremental
+        self._wanted = wanted
+        self._limits = FetchLimits(
+            min(request.max_bytes, context.broker.config.fetch_max_bytes),
+            request.isolation_level == _READ_COMMITTED,
+        )
+        self._deferred: Deferred[FetchResponse | None] | None = None
+
+    def run(self) -> FetchResponse | Deferred[FetchResponse | None]:
+        request = self._request
+        read = read_partitions(self._context.broker.partitions, self._wanted, self._limits)
+        missing = request.min_bytes - read.size
+        if missing <= 0 or request.max_wait_ms <= 0 or read.has_news or not self._wanted:
+            return self._answer(read)
+        partitions = self._context.broker.partitions
+        found = [p for w in self._wanted if not isinstance(p := partitions.find(w.topic, w.index), ErrorCode)]
+        self._deferred = Deferred()
+        loop = asyncio.get_running_loop()
+        waiting = WaitingFetch(loop, found, missing, request.max_wait_ms / 1000, self._wait_over)
+        self._deferred.on_cancel = waiting.cancel
+        return self._deferred
+
+    def _wait_over(self) -> None:
+        """Enough bytes came, or the time is up: answer with what there is now."""
+        assert self._deferred is not None
+        answer = self._answer(read_partitions(self._context.broker.partitions, self._wanted, self._limits))
+        if isinstance(answer, FetchResponse):
+            self._deferred.resolve(answer)
+        else:
+            answer.then(self._deferred.resolve)
+
+    def _answer(self, read: FetchRead) -> FetchResponse | Deferred[FetchResponse | None]:
+        if read.cold:
+            return self._context.spawn(self._warm(read))
+        return self._build(read)
+
+    async def _warm(self, read: FetchRead) -> FetchResponse | None:
+        """Have a worker thread bring in what the page cache lacks, then read again.
+
+        Pages may go again before we read: then we answer with what there is, and the client comes back.
+        """
+        broker = self._context.broker
+        for _ in range(_WARM_TRIES):
+            await asyncio.gather(*(broker.workers.in_thread(cold.warm) for cold in read.cold))
+            read = read_partitions(broker.partitions, self._wanted, self._limits)
+            if not read.cold:
+                break
+        return self._build(read)
+
+    def _build(self, read: FetchRead) -> FetchResponse:
+        if self._context.version < _ZSTD_FROM:
+            _hide_zstd(read.answers)
+        session = self._session
+        metrics = self._context.broker.metrics
+        metrics.bytes_out += read.size
+        if read.has_news:
+            metrics.fetch_errors += sum(1 for a in read.answers if a.error_code)
+        told: Iterable[tuple[WantedPartition, PartitionData]] = zip(self._wanted, read.answers, strict=True)
+        if session is not None:
+            told = [pair for pair in told if pair[0].is_news(pair[1]) or not self._incremental]
+            for want, answer in told:
+                if answer.records:
+                    session.served_last(want)
+        response = FetchResponse(session_id=session.id if session is not None else 0)
+        topics = response.responses
+        last_key: object = None
+        for want, answer in told:
+            if want.topic != last_key:
+                last_key = want.topic
+                if isinstance(want.topic, str):
+                    topics.append(FetchableTopicResponse(topic=want.topic))
+                else:
+                    topics.append(FetchableTopicResponse(topic_id=want.topic))
+            topics[-1].partitions.append(answer)
+        return response
+
+
+def _hide_zstd(answers: Iterable[PartitionData]) -> None:
+    """Clients of these versions cannot read zstd: end before the first such batch, or say so if it is first."""
+    for answer in answers:
+        if not answer.records:
+            continue
+        data = answer.records.read() if isinstance(answer.records, FileRange) else bytes(answer.records)
+        answer.records = data
+        for position, header in iter_batches(data):
+            if header.compression == Codec.ZSTD:
+                answer.records = data[:position]
+                if not position:
+                    answer.error_code = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+                break

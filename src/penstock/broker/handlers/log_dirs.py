@@ -1,0 +1,42 @@
+"""DescribeLogDirs: which data directory holds what, and how much room is left."""
+
+from __future__ import annotations
+
+from penstock.broker.context import Context
+from penstock.model.errors import ErrorCode
+from penstock.wire.apis.describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+
+__all__ = ["describe_log_dirs"]
+
+
+def describe_log_dirs(context: Context, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
+    partitions = context.broker.partitions
+    wanted = None
+    if request.topics is not None:
+        wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
+    response = DescribeLogDirsResponse()
+    for directory, flusher in partitions.directories():
+        result = DescribeLogDirsResult(log_dir=directory.path)
+        response.results.append(result)
+        if flusher.failure is not None:
+            result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+            continue
+        topics: dict[str, DescribeLogDirsTopic] = {}
+        for partition in partitions.in_directory(flusher):
+            if wanted is not None and (partition.topic, partition.index) not in wanted:
+                continue
+            topic = topics.setdefault(partition.topic, DescribeLogDirsTopic(name=partition.topic))
+            topic.partitions.append(
+                DescribeLogDirsPartition(
+                    partition_index=partition.index, partition_size=partition.log.size, offset_lag=0
+                )
+            )
+        result.topics = list(topics.values())
+        result.total_bytes, result.usable_bytes = directory.space()
+    return response

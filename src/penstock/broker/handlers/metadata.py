@@ -1,0 +1,230 @@
+"""Metadata and its siblings: where the brokers are, and who leads what."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from penstock.broker.context import Context
+from penstock.metadata.image import PartitionImage, TopicImage
+from penstock.metadata.topics import check_topic_name
+from penstock.model.errors import ApiError, ErrorCode, InvalidTopic
+from penstock.model.ids import INTERNAL_TOPICS, NO_TOPIC_ID, TopicId
+from penstock.net.deferred import Deferred
+from penstock.wire.apis.describe_cluster import (
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+from penstock.wire.apis.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
+from penstock.wire.apis.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+
+__all__ = ["describe_cluster", "describe_topic_partitions", "metadata"]
+
+#: bits of the operations that anyone may do while there is no authorizer: read, write, create, delete, alter,
+#: describe, describe and alter configs for a topic; create, alter, describe, cluster action, describe and
+#: alter configs, idempotent write for the cluster
+TOPIC_OPERATIONS: Final = 0b1101_1111_1000
+CLUSTER_OPERATIONS: Final = 0b1_1111_1010_0000
+_NOT_ASKED: Final = -(2**31)
+_NULL_NAME_FROM: Final = 12
+#: endpoint types of DescribeCluster
+_BROKERS: Final = 1
+_MAX_PARTITIONS_DESCRIBED: Final = 2000
+
+
+def metadata(
+    context: Context, request: MetadataRequest
+) -> MetadataResponse | Deferred[MetadataResponse | None]:
+    broker = context.broker
+    if request.topics and request.allow_auto_topic_creation and broker.config.auto_create_topics_enable:
+        known = broker.image.topics
+        missing = [
+            t.name for t in request.topics if t.topic_id == NO_TOPIC_ID and t.name and t.name not in known
+        ]
+        if missing:
+            return context.spawn(_create_and_answer(context, request, missing))
+    return _metadata(context, request, {})
+
+
+async def _create_and_answer(
+    context: Context, request: MetadataRequest, missing: Iterable[str]
+) -> MetadataResponse:
+    errors = {}
+    for name in missing:
+        try:
+            await context.broker.auto_create(name)
+        except ApiError as e:
+            errors[name] = e.code
+    return _metadata(context, request, errors)
+
+
+def _metadata(
+    context: Context, request: MetadataRequest, errors: Mapping[str, ErrorCode]
+) -> MetadataResponse:
+    """The answer, with `errors` for topics that could not be created."""
+    broker = context.broker
+    operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else _NOT_ASKED
+    if request.topics is None or (context.version == 0 and not request.topics):
+        topics = [_known(topic, operations) for topic in broker.image.topics.values()]
+    else:
+        topics = [_one(context, wanted, operations, errors) for wanted in request.topics]
+    return MetadataResponse(
+        brokers=[
+            MetadataResponseBroker(node_id=node, host=host, port=port, rack=rack)
+            for node, host, port, rack, fenced in broker.nodes(context.listener.name)
+            if not fenced
+        ],
+        cluster_id=broker.cluster_id,
+        controller_id=broker.node_id,
+        topics=topics,
+        cluster_authorized_operations=(
+            CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else _NOT_ASKED
+        ),
+    )
+
+
+def _one(
+    context: Context, wanted: MetadataRequestTopic, operations: int, errors: Mapping[str, ErrorCode]
+) -> MetadataResponseTopic:
+    image = context.broker.image
+    if wanted.topic_id != NO_TOPIC_ID:
+        topic = image.topics_by_id.get(TopicId(wanted.topic_id))
+        if topic is not None:
+            return _known(topic, operations)
+        name = None if context.version >= _NULL_NAME_FROM else ""
+        return MetadataResponseTopic(
+            error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=name, topic_id=wanted.topic_id
+        )
+    name = wanted.name or ""
+    topic = image.topics.get(name)
+    if topic is not None:
+        return _known(topic, operations)
+    return MetadataResponseTopic(
+        error_code=errors.get(name) or _why_unknown(name), name=name, is_internal=name in INTERNAL_TOPICS
+    )
+
+
+def _why_unknown(name: str) -> ErrorCode:
+    try:
+        check_topic_name(name)
+    except InvalidTopic as e:
+        return e.code
+    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def _known(topic: TopicImage, operations: int) -> MetadataResponseTopic:
+    return MetadataResponseTopic(
+        name=topic.name,
+        topic_id=topic.id,
+        is_internal=topic.name in INTERNAL_TOPICS,
+        partitions=[
+            MetadataResponsePartition(
+                error_code=_leader_error(partition),
+                partition_index=index,
+                leader_id=partition.leader,
+                leader_epoch=partition.leader_epoch,
+                replica_nodes=partition.replicas,
+                isr_nodes=partition.isr,
+            )
+            for index, partition in topic.partitions.items()
+        ],
+        topic_authorized_operations=operations,
+    )
+
+
+def _leader_error(partition: PartitionImage) -> ErrorCode:
+    return ErrorCode.NONE if partition.leader >= 0 else ErrorCode.LEADER_NOT_AVAILABLE
+
+
+def describe_cluster(context: Context, request: DescribeClusterRequest) -> DescribeClusterResponse:
+    broker = context.broker
+    if request.endpoint_type != _BROKERS:
+        return DescribeClusterResponse(
+            error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE,
+            error_message="This listener serves clients; ask a controller's listener for controllers",
+            endpoint_type=request.endpoint_type,
+        )
+    return DescribeClusterResponse(
+        endpoint_type=_BROKERS,
+        cluster_id=broker.cluster_id,
+        controller_id=broker.node_id,
+        brokers=[
+            DescribeClusterBroker(broker_id=node, host=host, port=port, rack=rack, is_fenced=fenced)
+            for node, host, port, rack, fenced in broker.nodes(context.listener.name)
+            if not fenced or request.include_fenced_brokers
+        ],
+        cluster_authorized_operations=(
+            CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else _NOT_ASKED
+        ),
+    )
+
+
+def describe_topic_partitions(
+    context: Context, request: DescribeTopicPartitionsRequest
+) -> DescribeTopicPartitionsResponse:
+    """Topics in the order of their names, from the cursor on, as many partitions as fit one answer."""
+    image = context.broker.image
+    names: Iterable[str] = sorted({t.name for t in request.topics} or image.topics)
+    first = 0
+    if request.cursor is not None:
+        start = request.cursor.topic_name
+        names = [name for name in names if name >= start]
+        first = max(0, request.cursor.partition_index) if start in names[:1] else 0
+    left = max(1, min(request.response_partition_limit, _MAX_PARTITIONS_DESCRIBED))
+    response = DescribeTopicPartitionsResponse()
+    for name in names:
+        if not left:
+            response.next_cursor = Cursor(topic_name=name, partition_index=0)
+            break
+        topic = image.topics.get(name)
+        if topic is None:
+            response.topics.append(
+                DescribeTopicPartitionsResponseTopic(error_code=_why_unknown(name), name=name)
+            )
+            continue
+        shown = list(topic.partitions.items())[first : first + left]
+        response.topics.append(_described(topic, shown))
+        left -= len(shown)
+        if first + len(shown) < len(topic.partitions):
+            response.next_cursor = Cursor(topic_name=name, partition_index=first + len(shown))
+            break
+        first = 0
+    return response
+
+
+def _described(
+    topic: TopicImage, shown: Iterable[tuple[int, PartitionImage]]
+) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(
+        name=topic.name,
+        topic_id=topic.id,
+        is_internal=topic.name in INTERNAL_TOPICS,
+        partitions=[
+            DescribeTopicPartitionsResponsePartition(
+                error_code=_leader_error(partition),
+                partition_index=index,
+                leader_id=partition.leader,
+                leader_epoch=partition.leader_epoch,
+                replica_nodes=partition.replicas,
+                isr_nodes=partition.isr,
+                eligible_leader_replicas=[],
+                last_known_elr=[],
+            )
+            for index, partition in shown
+        ],
+        topic_authorized_operations=TOPIC_OPERATIONS,
+    )

@@ -1,0 +1,186 @@
+"""ListOffsets, OffsetForLeaderEpoch, DeleteRecords: questions about, and cuts in, a log's offsets."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from penstock.broker.context import Context
+from penstock.broker.partition import Partition
+from penstock.model.errors import ApiError, ErrorCode, OffsetOutOfRange, PolicyViolation, UnsupportedVersion
+from penstock.storage.scan import ColdPages
+from penstock.wire.apis.delete_records import (
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+from penstock.wire.apis.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from penstock.wire.apis.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderTopicResult,
+)
+
+__all__ = ["delete_records", "list_offsets", "offset_for_leader_epoch"]
+
+LATEST: Final = -1
+EARLIEST: Final = -2
+MAX_TIMESTAMP: Final = -3
+EARLIEST_LOCAL: Final = -4
+LATEST_TIERED: Final = -5
+EARLIEST_PENDING_UPLOAD: Final = -6
+
+#: the first version that may ask for a special timestamp
+_SINCE: Final = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
+_READ_COMMITTED: Final = 1
+_HIGH_WATERMARK: Final = -1
+
+
+async def list_offsets(context: Context, request: ListOffsetsRequest) -> ListOffsetsResponse:
+    committed = request.isolation_level == _READ_COMMITTED
+    response = ListOffsetsResponse()
+    for topic in request.topics:
+        answers = []
+        for wanted in topic.partitions:
+            answer = ListOffsetsPartitionResponse(partition_index=wanted.partition_index)
+            answers.append(answer)
+            try:
+                await _list_offset(context, topic.name, wanted, committed, answer)
+            except ApiError as e:
+                answer.error_code = e.code
+        response.topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
+    return response
+
+
+async def _list_offset(
+    context: Context,
+    topic: str,
+    wanted: ListOffsetsPartition,
+    committed: bool,
+    answer: ListOffsetsPartitionResponse,
+) -> None:
+    partition = _find(context, topic, wanted.partition_index)
+    partition.check_leader_epoch(wanted.current_leader_epoch)
+    partition.check_online()
+    timestamp = wanted.timestamp
+    log = partition.log
+    if timestamp >= 0 or timestamp == MAX_TIMESTAMP:
+        if context.version < _SINCE.get(timestamp, 0):
+            raise UnsupportedVersion
+        await _by_timestamp(context, partition, timestamp, committed, answer)
+        return
+    if timestamp == LATEST:
+        answer.offset = partition.readable_end(committed)
+    elif timestamp == EARLIEST:
+        answer.offset = log.log_start_offset
+    elif timestamp not in _SINCE or context.version < _SINCE[timestamp]:
+        raise UnsupportedVersion
+    elif timestamp == EARLIEST_LOCAL:
+        answer.offset = log.local_log_start_offset
+    else:
+        # Nothing is tiered: there is no last tiered offset, and nothing waits for its upload.
+        return
+    answer.leader_epoch = _epoch_at(partition, answer.offset)
+
+
+async def _by_timestamp(
+    context: Context,
+    partition: Partition,
+    timestamp: int,
+    committed: bool,
+    answer: ListOffsetsPartitionResponse,
+) -> None:
+    """Look into the log; what is not in memory is warmed by a worker thread first."""
+    log = partition.log
+    while True:
+        try:
+            if timestamp == MAX_TIMESTAMP:
+                found = log.max_timestamp_offset(cached_only=True)
+            else:
+                found = log.offset_for_timestamp(timestamp, cached_only=True)
+            break
+        except ColdPages as cold:
+            await context.broker.workers.in_thread(cold.warm)
+    if found is None or (found.offset >= partition.readable_end(committed) and timestamp >= 0):
+        return
+    answer.timestamp = found.timestamp
+    answer.offset = found.offset
+    answer.leader_epoch = found.leader_epoch
+
+
+def _epoch_at(partition: Partition, offset: int) -> int:
+    """The leader epoch of `offset`, or of the end of the log: the current one if nothing was written in it."""
+    if offset >= partition.log.end_offset:
+        return partition.leader_epoch
+    epoch = partition.log.leader_epochs.epoch_of(offset)
+    return partition.leader_epoch if epoch is None else epoch
+
+
+def offset_for_leader_epoch(
+    context: Context, request: OffsetForLeaderEpochRequest
+) -> OffsetForLeaderEpochResponse:
+    response = OffsetForLeaderEpochResponse()
+    for topic in request.topics:
+        answers = []
+        for wanted in topic.partitions:
+            answer = EpochEndOffset(partition=wanted.partition)
+            answers.append(answer)
+            try:
+                partition = _find(context, topic.topic, wanted.partition)
+                partition.check_leader_epoch(wanted.current_leader_epoch)
+                partition.check_online()
+            except ApiError as e:
+                answer.error_code = e.code
+                continue
+            if wanted.leader_epoch == partition.leader_epoch:
+                answer.leader_epoch, answer.end_offset = partition.leader_epoch, partition.log.end_offset
+            else:
+                answer.leader_epoch, answer.end_offset = partition.log.end_offset_for_epoch(
+                    wanted.leader_epoch
+                )
+        response.topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=answers))
+    return response
+
+
+def delete_records(context: Context, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
+    response = DeleteRecordsResponse()
+    for topic in request.topics:
+        answers = []
+        for wanted in topic.partitions:
+            answer = DeleteRecordsPartitionResult(partition_index=wanted.partition_index, low_watermark=-1)
+            answers.append(answer)
+            try:
+                partition = _find(context, topic.name, wanted.partition_index)
+                answer.low_watermark = _delete_before(partition, wanted.offset)
+            except ApiError as e:
+                answer.error_code = e.code
+        response.topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=answers))
+    return response
+
+
+def _delete_before(partition: Partition, offset: int) -> int:
+    partition.check_online()
+    if not partition.leading:
+        raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    log = partition.log
+    if not log.config.delete:
+        raise PolicyViolation("Records of a topic that is compacted and not deleted cannot be deleted")
+    if offset == _HIGH_WATERMARK:
+        offset = log.high_watermark
+    if not 0 <= offset <= log.high_watermark:
+        raise OffsetOutOfRange(f"The offset {offset} is beyond the high watermark {log.high_watermark}")
+    return log.delete_records(offset)
+
+
+def _find(context: Context, topic: str, index: int) -> Partition:
+    partition = context.broker.partitions.find(topic, index)
+    if isinstance(partition, ErrorCode):
+        raise ApiError(partition)
+    return partition

@@ -1,0 +1,59 @@
+"""InitProducerId and DescribeProducers."""
+
+from __future__ import annotations
+
+from penstock.broker.context import Context
+from penstock.model.errors import ErrorCode
+from penstock.wire.apis.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+from penstock.wire.apis.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+
+__all__ = ["describe_producers", "init_producer_id"]
+
+
+async def init_producer_id(context: Context, request: InitProducerIdRequest) -> InitProducerIdResponse:
+    """A fresh producer id; one that a client brings along is worth nothing without a transactional id."""
+    if request.transactional_id is not None:
+        # No coordinator for transactions is advertised; a client that asks all the same must not go on.
+        code = (
+            ErrorCode.INVALID_REQUEST if not request.transactional_id else ErrorCode.COORDINATOR_NOT_AVAILABLE
+        )
+        return InitProducerIdResponse(error_code=code, producer_epoch=-1)
+    if (request.producer_id < 0) != (request.producer_epoch < 0):
+        return InitProducerIdResponse(error_code=ErrorCode.INVALID_REQUEST, producer_epoch=-1)
+    producer_id = await context.broker.producer_ids.next()
+    return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
+
+
+def describe_producers(context: Context, request: DescribeProducersRequest) -> DescribeProducersResponse:
+    response = DescribeProducersResponse()
+    for topic in request.topics:
+        answers = []
+        for index in topic.partition_indexes:
+            answer = PartitionResponse(partition_index=index)
+            answers.append(answer)
+            partition = context.broker.partitions.find(topic.name, index)
+            if isinstance(partition, ErrorCode):
+                answer.error_code = partition
+                answer.error_message = "This server does not host this topic-partition."
+                continue
+            answer.active_producers = [
+                ProducerState(
+                    producer_id=producer_id,
+                    producer_epoch=state.epoch,
+                    last_sequence=state.last_sequence,
+                    last_timestamp=state.last_timestamp,
+                    coordinator_epoch=state.coordinator_epoch,
+                    current_txn_start_offset=(
+                        -1 if state.transaction_start is None else state.transaction_start
+                    ),
+                )
+                for producer_id, state in partition.log.producers.items()
+            ]
+        response.topics.append(TopicResponse(name=topic.name, partitions=answers))
+    return response

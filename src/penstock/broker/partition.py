@@ -1,0 +1,132 @@
+"""A partition that this broker leads: its log, who waits for it, and what readers may see.
+
+What readers may see ends at the high watermark. With one replica that is the log's end, or, where acks wait
+for the disk (`penstock.flush=group`), what the disk has confirmed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Protocol
+
+from penstock.model.errors import (
+    FencedLeaderEpoch,
+    NotLeaderOrFollower,
+    UnknownLeaderEpoch,
+)
+from penstock.model.ids import TopicId
+from penstock.records.codecs import Codec
+from penstock.storage.config import LogConfig
+from penstock.storage.log import Appended, Log
+
+if TYPE_CHECKING:
+    from penstock.broker.flusher import Flusher
+
+__all__ = ["Partition", "Waiter"]
+
+
+class Waiter(Protocol):
+    """Someone who waits for more bytes below the high watermark."""
+
+    def more(self, size: int) -> None: ...
+
+
+class Partition:
+    """Leader state of one partition. A partition whose directory failed keeps its place but not its log."""
+
+    __slots__ = (
+        "codec",
+        "compression_level",
+        "flusher",
+        "index",
+        "leader_epoch",
+        "leading",
+        "log",
+        "order",
+        "pending",
+        "topic",
+        "topic_id",
+        "waiters",
+    )
+
+    def __init__(
+        self, topic: str, topic_id: TopicId, index: int, log: Log, flusher: Flusher, leader_epoch: int
+    ) -> None:
+        self.topic = topic
+        self.topic_id = topic_id
+        self.index = index
+        self.log = log
+        self.leader_epoch = leader_epoch
+        self.leading = True
+        #: insertion-ordered set: whoever waited first is served first
+        self.waiters: dict[Waiter, None] = {}
+        self.flusher = flusher
+        #: appends that are with a worker, and the lock that keeps them in order (see `recompression`)
+        self.pending: set[asyncio.Task[None]] = set()
+        self.order = asyncio.Lock()
+        self.reconfigure(log.config)
+
+    def reconfigure(self, config: LogConfig) -> None:
+        """Take over changed topic configs."""
+        self.log.reconfigure(config)
+        name = config.compression_type
+        #: the codec that the topic insists on; None takes what producers send
+        self.codec = None if name == "producer" else Codec.from_label(name)
+        levels = {
+            Codec.GZIP: config.compression_gzip_level,
+            Codec.LZ4: config.compression_lz4_level,
+            Codec.ZSTD: config.compression_zstd_level,
+        }
+        self.compression_level = None if self.codec is None else levels.get(self.codec)
+
+    def append(self, batches: memoryview) -> Appended:
+        """Append what a client sent; stamps offsets into `batches` in place."""
+        if not self.leading:
+            raise NotLeaderOrFollower
+        flusher = self.flusher
+        log = self.log
+        size = len(batches)
+        appended = log.append(batches, self.leader_epoch)
+        if not appended.duplicate:
+            flusher.wrote(self)
+            if not flusher.acks_wait:
+                log.advance_high_watermark(log.end_offset)
+                if self.waiters:
+                    self._tell_waiters(size)
+        return appended
+
+    def flushed(self, end_offset: int) -> None:
+        """The disk confirmed everything below `end_offset`."""
+        if self.flusher.acks_wait and end_offset > self.log.high_watermark:
+            before = self.log.high_watermark
+            self.log.advance_high_watermark(end_offset)
+            if self.waiters:
+                # Bytes between two offsets are not worth a look-up: any growth is more than a minimum of 1.
+                self._tell_waiters(max(1, end_offset - before))
+
+    def check_leader_epoch(self, current_leader_epoch: int) -> None:
+        """Refuse a client whose idea of the leader is older or newer than ours (KIP-320)."""
+        if not self.leading:
+            raise NotLeaderOrFollower
+        if current_leader_epoch == -1 or current_leader_epoch == self.leader_epoch:
+            return
+        if current_leader_epoch < self.leader_epoch:
+            raise FencedLeaderEpoch
+        raise UnknownLeaderEpoch
+
+    def check_online(self) -> None:
+        self.flusher.health.check()
+
+    def readable_end(self, committed: bool) -> int:
+        """Where reading ends: the last stable offset for those who read committed data only."""
+        log = self.log
+        return log.last_stable_offset if committed else log.high_watermark
+
+    def retire(self) -> None:
+        """The partition is no longer ours; whoever waits learns it by asking again."""
+        self.leading = False
+        self._tell_waiters(1 << 62)
+
+    def _tell_waiters(self, size: int) -> None:
+        for waiter in list(self.waiters):
+            waiter.more(size)

@@ -1,0 +1,62 @@
+"""Recompressing what a producer sent when its topic asks for another codec.
+
+The work releases the interpreter, so it runs in a worker thread, on a copy of the batch. Batches of one
+partition keep their order: while one of them is away, those behind it queue for the same lock even if they
+need no work themselves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Protocol
+
+from penstock.broker.flusher import Flusher
+from penstock.broker.partition import Partition
+from penstock.model.errors import ApiError, CorruptMessage
+from penstock.ports import Workers
+from penstock.records.batch import COMPRESSION_MASK, crc_matches, read_header
+from penstock.records.codecs import Codec
+from penstock.records.record import recompress
+from penstock.storage.log import Appended
+
+__all__ = ["append_recompressed", "needs_recompression"]
+
+_ATTRIBUTES_AT = 22
+
+
+class Result(Protocol):
+    def __call__(self, flusher: Flusher, result: Appended | ApiError) -> None: ...
+
+
+def needs_recompression(partition: Partition, batch: memoryview) -> bool:
+    codec = partition.codec
+    if codec is None:
+        return False
+    return batch[_ATTRIBUTES_AT] & COMPRESSION_MASK != codec or partition.order.locked()
+
+
+def append_recompressed(workers: Workers, partition: Partition, batch: memoryview, result: Result) -> None:
+    """Append a copy of `batch` in the topic's codec, and call `result` when that is done."""
+    copy = bytearray(batch)
+    task = asyncio.get_running_loop().create_task(_append(workers, partition, copy, result))
+    partition.pending.add(task)
+    task.add_done_callback(partition.pending.discard)
+
+
+async def _append(workers: Workers, partition: Partition, batch: bytearray, result: Result) -> None:
+    async with partition.order:
+        try:
+            codec = partition.codec
+            if codec is not None and batch[_ATTRIBUTES_AT] & COMPRESSION_MASK != codec:
+                batch = await workers.in_thread(_recompress, batch, codec, partition.compression_level)
+            appended: Appended | ApiError = partition.append(memoryview(batch))
+        except ApiError as e:
+            appended = e
+    result(partition.flusher, appended)
+
+
+def _recompress(batch: bytearray, codec: Codec, level: int | None) -> bytearray:
+    """The batch in another codec. Its checksum is checked first: corruption must not get a new one."""
+    if not crc_matches(batch, read_header(batch)):
+        raise CorruptMessage("The checksum of the batch does not match its content")
+    return bytearray(recompress(batch, codec, level))

@@ -1,0 +1,54 @@
+"""Running a broker: the one place that knows the event loop, signals and the real doors to the world."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import signal
+from collections.abc import Callable
+from typing import Final
+
+import uvloop
+
+from penstock.broker.broker import Broker, World
+from penstock.broker.workers import SystemWorkers
+from penstock.broker.world import OsFiles, SystemClock, SystemRng
+from penstock.model.config import BrokerConfig
+from penstock.storage.memory import MemoryFiles
+
+__all__ = ["new_event_loop", "run", "system_world"]
+
+#: Collecting young objects rarely: requests leave no cycles behind, and each pass costs latency.
+_GC_THRESHOLDS: Final = (50_000, 20, 20)
+
+new_event_loop = uvloop.new_event_loop
+
+
+def system_world(config: BrokerConfig) -> World:
+    """The real doors; with `penstock.memory`, files that are gone when the process is."""
+    files = MemoryFiles() if config.penstock_memory else OsFiles()
+    return World(SystemClock(), SystemRng(), files, SystemWorkers(config.background_threads))
+
+
+def run(config: BrokerConfig, *, ready: Callable[[str], None]) -> None:
+    """Run a broker until SIGTERM or SIGINT; `ready` gets its address once clients can connect.
+
+    Raises PenstockError or OSError if it cannot start.
+    """
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        runner.run(_serve(config, ready))
+
+
+async def _serve(config: BrokerConfig, ready: Callable[[str], None]) -> None:
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopped.set)
+    broker = Broker(config, system_world(config))
+    await broker.start()
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*_GC_THRESHOLDS)
+    ready(broker.address)
+    await stopped.wait()
+    await broker.stop()

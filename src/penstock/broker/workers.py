@@ -1,0 +1,80 @@
+"""Worker threads and worker processes.
+
+A process is started per job and gone with it: jobs are rare (a compaction), an idle interpreter is not free,
+and a child that reads its job from standard input ends with a broker that dies. It is started by module name,
+never by forking or re-importing the caller's main module: a broker may live in somebody's test.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pickle
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final, TypeVar
+
+__all__ = ["SystemWorkers"]
+
+T = TypeVar("T")
+#: lower than the broker's: a job must not take a core from it
+_NICENESS: Final = 10
+
+
+class SystemWorkers:
+    """Implements `ports.Workers`."""
+
+    def __init__(self, threads: int) -> None:
+        self._threads = ThreadPoolExecutor(threads, thread_name_prefix="penstock-worker")
+        self._one_process = asyncio.Semaphore(1)
+
+    def in_thread(self, function: Callable[..., T], *args: Any) -> asyncio.Future[T]:
+        return asyncio.get_running_loop().run_in_executor(self._threads, function, *args)
+
+    async def in_process(self, function: Callable[..., T], *args: Any) -> T:
+        async with self._one_process:
+            child = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-m",
+                __name__,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+            )
+            try:
+                output, errors = await child.communicate(pickle.dumps((function, args)))
+            except asyncio.CancelledError:
+                child.kill()
+                await child.wait()
+                raise
+        if child.returncode:
+            raise ChildProcessError(
+                f"worker process ended with {child.returncode}: {errors[-2000:].decode()}"
+            )
+        ok, result = pickle.loads(output)
+        if not ok:
+            raise result
+        value: T = result
+        return value
+
+    def close(self) -> None:
+        self._threads.shutdown(wait=True)
+
+
+def _main() -> None:
+    """The child: one job in, one result out."""
+    os.nice(_NICENESS)
+    job = sys.stdin.buffer.read()
+    if not job:
+        return
+    function, args = pickle.loads(job)
+    try:
+        result = (True, function(*args))
+    except Exception as e:  # noqa: BLE001 - carried over to whoever waits for it
+        result = (False, e)
+    sys.stdout.buffer.write(pickle.dumps(result))
+
+
+if __name__ == "__main__":
+    _main()

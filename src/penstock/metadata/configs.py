@@ -1,0 +1,78 @@
+"""Decisions about configs: what an alteration makes of the values that are set now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import IntEnum
+from typing import NamedTuple
+
+from penstock.metadata.image import ClusterImage
+from penstock.model.errors import InvalidConfig, InvalidRequest
+from penstock.wire.metadata_records import ConfigRecord
+
+__all__ = ["Alteration", "Operation", "alter_incrementally", "config_records"]
+
+
+class Operation(IntEnum):
+    """What IncrementalAlterConfigs can do with a key."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+class Alteration(NamedTuple):
+    name: str
+    operation: int
+    value: str | None
+
+
+def alter_incrementally(
+    current: Mapping[str, str], defaults: Mapping[str, str], alterations: Iterable[Alteration]
+) -> dict[str, str]:
+    """The values after `alterations`; `defaults` has the text of every list config that may be appended to."""
+    values = dict(current)
+    names: set[str] = set()
+    for name, operation, value in alterations:
+        if name in names:
+            raise InvalidRequest(f"The config {name} is altered more than once in one request")
+        names.add(name)
+        if operation == Operation.DELETE:
+            values.pop(name, None)
+            continue
+        if value is None:
+            raise InvalidRequest(f"The config {name} is altered without a value")
+        if operation == Operation.SET:
+            values[name] = value
+        elif operation in (Operation.APPEND, Operation.SUBTRACT):
+            if name not in defaults:
+                raise InvalidConfig(f"Can't append to or subtract from {name}: it is not a list")
+            values[name] = _alter_list(values.get(name, defaults[name]), operation, value)
+        else:
+            raise InvalidRequest(f"Unknown config operation {operation}; it must be 0, 1, 2 or 3")
+    return values
+
+
+def _alter_list(text: str, operation: int, value: str) -> str:
+    items = [item for item in text.split(",") if item]
+    for item in value.split(","):
+        if operation == Operation.APPEND and item not in items:
+            items.append(item)
+        elif operation == Operation.SUBTRACT and item in items:
+            items.remove(item)
+    return ",".join(items)
+
+
+def config_records(
+    image: ClusterImage, resource: tuple[int, str], values: Mapping[str, str]
+) -> list[ConfigRecord]:
+    """The records that leave exactly `values` set for the resource."""
+    current = image.configs.get(resource, {})
+    kind, name = resource
+    changed = {key: value for key, value in values.items() if current.get(key) != value}
+    removed: dict[str, str | None] = {key: None for key in current if key not in values}
+    return [
+        ConfigRecord(resource_type=kind, resource_name=name, name=key, value=value)
+        for key, value in (changed | removed).items()
+    ]

@@ -1,0 +1,199 @@
+"""Decisions about topics: create, grow, delete.
+
+Each takes the image and gives the records that would bring the change about, or raises the error that the
+client gets. Nothing here changes the image, so validate-only is the same call with the records thrown away.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from penstock.metadata.image import TOPIC, ClusterImage, TopicImage, unified_name
+from penstock.model.errors import (
+    InvalidPartitions,
+    InvalidReplicaAssignment,
+    InvalidReplicationFactor,
+    InvalidRequest,
+    InvalidTopic,
+    TopicAlreadyExists,
+    UnknownTopicOrPartition,
+)
+from penstock.model.ids import METADATA_TOPIC, NO_TOPIC_ID, TopicId
+from penstock.wire.metadata_records import ConfigRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
+from penstock.wire.schema import Struct
+
+__all__ = ["NewTopic", "check_topic_name", "create_topic", "delete_topic", "grow_topic"]
+
+_LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
+_LONGEST_NAME: Final = 249
+#: partitions that one request may make; what a person mistypes should not fill a disk
+_MOST_PARTITIONS: Final = 10_000
+
+
+class NewTopic(NamedTuple):
+    """What a client asks for; -1 leaves a number to the broker's default."""
+
+    name: str
+    partitions: int = -1
+    replication_factor: int = -1
+    assignments: Mapping[int, Sequence[int]] = {}
+    configs: Mapping[str, str] = {}
+
+
+class Defaults(NamedTuple):
+    partitions: int
+    replication_factor: int
+
+
+def check_topic_name(name: str) -> None:
+    """Raise InvalidTopic unless `name` may name a topic."""
+    if not name:
+        raise InvalidTopic(
+            "The topic name is empty; give it 1 to 249 characters of a-z, A-Z, 0-9, '.', '_', '-'"
+        )
+    if name in (".", ".."):
+        raise InvalidTopic(f"The topic name '{name}' is reserved by file systems")
+    if len(name) > _LONGEST_NAME:
+        raise InvalidTopic(f"The topic name has {len(name)} characters, more than {_LONGEST_NAME}")
+    if not _LEGAL_NAME.fullmatch(name):
+        raise InvalidTopic(
+            f"The topic name '{name}' has characters other than a-z, A-Z, 0-9, '.', '_' and '-'"
+        )
+
+
+def create_topic(
+    image: ClusterImage, topic: NewTopic, defaults: Defaults, new_id: Callable[[], TopicId]
+) -> list[Struct]:
+    """The records that make `topic`: the topic, its configs (validated by the caller), its partitions."""
+    name = topic.name
+    if name in image.topics:
+        raise TopicAlreadyExists(f"Topic '{name}' already exists.")
+    if name == METADATA_TOPIC:
+        raise InvalidRequest(f"The topic {METADATA_TOPIC} is the cluster's own and cannot be created")
+    check_topic_name(name)
+    _check_collision(image, name)
+    if topic.assignments:
+        replicas = _manual_placement(image, topic)
+    else:
+        replicas = _automatic_placement(image, topic, defaults)
+    topic_id = new_id()
+    records: list[Struct] = [TopicRecord(name=name, topic_id=topic_id)]
+    for key, value in topic.configs.items():
+        records.append(ConfigRecord(resource_type=TOPIC, resource_name=name, name=key, value=value))
+    records += [_partition(topic_id, index, nodes) for index, nodes in enumerate(replicas)]
+    return records
+
+
+def grow_topic(
+    image: ClusterImage, name: str, count: int, assignments: Sequence[Sequence[int]] | None
+) -> list[Struct]:
+    """The records that bring topic `name` up to `count` partitions."""
+    topic = image.topics.get(name)
+    if topic is None:
+        raise UnknownTopicOrPartition(f"The topic '{name}' does not exist.")
+    present = len(topic.partitions)
+    if count == present:
+        raise InvalidPartitions(f"Topic already has {present} partition(s).")
+    if count < present:
+        raise InvalidPartitions(
+            f"The topic {name} currently has {present} partition(s); {count} would not be an increase."
+        )
+    factor = len(topic.partitions[0].replicas)
+    if assignments is None:
+        placed = _place(image, present, count - present, factor)
+    elif len(assignments) != count - present:
+        raise InvalidReplicaAssignment(
+            f"{count - present} partition(s) are to be added, but {len(assignments)} assignment(s) were given"
+        )
+    else:
+        for nodes in assignments:
+            _check_nodes(image, nodes, factor)
+        placed = [list(nodes) for nodes in assignments]
+    return [_partition(topic.id, present + i, nodes) for i, nodes in enumerate(placed)]
+
+
+def delete_topic(topic: TopicImage) -> list[Struct]:
+    return [RemoveTopicRecord(topic_id=topic.id)]
+
+
+def _check_collision(image: ClusterImage, name: str) -> None:
+    """Metrics write '.' as '_', so two names that differ only there may not live side by side."""
+    other = image.unified_names.get(unified_name(name))
+    if other is not None:
+        raise InvalidTopic(f"Topic '{name}' collides with existing topic: {other}")
+
+
+def _manual_placement(image: ClusterImage, topic: NewTopic) -> list[Sequence[int]]:
+    if topic.replication_factor != -1:
+        raise InvalidRequest("Replicas are assigned by hand, so the replication factor must be -1")
+    if topic.partitions != -1:
+        raise InvalidRequest("Replicas are assigned by hand, so the number of partitions must be -1")
+    if sorted(topic.assignments) != list(range(len(topic.assignments))):
+        raise InvalidReplicaAssignment("partitions should be a consecutive 0-based integer sequence")
+    factor = len(topic.assignments[0])
+    placed = [topic.assignments[index] for index in range(len(topic.assignments))]
+    for nodes in placed:
+        _check_nodes(image, nodes, factor)
+    return placed
+
+
+def _automatic_placement(image: ClusterImage, topic: NewTopic, defaults: Defaults) -> list[Sequence[int]]:
+    factor = topic.replication_factor
+    count = topic.partitions
+    if factor < -1 or factor == 0:
+        raise InvalidReplicationFactor(
+            "Replication factor must be larger than 0, or -1 to use the default value."
+        )
+    if count < -1 or count == 0:
+        raise InvalidPartitions("Number of partitions was set to an invalid non-positive value.")
+    factor = defaults.replication_factor if factor == -1 else factor
+    count = defaults.partitions if count == -1 else count
+    if count > _MOST_PARTITIONS:
+        raise InvalidPartitions(
+            f"{count} partitions are more than the {_MOST_PARTITIONS} one request may make"
+        )
+    return _place(image, 0, count, factor)
+
+
+def _place(image: ClusterImage, first: int, count: int, factor: int) -> list[Sequence[int]]:
+    """Replicas for partitions `first`..`first + count`, spread round the brokers that are up."""
+    nodes = sorted(b.id for b in image.brokers.values() if not b.fenced)
+    if factor > len(nodes):
+        raise InvalidReplicationFactor(
+            f"Unable to replicate the partition {factor} time(s): The target replication factor of {factor} "
+            f"cannot be reached because only {len(nodes)} broker(s) are registered."
+        )
+    return [
+        [nodes[(index + shift) % len(nodes)] for shift in range(factor)]
+        for index in range(first, first + count)
+    ]
+
+
+def _check_nodes(image: ClusterImage, nodes: Sequence[int], factor: int) -> None:
+    if not nodes:
+        raise InvalidReplicaAssignment("A partition was assigned an empty list of replicas")
+    if len(set(nodes)) != len(nodes):
+        raise InvalidReplicaAssignment(f"The replicas {list(nodes)} name a broker more than once")
+    for node in nodes:
+        if node not in image.brokers:
+            raise InvalidReplicaAssignment(
+                f"Broker {node} is assigned a replica, but no such broker is registered"
+            )
+    if len(nodes) != factor:
+        raise InvalidReplicaAssignment(f"A partition has {len(nodes)} replica(s) where others have {factor}")
+
+
+def _partition(topic_id: TopicId, index: int, nodes: Sequence[int]) -> PartitionRecord:
+    replicas = list(nodes)
+    return PartitionRecord(
+        partition_id=index,
+        topic_id=topic_id,
+        replicas=replicas,
+        isr=list(replicas),
+        leader=replicas[0],
+        leader_epoch=0,
+        partition_epoch=0,
+        directories=[NO_TOPIC_ID] * len(replicas),
+    )
