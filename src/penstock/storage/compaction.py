@@ -25,14 +25,25 @@ from penstock.records.batch import BatchHeader, read_header
 from penstock.records.record import Span
 from penstock.storage.batch_filter import delete_horizon_ms, empty_batch, filter_batch, read_spans
 from penstock.storage.cleaned_transactions import CleanedTransactions
+from penstock.storage.memory import MemoryFiles
 from penstock.storage.recovery import whole_batches
 from penstock.storage.scan import CorruptLog
 from penstock.storage.segment import LOG, OFFSET_INDEX, TIME_INDEX, Segment, file_name
 from penstock.storage.swap import CLEANED, write_manifest
 from penstock.storage.transactions import AbortedTransaction
 
-__all__ = ["CompactionPlan", "CompactionResult", "LastRecord", "Source", "compact"]
+__all__ = [
+    "CompactionPlan",
+    "CompactionResult",
+    "LastRecord",
+    "Source",
+    "compact",
+    "compact_copy",
+    "copy_sources",
+]
 
+#: What is read of a segment.
+_READ: Final = (LOG, OFFSET_INDEX, TIME_INDEX)
 #: How much to gather before it is written.
 _WRITE_BYTES: Final = 1024 * 1024
 #: How many offsets a segment may span: its indexes hold distances from its base in 31 bits.
@@ -104,6 +115,29 @@ def compact(files: Files, plan: CompactionPlan) -> CompactionResult:
     except BaseException:
         files.rmtree(target)
         raise
+
+
+def copy_sources(files: Files, plan: CompactionPlan) -> dict[str, bytes]:
+    """What `compact` would read, by file name: for a process that cannot see `files`."""
+    names = [f"{file_name(source.base_offset)}{suffix}" for source in plan.sources for suffix in _READ]
+    return {
+        name: files.read(f"{plan.directory}/{name}")
+        for name in names
+        if files.exists(f"{plan.directory}/{name}")
+    }
+
+
+def compact_copy(
+    sources: dict[str, bytes], plan: CompactionPlan
+) -> tuple[CompactionResult, dict[str, bytes]]:
+    """`compact` over a copy of the segments; returns what belongs into the directory `cleaned`, too."""
+    files = MemoryFiles()
+    files.makedirs(plan.directory)
+    for name, content in sources.items():
+        files.write_atomic(f"{plan.directory}/{name}", content)
+    result = compact(files, plan)
+    target = f"{plan.directory}/{CLEANED}"
+    return result, {name: files.read(f"{target}/{name}") for name in files.listdir(target)}
 
 
 class _Pass:

@@ -20,6 +20,7 @@ from penstock.storage.scan import CorruptLog, scan
 from penstock.storage.segment import LOG, OFFSET_INDEX, SNAPSHOT, SUFFIXES, Segment, file_name
 from penstock.storage.segments import Segments
 from penstock.storage.snapshot import SnapshotDamaged, decode_snapshot
+from penstock.storage.swap import finish_interrupted_swaps
 
 __all__ = ["EPOCHS_FILE", "Loaded", "load", "load_producers"]
 
@@ -51,6 +52,7 @@ def load(
 ) -> Loaded:
     """Open the log in the directory `path`, which is made if it is missing."""
     files.makedirs(path)
+    finish_interrupted_swaps(files, path)
     names = _without_debris(files, path)
     now_ms = clock.now_ms()
     bases = sorted(int(name[: -len(LOG)]) for name in names if name.endswith(LOG))

@@ -12,6 +12,7 @@ Cost is per batch and does not grow with the log: the hot path is `append` and `
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from struct import Struct
 from typing import Final, NamedTuple, TypeAlias
 
@@ -330,6 +331,17 @@ class Log:
         file.truncate(0)
         file.append(encode_snapshot(self.producers.states))
         return file
+
+    def replace_segments(self, replaced: Iterable[int], replacements: Iterable[tuple[int, int]]) -> None:
+        """Go on with segments, as (base offset, size), whose files have just taken the place of others."""
+        bases = set(replaced)
+        old = [segment for segment in self.segments if segment.base_offset in bases]
+        for segment in old:
+            self._cache.forget(segment)
+            segment.release()
+        now_ms = self._clock.now_ms()
+        new = [Segment(self._files, self.path, base, size, now_ms) for base, size in replacements]
+        self.segments.replace(old, new)
 
     # -- reading
 

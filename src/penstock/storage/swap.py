@@ -15,9 +15,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from penstock.ports import Files
+from penstock.ports import File, Files
 from penstock.storage.checkpoint import format_checkpoint, parse_checkpoint
-from penstock.storage.segment import SNAPSHOT, SUFFIXES, file_name
+from penstock.storage.segment import LOG, SNAPSHOT, SUFFIXES, file_name
 
 __all__ = [
     "CLEANED",
@@ -48,10 +48,16 @@ def write_manifest(files: Files, cleaned: str, replaced: Iterable[int]) -> None:
     files.write_atomic(f"{cleaned}/{_MANIFEST}", format_checkpoint(obsolete))
 
 
-def commit(files: Files, directory: str) -> None:
-    """Decide for the new segments; from now on opening the log would put them in place."""
+def commit(files: Files, directory: str, replaced: Iterable[int]) -> list[File]:
+    """Decide for the new segments; from now on opening the log would put them in place.
+
+    Returns the old ones, open: closing the last descriptor of a removed file frees its blocks, which may take
+    a while; so that is to be the one that `finish` closes.
+    """
+    old = [files.open(f"{directory}/{file_name(base)}{LOG}") for base in replaced]
     files.rename(f"{directory}/{CLEANED}", f"{directory}/{_SWAP}")
     files.sync_dir(directory)
+    return old
 
 
 def move_into_place(files: Files, directory: str) -> None:
@@ -65,11 +71,13 @@ def move_into_place(files: Files, directory: str) -> None:
             files.rename(f"{swap}/{name}", f"{directory}/{name}")
 
 
-def finish(files: Files, directory: str) -> None:
-    """Forget the swap, once what it moved is durable."""
+def finish(files: Files, directory: str, old: Iterable[File] = ()) -> None:
+    """Forget the swap, once what it moved is durable, and let go of `old`."""
     files.sync_dir(directory)
     files.rmtree(f"{directory}/{_SWAP}")
     files.sync_dir(directory)
+    for file in old:
+        file.close()
 
 
 def abandon(files: Files, directory: str) -> None:

@@ -1,0 +1,221 @@
+"""Which log to compact next, and carrying a compaction through from plan to swap.
+
+A log's dirty part starts where the last compaction ended (its checkpoint) and ends before the first segment
+that must be left alone: the one being written, the one that holds the last stable offset, or one that is
+younger than `min.compaction.lag.ms`. The dirtiest log goes first, by dirty bytes over all bytes; a log whose
+dirty part is older than `max.compaction.lag.ms` is due whatever its ratio.
+
+The event loop's thread runs everything here; what walks records goes to a process, what syncs to a thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from itertools import islice
+from typing import Final, NamedTuple
+
+from penstock.model.ids import TopicPartition
+from penstock.ports import Files, Workers
+from penstock.storage.checkpoint import format_checkpoint, parse_checkpoint
+from penstock.storage.compaction import (
+    CompactionPlan,
+    CompactionResult,
+    LastRecord,
+    Source,
+    compact,
+    compact_copy,
+    copy_sources,
+)
+from penstock.storage.config import FOREVER
+from penstock.storage.log import Log
+from penstock.storage.lookup import aborted_transactions
+from penstock.storage.memory import MemoryFiles
+from penstock.storage.producers import ProducerState
+from penstock.storage.segment import Segment
+from penstock.storage.swap import CLEANED, abandon, commit, finish, move_into_place
+
+__all__ = [
+    "CHECKPOINT_FILE",
+    "Dirt",
+    "apply",
+    "choose",
+    "clean",
+    "measure",
+    "plan",
+    "read_checkpoints",
+    "write_checkpoints",
+]
+
+#: In each data directory: up to which offset each of its logs is clean.
+CHECKPOINT_FILE: Final = "cleaner-offset-checkpoint"
+#: What one key costs in memory: a 16-byte id, an offset, and their share of a dict that doubles as it grows.
+KEY_BYTES: Final = 240
+
+
+class Dirt(NamedTuple):
+    """How much of a log there is to compact."""
+
+    log: Log
+    first_dirty_offset: int
+    #: base offset of the first segment that must not be compacted
+    end_offset: int
+    clean_bytes: int
+    dirty_bytes: int
+    #: whether `max.compaction.lag.ms` has passed for some of it
+    overdue: bool
+
+    @property
+    def ratio(self) -> float:
+        return self.dirty_bytes / (self.clean_bytes + self.dirty_bytes) if self.dirty_bytes else 0.0
+
+    @property
+    def due(self) -> bool:
+        if not self.dirty_bytes:
+            return False
+        return self.overdue or self.ratio > self.log.config.min_cleanable_dirty_ratio
+
+
+def choose(
+    logs: Iterable[tuple[TopicPartition, Log]], now_ms: int, checkpoints: Mapping[TopicPartition, int]
+) -> tuple[TopicPartition, Dirt] | None:
+    """The dirtiest of the compacted logs among `logs` that is due; None if none is."""
+    measured = (
+        (partition, measure(log, checkpoints.get(partition), now_ms))
+        for partition, log in logs
+        if log.config.compact
+    )
+    return max((found for found in measured if found[1].due), key=lambda found: found[1].ratio, default=None)
+
+
+def measure(log: Log, checkpoint: int | None, now_ms: int) -> Dirt:
+    """What there is to compact, given up to where the log is clean (None: not known)."""
+    start = log.log_start_offset
+    # A checkpoint outside of the log belongs to data that is gone.
+    first_dirty = checkpoint if checkpoint is not None and start <= checkpoint <= log.end_offset else start
+    dirty = [segment for segment in log.segments.since(first_dirty) if segment is not log.segments.active]
+    end_offset = max(first_dirty, _uncleanable_from(log, dirty, now_ms))
+    dirty = [segment for segment in dirty if segment.base_offset < end_offset]
+    dirty_bytes = sum(segment.size for segment in dirty)
+    total_bytes = sum(segment.size for segment in log.segments if segment.base_offset < end_offset)
+    return Dirt(
+        log, first_dirty, end_offset, total_bytes - dirty_bytes, dirty_bytes, _overdue(log, dirty, now_ms)
+    )
+
+
+def _uncleanable_from(log: Log, dirty: list[Segment], now_ms: int) -> int:
+    """Base offset of the first segment that is written to, undecided or too young."""
+    undecided = log.segments.holding(log.last_stable_offset).base_offset
+    lag_ms = log.config.min_compaction_lag_ms
+    if lag_ms <= 0:
+        return undecided
+    young = (segment.base_offset for segment in dirty if _max_timestamp(segment) > now_ms - lag_ms)
+    return min(undecided, next(young, undecided))
+
+
+def _overdue(log: Log, dirty: list[Segment], now_ms: int) -> bool:
+    lag_ms = log.config.max_compaction_lag_ms
+    if lag_ms >= FOREVER:
+        return False
+    return any(0 < _first_timestamp(segment) < now_ms - lag_ms for segment in dirty if segment.size)
+
+
+def _max_timestamp(segment: Segment) -> int:
+    timestamp = segment.max_timestamp()
+    # The segment remembers it; nothing that was opened for it has to stay open.
+    segment.release()
+    return timestamp
+
+
+def _first_timestamp(segment: Segment) -> int:
+    timestamp = segment.first_timestamp
+    if timestamp is None:
+        timestamp = segment.load_first_timestamp()
+        segment.release()
+    return timestamp
+
+
+def plan(dirt: Dirt, now_ms: int, dedupe_buffer_bytes: int) -> CompactionPlan:
+    """The plan that compacts `dirt` with about `dedupe_buffer_bytes` of memory for keys."""
+    log, config = dirt.log, dirt.log.config
+    sources = tuple(
+        Source(segment.base_offset, segment.size)
+        for segment in log.segments
+        if segment.base_offset < dirt.end_offset
+    )
+    return CompactionPlan(
+        directory=log.path,
+        sources=sources,
+        first_dirty_offset=dirt.first_dirty_offset,
+        end_offset=dirt.end_offset,
+        now_ms=now_ms,
+        delete_retention_ms=config.delete_retention_ms,
+        segment_bytes=config.segment_bytes,
+        segment_index_bytes=config.segment_index_bytes,
+        index_interval_bytes=config.index_interval_bytes,
+        aborted=tuple(aborted_transactions(log.segments, sources[0].base_offset, dirt.end_offset)),
+        producers={state.producer_id: _last_record(state) for state in log.producers.states.values()},
+        keys_max=dedupe_buffer_bytes // KEY_BYTES,
+    )
+
+
+def _last_record(state: ProducerState) -> LastRecord:
+    return LastRecord(state.batches[-1].last_offset if state.batches else -1, state.epoch)
+
+
+def apply(log: Log, result: CompactionResult, files: Files) -> None:
+    """Put a committed result in place, on the disk and in memory, between two requests."""
+    move_into_place(files, log.path)
+    log.replace_segments([source.base_offset for source in result.replaced], result.segments)
+
+
+async def clean(
+    log: Log, compaction: CompactionPlan, files: Files, workers: Workers
+) -> CompactionResult | None:
+    """Compact `log` as planned and swap the result in; None if the log has changed too much meanwhile."""
+    result = await _compact(compaction, files, workers)
+    if _still_there(log, result):
+        bases = [source.base_offset for source in result.replaced]
+        old = await workers.in_thread(commit, files, log.path, bases)
+        if _still_there(log, result):
+            apply(log, result, files)
+            await workers.in_thread(finish, files, log.path, old)
+            return result
+    await workers.in_thread(abandon, files, log.path)
+    return None
+
+
+async def _compact(compaction: CompactionPlan, files: Files, workers: Workers) -> CompactionResult:
+    if not isinstance(files, MemoryFiles):
+        return await workers.in_process(compact, files, compaction)
+    # Another process does not see this memory: it gets a copy of the segments and returns what it made.
+    result, made = await workers.in_process(compact_copy, copy_sources(files, compaction), compaction)
+    directory = f"{compaction.directory}/{CLEANED}"
+    files.makedirs(directory)
+    for name, content in made.items():
+        files.write_atomic(f"{directory}/{name}", content)
+    return result
+
+
+def _still_there(log: Log, result: CompactionResult) -> bool:
+    """Whether the log's oldest segments are those that `result` replaces: retention may have been faster."""
+    oldest = [
+        Source(segment.base_offset, segment.size) for segment in islice(log.segments, len(result.replaced))
+    ]
+    return oldest == list(result.replaced) and log.segments.active.base_offset > oldest[-1].base_offset
+
+
+def read_checkpoints(files: Files, data_directory: str) -> dict[TopicPartition, int]:
+    """Up to which offset each log is clean; nothing where the file is missing or damaged: all is dirty."""
+    path = f"{data_directory}/{CHECKPOINT_FILE}"
+    if not files.exists(path):
+        return {}
+    try:
+        entries = [line.split(" ") for line in parse_checkpoint(files.read(path))]
+        return {TopicPartition(topic, int(partition)): int(offset) for topic, partition, offset in entries}
+    except ValueError:
+        return {}
+
+
+def write_checkpoints(files: Files, data_directory: str, checkpoints: Mapping[TopicPartition, int]) -> None:
+    lines = (f"{partition.topic} {partition.partition} {offset}" for partition, offset in checkpoints.items())
+    files.write_atomic(f"{data_directory}/{CHECKPOINT_FILE}", format_checkpoint(lines))
