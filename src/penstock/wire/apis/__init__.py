@@ -7,23 +7,36 @@ from typing import Any
 from penstock.wire.api import Api
 from penstock.wire.apis.alter_configs import ALTER_CONFIGS
 from penstock.wire.apis.api_versions import API_VERSIONS
+from penstock.wire.apis.consumer_group_describe import CONSUMER_GROUP_DESCRIBE
+from penstock.wire.apis.consumer_group_heartbeat import CONSUMER_GROUP_HEARTBEAT
 from penstock.wire.apis.create_partitions import CREATE_PARTITIONS
 from penstock.wire.apis.create_topics import CREATE_TOPICS
+from penstock.wire.apis.delete_groups import DELETE_GROUPS
 from penstock.wire.apis.delete_records import DELETE_RECORDS
 from penstock.wire.apis.delete_topics import DELETE_TOPICS
 from penstock.wire.apis.describe_cluster import DESCRIBE_CLUSTER
 from penstock.wire.apis.describe_configs import DESCRIBE_CONFIGS
+from penstock.wire.apis.describe_groups import DESCRIBE_GROUPS
 from penstock.wire.apis.describe_log_dirs import DESCRIBE_LOG_DIRS
 from penstock.wire.apis.describe_producers import DESCRIBE_PRODUCERS
 from penstock.wire.apis.describe_topic_partitions import DESCRIBE_TOPIC_PARTITIONS
 from penstock.wire.apis.fetch import FETCH
+from penstock.wire.apis.find_coordinator import FIND_COORDINATOR
+from penstock.wire.apis.heartbeat import HEARTBEAT
 from penstock.wire.apis.incremental_alter_configs import INCREMENTAL_ALTER_CONFIGS
 from penstock.wire.apis.init_producer_id import INIT_PRODUCER_ID
+from penstock.wire.apis.join_group import JOIN_GROUP
+from penstock.wire.apis.leave_group import LEAVE_GROUP
 from penstock.wire.apis.list_config_resources import LIST_CONFIG_RESOURCES
+from penstock.wire.apis.list_groups import LIST_GROUPS
 from penstock.wire.apis.list_offsets import LIST_OFFSETS
 from penstock.wire.apis.metadata import METADATA
+from penstock.wire.apis.offset_commit import OFFSET_COMMIT
+from penstock.wire.apis.offset_delete import OFFSET_DELETE
+from penstock.wire.apis.offset_fetch import OFFSET_FETCH
 from penstock.wire.apis.offset_for_leader_epoch import OFFSET_FOR_LEADER_EPOCH
 from penstock.wire.apis.produce import PRODUCE
+from penstock.wire.apis.sync_group import SYNC_GROUP
 
 __all__ = ["APIS"]
 
@@ -35,6 +48,15 @@ APIS: dict[int, Api[Any, Any]] = {
         FETCH,
         LIST_OFFSETS,
         METADATA,
+        OFFSET_COMMIT,
+        OFFSET_FETCH,
+        FIND_COORDINATOR,
+        JOIN_GROUP,
+        HEARTBEAT,
+        LEAVE_GROUP,
+        SYNC_GROUP,
+        DESCRIBE_GROUPS,
+        LIST_GROUPS,
         API_VERSIONS,
         CREATE_TOPICS,
         DELETE_TOPICS,
@@ -45,9 +67,13 @@ APIS: dict[int, Api[Any, Any]] = {
         ALTER_CONFIGS,
         DESCRIBE_LOG_DIRS,
         CREATE_PARTITIONS,
+        DELETE_GROUPS,
         INCREMENTAL_ALTER_CONFIGS,
+        OFFSET_DELETE,
         DESCRIBE_CLUSTER,
         DESCRIBE_PRODUCERS,
+        CONSUMER_GROUP_HEARTBEAT,
+        CONSUMER_GROUP_DESCRIBE,
         LIST_CONFIG_RESOURCES,
         DESCRIBE_TOPIC_PARTITIONS,
     )
