@@ -50,10 +50,10 @@ class LeaderEpochs:
         known = self.epochs[following - 1] if following else epoch
         return known, self.starts[following]
 
-    def epoch_at(self, offset: int) -> int:
-        """The epoch of the record at `offset`, -1 if it is older than anything known."""
+    def epoch_of(self, offset: int) -> int | None:
+        """The epoch of the record at `offset`, None if it is older than anything known."""
         slot = bisect_right(self.starts, offset)
-        return self.epochs[slot - 1] if slot else -1
+        return self.epochs[slot - 1] if slot else None
 
     def forget_before(self, offset: int) -> None:
         """The log now starts at `offset`."""

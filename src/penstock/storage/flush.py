@@ -21,9 +21,9 @@ class FlushPlan:
         "_files",
         "_handles",
         "_health",
+        "_sync_directory",
         "end_offset",
         "generation",
-        "sync_directory",
     )
 
     def __init__(
@@ -42,7 +42,7 @@ class FlushPlan:
         self._directory = directory
         self._health = health
         self._handles = handles
-        self.sync_directory = sync_directory
+        self._sync_directory = sync_directory
         #: path and content of the leader epochs, where they changed
         self._checkpoint = checkpoint
         self.end_offset = end_offset
@@ -53,9 +53,12 @@ class FlushPlan:
         try:
             for handle in self._handles:
                 handle.sync()
-            if self._checkpoint is not None:
-                self._files.write_atomic(*self._checkpoint)
-            if self.sync_directory:
+            if self._sync_directory:
                 self._files.sync_dir(self._directory)
         except OSError as e:
             raise self._health.sync_failed(e, f"cannot sync {self._directory}") from e
+        if self._checkpoint is not None:
+            try:
+                self._files.write_atomic(*self._checkpoint)
+            except OSError as e:
+                raise self._health.failed(e, f"cannot write {self._checkpoint[0]}") from e

@@ -9,24 +9,25 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from penstock.ports import Clock, Files
+from penstock.ports import Clock, File, Files
 from penstock.records.batch import CONTROL_BIT, LOG_OVERHEAD
 from penstock.storage.config import LogConfig
 from penstock.storage.epochs import LeaderEpochs
 from penstock.storage.index import OFFSET_ENTRY_BYTES, IndexDamaged, OffsetIndex
 from penstock.storage.producers import ProducerStates
 from penstock.storage.recovery import Corruption, RecoveryReport, SegmentRecovery, replay_batch
+from penstock.storage.removal import DELETED, set_aside
 from penstock.storage.scan import CorruptLog, scan
 from penstock.storage.segment import LOG, OFFSET_INDEX, SNAPSHOT, SUFFIXES, Segment, file_name
 from penstock.storage.segments import Segments
 from penstock.storage.snapshot import SnapshotDamaged, decode_snapshot
 from penstock.storage.swap import finish_interrupted_swaps
 
-__all__ = ["EPOCHS_FILE", "Loaded", "load", "load_producers"]
+__all__ = ["EPOCHS_FILE", "Loaded", "load", "load_producers", "prune_snapshots"]
 
 EPOCHS_FILE: Final = "leader-epoch-checkpoint"
 #: what an interrupted operation leaves behind and nobody needs
-_DEBRIS: Final = (".deleted", ".cleaned", ".tmp")
+_DEBRIS: Final = (DELETED, ".tmp")
 
 
 @dataclass(slots=True)
@@ -36,8 +37,14 @@ class Loaded:
     segments: Segments
     epochs: LeaderEpochs
     producers: ProducerStates
-    end_offset: int
     report: RecoveryReport
+    log_start_offset: int
+    end_offset: int
+    recovery_point: int
+    #: what recovery found or wrote above the recovery point: nobody knows whether it is on the disk
+    unsynced: list[File]
+    #: whether names in the directory changed
+    changed: bool
 
 
 def load(
@@ -45,7 +52,6 @@ def load(
     path: str,
     config: LogConfig,
     clock: Clock,
-    *,
     clean: bool,
     recovery_point: int,
     log_start_offset: int,
@@ -55,29 +61,63 @@ def load(
     finish_interrupted_swaps(files, path)
     names = _without_debris(files, path)
     now_ms = clock.now_ms()
-    bases = sorted(int(name[: -len(LOG)]) for name in names if name.endswith(LOG))
-    report = RecoveryReport(clean=clean)
-    if bases:
-        segments = Segments(
-            Segment(files, path, base, files.size(f"{path}/{file_name(base)}{LOG}"), now_ms) for base in bases
-        )
-    else:
-        segments = Segments([Segment.create(files, path, log_start_offset, now_ms)])
+    bases = [int(name[: -len(LOG)]) for name in names if name.endswith(LOG)]
+    segments = _segments(files, path, bases, log_start_offset, now_ms)
     epochs = _load_epochs(files, path, names)
-    snapshots = sorted(int(name[: -len(SNAPSHOT)]) for name in names if name.endswith(SNAPSHOT))
+    snapshots = _snapshots(names)
+    report = RecoveryReport(clean=clean)
     end_offset = _clean_end(segments.active) if clean else None
+    unsynced: list[File] = []
     if end_offset is None:
         report.clean = False
         recovery = _Recovery(files, path, config, recovery_point, epochs, report, now_ms)
         end_offset = recovery.run(segments, snapshots)
-        producers = recovery.producers
+        producers, unsynced = recovery.producers, recovery.unsynced
     else:
+        recovery_point = end_offset
         producers = load_producers(segments, snapshots, end_offset, files, path)
+    if end_offset < log_start_offset:
+        # Everything that is left was deleted by its owner.
+        set_aside(files, segments)
+        segments = Segments([Segment.create(files, path, log_start_offset, now_ms)])
+        end_offset, unsynced, producers = log_start_offset, [], ProducerStates()
+    log_start_offset = max(log_start_offset, segments.first.base_offset)
     epochs.forget_from(end_offset)
-    epochs.forget_before(max(log_start_offset, segments.first.base_offset))
+    epochs.forget_before(log_start_offset)
     producers.expire(now_ms, config.producer_id_expiration_ms)
     _remove_stray_snapshots(files, path, snapshots, bases, end_offset)
-    return Loaded(segments, epochs, producers, end_offset, report)
+    return Loaded(
+        segments=segments,
+        epochs=epochs,
+        producers=producers,
+        report=report,
+        log_start_offset=log_start_offset,
+        end_offset=end_offset,
+        recovery_point=min(recovery_point, end_offset),
+        unsynced=unsynced,
+        changed=not (clean and bases),
+    )
+
+
+def _segments(files: Files, path: str, bases: list[int], log_start_offset: int, now_ms: int) -> Segments:
+    if not bases:
+        return Segments([Segment.create(files, path, log_start_offset, now_ms)])
+    sizes = [files.size(f"{path}/{file_name(base)}{LOG}") for base in bases]
+    return Segments(Segment(files, path, base, size, now_ms) for base, size in zip(bases, sizes, strict=True))
+
+
+def _snapshots(names: list[str]) -> list[int]:
+    """The offsets of the producer snapshots among `names`, rising."""
+    return [int(name[: -len(SNAPSHOT)]) for name in names if name.endswith(SNAPSHOT)]
+
+
+def prune_snapshots(files: Files, path: str, end_offset: int) -> list[int]:
+    """Remove the snapshots behind `end_offset`; the offsets of the others, rising."""
+    snapshots = _snapshots(files.listdir(path))
+    for offset in snapshots:
+        if offset > end_offset:
+            files.remove(f"{path}/{file_name(offset)}{SNAPSHOT}")
+    return [offset for offset in snapshots if offset <= end_offset]
 
 
 def _without_debris(files: Files, path: str) -> list[str]:
@@ -194,6 +234,7 @@ class _Recovery:
         self._report = report
         self._now_ms = now_ms
         self.producers = ProducerStates()
+        self.unsynced: list[File] = []
 
     def run(self, segments: Segments, snapshots: list[int]) -> int:
         """Returns the log's end offset."""
@@ -208,7 +249,19 @@ class _Recovery:
             if not walker.walk(segment, following):
                 self._drop(segments, unsure[position + 1 :])
                 break
-        return self._close_gap(segments, walker.next_offset)
+        end_offset = self._close_gap(segments, walker.next_offset)
+        for segment in segments.since(start):
+            self._finish(segment, segment is segments.active)
+        return end_offset
+
+    def _finish(self, segment: Segment, active: bool) -> None:
+        """What survived in the page cache only would not survive the next crash: have it synced."""
+        self.unsynced.append(segment.open_file())
+        if segment.transactions.file is not None:
+            self.unsynced.append(segment.transactions.file)
+        if not active:
+            self.unsynced += segment.save_indexes()
+            segment.release()
 
     def _drop(self, segments: Segments, dropped: list[Segment]) -> None:
         segments.replace(dropped, [])
@@ -228,6 +281,5 @@ class _Recovery:
             self._report.corruption.append(lost)
             end_offset = self._recovery_point
         if missing or active.open_file().size() != active.size:
-            active.save_indexes()
             segments.push(Segment.create(self._files, self._path, end_offset, self._now_ms))
         return end_offset

@@ -5,45 +5,42 @@ and recovery_point <= end_offset. Below the recovery point everything is on the 
 everything is committed, which the log is told (`advance_high_watermark`) and never decides.
 
 The event loop's thread owns a log. Work that waits for a disk goes to worker threads as objects that touch
-files only: `FlushPlan.sync`, `ColdPages.warm`, `Removal.delete`.
+files only: `FlushPlan.sync`, `ColdPages.warm`, `Removal.delete`. Lookups by timestamp may run in one, too:
+what they change is only what stays open. Every error of a disk is a StorageError.
 
 Cost is per batch and does not grow with the log: the hot path is `append` and `read`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from struct import Struct
 from typing import Final, NamedTuple, TypeAlias
 
 from penstock.model.errors import CorruptMessage, OffsetOutOfRange, RecordListTooLarge
-from penstock.ports import Buffer, Clock, File, FileRange, Files, Rng
+from penstock.ports import Buffer, Clock, FileRange, Files, Rng
 from penstock.records.batch import CONTROL_BIT, LOG_OVERHEAD
 from penstock.records.control import EndTransaction, parse_end_transaction
 from penstock.storage.config import LogConfig
-from penstock.storage.epochs import LeaderEpochs
 from penstock.storage.flush import FlushPlan
 from penstock.storage.health import Health
-from penstock.storage.loading import EPOCHS_FILE, Loaded, load
+from penstock.storage.loading import EPOCHS_FILE, Loaded, load, load_producers, prune_snapshots
 from penstock.storage.lookup import TimestampOffset, aborted_transactions, latest_record, record_at_or_after
 from penstock.storage.producers import AppendOrigin, CompletedTransaction, ProducerStates
-from penstock.storage.recovery import RecoveryReport
-from penstock.storage.scan import ColdPages, read_bytes
-from penstock.storage.segment import SNAPSHOT, Segment, file_name
+from penstock.storage.removal import Removal
+from penstock.storage.retention import expired_segments
+from penstock.storage.segment import Segment
 from penstock.storage.segments import SegmentCache, Segments
 from penstock.storage.snapshot import encode_snapshot
+from penstock.storage.store import SegmentStore
 from penstock.storage.transactions import AbortedTransaction
 from penstock.storage.validation import Rules, check_replicated, validate
 
-__all__ = ["Appended", "Log"]
+__all__ = ["AppendOrigin", "Appended", "Log"]
 
 #: base offset, length, leader epoch: what an append writes into a batch
 _STAMP: Final = Struct(">qii")
-_LENGTH: Final = Struct(">8xi")
-_RELATIVE_OFFSET_MAX: Final = 2**31 - 1
-#: The newest bytes of the last segment were just written: they are in memory, no need to probe.
-_HOT_TAIL_BYTES: Final = 16 * 1024 * 1024
-
 #: a batch to write: its header's fields, the offset it gets, and what it ends if it is a marker
 _Placed: TypeAlias = tuple[tuple[int, ...], int, EndTransaction | None]
 
@@ -64,17 +61,13 @@ class Log:
     """The log in one directory."""
 
     __slots__ = (
-        "_cache",
         "_clock",
-        "_directory_dirty",
-        "_files",
         "_generation",
         "_health",
-        "_rng",
-        "_roll_jitter_ms",
+        "_index_interval",
         "_rules",
-        "_segment_ms_max",
-        "_unsynced",
+        "_store",
+        "before_truncation",
         "config",
         "end_offset",
         "high_watermark",
@@ -89,35 +82,24 @@ class Log:
     )
 
     def __init__(
-        self,
-        files: Files,
-        path: str,
-        config: LogConfig,
-        clock: Clock,
-        loaded: Loaded,
-        *,
-        log_start_offset: int,
-        rng: Rng | None,
-        health: Health,
-        cache: SegmentCache,
+        self, store: SegmentStore, config: LogConfig, clock: Clock, loaded: Loaded, health: Health
     ) -> None:
-        self._files = files
-        self.path = path
+        self._store = store
+        self.path = store.path
+        self.segments: Segments = store.segments
         self._clock = clock
-        self._rng = rng
         self._health = health
-        self._cache = cache
-        self.segments: Segments = loaded.segments
-        self.leader_epochs: LeaderEpochs = loaded.epochs
-        self.producers: ProducerStates = loaded.producers
-        self.recovery: RecoveryReport = loaded.report
+        self.leader_epochs = loaded.epochs
+        self.producers = loaded.producers
+        self.recovery = loaded.report
         self.end_offset = loaded.end_offset
-        self.log_start_offset = max(log_start_offset, loaded.segments.first.base_offset)
-        self.local_log_start_offset = self.log_start_offset
-        self.high_watermark = self.log_start_offset
-        self.recovery_point = loaded.end_offset
-        self._unsynced: list[File] = []
-        self._directory_dirty = True
+        self.log_start_offset = loaded.log_start_offset
+        #: where this broker's own copy starts; the same as long as nothing is tiered
+        self.local_log_start_offset = loaded.log_start_offset
+        self.high_watermark = loaded.log_start_offset
+        self.recovery_point = loaded.recovery_point
+        #: called before bytes below the recovery point that is on the disk are cut
+        self.before_truncation: Callable[[], None] | None = None
         self._generation = 0
         self.reconfigure(config)
 
@@ -140,42 +122,29 @@ class Log:
         health = health or Health()
         health.check()
         try:
-            loaded = load(
-                files,
-                path,
-                config,
-                clock,
-                clean=clean,
-                recovery_point=recovery_point,
-                log_start_offset=log_start_offset,
-            )
+            loaded = load(files, path, config, clock, clean, recovery_point, log_start_offset)
         except OSError as e:
             raise health.failed(e, f"cannot open {path}") from e
-        log = cls(
-            files,
-            path,
-            config,
-            clock,
-            loaded,
-            log_start_offset=log_start_offset,
-            rng=rng,
-            health=health,
-            cache=cache or SegmentCache(),
-        )
-        if not loaded.report.clean:
-            log.recovery_point = min(recovery_point, log.end_offset)
-        return log
+        store = SegmentStore(files, path, loaded.segments, cache or SegmentCache(), rng)
+        store.directory_dirty = loaded.changed
+        store.unsynced = loaded.unsynced
+        return cls(store, config, clock, loaded, health)
 
     def reconfigure(self, config: LogConfig) -> None:
-        """Take a new config; it holds for what is appended and rolled from now on."""
+        """Take a new config; it holds for what is appended, rolled and retained from now on."""
         self.config = config
         self._rules = Rules(config)
-        self._segment_ms_max = config.segment_ms_max
-        self._draw_jitter()
+        self._index_interval = config.index_interval_bytes
+        self._store.reconfigure(config)
 
-    def _draw_jitter(self) -> None:
-        bound = min(self.config.segment_jitter_ms, self.config.segment_ms)
-        self._roll_jitter_ms = int(self._rng.uniform(0, bound)) if bound and self._rng else 0
+    @contextmanager
+    def _disk(self, doing: str) -> Iterator[None]:
+        """Refuse if the directory is offline; make an OSError what it means for the directory."""
+        self._health.check()
+        try:
+            yield
+        except OSError as e:
+            raise self._health.failed(e, f"cannot {doing} {self.path}") from e
 
     # -- appending
 
@@ -186,59 +155,50 @@ class Log:
         if self._health.offline is not None:
             self._health.check()
         now_ms = self._clock.now_ms()
-        headers = validate(batches, self._rules, origin, now_ms)
-        if len(batches) > self.config.segment_bytes:
-            raise RecordListTooLarge(
-                f"{len(batches)} bytes in one append; segment.bytes is {self.config.segment_bytes}"
-            )
-        append_time_ms = now_ms if self._rules.log_append_time else -1
+        rules = self._rules
+        headers = validate(batches, rules, origin, now_ms)
+        if len(batches) > rules.segment_bytes:
+            raise RecordListTooLarge(f"{len(batches)} bytes at once; segment.bytes is {rules.segment_bytes}")
         base = offset = self.end_offset
         position = 0
-        placed = []
+        placed: list[_Placed] = []
         for header in headers:
+            size = header[1] + LOG_OVERHEAD
             marker = None
             if header[9] >= 0:
-                size = header[1] + LOG_OVERHEAD
                 if header[5] & CONTROL_BIT:
                     marker = parse_end_transaction(batches[position : position + size])
-                duplicate = self.producers.check(header, origin, marker)
-                if duplicate is not None:
+                past = self.producers.check(header, origin, marker)
+                if past is not None:
                     return Appended(
-                        duplicate.first_offset,
-                        duplicate.last_offset,
-                        duplicate.timestamp,
-                        self.log_start_offset,
-                        True,
+                        past.first_offset, past.last_offset, past.timestamp, self.log_start_offset, True
                     )
             _STAMP.pack_into(batches, position, offset, header[1], leader_epoch)
             placed.append((header, offset, marker))
-            position += header[1] + LOG_OVERHEAD
+            position += size
             offset += header[6] + 1
         self._write(batches, placed, now_ms)
         if leader_epoch != self.leader_epochs.latest:
             self.leader_epochs.assign(leader_epoch, base)
+        append_time_ms = now_ms if rules.log_append_time else -1
         return Appended(base, offset - 1, append_time_ms, self.log_start_offset, False)
 
     def append_replicated(self, batches: Buffer) -> None:
         """Append what the leader has: offsets and epochs as they are, continuing this log."""
         self._health.check()
+        view = memoryview(batches)
         placed: list[_Placed] = []
         next_offset = self.end_offset
         position = 0
-        view = memoryview(batches)
         for header in check_replicated(view):
             if header[0] < next_offset:
                 raise CorruptMessage(f"a batch at offset {header[0]} cannot follow {next_offset - 1}")
             next_offset = header[0] + header[6] + 1
             size = header[1] + LOG_OVERHEAD
-            control = header[9] >= 0 and header[5] & CONTROL_BIT
-            placed.append(
-                (
-                    header,
-                    header[0],
-                    parse_end_transaction(view[position : position + size]) if control else None,
-                )
-            )
+            marker = None
+            if header[9] >= 0 and header[5] & CONTROL_BIT:
+                marker = parse_end_transaction(view[position : position + size])
+            placed.append((header, header[0], marker))
             position += size
         if placed:
             self._write(view, placed, self._clock.now_ms())
@@ -250,18 +210,18 @@ class Log:
         header, base, _ = placed[-1]
         end = base + header[6] + 1
         max_timestamp = header[8] if len(placed) == 1 else max(header[8] for header, _, _ in placed)
-        segment = self.segments.active
+        store = self._store
         try:
-            if self._must_roll(segment, len(data), end - 1, max_timestamp, now_ms):
-                segment = self._roll(placed[0][1], now_ms)
+            if store.must_roll(len(data), end - 1, max_timestamp, now_ms):
+                self._roll(placed[0][1], now_ms)
+            segment = self.segments.active
             position = segment.append(data)
         except OSError as e:
             raise self._health.failed(e, f"cannot append to {self.path}") from e
-        interval = self.config.index_interval_bytes
         producers = self.producers
         for header, base, marker in placed:
             size = header[1] + LOG_OVERHEAD
-            segment.index(position, size, base + header[6], header[8], interval)
+            segment.index(position, size, base + header[6], header[8], self._index_interval)
             segment.remember(base, position)
             if header[9] >= 0 and (marker is not None or not header[5] & CONTROL_BIT):
                 completed = producers.apply(header, base, marker)
@@ -272,76 +232,20 @@ class Log:
 
     def _index_aborted(self, segment: Segment, completed: CompletedTransaction) -> None:
         stable = self.producers.last_stable_after(completed)
-        created = segment.transactions.file is None
+        self._store.directory_dirty |= segment.transactions.file is None
         try:
             segment.transactions.add(AbortedTransaction(*completed[:3], stable))
         except OSError as e:
-            # The marker is written: readers would see aborted records. Recovery rebuilds the index.
+            # The marker is in the log, and without its entry readers would see aborted records.
             raise self._health.sync_failed(e, f"cannot index an aborted transaction in {self.path}") from e
-        self._directory_dirty |= created
 
-    # -- segments
-
-    def _must_roll(
-        self, segment: Segment, size: int, last_offset: int, max_timestamp: int, now_ms: int
-    ) -> bool:
-        if not segment.size:
-            return last_offset - segment.base_offset > _RELATIVE_OFFSET_MAX
-        config = self.config
-        first = segment.first_timestamp
-        if first is None:
-            first = segment.load_first_timestamp()
-        waited = max_timestamp - first if first >= 0 else now_ms - segment.created_ms
-        return (
-            segment.size + size > config.segment_bytes
-            or waited > self._segment_ms_max - self._roll_jitter_ms
-            or segment.indexes_full(config.segment_index_bytes)
-            or last_offset - segment.base_offset > _RELATIVE_OFFSET_MAX
-        )
-
-    def roll(self) -> Segment:
+    def roll(self) -> None:
         """Seal the last segment, unless it is empty, and start a new one at the end of the log."""
-        self._health.check()
-        try:
-            return self._roll(self.end_offset, self._clock.now_ms())
-        except OSError as e:
-            raise self._health.failed(e, f"cannot roll {self.path}") from e
+        with self._disk("roll"):
+            self._roll(self.end_offset, self._clock.now_ms())
 
-    def _roll(self, base_offset: int, now_ms: int) -> Segment:
-        sealed = self.segments.active
-        if not sealed.size and sealed.base_offset == base_offset:
-            return sealed
-        written = sealed.save_indexes()
-        written.append(self._write_snapshot(base_offset))
-        segment = Segment.create(self._files, self.path, base_offset, now_ms)
-        written.append(sealed.open_file())
-        if sealed.transactions.file is not None:
-            written.append(sealed.transactions.file)
-        self._unsynced += written
-        self._directory_dirty = True
-        self.segments.push(segment)
-        self._cache.used(sealed)
-        sealed.recent.clear()
-        self._draw_jitter()
-        return segment
-
-    def _write_snapshot(self, offset: int) -> File:
-        """Keep the producers as they are at `offset`, the end of the log."""
-        file = self._files.open(f"{self.path}/{file_name(offset)}{SNAPSHOT}", create=True)
-        file.truncate(0)
-        file.append(encode_snapshot(self.producers.states))
-        return file
-
-    def replace_segments(self, replaced: Iterable[int], replacements: Iterable[tuple[int, int]]) -> None:
-        """Go on with segments, as (base offset, size), whose files have just taken the place of others."""
-        bases = set(replaced)
-        old = [segment for segment in self.segments if segment.base_offset in bases]
-        for segment in old:
-            self._cache.forget(segment)
-            segment.release()
-        now_ms = self._clock.now_ms()
-        new = [Segment(self._files, self.path, base, size, now_ms) for base, size in replacements]
-        self.segments.replace(old, new)
+    def _roll(self, base_offset: int, now_ms: int) -> None:
+        self._store.roll(base_offset, now_ms, encode_snapshot(self.producers.states))
 
     # -- reading
 
@@ -357,85 +261,47 @@ class Log:
         """Batches of one segment, from the one that holds `offset` to before `upper`, up to `max_bytes`.
 
         The last batch may be cut; with `at_least_one` the first never is. None if nothing is there. With
-        `cached_only`, `ColdPages` is raised where the range would have to come from the disk.
+        `cached_only`, `ColdPages` is raised where the range would have to come from the disk. Bytes that are
+        known to be damaged are a `CorruptLog`.
         """
-        if offset < self.log_start_offset or offset > self.end_offset:
-            raise OffsetOutOfRange(
-                f"offset {offset} is not within [{self.log_start_offset}, {self.end_offset}]"
-            )
+        end_offset = self.end_offset
+        if offset < self.log_start_offset or offset > end_offset:
+            raise OffsetOutOfRange(f"offset {offset} is not within [{self.log_start_offset}, {end_offset}]")
         if self._health.offline is not None:
             self._health.check()
         if offset >= upper:
             return None
+        if self.recovery.corruption:
+            upper = min(upper, self.recovery.sound_end(offset))
         try:
-            return self._read(offset, max_bytes, upper, at_least_one, cached_only)
+            return self._store.read(offset, max_bytes, upper, end_offset, at_least_one, cached_only)
         except OSError as e:
             raise self._health.failed(e, f"cannot read {self.path}") from e
-
-    def _read(
-        self, offset: int, max_bytes: int, upper: int, at_least_one: bool, cached_only: bool
-    ) -> FileRange | None:
-        segments = self.segments
-        segment: Segment | None = segments.holding(offset)
-        while segment is not None and (upper > segment.base_offset):
-            position = segment.find(offset, cached_only)
-            if position < segment.size:
-                break
-            # Compaction may have left nothing of the rest of this segment: the next one has the next record.
-            segment = segments.after(segment)
-        else:
-            return None
-        active = segment is segments.active
-        following = None if active else segments.after(segment)
-        if upper >= (following.base_offset if following else self.end_offset):
-            end = segment.size
-        else:
-            end = segment.find(upper, cached_only)
-        size = end - position
-        file = segment.open_file()
-        if size > max_bytes:
-            size = (
-                max(max_bytes, self._batch_size(file, position, cached_only)) if at_least_one else max_bytes
-            )
-        if not active:
-            self._cache.used(segment)
-        if size <= 0:
-            return None
-        if cached_only and (not active or position < segment.size - _HOT_TAIL_BYTES):
-            _probe(file, position, size)
-        return FileRange(file, position, size)
-
-    def _batch_size(self, file: File, position: int, cached_only: bool) -> int:
-        length: int = _LENGTH.unpack(read_bytes(file, _LENGTH.size, position, cached_only))[0]
-        return length + LOG_OVERHEAD
 
     def aborted_transactions(self, start: int, upper: int) -> list[tuple[int, int]]:
         """(producer id, first offset) of the aborted transactions that reach into [start, upper)."""
-        try:
+        with self._disk("read"):
             found = aborted_transactions(self.segments, start, upper)
-        except OSError as e:
-            raise self._health.failed(e, f"cannot read {self.path}") from e
         return [(aborted.producer_id, aborted.first_offset) for aborted in found]
 
     def offset_for_timestamp(self, timestamp: int, *, cached_only: bool = False) -> TimestampOffset | None:
         """The first record whose timestamp is `timestamp` or later; None if there is none."""
-        self._health.check()
-        try:
+        with self._disk("read"):
             return record_at_or_after(self.segments, timestamp, self.log_start_offset, cached_only)
-        except OSError as e:
-            raise self._health.failed(e, f"cannot read {self.path}") from e
 
     def max_timestamp_offset(self, *, cached_only: bool = False) -> TimestampOffset | None:
         """The first record with the largest timestamp of the log; None if the log is empty."""
-        self._health.check()
-        try:
+        with self._disk("read"):
             return latest_record(self.segments, cached_only)
-        except OSError as e:
-            raise self._health.failed(e, f"cannot read {self.path}") from e
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """(largest epoch at or below `epoch`, the offset behind its last record), (-1, -1) if unknown."""
         return self.leader_epochs.end_offset(epoch, self.end_offset)
+
+    @property
+    def size(self) -> int:
+        """Bytes of all segments."""
+        return self.segments.size
 
     # -- what is committed
 
@@ -455,35 +321,23 @@ class Log:
             if self.producers.first_unstable is not None:
                 self.producers.replicated_to(offset)
 
-    @property
-    def size(self) -> int:
-        """Bytes of all segments."""
-        return self.segments.size
-
     # -- durability
 
     def flush_plan(self) -> FlushPlan:
         """What has to be synced for everything appended so far to last."""
-        handles = list(self._unsynced)
-        active = self.segments.active
-        if active.file is not None and self.end_offset > self.recovery_point:
-            handles.append(active.file)
-            if active.transactions.file is not None:
-                handles.append(active.transactions.file)
-        epochs = self.leader_epochs
+        store, epochs = self._store, self.leader_epochs
         checkpoint = (f"{self.path}/{EPOCHS_FILE}", epochs.encode()) if epochs.dirty else None
         plan = FlushPlan(
-            self._files,
+            store.files,
             self.path,
             self._health,
-            handles=handles,
-            sync_directory=self._directory_dirty,
+            handles=store.unsynced_files(self.end_offset > self.recovery_point),
+            sync_directory=store.directory_dirty,
             checkpoint=checkpoint,
             end_offset=self.end_offset,
             generation=self._generation,
         )
-        epochs.dirty = self._directory_dirty = False
-        self._unsynced = []
+        epochs.dirty = store.directory_dirty = False
         return plan
 
     def flushed(self, plan: FlushPlan) -> None:
@@ -494,23 +348,104 @@ class Log:
     def close(self, clean: bool = True) -> None:
         """Let go of the files; `clean` brings everything to the disk first, so that `open` may trust it."""
         if clean:
-            self._health.check()
-            try:
-                self._unsynced += self.segments.active.save_indexes()
+            with self._disk("close"):
+                store = self._store
+                store.unsynced += self.segments.active.save_indexes()
                 if self.end_offset > self.log_start_offset:
-                    self._unsynced.append(self._write_snapshot(self.end_offset))
-                    self._directory_dirty = True
-            except OSError as e:
-                raise self._health.failed(e, f"cannot close {self.path}") from e
+                    snapshot = encode_snapshot(self.producers.states)
+                    store.unsynced.append(store.write_snapshot(self.end_offset, snapshot))
             plan = self.flush_plan()
             plan.sync()
             self.flushed(plan)
-        for segment in self.segments:
-            self._cache.forget(segment)
-            segment.release()
+        self._store.release()
 
+    # -- the far end
 
-def _probe(file: File, position: int, size: int) -> None:
-    """Raise `ColdPages` unless the first and the last byte of a range are in memory."""
-    if file.pread_cached(1, position) is None or file.pread_cached(1, position + size - 1) is None:
-        raise ColdPages(file, position, size)
+    def delete_records(self, before_offset: int) -> int:
+        """Start the log at `before_offset`, which must be committed; the new start. Space is freed later."""
+        if not 0 <= before_offset <= self.high_watermark:
+            raise OffsetOutOfRange(f"offset {before_offset} is not within [0, {self.high_watermark}]")
+        self._start_at(before_offset)
+        return self.log_start_offset
+
+    def _start_at(self, offset: int) -> None:
+        if offset > self.log_start_offset:
+            self.log_start_offset = offset
+            self.local_log_start_offset = max(offset, self.local_log_start_offset)
+            self.leader_epochs.forget_before(offset)
+
+    def apply_retention(self, now_ms: int) -> list[Removal]:
+        """Let go of segments that are too old or too many; `delete` each in a worker thread, later."""
+        self.producers.expire(now_ms, self.config.producer_id_expiration_ms)
+        with self._disk("apply retention to"):
+            expired = expired_segments(
+                self._store.files,
+                self.segments,
+                self.config,
+                log_start_offset=self.log_start_offset,
+                high_watermark=self.high_watermark,
+                end_offset=self.end_offset,
+                now_ms=now_ms,
+            )
+            if not expired:
+                return []
+            if expired[-1] is self.segments.active:
+                self._roll(self.end_offset, now_ms)
+            removed = self._store.remove(expired)
+        self._start_at(self.segments.first.base_offset)
+        return removed
+
+    def replace_segments(self, replaced: Iterable[int], segments: Iterable[tuple[int, int]]) -> None:
+        """Compaction has put segments (base offset, size) in the place of those at the offsets `replaced`."""
+        gone = set(replaced)
+        now_ms = self._clock.now_ms()
+        self._store.replace(
+            [segment for segment in self.segments if segment.base_offset in gone],
+            [Segment(self._store.files, self.path, base, size, now_ms) for base, size in segments],
+        )
+
+    # -- the near end
+
+    def truncate_to(self, offset: int) -> None:
+        """Cut every batch that reaches `offset`: what a follower does with what its leader does not have."""
+        if offset >= self.end_offset:
+            return
+        if offset <= self.segments.first.base_offset:
+            self.reset_to(offset)
+            return
+        with self._disk("truncate"):
+            self._lower_recovery_point(offset)
+            end_offset = self._store.cut(offset)
+            files = self._store.files
+            snapshots = prune_snapshots(files, self.path, end_offset)
+            self.producers = load_producers(self.segments, snapshots, end_offset, files, self.path)
+        self.end_offset = end_offset
+        self.high_watermark = min(self.high_watermark, end_offset)
+        self.recovery_point = min(self.recovery_point, end_offset)
+        self.producers.replicated_to(self.high_watermark)
+        self.leader_epochs.forget_from(end_offset)
+
+    def reset_to(self, offset: int) -> None:
+        """Drop everything and start over, empty, at `offset`."""
+        with self._disk("reset"):
+            self._lower_recovery_point(0)
+            self._store.restart(offset, self._clock.now_ms())
+            prune_snapshots(self._store.files, self.path, -1)
+        self.producers = ProducerStates()
+        self.leader_epochs.clear()
+        self.log_start_offset = self.local_log_start_offset = offset
+        self.end_offset = self.high_watermark = self.recovery_point = self.producers.end_offset = offset
+
+    def _lower_recovery_point(self, offset: int) -> None:
+        """Before what was durable goes: a crash must not miss it, and no flush in flight may count."""
+        self._generation += 1
+        if offset < self.recovery_point:
+            self.recovery_point = offset
+            if self.before_truncation is not None:
+                self.before_truncation()
+
+    def delete(self) -> None:
+        """Let go of the log and remove its directory."""
+        with self._disk("delete"):
+            self._store.release()
+            self._store.files.rmtree(self.path)

@@ -8,6 +8,7 @@ producer ids; every offset below `first_unstable` is decided and, if a marker de
 
 from __future__ import annotations
 
+from collections.abc import ItemsView
 from enum import Enum, auto
 from typing import Final, NamedTuple
 
@@ -63,7 +64,14 @@ class CompletedTransaction(NamedTuple):
 class ProducerState:
     """One producer: its epoch, its last batches, its open transaction."""
 
-    __slots__ = ("batches", "coordinator_epoch", "epoch", "last_timestamp", "producer_id", "txn_first_offset")
+    __slots__ = (
+        "batches",
+        "coordinator_epoch",
+        "epoch",
+        "last_timestamp",
+        "producer_id",
+        "transaction_start",
+    )
 
     def __init__(
         self,
@@ -71,15 +79,15 @@ class ProducerState:
         epoch: int = NO_EPOCH,
         coordinator_epoch: int = -1,
         last_timestamp: int = NO_TIMESTAMP,
-        txn_first_offset: int = -1,
+        transaction_start: int | None = None,
         batches: list[PastBatch] | None = None,
     ) -> None:
         self.producer_id = producer_id
         self.epoch = epoch
         self.coordinator_epoch = coordinator_epoch
         self.last_timestamp = last_timestamp
-        #: where the open transaction starts, -1 if none is open
-        self.txn_first_offset = txn_first_offset
+        #: first offset of the open transaction, None if none is open
+        self.transaction_start = transaction_start
         self.batches: list[PastBatch] = batches or []
 
     def copy(self) -> ProducerState:
@@ -88,7 +96,7 @@ class ProducerState:
             self.epoch,
             self.coordinator_epoch,
             self.last_timestamp,
-            self.txn_first_offset,
+            self.transaction_start,
             list(self.batches),
         )
 
@@ -125,6 +133,9 @@ class ProducerStates:
         #: this state reflects the log up to here
         self.end_offset = 0
 
+    def items(self) -> ItemsView[int, ProducerState]:
+        return self.states.items()
+
     def check(
         self, header: tuple[int, ...], origin: AppendOrigin, marker: EndTransaction | None
     ) -> PastBatch | None:
@@ -157,8 +168,8 @@ class ProducerStates:
         if len(batches) == BATCHES_KEPT:
             del batches[0]
         batches.append(PastBatch(last_sequence, base_offset + delta, delta, timestamp))
-        if header[_ATTRIBUTES] & TRANSACTIONAL_BIT and state.txn_first_offset < 0:
-            state.txn_first_offset = base_offset
+        if header[_ATTRIBUTES] & TRANSACTIONAL_BIT and state.transaction_start is None:
+            state.transaction_start = base_offset
             self.ongoing[base_offset] = producer_id
             if self.first_unstable is None:
                 self.first_unstable = base_offset
@@ -166,11 +177,11 @@ class ProducerStates:
 
     def _end(self, state: ProducerState, offset: int, marker: EndTransaction) -> CompletedTransaction | None:
         state.coordinator_epoch = marker.coordinator_epoch
-        first = state.txn_first_offset
-        if first < 0:
+        first = state.transaction_start
+        if first is None:
             # A marker without records moves no offset and needs no index entry.
             return None
-        state.txn_first_offset = -1
+        state.transaction_start = None
         del self.ongoing[first]
         self._unreplicated[first] = offset
         return CompletedTransaction(state.producer_id, first, offset, not marker.committed)
@@ -195,7 +206,7 @@ class ProducerStates:
         expired = [
             producer_id
             for producer_id, state in self.states.items()
-            if state.txn_first_offset < 0 and now_ms - state.last_timestamp >= expiration_ms
+            if state.transaction_start is None and now_ms - state.last_timestamp >= expiration_ms
         ]
         for producer_id in expired:
             del self.states[producer_id]
@@ -205,7 +216,9 @@ class ProducerStates:
         self.states = {state.producer_id: state for state in states}
         self.ongoing = dict(
             sorted(
-                (state.txn_first_offset, state.producer_id) for state in states if state.txn_first_offset >= 0
+                (state.transaction_start, state.producer_id)
+                for state in states
+                if state.transaction_start is not None
             )
         )
         self._unreplicated = {}
@@ -233,7 +246,7 @@ def check(
         duplicate = _check_sequence(state, epoch, header[_SEQUENCE], header[_DELTA])
         if duplicate is not None:
             return duplicate
-    if state.txn_first_offset >= 0 and not header[_ATTRIBUTES] & TRANSACTIONAL_BIT:
+    if state.transaction_start is not None and not header[_ATTRIBUTES] & TRANSACTIONAL_BIT:
         raise InvalidTxnState(
             f"producer {state.producer_id} has an open transaction; this batch is outside of it"
         )

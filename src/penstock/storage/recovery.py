@@ -17,10 +17,10 @@ from crc32c import crc32c
 from penstock.ports import Buffer, File
 from penstock.records.batch import CONTROL_BIT, CRC_START, HEADER, HEADER_SIZE, LOG_OVERHEAD, MAGIC
 from penstock.records.control import parse_end_transaction
-from penstock.storage.config import LogConfig
+from penstock.storage.config import FOREVER, LogConfig
 from penstock.storage.epochs import LeaderEpochs
 from penstock.storage.producers import ProducerStates
-from penstock.storage.scan import plausible
+from penstock.storage.scan import CorruptLog, plausible
 from penstock.storage.segment import LOG, Segment
 from penstock.storage.transactions import AbortedTransaction
 
@@ -48,7 +48,19 @@ class RecoveryReport:
     bytes_walked: int = 0
     bytes_cut: int = 0
     segments_dropped: int = 0
+    #: in the order of offsets
     corruption: list[Corruption] = field(default_factory=list)
+
+    def sound_end(self, offset: int) -> int:
+        """Up to where the log is sound from `offset` on; CorruptLog if it is not sound there."""
+        for damage in self.corruption:
+            if offset < damage.first_offset:
+                return damage.first_offset
+            if offset < damage.next_offset:
+                raise CorruptLog(
+                    f"offsets {damage.first_offset} to {damage.next_offset - 1} are damaged in {damage.path}"
+                )
+        return FOREVER
 
 
 def whole_batches(file: File, position: int, end: int) -> Iterator[tuple[int, tuple[int, ...], memoryview]]:

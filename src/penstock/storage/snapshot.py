@@ -38,7 +38,7 @@ def encode_snapshot(states: dict[int, ProducerState]) -> bytes:
             last.offset_delta,
             state.last_timestamp,
             state.coordinator_epoch,
-            state.txn_first_offset,
+            -1 if state.transaction_start is None else state.transaction_start,
         )
     checksum = crc32c(memoryview(snapshot)[_CHECKED_FROM:])
     _HEAD.pack_into(snapshot, 0, _VERSION, checksum, len(states))
@@ -65,7 +65,8 @@ def _state(
     offset_delta: int,
     timestamp: int,
     coordinator_epoch: int,
-    txn_first_offset: int,
+    transaction_start: int,
 ) -> ProducerState:
     batches = [PastBatch(last_sequence, last_offset, offset_delta, timestamp)] if last_offset >= 0 else []
-    return ProducerState(producer_id, epoch, coordinator_epoch, timestamp, txn_first_offset, batches)
+    start = transaction_start if transaction_start >= 0 else None
+    return ProducerState(producer_id, epoch, coordinator_epoch, timestamp, start, batches)

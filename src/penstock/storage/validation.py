@@ -53,10 +53,19 @@ _FORBIDDEN: Final = CONTROL_BIT | TIMESTAMP_TYPE_BIT
 class Rules:
     """A topic's config as `validate` needs it: worked out once, not once per batch."""
 
-    __slots__ = ("after_max_ms", "before_max_ms", "compact", "log_append_time", "message_bytes_max", "walk")
+    __slots__ = (
+        "after_max_ms",
+        "before_max_ms",
+        "compact",
+        "log_append_time",
+        "message_bytes_max",
+        "segment_bytes",
+        "walk",
+    )
 
     def __init__(self, config: LogConfig) -> None:
         self.message_bytes_max = config.max_message_bytes
+        self.segment_bytes = config.segment_bytes
         self.after_max_ms = config.message_timestamp_after_max_ms
         self.before_max_ms = config.message_timestamp_before_max_ms
         self.log_append_time = config.log_append_time

@@ -1,0 +1,50 @@
+"""Which segments a log no longer has to keep: too old, too many, or wholly before its start.
+
+Segments go from the oldest on, whole, and only below the high watermark. Their age is that of their youngest
+record, by its own timestamp; segments without timestamps go by when they were last written.
+"""
+
+from __future__ import annotations
+
+from penstock.ports import Files
+from penstock.storage.config import LogConfig
+from penstock.storage.segment import LOG, Segment
+from penstock.storage.segments import Segments
+
+__all__ = ["expired_segments"]
+
+
+def expired_segments(
+    files: Files,
+    segments: Segments,
+    config: LogConfig,
+    *,
+    log_start_offset: int,
+    high_watermark: int,
+    end_offset: int,
+    now_ms: int,
+) -> list[Segment]:
+    """The oldest segments that are to go; all of them, the last included, if its records are too old."""
+    excess = segments.size - config.retention_bytes if config.delete and config.retention_bytes >= 0 else 0
+    expired: list[Segment] = []
+    for segment in segments:
+        following = segments.after(segment)
+        upper = following.base_offset if following is not None else end_offset
+        if upper > high_watermark or (following is None and not segment.size):
+            break
+        before_start = following is not None and following.base_offset <= log_start_offset
+        too_much = segment.size <= excess
+        if not (before_start or too_much or _too_old(files, segment, config, now_ms)):
+            break
+        excess -= segment.size
+        expired.append(segment)
+    return expired
+
+
+def _too_old(files: Files, segment: Segment, config: LogConfig, now_ms: int) -> bool:
+    if not config.delete or config.retention_ms < 0:
+        return False
+    timestamp = segment.max_timestamp()
+    if timestamp < 0:
+        timestamp = files.modified_ms(segment.path(LOG))
+    return now_ms - timestamp > config.retention_ms

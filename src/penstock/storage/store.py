@@ -1,0 +1,234 @@
+"""The segments of one log on disk: where batches are written, found, rolled over, cut and removed.
+
+This is the log without its meaning: it knows positions and files, not producers, epochs or watermarks (`log`
+does). What it raises is the operating system's `OSError`; every method either does all of its work or leaves
+the segments as they were.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Final
+
+from penstock.ports import File, FileRange, Files, Rng
+from penstock.records.batch import LOG_OVERHEAD
+from penstock.storage.config import LogConfig
+from penstock.storage.removal import Removal, set_aside
+from penstock.storage.scan import ColdPages, read_bytes, scan
+from penstock.storage.segment import SNAPSHOT, Segment, file_name
+from penstock.storage.segments import SegmentCache, Segments
+
+__all__ = ["SegmentStore"]
+
+_LENGTH: Final = Struct(">8xi")
+_RELATIVE_OFFSET_MAX: Final = 2**31 - 1
+#: The newest bytes of the last segment were just written: they are in memory, no need to probe.
+_HOT_TAIL_BYTES: Final = 16 * 1024 * 1024
+
+
+class SegmentStore:
+    """Segments, and which of their files have unsynced bytes."""
+
+    __slots__ = (
+        "_cache",
+        "_index_bytes_max",
+        "_jitter_ms_max",
+        "_rng",
+        "_roll_after_ms",
+        "_segment_bytes",
+        "_segment_ms_max",
+        "directory_dirty",
+        "files",
+        "path",
+        "segments",
+        "unsynced",
+    )
+
+    def __init__(
+        self, files: Files, path: str, segments: Segments, cache: SegmentCache, rng: Rng | None
+    ) -> None:
+        self.files = files
+        self.path = path
+        self.segments = segments
+        self._cache = cache
+        self._rng = rng
+        #: files of sealed segments that no sync has been planned for; holding them keeps them open
+        self.unsynced: list[File] = []
+        #: whether names in the directory changed since the last planned sync
+        self.directory_dirty = False
+
+    def reconfigure(self, config: LogConfig) -> None:
+        self._segment_bytes = config.segment_bytes
+        self._segment_ms_max = config.segment_ms_max
+        self._index_bytes_max = config.segment_index_bytes
+        self._jitter_ms_max = min(config.segment_jitter_ms, config.segment_ms)
+        self._draw_jitter()
+
+    def _draw_jitter(self) -> None:
+        """Segments of many partitions that started together must not all roll together."""
+        jitter = self._rng.uniform(0, self._jitter_ms_max) if self._rng and self._jitter_ms_max else 0
+        self._roll_after_ms = self._segment_ms_max - int(jitter)
+
+    # -- writing
+
+    def must_roll(self, size: int, last_offset: int, max_timestamp: int, now_ms: int) -> bool:
+        """Whether `size` bytes that end with `last_offset` have to go to a new segment."""
+        segment = self.segments.active
+        if not segment.size:
+            return last_offset - segment.base_offset > _RELATIVE_OFFSET_MAX
+        first = segment.first_timestamp
+        if first is None:
+            first = segment.load_first_timestamp()
+        waited = max_timestamp - first if first >= 0 else now_ms - segment.created_ms
+        return (
+            segment.size + size > self._segment_bytes
+            or waited > self._roll_after_ms
+            or last_offset - segment.base_offset > _RELATIVE_OFFSET_MAX
+            or segment.indexes_full(self._index_bytes_max)
+        )
+
+    def roll(self, base_offset: int, now_ms: int, snapshot: bytes) -> Segment:
+        """Seal the last segment and start one at `base_offset`, where producers are as `snapshot` says."""
+        sealed = self.segments.active
+        if sealed.base_offset == base_offset:
+            assert not sealed.size, "a segment cannot follow itself"
+            return sealed
+        written = sealed.save_indexes()
+        written.append(self.write_snapshot(base_offset, snapshot))
+        segment = Segment.create(self.files, self.path, base_offset, now_ms)
+        written.append(sealed.open_file())
+        if sealed.transactions.file is not None:
+            written.append(sealed.transactions.file)
+        self.unsynced += written
+        self.directory_dirty = True
+        self.segments.push(segment)
+        self._cache.used(sealed)
+        sealed.recent.clear()
+        self._draw_jitter()
+        return segment
+
+    def write_snapshot(self, offset: int, snapshot: bytes) -> File:
+        """Keep the producers as of `offset`; to be synced with the rest."""
+        file = self.files.open(f"{self.path}/{file_name(offset)}{SNAPSHOT}", create=True)
+        file.truncate(0)
+        file.append(snapshot)
+        self.directory_dirty = True
+        return file
+
+    def unsynced_files(self, grown: bool) -> list[File]:
+        """Everything with unsynced bytes, each once; with `grown`, the last segment has some, too."""
+        files, self.unsynced = self.unsynced, []
+        if grown:
+            active = self.segments.active
+            files.append(active.open_file())
+            if active.transactions.file is not None:
+                files.append(active.transactions.file)
+        return files
+
+    # -- reading
+
+    def read(
+        self,
+        offset: int,
+        max_bytes: int,
+        upper: int,
+        end_offset: int,
+        at_least_one: bool,
+        cached_only: bool,
+    ) -> FileRange | None:
+        """See `Log.read`; `end_offset` is where the log ends."""
+        segments = self.segments
+        segment = segments.holding(offset)
+        position = segment.find(offset, cached_only)
+        while position >= segment.size:
+            # Compaction may have left nothing of the rest of this segment: the next one has the next record.
+            following = segments.after(segment)
+            if following is None or following.base_offset >= upper:
+                return None
+            segment = following
+            position = segment.find(offset, cached_only)
+        active = segment is segments.active
+        size = self._readable_end(segment, upper, end_offset, cached_only) - position
+        file = segment.file or segment.open_file()
+        if size > max_bytes:
+            size = max(max_bytes, _batch_size(file, position, cached_only)) if at_least_one else max_bytes
+        if not active:
+            self._cache.used(segment)
+        if size <= 0:
+            return None
+        if cached_only and (not active or position < segment.size - _HOT_TAIL_BYTES):
+            _probe(file, position, size)
+        return FileRange(file, position, size)
+
+    def _readable_end(self, segment: Segment, upper: int, end_offset: int, cached_only: bool) -> int:
+        """Where the batches of `segment` end that lie wholly below `upper`."""
+        if upper >= end_offset:
+            return segment.size
+        following = self.segments.after(segment)
+        if following is not None and upper >= following.base_offset:
+            return segment.size
+        return segment.find(upper, cached_only)
+
+    # -- removing
+
+    def remove(self, segments: list[Segment]) -> list[Removal]:
+        """Let go of `segments`; at least one other must remain."""
+        self.segments.replace(segments, [])
+        for segment in segments:
+            self._cache.forget(segment)
+        self.directory_dirty = True
+        return set_aside(self.files, segments)
+
+    def cut(self, offset: int) -> int:
+        """Drop every batch that reaches `offset`, which lies behind the first start; returns the new end."""
+        dropped = [segment for segment in self.segments.since(offset) if segment.base_offset >= offset]
+        # From the end backwards: a crash on the way leaves a log that is shorter, never one with a hole.
+        dropped.reverse()
+        if dropped:
+            for removal in self.remove(dropped):
+                removal.delete()
+        segment = self.segments.active
+        self._cache.forget(segment)
+        position = segment.find(offset)
+        end_offset = offset
+        if position < segment.size:
+            _, header = next(scan(segment.open_file(), position, segment.size))
+            end_offset = header[0]
+        segment.cut(position, end_offset)
+        self.unsynced.append(segment.open_file())
+        return end_offset
+
+    def restart(self, base_offset: int, now_ms: int) -> None:
+        """Drop everything and start over, empty, at `base_offset`."""
+        old = list(reversed(list(self.segments)))
+        for segment in old:
+            self._cache.forget(segment)
+        for removal in set_aside(self.files, old):
+            removal.delete()
+        self.segments.replace(old, [Segment.create(self.files, self.path, base_offset, now_ms)])
+        self.directory_dirty = True
+
+    def replace(self, old: list[Segment], new: list[Segment]) -> None:
+        """Have `new`, whose files are in place of those of `old`, found from now on."""
+        for segment in old:
+            self._cache.forget(segment)
+        self.segments.replace(old, new)
+        self.directory_dirty = True
+
+    def release(self) -> None:
+        """Let go of every open file."""
+        self.unsynced = []
+        for segment in self.segments:
+            self._cache.forget(segment)
+            segment.release()
+
+
+def _batch_size(file: File, position: int, cached_only: bool) -> int:
+    length: int = _LENGTH.unpack(read_bytes(file, _LENGTH.size, position, cached_only))[0]
+    return length + LOG_OVERHEAD
+
+
+def _probe(file: File, position: int, size: int) -> None:
+    """Raise `ColdPages` unless the first and the last byte of a range are in memory."""
+    if file.pread_cached(1, position) is None or file.pread_cached(1, position + size - 1) is None:
+        raise ColdPages(file, position, size)
