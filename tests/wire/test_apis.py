@@ -1,0 +1,67 @@
+"""The table of APIs is what Kafka 4.3 serves."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.wire.apis import APIS
+from penstock.wire.apis.produce import PRODUCE
+
+#: key: (name, lowest version with a table, highest, first flexible version)
+KAFKA_4_3 = {
+    0: ("Produce", 3, 13, 9),
+    1: ("Fetch", 4, 18, 12),
+    2: ("ListOffsets", 1, 11, 6),
+    3: ("Metadata", 0, 13, 9),
+    8: ("OffsetCommit", 2, 10, 8),
+    9: ("OffsetFetch", 1, 10, 6),
+    10: ("FindCoordinator", 0, 6, 3),
+    11: ("JoinGroup", 0, 9, 6),
+    12: ("Heartbeat", 0, 4, 4),
+    13: ("LeaveGroup", 0, 5, 4),
+    14: ("SyncGroup", 0, 5, 4),
+    15: ("DescribeGroups", 0, 6, 5),
+    16: ("ListGroups", 0, 5, 3),
+    18: ("ApiVersions", 0, 4, 3),
+    19: ("CreateTopics", 2, 7, 5),
+    20: ("DeleteTopics", 1, 6, 4),
+    21: ("DeleteRecords", 0, 2, 2),
+    22: ("InitProducerId", 0, 5, 2),
+    23: ("OffsetForLeaderEpoch", 2, 4, 4),
+    32: ("DescribeConfigs", 1, 4, 4),
+    33: ("AlterConfigs", 0, 2, 2),
+    35: ("DescribeLogDirs", 1, 5, 2),
+    37: ("CreatePartitions", 0, 3, 2),
+    42: ("DeleteGroups", 0, 2, 2),
+    44: ("IncrementalAlterConfigs", 0, 1, 1),
+    47: ("OffsetDelete", 0, 0, 32768),
+    60: ("DescribeCluster", 0, 2, 0),
+    61: ("DescribeProducers", 0, 0, 0),
+    68: ("ConsumerGroupHeartbeat", 0, 1, 0),
+    69: ("ConsumerGroupDescribe", 0, 1, 0),
+    74: ("ListConfigResources", 0, 1, 0),
+    75: ("DescribeTopicPartitions", 0, 0, 0),
+}
+
+
+def test_ranges() -> None:
+    ours = {key: (a.name, a.min_supported, a.max_version, a.flexible_from) for key, a in APIS.items()}
+    assert ours == KAFKA_4_3
+
+
+def test_only_produce_advertises_more_than_it_reads() -> None:
+    assert {a.name: a.min_version for a in APIS.values() if a.min_version != a.min_supported} == {
+        "Produce": 0
+    }
+
+
+def test_no_codec_outside_the_range() -> None:
+    assert not PRODUCE.supports(2)
+    assert not PRODUCE.supports(14)
+    with pytest.raises(AssertionError, match="Produce has no version 2"):
+        PRODUCE.request_decoder(2)
+
+
+def test_codecs_are_compiled_once() -> None:
+    assert PRODUCE.request_decoder(7) is PRODUCE.request_decoder(7)
+    assert PRODUCE.response_encoder(7) is PRODUCE.response_encoder(7)
