@@ -81,7 +81,7 @@ def test_keys_and_versions_are_kafkas() -> None:
         (b"\x00\x14\x00\x00", "frame version 0"),
         (b"\x01\x63\x00\x00", "type 99"),
         (b"\x01\x14\x01\x00", "NoOpRecord of unknown version 1"),
-        (b"\x01\x14\x00\x00\x00", "bytes after its end"),
+        (b"\x01\x14\x00\x00\x00", "bytes after NoOpRecord"),
         (b"\x01\x02\x00\x04fo", "truncated|malformed"),
     ],
 )

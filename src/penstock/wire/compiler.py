@@ -8,11 +8,11 @@ what they get (`Api` does). The two generators are in `penstock.wire.decoding` a
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeAlias, TypeVar, cast
+from typing import TypeAlias, TypeVar, cast
 
 from penstock.ports import Buffer, FileRange
-from penstock.wire.decoding import generate_decoder
-from penstock.wire.encoding import generate_encoder
+from penstock.wire.decoding import compile_decoder
+from penstock.wire.encoding import compile_encoder
 from penstock.wire.schema import Struct
 
 __all__ = ["Decoder", "Encoder", "Part", "decoder", "encoder"]
@@ -27,15 +27,8 @@ Encoder: TypeAlias = Callable[[S], list[Part]]
 
 def decoder(cls: type[S], version: int, flexible: bool, *, exact: bool = False) -> Decoder[S]:
     """A decoder that ignores bytes after the message, as Kafka does, unless it has to be `exact`."""
-    source, environment = generate_decoder(cls, version, flexible, exact)
-    return cast("Decoder[S]", _compile(f"decode {cls.__name__} v{version}", source, environment))
+    return cast("Decoder[S]", compile_decoder(cls, version, flexible, exact))
 
 
 def encoder(cls: type[S], version: int, flexible: bool) -> Encoder[S]:
-    source, environment = generate_encoder(cls, version, flexible)
-    return cast("Encoder[S]", _compile(f"encode {cls.__name__} v{version}", source, environment))
-
-
-def _compile(name: str, source: str, environment: dict[str, Any]) -> Any:
-    exec(compile(source, f"<{name}>", "exec"), environment)
-    return environment["codec"]
+    return cast("Encoder[S]", compile_encoder(cls, version, flexible))

@@ -17,17 +17,15 @@ from penstock.wire.layout import FIXED, PREFIX, Source, fields_in, has_records, 
 from penstock.wire.schema import Field, Struct, StructType, default_expression
 from penstock.wire.varint import read_uvarint, skip_tags
 
-__all__ = ["MAX_ELEMENTS", "generate_decoder"]
+__all__ = ["MAX_ELEMENTS", "compile_decoder"]
 
 MAX_ELEMENTS = 1 << 20
 _STRING_MAX = 0x7FFF
 
 
-def generate_decoder(
-    cls: type[Struct], version: int, flexible: bool, exact: bool
-) -> tuple[str, dict[str, Any]]:
-    """Source of a function `codec(buf, pos)`, and its globals."""
-    return _DecoderSource(cls, version, flexible).generate(exact)
+def compile_decoder(cls: type[Struct], version: int, flexible: bool, exact: bool) -> Any:
+    """A function from a memoryview, and the position to start from, to a `cls`."""
+    return _DecoderSource(cls, version, flexible).function(exact)
 
 
 def long_string_length(buffer: memoryview, position: int) -> tuple[int, int]:
@@ -48,7 +46,8 @@ class _DecoderSource(Source):
         self._run: list[tuple[str, str]] = []
         self._keeps_views = has_records(cls, version)
 
-    def generate(self, exact: bool) -> tuple[str, dict[str, Any]]:
+    def function(self, exact: bool) -> Any:
+        name = f"decode_{self._cls.__name__}_v{self._version}"
         self.refer("new", object.__new__)
         self.refer("uvarint", read_uvarint)
         self.refer("string_length", long_string_length)
@@ -56,7 +55,7 @@ class _DecoderSource(Source):
         self.refer("unpack_from", struct.unpack_from)
         self.refer("Bad", ProtocolError)
         self.refer("ERRORS", (struct.error, IndexError, UnicodeDecodeError, OverflowError, MemoryError))
-        self.indent("def codec(buf, pos=0):")
+        self.indent(f"def {name}(buf, pos=0):")
         if not self._keeps_views:
             # Everything is copied out of the frame: one copy of it all makes each of them cheaper.
             self.line("buf = buf[pos:].tobytes(); pos = 0")
@@ -71,11 +70,9 @@ class _DecoderSource(Source):
         self.dedent()
         self.line(f"if pos > size: raise Bad('{self._cls.__name__} v{self._version} is truncated')")
         if exact:
-            self.line(
-                f"if pos != size: raise Bad('{self._cls.__name__} v{self._version} has bytes after its end')"
-            )
+            self.line(f"if pos < size: raise Bad('bytes after {self._cls.__name__} v{self._version}')")
         self.line(f"return {message}")
-        return self.text(), self.environment
+        return self.compile(name)
 
     def _struct(self, cls: StructType, name: str) -> None:
         """Read a `cls` into a new object called `name`."""
@@ -91,13 +88,9 @@ class _DecoderSource(Source):
 
     def _absent(self, field: Field, target: str) -> None:
         """Set what the wire does not carry, or not necessarily."""
-        if field.kind == "struct" and field.default is not None:
-            self._absent_struct(field, target)
-        else:
-            self.line(f"{target} = {default_expression(field)}")
-
-    def _absent_struct(self, field: Field, target: str) -> None:
-        self.line(f"{target} = {self.refer(field.of.__name__, field.of)}()")
+        if field.kind == "struct":
+            self.refer(field.of.__name__, field.of)
+        self.line(f"{target} = {default_expression(field)}")
 
     def _field(self, field: Field, target: str) -> None:
         if field.kind in FIXED:

@@ -19,12 +19,12 @@ from penstock.wire.layout import FIXED, PREFIX, Source, fields_in, has_records, 
 from penstock.wire.schema import Field, Struct, StructType
 from penstock.wire.varint import SHORT_UVARINTS, encode_uvarint
 
-__all__ = ["generate_encoder"]
+__all__ = ["compile_encoder"]
 
 
-def generate_encoder(cls: type[Struct], version: int, flexible: bool) -> tuple[str, dict[str, Any]]:
-    """Source of a function `codec(message)`, and its globals."""
-    return _EncoderSource(cls, version, flexible).generate()
+def compile_encoder(cls: type[Struct], version: int, flexible: bool) -> Any:
+    """A function from a `cls` to the parts of its encoding."""
+    return _EncoderSource(cls, version, flexible).function()
 
 
 class _EncoderSource(Source):
@@ -39,12 +39,13 @@ class _EncoderSource(Source):
         self._pieces: list[str] = []
         self._list = "w"
 
-    def generate(self) -> tuple[str, dict[str, Any]]:
+    def function(self) -> Any:
+        name = f"encode_{self._cls.__name__}_v{self._version}"
         self.refer("SHORT", SHORT_UVARINTS)
         self.refer("uvarint", encode_uvarint)
         self.refer("pack", struct.pack)
         self.refer("join", b"".join)
-        self.indent("def codec(o):")
+        self.indent(f"def {name}(o):")
         self.line("w = []")
         in_parts = has_records(self._cls, self._version)
         if in_parts:
@@ -56,7 +57,7 @@ class _EncoderSource(Source):
             self.line("return out")
         else:
             self.line("return [join(w)]")
-        return self.text(), self.environment
+        return self.compile(name)
 
     def _struct(self, cls: StructType, name: str) -> None:
         sequence, tagged = fields_in(cls, self._version)
@@ -72,9 +73,7 @@ class _EncoderSource(Source):
     def _element(self, cls: StructType, name: str) -> None:
         """An element of an array, with a shortcut for the usual one: all in it that can be empty is."""
         sequence, tagged = fields_in(cls, self._version)
-        optional = [
-            f for f in sequence if f.kind == "array" or (f.kind in ("string", "bytes") and f.nullable)
-        ]
+        optional = [field for field in sequence if self._often_empty(field)]
         filled = [f"{name}.{field.name}" for field in optional]
         filled += [self._differs(field, name) for field in tagged]
         if not filled:
@@ -94,6 +93,11 @@ class _EncoderSource(Source):
             self._run.append(("0", "B"))
         self._flush()
         self.dedent()
+
+    def _often_empty(self, field: Field) -> bool:
+        if field.kind in ("string", "bytes"):
+            return in_versions(field.nullable, self._version)
+        return field.kind == "array"
 
     def _empty(self, field: Field, source: str) -> tuple[str, str]:
         """The length of a value that is empty or null, as a fixed-size value."""
