@@ -114,6 +114,10 @@ class Files(Protocol):
 
     def modified_ms(self, path: str) -> int: ...
 
+    def lock(self, path: str) -> File:
+        """Make and lock a file; BlockingIOError while another process has it. Closing it unlocks it."""
+        ...
+
     def space(self, path: str) -> tuple[int, int]:
         """(total, usable) bytes of the volume."""
         ...

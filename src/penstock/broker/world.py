@@ -8,6 +8,7 @@ remember is the truth as long as nobody else writes the file.
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import random
 import secrets
@@ -196,6 +197,11 @@ class OsFiles:
 
     def modified_ms(self, path: str) -> int:
         return os.stat(path).st_mtime_ns // 1_000_000
+
+    def lock(self, path: str) -> File:
+        file = OsFile(path, create=True)
+        fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return file
 
     def space(self, path: str) -> tuple[int, int]:
         volume = os.statvfs(path)

@@ -169,6 +169,9 @@ class MemoryFiles:
     def modified_ms(self, path: str) -> int:
         return self._inode(path).modified_ms
 
+    def lock(self, path: str) -> File:
+        return self.open(path, create=True)
+
     def space(self, path: str) -> tuple[int, int]:
         self._directory(path)
         return _VOLUME_BYTES, _VOLUME_BYTES - _used(self.root)

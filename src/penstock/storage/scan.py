@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from struct import Struct
 from typing import Final
 
 from penstock.model.errors import BrokerError, ErrorCode, PenstockError
 from penstock.ports import File
 from penstock.records.batch import HEADER, HEADER_SIZE, LOG_OVERHEAD, MAGIC
 
-__all__ = ["ColdPages", "CorruptLog", "plausible", "read_bytes", "scan"]
+__all__ = ["ColdPages", "CorruptLog", "find_batch", "plausible", "read_bytes", "scan"]
 
 _CHUNK_BYTES: Final = 4096
+#: base offset, length, magic, last offset delta: what it takes to step from batch to batch
+_STEP: Final = Struct(">qi4xb6xi")
 
 
 class ColdPages(PenstockError):
@@ -46,6 +49,28 @@ def read_bytes(file: File, size: int, position: int, cached_only: bool) -> bytes
 def plausible(header: tuple[int, ...], room: int) -> bool:
     """Whether `header` can start a batch of at most `room` bytes; says nothing about its checksum."""
     return header[3] == MAGIC and HEADER_SIZE <= header[1] + LOG_OVERHEAD <= room and header[6] >= 0
+
+
+def find_batch(file: File, position: int, end: int, offset: int, cached_only: bool) -> int:
+    """Where the first batch of [position, end) starts that reaches `offset`; `end` if none does.
+
+    What `scan` does, for the one question that every fetch asks: several times as fast.
+    """
+    while position < end:
+        chunk = read_bytes(file, min(_CHUNK_BYTES, end - position), position, cached_only)
+        start, stop = position, position + len(chunk) - _STEP.size
+        if stop < start:
+            break
+        while position <= stop:
+            base, length, magic, delta = _STEP.unpack_from(chunk, position - start)
+            if magic != MAGIC or length < HEADER_SIZE - LOG_OVERHEAD:
+                raise CorruptLog(f"{file.path} has no batch at byte {position}")
+            if base + delta >= offset:
+                return position
+            position += length + LOG_OVERHEAD
+    if position != end:
+        raise CorruptLog(f"{file.path} ends within a batch at byte {position}")
+    return end
 
 
 def scan(

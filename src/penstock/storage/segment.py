@@ -13,8 +13,8 @@ from typing import Final
 
 from penstock.ports import Buffer, File, Files
 from penstock.records.batch import LOG_OVERHEAD
-from penstock.storage.index import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, IndexDamaged, OffsetIndex, TimeIndex
-from penstock.storage.scan import read_bytes, scan
+from penstock.storage.index import TIME_ENTRY_BYTES, IndexDamaged, OffsetIndex, TimeIndex
+from penstock.storage.scan import find_batch, read_bytes, scan
 from penstock.storage.transactions import TransactionIndex
 
 __all__ = [
@@ -36,6 +36,7 @@ SNAPSHOT: Final = ".snapshot"
 #: every file that may belong to a segment, the one that makes it a segment first
 SUFFIXES: Final = (LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX, SNAPSHOT)
 
+_ENTRIES_MAX: Final = 2**31
 #: How many of the latest batches the last segment finds without its index; bounds memory per partition.
 _RECENT_BATCHES: Final = 32
 
@@ -49,6 +50,7 @@ class Segment:
     """The batches from `base_offset` on, up to the next segment's."""
 
     __slots__ = (
+        "_entries_max",
         "_files",
         "_max_timestamp",
         "_max_timestamp_end",
@@ -59,8 +61,10 @@ class Segment:
         "created_ms",
         "file",
         "first_timestamp",
+        "full",
         "indexes_saved",
         "recent",
+        "roll_beyond",
         "size",
         "transactions",
         "unindexed_bytes",
@@ -81,8 +85,13 @@ class Segment:
         self._offsets: OffsetIndex | None = None
         self._times: TimeIndex | None = None
         self.transactions = TransactionIndex(files, self._path + TRANSACTION_INDEX)
+        self._entries_max = _ENTRIES_MAX
+        #: whether the indexes have as many entries as they may
+        self.full = False
         #: whether the index files hold what memory holds
         self.indexes_saved = True
+        #: a largest timestamp up to which time is no reason to roll, as far as somebody has worked it out
+        self.roll_beyond = -1
         #: base offset -> position, of the latest batches
         self.recent: dict[int, int] = {}
         self.unindexed_bytes = 0
@@ -188,6 +197,7 @@ class Segment:
             self.offsets().add(last_offset - base, position)
             self.times().add(self.max_timestamp(), self._max_timestamp_end - base)
             self.unindexed_bytes = 0
+            self.full = len(self.offsets()) >= self._entries_max
         self.unindexed_bytes += size
 
     def max_timestamp(self, cached_only: bool = False) -> int:
@@ -238,13 +248,11 @@ class Segment:
         file.append(data)
         return file
 
-    def indexes_full(self, bytes_max: int) -> bool:
-        """Whether an index file of `bytes_max` has no room left; one time entry is kept for the seal."""
-        entries = len(self.offsets().ends)
-        return entries >= bytes_max // OFFSET_ENTRY_BYTES or (
-            entries >= bytes_max // TIME_ENTRY_BYTES - 1
-            and len(self.times().ends) >= bytes_max // TIME_ENTRY_BYTES - 1
-        )
+    def limit_indexes(self, bytes_max: int) -> None:
+        """Have `full` say when an index file reaches `bytes_max`; one time entry is kept for the seal."""
+        # There are never more time entries than offset entries, and they are the larger ones.
+        self._entries_max = max(bytes_max // TIME_ENTRY_BYTES - 1, 1)
+        self.full = self._offsets is not None and len(self._offsets) >= self._entries_max
 
     def load_first_timestamp(self) -> int:
         """`first_timestamp` of a segment that has batches."""
@@ -256,6 +264,9 @@ class Segment:
 
     def append(self, data: Buffer) -> int:
         """Write whole batches at the end; returns where they start. They are to be `index`ed next."""
+        if self._offsets is None:
+            # What the index files know has to be in memory before there is more to know.
+            self.offsets()
         position = self.size
         (self.file or self.open_file()).append(data)
         self.size = position + len(data)
@@ -274,12 +285,11 @@ class Segment:
         position = self.recent.get(offset)
         if position is not None:
             return position
-        start, upper = self.offsets(cached_only).bracket(offset - self.base_offset, self.size)
-        if start < upper:
-            for position, header in scan(self.open_file(), start, upper, cached_only):
-                if header[0] + header[6] >= offset:
-                    return position
-        return upper
+        offsets = self._offsets
+        if offsets is None:
+            offsets = self.offsets(cached_only)
+        start, upper = offsets.bracket(offset - self.base_offset, self.size)
+        return find_batch(self.file or self.open_file(), start, upper, offset, cached_only)
 
     def cut(self, position: int, offset: int) -> None:
         """Cut the file at `position`, where the batch of `offset` starts."""

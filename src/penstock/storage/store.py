@@ -63,6 +63,8 @@ class SegmentStore:
         self._index_bytes_max = config.segment_index_bytes
         self._jitter_ms_max = min(config.segment_jitter_ms, config.segment_ms)
         self._draw_jitter()
+        self.segments.active.roll_beyond = -1
+        self.segments.active.limit_indexes(self._index_bytes_max)
 
     def _draw_jitter(self) -> None:
         """Segments of many partitions that started together must not all roll together."""
@@ -74,18 +76,25 @@ class SegmentStore:
     def must_roll(self, size: int, last_offset: int, max_timestamp: int, now_ms: int) -> bool:
         """Whether `size` bytes that end with `last_offset` have to go to a new segment."""
         segment = self.segments.active
+        if last_offset - segment.base_offset > _RELATIVE_OFFSET_MAX:
+            return True
         if not segment.size:
-            return last_offset - segment.base_offset > _RELATIVE_OFFSET_MAX
+            return False
+        return (
+            segment.size + size > self._segment_bytes
+            or segment.full
+            or (max_timestamp > segment.roll_beyond and self._too_old(segment, max_timestamp, now_ms))
+        )
+
+    def _too_old(self, segment: Segment, max_timestamp: int, now_ms: int) -> bool:
+        """Whether records up to `max_timestamp` would make `segment` span more time than it may."""
         first = segment.first_timestamp
         if first is None:
             first = segment.load_first_timestamp()
-        waited = max_timestamp - first if first >= 0 else now_ms - segment.created_ms
-        return (
-            segment.size + size > self._segment_bytes
-            or waited > self._roll_after_ms
-            or last_offset - segment.base_offset > _RELATIVE_OFFSET_MAX
-            or segment.indexes_full(self._index_bytes_max)
-        )
+        if first < 0:
+            return now_ms - segment.created_ms > self._roll_after_ms
+        segment.roll_beyond = first + self._roll_after_ms
+        return max_timestamp > segment.roll_beyond
 
     def roll(self, base_offset: int, now_ms: int, snapshot: bytes) -> Segment:
         """Seal the last segment and start one at `base_offset`, where producers are as `snapshot` says."""
@@ -101,6 +110,7 @@ class SegmentStore:
             written.append(sealed.transactions.file)
         self.unsynced += written
         self.directory_dirty = True
+        segment.limit_indexes(self._index_bytes_max)
         self.segments.push(segment)
         self._cache.used(sealed)
         sealed.recent.clear()
@@ -195,6 +205,7 @@ class SegmentStore:
             _, header = next(scan(segment.open_file(), position, segment.size))
             end_offset = header[0]
         segment.cut(position, end_offset)
+        segment.limit_indexes(self._index_bytes_max)
         self.unsynced.append(segment.open_file())
         return end_offset
 
@@ -205,7 +216,9 @@ class SegmentStore:
             self._cache.forget(segment)
         for removal in set_aside(self.files, old):
             removal.delete()
-        self.segments.replace(old, [Segment.create(self.files, self.path, base_offset, now_ms)])
+        segment = Segment.create(self.files, self.path, base_offset, now_ms)
+        segment.limit_indexes(self._index_bytes_max)
+        self.segments.replace(old, [segment])
         self.directory_dirty = True
 
     def replace(self, old: list[Segment], new: list[Segment]) -> None:

@@ -38,6 +38,7 @@ from penstock.storage.producers import AppendOrigin
 
 __all__ = ["Rules", "check_replicated", "validate"]
 
+_CLIENT: Final = AppendOrigin.CLIENT
 _CODEC_MAX: Final = max(Codec)
 _MAGIC_POSITION: Final = 16
 _CRC: Final = Struct(">I")
@@ -81,7 +82,7 @@ def validate(batches: memoryview, rules: Rules, origin: AppendOrigin, now_ms: in
     Where the topic says so, batches get the append time: attributes, largest timestamp and checksum change.
     """
     size = len(batches)
-    client = origin is AppendOrigin.CLIENT
+    client = origin is _CLIENT
     headers: list[tuple[int, ...]] = []
     position = 0
     while True:
