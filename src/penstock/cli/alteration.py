@@ -1,0 +1,66 @@
+"""Reading and altering the configs of topics and brokers over the wire."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from confluent_kafka.admin import (
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ConfigSource,
+    ResourceType,
+)
+
+from penstock.cli.cluster import Cluster
+
+
+def topic_resource(name: str) -> ConfigResource:
+    return ConfigResource(ResourceType.TOPIC, name)
+
+
+def broker_resource(broker_id: str) -> ConfigResource:
+    return ConfigResource(ResourceType.BROKER, broker_id)
+
+
+def config_entries(cluster: Cluster, resource: ConfigResource) -> list[dict[str, Any]]:
+    """A resource's configs, by name."""
+    entries = _result(
+        cluster, cluster.admin.describe_configs([resource], request_timeout=cluster.timeout_s), resource
+    )
+    return [
+        {
+            "name": entry.name,
+            "value": entry.value,
+            "source": ConfigSource(entry.source).name,
+            "read_only": bool(entry.is_read_only),
+            "sensitive": bool(entry.is_sensitive),
+        }
+        for _, entry in sorted(entries.items())
+    ]
+
+
+def alter_configs(
+    cluster: Cluster,
+    resource: ConfigResource,
+    values: Mapping[str, str],
+    removed: Iterable[str] = (),
+) -> None:
+    """Set some configs and put others back to what they are without an override; the rest stays as it is."""
+    for name, value in values.items():
+        resource.add_incremental_config(ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET))
+    for name in removed:
+        resource.add_incremental_config(
+            ConfigEntry(name, None, incremental_operation=AlterConfigOpType.DELETE)
+        )
+    _result(
+        cluster,
+        cluster.admin.incremental_alter_configs([resource], request_timeout=cluster.timeout_s),
+        resource,
+    )
+
+
+def _result(cluster: Cluster, futures: Mapping[ConfigResource, Any], resource: ConfigResource) -> Any:
+    about = f"{resource.restype.name.lower()} {resource.name}".strip()
+    return cluster.wait(next(iter(futures.values())), about)

@@ -1,0 +1,112 @@
+"""Connections to a cluster, through librdkafka: what works here works against any Kafka broker.
+
+librdkafka's own log lines never reach the terminal: its errors come back as exceptions or through `error_cb`,
+and are said once, in our words.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+from concurrent.futures import Future
+from functools import cached_property
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka.admin import AdminClient
+
+from penstock.cli.failure import Failure
+
+_silent = logging.getLogger("penstock.librdkafka")
+_silent.addHandler(logging.NullHandler())
+_silent.propagate = False
+
+#: What librdkafka says when an address refuses or a name does not resolve: waiting longer will not help.
+_UNREACHABLE = frozenset({KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE})
+
+_ADVICE = {
+    "_UNKNOWN_PARTITION": "--partition sends everything to one that exists",
+    "TOPIC_ALREADY_EXISTS": "choose another name, or pass --if-not-exists",
+    "UNKNOWN_TOPIC_OR_PART": "`penstock topic list` shows what there is",
+    "INVALID_REPLICATION_FACTOR": "use --replication-factor no larger than the number of brokers",
+    "MSG_SIZE_TOO_LARGE": "raise the topic's max.message.bytes, or send smaller messages",
+}
+
+
+class Refused(Failure):
+    """The broker said no; the message adds what to do about it, where that is known."""
+
+    def __init__(self, error: KafkaError, about: str = "") -> None:
+        self.reason: str = error.name()
+        advice = _ADVICE.get(self.reason)
+        message = ": ".join(part for part in (about, error.str()) if part)
+        super().__init__(f"{message.rstrip('.')}; {advice}" if advice else message)
+
+
+class Cluster:
+    """The cluster behind a bootstrap address."""
+
+    def __init__(self, bootstrap: str, timeout_s: float) -> None:
+        self.bootstrap = bootstrap
+        self.timeout_s = timeout_s
+        self._unreachable = False
+
+    @cached_property
+    def admin(self) -> AdminClient:
+        """Kept for as long as the cluster is: a call that is under way ends with its client."""
+        client = AdminClient(self._client_config({}), logger=_silent)
+        self.metadata(client)
+        return client
+
+    def producer(self, config: Mapping[str, Any]) -> Producer:
+        client = Producer(self._client_config(config), logger=_silent)
+        self.metadata(client)
+        return client
+
+    def consumer(self, config: Mapping[str, Any]) -> Consumer:
+        """A consumer for `assign`: it joins no group and commits nothing; the name is librdkafka's wish."""
+        own = {"group.id": "penstock-cli", "enable.auto.commit": False, "enable.partition.eof": True}
+        client = Consumer(self._client_config({**own, **config}), logger=_silent)
+        self.metadata(client)
+        return client
+
+    def metadata(self, client: AdminClient | Producer | Consumer, topic: str | None = None) -> Any:
+        """The cluster's metadata; a Failure where no broker answers, at once where none is listening."""
+        deadline = time.monotonic() + self.timeout_s
+        while True:
+            try:
+                if topic is None:
+                    return client.list_topics(timeout=0.25)
+                return client.list_topics(topic, timeout=0.25)
+            except KafkaException as error:
+                client.poll(0)
+                if not self._unreachable and time.monotonic() < deadline:
+                    continue
+                raise Failure(
+                    f"no broker answers at {self.bootstrap}: start one with `penstock up`, "
+                    f"or name another with --bootstrap"
+                ) from error
+
+    def wait(self, future: Future[Any], about: str = "") -> Any:
+        """The result of an admin call `about` something; raises Refused where the broker said no."""
+        try:
+            return future.result(timeout=self.timeout_s)
+        except KafkaException as error:
+            raise Refused(error.args[0], about) from error
+        except TimeoutError as error:
+            raise Failure(
+                f"{self.bootstrap} did not answer within {self.timeout_s:g} s: try a longer --timeout"
+            ) from error
+
+    def _client_config(self, config: Mapping[str, Any]) -> dict[str, Any]:
+        return {
+            "bootstrap.servers": self.bootstrap,
+            "client.id": "penstock-cli",
+            "error_cb": self._note_error,
+            "socket.connection.setup.timeout.ms": max(1000, int(self.timeout_s * 1000)),
+            **config,
+        }
+
+    def _note_error(self, error: KafkaError) -> None:
+        self._unreachable = self._unreachable or error.code() in _UNREACHABLE

@@ -1,0 +1,105 @@
+"""`penstock config describe|set|unset`, for topics and brokers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from penstock.cli.failure import misused
+from penstock.cli.options import DEFAULT_BOOTSTRAP, DEFAULT_TIMEOUT, AsJson, Bootstrap, Timeout, pairs
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin import ConfigResource
+
+app = typer.Typer(help="Show and change the configs of topics and brokers.", no_args_is_help=True)
+
+Topic = Annotated[str | None, typer.Option("--topic", help="The topic's name.")]
+Broker = Annotated[int | None, typer.Option("--broker", help="The broker's id.")]
+
+
+@app.command()
+def describe(
+    topic: Topic = None,
+    broker: Broker = None,
+    show_all: Annotated[bool, typer.Option("--all", help="Show defaults, too.")] = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+    as_json: AsJson = False,
+) -> None:
+    """Show what is set, and where; with --all, every config."""
+    resource = _resource(topic, broker)
+
+    from penstock.cli.alteration import config_entries
+    from penstock.cli.cluster import Cluster
+    from penstock.cli.output import print_rows
+
+    cluster = Cluster(bootstrap, timeout)
+    entries = config_entries(cluster, resource)
+    rows = [entry for entry in entries if show_all or entry["source"] != "DEFAULT_CONFIG"]
+    print_rows(
+        rows,
+        as_json=as_json,
+        columns=("name", "value", "source", "read_only"),
+        empty="everything is at its default: --all shows it",
+    )
+
+
+@app.command("set")
+def set_configs(
+    configs: Annotated[list[str], typer.Argument(metavar="KEY=VALUE")],
+    topic: Topic = None,
+    broker: Broker = None,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+    as_json: AsJson = False,
+) -> None:
+    """Set configs; the others stay as they are."""
+    resource = _resource(topic, broker)
+    values = pairs(configs, "config")
+    _alter(resource, values, [], bootstrap, timeout, as_json)
+
+
+@app.command()
+def unset(
+    names: Annotated[list[str], typer.Argument(metavar="KEY")],
+    topic: Topic = None,
+    broker: Broker = None,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+    as_json: AsJson = False,
+) -> None:
+    """Put configs back to what they are without being set."""
+    _alter(_resource(topic, broker), {}, names, bootstrap, timeout, as_json)
+
+
+def _resource(topic: str | None, broker: int | None) -> ConfigResource:
+    if (topic is None) == (broker is None):
+        misused("say whose configs: --topic NAME or --broker ID")
+
+    from penstock.cli.alteration import broker_resource, topic_resource
+
+    return topic_resource(topic) if topic is not None else broker_resource(str(broker))
+
+
+def _alter(
+    resource: ConfigResource,
+    values: dict[str, str],
+    removed: list[str],
+    bootstrap: str,
+    timeout: float,
+    as_json: bool,
+) -> None:
+    from penstock.cli.alteration import alter_configs
+    from penstock.cli.cluster import Cluster
+    from penstock.cli.output import print_json
+
+    cluster = Cluster(bootstrap, timeout)
+    alter_configs(cluster, resource, values, removed)
+    if as_json:
+        print_json({"set": values, "unset": removed})
+    else:
+        for name, value in values.items():
+            print(f"set {name}={value}")
+        for name in removed:
+            print(f"unset {name}")

@@ -1,0 +1,73 @@
+"""Failures as users see them: one line on standard error and an exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import typer
+
+from penstock.model.errors import InvalidConfig, PenstockError
+
+FAILED = 1
+MISUSED = 2
+
+# Typer exports only this leaf of its tree of usage errors (its own or click's, depending on its version).
+_UsageError: Any = typer.BadParameter.__base__
+
+
+class Failure(Exception):
+    """A command cannot go on. The message says what is wrong and how to mend it, in one line."""
+
+    def __init__(self, message: str, exit_code: int = FAILED) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+def misused(message: str) -> NoReturn:
+    """The command line itself is wrong."""
+    raise Failure(message, MISUSED)
+
+
+def guarded(command: Callable[[], Any]) -> int:
+    """Run a command and return its exit code; whatever goes wrong has been said in one line."""
+    try:
+        return int(command() or 0)
+    except _UsageError as error:
+        return _misuse(error)
+    except Failure as failure:
+        return _say(str(failure), failure.exit_code)
+    except InvalidConfig as error:
+        return _say(str(error), MISUSED)
+    except (typer.Abort, KeyboardInterrupt):
+        return _say("interrupted", 130)
+    except BrokenPipeError:
+        # The reader of our output has seen enough (`penstock consume … | head`). Python would complain again
+        # when it flushes standard output at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except (PenstockError, OSError) as error:
+        return _say(str(error), FAILED)
+    except Exception as error:  # the last resort: no traceback reaches a user
+        if os.environ.get("PENSTOCK_DEBUG"):
+            raise
+        if type(error).__name__ == "KafkaException":  # by name: most commands never load that library
+            return _say(error.args[0].str(), FAILED)
+        detail = f"{type(error).__name__}: {error}"
+        return _say(f"{detail} (a bug in penstock: PENSTOCK_DEBUG=1 shows where)", FAILED)
+
+
+def _misuse(error: Any) -> int:
+    message = error.format_message()
+    if "\n" in message:  # no arguments at all: the message is the help
+        print(message, file=sys.stderr)
+        return MISUSED
+    command = error.ctx.command_path if error.ctx is not None else "penstock"
+    return _say(f"{message.rstrip('.')} (see `{command} --help`)", MISUSED)
+
+
+def _say(message: str, exit_code: int) -> int:
+    print(f"penstock: {' '.join(message.split())}", file=sys.stderr)
+    return exit_code

@@ -1,0 +1,38 @@
+"""Options that several commands share, and the reading of `key=value` pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated, TypeAlias
+
+import typer
+
+from penstock.cli.failure import misused
+
+Bootstrap: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        "--bootstrap",
+        "-b",
+        envvar="PENSTOCK_BOOTSTRAP",
+        help="Broker to start from: HOST:PORT[,HOST:PORT...].",
+    ),
+]
+Timeout: TypeAlias = Annotated[
+    float, typer.Option("--timeout", min=0.1, help="Seconds to wait for the broker's answer.")
+]
+AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+
+DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
+DEFAULT_TIMEOUT = 10.0
+
+
+def pairs(texts: Iterable[str], what: str) -> dict[str, str]:
+    """`key=value` texts as a mapping; the value may be empty, the key may not."""
+    found: dict[str, str] = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not equals or not key.strip():
+            misused(f"{what} {text!r} is not KEY=VALUE")
+        found[key.strip()] = value
+    return found

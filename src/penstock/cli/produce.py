@@ -1,0 +1,195 @@
+"""`penstock produce`: lines from standard input or files become messages."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
+
+import typer
+
+from penstock.cli.failure import Failure, misused
+from penstock.cli.messages import MessageFormat, Outgoing, parse_line
+from penstock.cli.options import DEFAULT_BOOTSTRAP, DEFAULT_TIMEOUT, AsJson, Bootstrap, Timeout, pairs
+
+if TYPE_CHECKING:
+    from confluent_kafka import Producer
+
+    from penstock.cli.cluster import Cluster
+
+
+class Compression(StrEnum):
+    NONE = "none"
+    GZIP = "gzip"
+    SNAPPY = "snappy"
+    LZ4 = "lz4"
+    ZSTD = "zstd"
+
+
+class Acks(StrEnum):
+    NONE = "0"
+    LEADER = "1"
+    ALL = "all"
+
+
+def produce(
+    topic: Annotated[str, typer.Argument(metavar="TOPIC")],
+    files: Annotated[
+        list[Path] | None, typer.Argument(metavar="FILE", help="Standard input if none is given.")
+    ] = None,
+    key_separator: Annotated[
+        str | None, typer.Option("--key-separator", "-K", metavar="TEXT", help="Lines are KEY TEXT VALUE.")
+    ] = None,
+    key: Annotated[str | None, typer.Option("--key", help="One key for every message.")] = None,
+    header: Annotated[
+        list[str] | None, typer.Option("--header", "-H", metavar="NAME=VALUE", help="Repeatable.")
+    ] = None,
+    partition: Annotated[int, typer.Option("--partition", "-p", help="-1 lets the key decide.")] = -1,
+    format: Annotated[
+        MessageFormat | None, typer.Option("--format", "-f", help="How lines are read.")
+    ] = None,
+    compression: Annotated[Compression, typer.Option("--compression", "-z")] = Compression.NONE,
+    acks: Annotated[Acks, typer.Option("--acks", help="Whose acknowledgement to wait for.")] = Acks.ALL,
+    idempotent: Annotated[bool, typer.Option("--idempotent", help="No duplicates when retrying.")] = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+    as_json: AsJson = False,
+) -> None:
+    """Send each line as one message, and say how many were acknowledged."""
+    how = _line_format(format, key_separator)
+    defaults = Outgoing(
+        key=None if key is None else key.encode(),
+        value=None,
+        headers=[(name, value.encode()) for name, value in pairs(header or (), "--header").items()],
+        partition=partition,
+    )
+
+    from penstock.cli.cluster import Cluster
+    from penstock.cli.output import print_json
+
+    cluster = Cluster(bootstrap, timeout)
+    delivery = _Delivery(cluster, topic, defaults, _producer_config(compression, acks, idempotent, timeout))
+    separator = (key_separator or "\t").encode()
+    sources: list[Path | None] = [*files] if files else [None]
+    for source in sources:
+        with _opened(source) as stream, _progress(source) as advance:
+            for number, line in enumerate(stream, start=1):
+                try:
+                    delivery.send(parse_line(line.removesuffix(b"\n").removesuffix(b"\r"), how, separator))
+                except Failure as failure:
+                    raise Failure(f"{source or 'standard input'} line {number}: {failure}") from failure
+                advance(len(line))
+    delivery.finish()
+    if as_json:
+        print_json({"topic": topic, "produced": delivery.acknowledged, "bytes": delivery.bytes})
+    else:
+        print(f"produced {delivery.acknowledged} messages, {delivery.bytes} bytes", file=sys.stderr)
+
+
+class _Delivery:
+    """Messages on their way; the first that is refused ends it."""
+
+    def __init__(self, cluster: Cluster, topic: str, defaults: Outgoing, config: dict[str, Any]) -> None:
+        self._cluster = cluster
+        self._topic = topic
+        self._defaults = defaults
+        self._producer: Producer = cluster.producer(config)
+        self._error: Any = None
+        self.acknowledged = 0
+        self.bytes = 0
+
+    def send(self, message: Outgoing) -> None:
+        from confluent_kafka import KafkaException
+
+        from penstock.cli.cluster import Refused
+
+        defaults = self._defaults
+        while True:
+            try:
+                self._producer.produce(
+                    self._topic,
+                    value=message.value,
+                    key=defaults.key if message.key is None else message.key,
+                    partition=message.partition if defaults.partition < 0 else defaults.partition,
+                    on_delivery=self._on_delivery,
+                    timestamp=message.timestamp_ms,
+                    headers=[*defaults.headers, *message.headers],
+                )
+                break
+            except KafkaException as error:
+                raise Refused(error.args[0]) from error
+            except BufferError:  # the client's queue is full: let some of it be acknowledged
+                self._producer.poll(0.1)
+                self._raise_refused()
+        self._producer.poll(0)
+        self._raise_refused()
+
+    def finish(self) -> None:
+        """Wait until everything is acknowledged."""
+        while self._producer.flush(0.2):
+            self._raise_refused()
+        self._raise_refused()
+
+    def _on_delivery(self, error: Any, message: Any) -> None:
+        if error is not None:
+            self._error = self._error or error
+        else:
+            self.acknowledged += 1
+            self.bytes += len(message)
+
+    def _raise_refused(self) -> None:
+        from penstock.cli.cluster import Refused
+
+        if self._error is not None:
+            raise Refused(self._error, f"after {self.acknowledged} messages to {self._topic}")
+
+
+def _line_format(format: MessageFormat | None, key_separator: str | None) -> MessageFormat:
+    if key_separator == "":
+        misused("--key-separator must not be empty")
+    if format is None:
+        return MessageFormat.VALUE if key_separator is None else MessageFormat.KEY_VALUE
+    if key_separator is not None and format is not MessageFormat.KEY_VALUE:
+        misused(f"--key-separator means --format key-value, not {format.value}")
+    return format
+
+
+def _producer_config(
+    compression: Compression, acks: Acks, idempotent: bool, timeout: float
+) -> dict[str, Any]:
+    if idempotent and acks is not Acks.ALL:
+        misused("--idempotent needs --acks all")
+    return {
+        "compression.type": compression.value,
+        "acks": acks.value,
+        "enable.idempotence": idempotent,
+        "message.timeout.ms": max(1000, int(timeout * 1000)),
+        "message.max.bytes": 1_000_000_000,  # the broker's limit is the one that counts
+        "linger.ms": 5,
+    }
+
+
+def _opened(source: Path | None) -> AbstractContextManager[BinaryIO]:
+    if source is None:
+        return nullcontext(sys.stdin.buffer)
+    try:
+        return source.open("rb")
+    except OSError as error:
+        raise Failure(f"cannot read {source}: {error.strerror}") from error
+
+
+@contextmanager
+def _progress(source: Path | None) -> Iterator[Callable[[int], None]]:
+    """A progress bar over a file's bytes, on a terminal; nothing anywhere else."""
+    if source is None or not sys.stderr.isatty():
+        yield lambda size: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(source.name, total=source.stat().st_size)
+        yield lambda size: bar.advance(task, size)

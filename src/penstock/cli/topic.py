@@ -1,0 +1,213 @@
+"""`penstock topic create|list|describe|alter|delete`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from penstock.cli.failure import misused
+from penstock.cli.options import DEFAULT_BOOTSTRAP, DEFAULT_TIMEOUT, AsJson, Bootstrap, Timeout, pairs
+
+if TYPE_CHECKING:
+    from penstock.cli.cluster import Cluster
+
+app = typer.Typer(help="Create, list, describe, alter and delete topics.", no_args_is_help=True)
+
+Names = Annotated[list[str], typer.Argument(metavar="NAME")]
+Configs = Annotated[
+    list[str] | None, typer.Option("--config", "-c", metavar="KEY=VALUE", help="A topic config; repeatable.")
+]
+
+
+@app.command()
+def create(
+    names: Names,
+    partitions: Annotated[int, typer.Option("--partitions", "-p", help="-1 for the broker's default.")] = -1,
+    replication_factor: Annotated[int, typer.Option(help="-1 for the broker's default.")] = -1,
+    config: Configs = None,
+    if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="Succeed if it is there.")] = False,
+    validate_only: Annotated[bool, typer.Option("--validate-only", help="Check it, create nothing.")] = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+    as_json: AsJson = False,
+) -> None:
+    """Create topics."""
+    from confluent_kafka.admin import NewTopic
+
+    from penstock.cli.cluster import Cluster, Refused
+
+    cluster = Cluster(bootstrap, timeout)
+    configs = pairs(config or (), "--config")
+    topics = [NewTopic(name, partitions, replication_factor, config=configs) for name in names]
+    futures = cluster.admin.create_topics(topics, request_timeout=timeout, validate_only=validate_only)
+    rows = []
+    for name, future in futures.items():
+        outcome = "valid" if validate_only else "created"
+        try:
+            cluster.wait(future, name)
+        except Refused as refusal:
+            if not if_not_exists or refusal.reason != "TOPIC_ALREADY_EXISTS":
+                raise
+            outcome = "exists"
+        rows.append({"topic": name, "outcome": outcome})
+    _print_outcomes(rows, as_json)
+
+
+@app.command("list")
+def list_topics(
+    internal: Annotated[bool, typer.Option("--internal", help="Show internal topics, too.")] = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+    as_json: AsJson = False,
+) -> None:
+    """List topics."""
+    from penstock.cli.cluster import Cluster
+    from penstock.cli.output import print_rows
+
+    cluster = Cluster(bootstrap, timeout)
+    topics = cluster.metadata(cluster.admin).topics
+    rows = [
+        {
+            "topic": name,
+            "partitions": len(topic.partitions),
+            "replicas": max((len(p.replicas) for p in topic.partitions.values()), default=0),
+        }
+        for name, topic in sorted(topics.items())
+        if internal or not name.startswith("__")
+    ]
+    print_rows(
+        rows,
+        as_json=as_json,
+        columns=("topic", "partitions", "replicas"),
+        empty="no topics: make one with `penstock topic create NAME`",
+    )
+
+
+@app.command()
+def describe(
+    names: Names,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+    as_json: AsJson = False,
+) -> None:
+    """Show topics' ids, configs, and partitions with their leaders, replicas and offsets."""
+    from penstock.cli.cluster import Cluster
+    from penstock.cli.output import print_json
+
+    cluster = Cluster(bootstrap, timeout)
+    topics = _described(cluster, names)
+    if as_json:
+        print_json(topics)
+        return
+    for topic in topics:
+        _print_topic(topic)
+
+
+@app.command()
+def alter(
+    name: Annotated[str, typer.Argument(metavar="NAME")],
+    partitions: Annotated[
+        int | None, typer.Option("--partitions", "-p", help="The new number of partitions.")
+    ] = None,
+    config: Configs = None,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+    as_json: AsJson = False,
+) -> None:
+    """Give a topic more partitions, or set its configs."""
+    from confluent_kafka.admin import NewPartitions
+
+    from penstock.cli.alteration import alter_configs, topic_resource
+    from penstock.cli.cluster import Cluster
+
+    configs = pairs(config or (), "--config")
+    if partitions is None and not configs:
+        misused("nothing to alter: give --partitions or --config")
+    cluster = Cluster(bootstrap, timeout)
+    if partitions is not None:
+        futures = cluster.admin.create_partitions([NewPartitions(name, partitions)], request_timeout=timeout)
+        cluster.wait(futures[name], name)
+    if configs:
+        alter_configs(cluster, topic_resource(name), configs)
+    _print_outcomes([{"topic": name, "outcome": "altered"}], as_json)
+
+
+@app.command()
+def delete(
+    names: Names,
+    if_exists: Annotated[bool, typer.Option("--if-exists", help="Succeed if it is not there.")] = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+    as_json: AsJson = False,
+) -> None:
+    """Delete topics and all their data."""
+    from penstock.cli.cluster import Cluster, Refused
+
+    cluster = Cluster(bootstrap, timeout)
+    futures = cluster.admin.delete_topics(list(names), request_timeout=timeout)
+    rows = []
+    for name, future in futures.items():
+        outcome = "deleted"
+        try:
+            cluster.wait(future, name)
+        except Refused as refusal:
+            if not if_exists or refusal.reason != "UNKNOWN_TOPIC_OR_PART":
+                raise
+            outcome = "missing"
+        rows.append({"topic": name, "outcome": outcome})
+    _print_outcomes(rows, as_json)
+
+
+def _described(cluster: Cluster, names: list[str]) -> list[dict[str, Any]]:
+    from confluent_kafka import TopicCollection, TopicPartition
+    from confluent_kafka.admin import OffsetSpec
+
+    from penstock.cli.alteration import config_entries, topic_resource
+
+    admin = cluster.admin
+    topics = []
+    for name, future in admin.describe_topics(TopicCollection(names)).items():
+        topic = cluster.wait(future, name)
+        ids = [TopicPartition(name, partition.id) for partition in topic.partitions]
+        starts = admin.list_offsets({tp: OffsetSpec.earliest() for tp in ids})
+        ends = admin.list_offsets({tp: OffsetSpec.latest() for tp in ids})
+        configs = config_entries(cluster, topic_resource(name))
+        topics.append(
+            {
+                "topic": name,
+                "id": str(topic.topic_id),
+                "configs": {c["name"]: c["value"] for c in configs if c["source"] == "DYNAMIC_TOPIC_CONFIG"},
+                "partitions": [
+                    {
+                        "partition": partition.id,
+                        "leader": partition.leader.id if partition.leader is not None else None,
+                        "replicas": [node.id for node in partition.replicas],
+                        "isr": [node.id for node in partition.isr],
+                        "start": cluster.wait(starts[tp]).offset,
+                        "end": cluster.wait(ends[tp]).offset,
+                    }
+                    for partition, tp in zip(topic.partitions, ids, strict=True)
+                ],
+            }
+        )
+    return topics
+
+
+def _print_topic(topic: dict[str, Any]) -> None:
+    from penstock.cli.output import print_rows
+
+    configs = " ".join(f"{name}={value}" for name, value in topic["configs"].items())
+    print(f"{topic['topic']}  id {topic['id']}  {configs or 'default configs'}")
+    columns = ("partition", "leader", "replicas", "isr", "start", "end")
+    print_rows(topic["partitions"], as_json=False, columns=columns, empty="no partitions")
+
+
+def _print_outcomes(rows: list[dict[str, Any]], as_json: bool) -> None:
+    from penstock.cli.output import print_json
+
+    if as_json:
+        print_json(rows)
+    else:
+        for row in rows:
+            print(f"{row['outcome']} {row['topic']}")

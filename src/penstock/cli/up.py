@@ -1,0 +1,133 @@
+"""`penstock up`: one broker, in the foreground."""
+
+from __future__ import annotations
+
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+import typer
+
+from penstock.cli.failure import Failure, misused
+from penstock.cli.options import pairs
+
+if TYPE_CHECKING:
+    from penstock.model.config import BrokerConfig
+
+DEFAULT_HOST = "127.0.0.1"
+DEFAULT_PORT = 9092
+
+
+class LogFormat(StrEnum):
+    TEXT = "text"
+    JSON = "json"
+
+
+class LogLevel(StrEnum):
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+def up(
+    host: Annotated[
+        str | None, typer.Option("--host", help=f"Address to listen on. [default: {DEFAULT_HOST}]")
+    ] = None,
+    port: Annotated[
+        int | None,
+        typer.Option("--port", "-p", min=0, max=65535, help=f"0 for any free one. [default: {DEFAULT_PORT}]"),
+    ] = None,
+    data: Annotated[
+        list[Path] | None,
+        typer.Option("--data", "-d", help="Data directory; repeatable. [default: penstock-data]"),
+    ] = None,
+    memory: Annotated[bool, typer.Option("--memory", help="Keep everything in memory.")] = False,
+    config: Annotated[
+        Path | None, typer.Option("--config", "-c", help="Config file: YAML, or Kafka's .properties.")
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", "-s", metavar="KEY=VALUE", help="A broker config; repeatable; goes before the file."
+        ),
+    ] = None,
+    log_format: Annotated[
+        LogFormat | None, typer.Option("--log-format", help="How events are logged.")
+    ] = None,
+    log_level: Annotated[LogLevel | None, typer.Option("--log-level", help="From which severity on.")] = None,
+) -> None:
+    """Run one broker until SIGTERM or Ctrl-C. Prints `ready HOST:PORT` when it takes connections."""
+    if memory and data:
+        misused("--memory keeps nothing in --data: give one of them")
+    flags = {
+        "log.dirs": ",".join(str(path.absolute()) for path in data) if data else None,
+        "penstock.memory": "true" if memory else None,
+        "penstock.log.format": log_format.value if log_format else None,
+        "penstock.log.level": log_level.value if log_level else None,
+    }
+    configs = {} if config is None else _read_config_file(config)
+    configs.update({name: value for name, value in flags.items() if value is not None})
+    configs.update(pairs(settings or (), "--set"))
+    if host is not None or port is not None or "listeners" not in configs:
+        configs["listeners"] = f"PLAINTEXT://{_bracketed(host or DEFAULT_HOST)}:{_port(port)}"
+    _run(configs)
+
+
+def _run(configs: dict[str, str]) -> None:
+    # structlog would import rich for coloured tracebacks, which a broker never prints: 50 ms and 5 MB.
+    sys.modules.setdefault("rich", cast(Any, None))
+
+    from penstock.broker import logs
+    from penstock.broker.server import run
+    from penstock.model.config import BrokerConfig
+
+    broker = BrokerConfig(configs)
+    logs.configure(broker.penstock_log_level, cast(logs.LogFormat, broker.penstock_log_format))
+    try:
+        run(broker, ready=_say_ready)
+    except OSError as error:
+        raise _cannot_start(error, broker) from error
+
+
+def _say_ready(address: str) -> None:
+    print(f"ready {address}", flush=True)
+
+
+def _cannot_start(error: OSError, broker: BrokerConfig) -> Failure:
+    import errno
+    import socket
+
+    where = ", ".join(f"{e.host or '*'}:{e.port}" for e in broker.endpoints)
+    if error.errno == errno.EADDRINUSE:
+        return Failure(f"{where} is in use: stop what listens there, or choose another --port")
+    if error.errno == errno.EADDRNOTAVAIL or isinstance(error, socket.gaierror):
+        return Failure(f"cannot listen on {where}: choose a --host that this machine has")
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST, errno.ENOSPC):
+        about = error.filename or " ".join(broker.data_dirs)
+        return Failure(f"cannot write to {about}: {error.strerror}; choose another directory with --data")
+    return Failure(str(error))
+
+
+def _read_config_file(path: Path) -> dict[str, str]:
+    from penstock.model.config import load_config_file
+    from penstock.model.errors import InvalidConfig
+
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        misused(f"cannot read --config {path}: {reason}")
+    try:
+        return load_config_file(text, "properties" if path.suffix == ".properties" else "yaml")
+    except InvalidConfig as error:
+        misused(f"{path}: {error}")
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host and not host.startswith("[") else host
+
+
+def _port(port: int | None) -> int:
+    return DEFAULT_PORT if port is None else port
