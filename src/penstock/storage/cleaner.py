@@ -11,7 +11,6 @@ The event loop's thread runs everything here; what walks records goes to a proce
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from itertools import islice
 from typing import Final, NamedTuple
 
 from penstock.model.ids import TopicPartition
@@ -189,6 +188,7 @@ async def _compact(compaction: CompactionPlan, files: Files, workers: Workers) -
         return await workers.in_process(compact, files, compaction)
     # Another process does not see this memory: it gets a copy of the segments and returns what it made.
     result, made = await workers.in_process(compact_copy, copy_sources(files, compaction), compaction)
+    abandon(files, compaction.directory)
     directory = f"{compaction.directory}/{CLEANED}"
     files.makedirs(directory)
     for name, content in made.items():
@@ -197,11 +197,10 @@ async def _compact(compaction: CompactionPlan, files: Files, workers: Workers) -
 
 
 def _still_there(log: Log, result: CompactionResult) -> bool:
-    """Whether the log's oldest segments are those that `result` replaces: retention may have been faster."""
-    oldest = [
-        Source(segment.base_offset, segment.size) for segment in islice(log.segments, len(result.replaced))
-    ]
-    return oldest == list(result.replaced) and log.segments.active.base_offset > oldest[-1].base_offset
+    """Whether the oldest sealed segments are those that `result` replaces: retention may have been faster."""
+    sealed = [segment for segment in log.segments if segment is not log.segments.active]
+    oldest = sealed[: len(result.replaced)]
+    return [Source(segment.base_offset, segment.size) for segment in oldest] == list(result.replaced)
 
 
 def read_checkpoints(files: Files, data_directory: str) -> dict[TopicPartition, int]:

@@ -193,15 +193,13 @@ class _Pass:
         return plan.end_offset
 
     def _learn(self, batch: Buffer, header: BatchHeader) -> None:
-        base = header.base_offset
-        start = self._plan.first_dirty_offset
-        keys = self._keys
         try:
             _, spans = read_spans(batch)
         except (CorruptMessage, RecordListTooLarge):
             return
+        base, keys = header.base_offset, self._keys
         for span in spans:
-            if span.key is not None and base + span.offset_delta >= start:
+            if span.key is not None:
                 keys[_key_id(span.key)] = base + span.offset_delta
 
     # -- rewriting
@@ -256,18 +254,16 @@ class _Pass:
     def _filtered(
         self, batch: Buffer, header: BatchHeader, horizon_passed: bool, start_horizon: bool
     ) -> Buffer | None:
-        plan = self._plan
+        # Keys are learnt by whole batches, so a batch is on one side of `clean_to` or on the other.
         if header.base_offset >= self.clean_to:
             return batch
-        base = header.base_offset
-        keys = self._keys
-        clean_to = self.clean_to
+        plan = self._plan
+        base, keys = header.base_offset, self._keys
 
         def keep(span: Span) -> bool:
-            offset = base + span.offset_delta
-            if header.is_control or offset >= clean_to:
+            if header.is_control:
                 return True
-            if span.key is None or offset < keys.get(_key_id(span.key), -1):
+            if span.key is None or base + span.offset_delta < keys.get(_key_id(span.key), -1):
                 return False
             return span.value_length >= 0 or not horizon_passed
 
