@@ -376,7 +376,6 @@ class Log:
 
     def apply_retention(self, now_ms: int) -> list[Removal]:
         """Let go of segments that are too old or too many; `delete` each in a worker thread, later."""
-        self.producers.expire(now_ms, self.config.producer_id_expiration_ms)
         with self._disk("apply retention to"):
             expired = expired_segments(
                 self._store.files,

@@ -1,8 +1,8 @@
 """A file system in memory: what `--memory` runs on, and what the fault-injecting test disk builds on.
 
 It behaves as POSIX does: an open file outlives its name, a rename replaces what is there, and errors carry
-the errno that an operating system would give. Open files change their content through `MemoryFiles.write`,
-`cut` and `sync`, so that a test disk can watch and refuse.
+the errno that an operating system would give. Everything that changes content or names is a method of
+`MemoryFiles`, so that a test disk can watch, refuse and forget.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ class MemoryFile:
         self._files.write(self.inode, data, len(self.inode.content))
 
     def pread(self, size: int, position: int) -> bytes:
-        return bytes(memoryview(self.inode.content)[position : position + size])
+        return self._files.read_content(self.inode, size, position)
 
     def pread_cached(self, size: int, position: int) -> bytes | None:
-        return self.pread(size, position)
+        return self.pread(size, position) if self._files.is_cached(self.inode) else None
 
     def pwrite(self, data: Buffer, position: int) -> None:
         self._files.write(self.inode, data, position)
@@ -79,6 +79,16 @@ class MemoryFiles:
         self._clock = clock
         self.root = Directory()
 
+    def link(self, directory: Directory, name: str, node: Inode | Directory) -> None:
+        """Give `node` a name, instead of whatever has it now."""
+        directory[name] = node
+
+    def unlink(self, directory: Directory, name: str) -> None:
+        del directory[name]
+
+    def move(self, source: Directory, old: str, target: Directory, new: str) -> None:
+        target[new] = source.pop(old)
+
     def write(self, inode: Inode, data: Buffer, position: int) -> None:
         content = inode.content
         if position == len(content):
@@ -97,13 +107,25 @@ class MemoryFiles:
     def sync(self, inode: Inode) -> None:
         """Memory is as durable as it gets."""
 
+    def read_content(self, inode: Inode, size: int, position: int) -> bytes:
+        return bytes(memoryview(inode.content)[position : position + size])
+
+    def is_cached(self, inode: Inode) -> bool:
+        """Whether a read would not wait; memory never does."""
+        return True
+
+    def used(self) -> int:
+        """Bytes of all files."""
+        return _used(self.root)
+
     def open(self, path: str, *, create: bool = False) -> File:
         parent, name = self._place(path)
         node = parent.get(name)
         if node is None:
             if not create:
                 raise FileNotFoundError(errno.ENOENT, "No such file", path)
-            node = parent[name] = Inode(self._now_ms())
+            node = Inode(self._now_ms())
+            self.link(parent, name, node)
         if not isinstance(node, Inode):
             raise IsADirectoryError(errno.EISDIR, "Is a directory", path)
         return MemoryFile(self, path, node)
@@ -120,7 +142,10 @@ class MemoryFiles:
     def makedirs(self, path: str) -> None:
         directory = self.root
         for name in _names(path):
-            node = directory.setdefault(name, Directory())
+            node = directory.get(name)
+            if node is None:
+                node = Directory()
+                self.link(directory, name, node)
             if not isinstance(node, Directory):
                 raise FileExistsError(errno.EEXIST, "A file is in the way", path)
             directory = node
@@ -129,7 +154,8 @@ class MemoryFiles:
         return len(self._inode(path).content)
 
     def read(self, path: str) -> bytes:
-        return bytes(self._inode(path).content)
+        inode = self._inode(path)
+        return self.read_content(inode, len(inode.content), 0)
 
     def write_atomic(self, path: str, data: Buffer) -> None:
         temporary = f"{path}.tmp"
@@ -151,17 +177,15 @@ class MemoryFiles:
         target, new_name = self._place(new)
         if target.get(new_name) and isinstance(target[new_name], Directory):
             raise OSError(errno.ENOTEMPTY, "Directory not empty", new)
-        target[new_name] = parent.pop(name)
+        self.move(parent, name, target, new_name)
 
     def remove(self, path: str) -> None:
         self._inode(path)
-        parent, name = self._place(path)
-        del parent[name]
+        self.unlink(*self._place(path))
 
     def rmtree(self, path: str) -> None:
         self._directory(path)
-        parent, name = self._place(path)
-        del parent[name]
+        self.unlink(*self._place(path))
 
     def sync_dir(self, path: str) -> None:
         self._directory(path)
@@ -174,7 +198,7 @@ class MemoryFiles:
 
     def space(self, path: str) -> tuple[int, int]:
         self._directory(path)
-        return _VOLUME_BYTES, _VOLUME_BYTES - _used(self.root)
+        return _VOLUME_BYTES, _VOLUME_BYTES - self.used()
 
     def _find(self, path: str) -> Inode | Directory | None:
         node: Inode | Directory | None = self.root

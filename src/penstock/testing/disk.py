@@ -1,0 +1,235 @@
+"""A disk that fails as real ones do: power loss, torn writes, rot, no space, errors.
+
+It is a file system in memory that remembers what has been synced. `crash_at` makes the power go at the n-th
+change, `restart` brings the machine back with what a disk would have:
+
+- of a file, what was synced, and of what was written since then a prefix, the last write of it perhaps torn,
+  perhaps followed by zeros where the size reached the disk and the data did not;
+- of a directory, the names at its last sync; of the changes since, those up to some moment, the same for all
+  directories, as a file system with a journal has them. A rename happens in both directories or in none.
+
+All of it is drawn from one random number generator, so a seed replays a disaster.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from random import Random
+from typing import TypeAlias
+
+from penstock.ports import Buffer, Clock
+from penstock.storage.memory import Directory, Inode, MemoryFiles
+
+__all__ = ["FaultyDisk", "PowerLoss"]
+
+_Node: TypeAlias = Inode | Directory
+
+
+class PowerLoss(BaseException):
+    """The machine is off. Not an Exception: no handler of the code under test may survive it."""
+
+
+class _FileHistory:
+    """What a sync has made durable of a file, and the writes since."""
+
+    __slots__ = ("inode", "synced", "writes")
+
+    def __init__(self, inode: Inode) -> None:
+        self.inode = inode
+        self.synced = b""
+        #: (where, what); None instead of bytes cuts the file there
+        self.writes: list[tuple[int, bytes | None]] = []
+
+
+class _Change:
+    """Names that change together, perhaps in two directories."""
+
+    __slots__ = ("at", "durable")
+
+    def __init__(self, at: int) -> None:
+        self.at = at
+        self.durable = False
+
+
+class _DirectoryHistory:
+    """The names that were durable at the start, and the changes since."""
+
+    __slots__ = ("changes", "directory", "names")
+
+    def __init__(self, directory: Directory) -> None:
+        self.directory = directory
+        self.names: dict[str, _Node] = {}
+        #: name -> what it names from now on, None for nothing
+        self.changes: list[tuple[_Change, dict[str, _Node | None]]] = []
+
+
+class FaultyDisk(MemoryFiles):
+    """A file system in memory with a durable part and a switch."""
+
+    def __init__(self, rng: Random, clock: Clock | None = None) -> None:
+        super().__init__(clock)
+        self._rng = rng
+        # Histories hold what they are about, so the ids that they are found by stay theirs.
+        self._files: dict[int, _FileHistory] = {}
+        self._directories: dict[int, _DirectoryHistory] = {}
+        #: changes so far, and the one at which the power goes
+        self.changes = 0
+        self.crash_at: int | None = None
+        self._off = False
+        #: the errno that syncs and reads fail with
+        self.sync_error: int | None = None
+        self.read_error: int | None = None
+        #: how many bytes fit
+        self.capacity: int | None = None
+        self._cold: set[int] = set()
+
+    # -- disasters
+
+    def restart(self, *, power_loss: bool = True) -> None:
+        """Start the machine again; without `power_loss` only the process died, and what it wrote stays."""
+        self._off = False
+        self.crash_at = None
+        if power_loss:
+            self.root = self._survivor(self.root, self._rng.randint(0, self.changes))
+            self._files.clear()
+            self._directories.clear()
+            self._settle(self.root)
+
+    def flip_bit(self, path: str, position: int, bit: int) -> None:
+        """Rot: one bit of what is stored changes, unnoticed."""
+        self._inode(path).content[position] ^= 1 << bit
+
+    def evict(self) -> None:
+        """Empty the page cache: the next read of any file has to wait for the disk."""
+        self._cold = {id(history.inode) for history in self._files.values()}
+
+    def _survivor(self, directory: Directory, journal_end: int) -> Directory:
+        """What is left of `directory` and everything below."""
+        history = self._directory_history(directory)
+        names: dict[str, _Node | None] = dict(history.names)
+        for change, renamed in history.changes:
+            if change.durable or change.at <= journal_end:
+                names.update(renamed)
+        left = Directory()
+        for name, node in names.items():
+            if isinstance(node, Directory):
+                left[name] = self._survivor(node, journal_end)
+            elif node is not None:
+                left[name] = self._survivor_file(node)
+        return left
+
+    def _survivor_file(self, inode: Inode) -> Inode:
+        history = self._file_history(inode)
+        left = Inode(inode.modified_ms)
+        left.content += history.synced
+        kept = self._rng.randint(0, len(history.writes))
+        for position, data in history.writes[:kept]:
+            _write(left.content, position, data)
+        if kept < len(history.writes):
+            self._tear(left.content, *history.writes[kept])
+        return left
+
+    def _tear(self, content: bytearray, position: int, data: bytes | None) -> None:
+        """Half a write: a part of the data, or none and zeros in its place."""
+        if data is not None:
+            written = self._rng.randint(0, len(data))
+            zeros = self._rng.choice((0, len(data) - written))
+            _write(content, position, data[:written] + bytes(zeros))
+
+    def _settle(self, directory: Directory) -> None:
+        """What is there after a start is what the disk has."""
+        history = self._directories[id(directory)] = _DirectoryHistory(directory)
+        history.names = dict(directory)
+        for node in directory.values():
+            if isinstance(node, Directory):
+                self._settle(node)
+            else:
+                file = self._files[id(node)] = _FileHistory(node)
+                file.synced = bytes(node.content)
+
+    # -- what happens to content and names
+
+    def write(self, inode: Inode, data: Buffer, position: int) -> None:
+        grown = max(0, position + len(data) - len(inode.content))
+        if self.capacity is not None and self.used() + grown > self.capacity:
+            self._check_power()
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        self._file_history(inode).writes.append((position, bytes(data)))
+        super().write(inode, data, position)
+        self._changed()
+
+    def cut(self, inode: Inode, size: int) -> None:
+        self._file_history(inode).writes.append((size, None))
+        super().cut(inode, size)
+        self._changed()
+
+    def sync(self, inode: Inode) -> None:
+        self._changed()
+        self._fail(self.sync_error)
+        history = self._file_history(inode)
+        history.synced = bytes(inode.content)
+        history.writes.clear()
+
+    def sync_dir(self, path: str) -> None:
+        directory = self._directory(path)
+        self._changed()
+        self._fail(self.sync_error)
+        for change, _ in self._directory_history(directory).changes:
+            change.durable = True
+
+    def link(self, directory: Directory, name: str, node: _Node) -> None:
+        self._directory_history(directory).changes.append((_Change(self.changes), {name: node}))
+        super().link(directory, name, node)
+        self._changed()
+
+    def unlink(self, directory: Directory, name: str) -> None:
+        self._directory_history(directory).changes.append((_Change(self.changes), {name: None}))
+        super().unlink(directory, name)
+        self._changed()
+
+    def move(self, source: Directory, old: str, target: Directory, new: str) -> None:
+        change = _Change(self.changes)
+        self._directory_history(source).changes.append((change, {old: None}))
+        self._directory_history(target).changes.append((change, {new: source[old]}))
+        super().move(source, old, target, new)
+        self._changed()
+
+    def read_content(self, inode: Inode, size: int, position: int) -> bytes:
+        self._check_power()
+        self._fail(self.read_error)
+        self._cold.discard(id(inode))
+        return super().read_content(inode, size, position)
+
+    def is_cached(self, inode: Inode) -> bool:
+        return id(inode) not in self._cold
+
+    def _changed(self) -> None:
+        self._check_power()
+        self.changes += 1
+        if self.changes == self.crash_at:
+            self._off = True
+            raise PowerLoss
+
+    def _check_power(self) -> None:
+        if self._off:
+            raise PowerLoss
+
+    def _fail(self, code: int | None) -> None:
+        if code is not None:
+            raise OSError(code, os.strerror(code))
+
+    def _file_history(self, inode: Inode) -> _FileHistory:
+        return self._files.setdefault(id(inode), _FileHistory(inode))
+
+    def _directory_history(self, directory: Directory) -> _DirectoryHistory:
+        return self._directories.setdefault(id(directory), _DirectoryHistory(directory))
+
+
+def _write(content: bytearray, position: int, data: bytes | None) -> None:
+    """Do a write again; the file may be shorter or longer than it was then."""
+    content.extend(bytes(max(0, position - len(content))))
+    if data is None:
+        del content[position:]
+    else:
+        content[position : position + len(data)] = data
