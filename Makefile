@@ -1,0 +1,49 @@
+# Every target sets itself up: a fresh machine needs make and Python 3.11 or newer, nothing else.
+PYTHON ?= python3
+VENV := .venv
+PY := $(VENV)/bin/python
+READY := $(VENV)/.ready
+
+.PHONY: help run test lint format docs bench conformance clean
+.DEFAULT_GOAL := help
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+# Stands for an environment that has what pyproject.toml and constraints.txt ask for.
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else \
+	"penstock needs Python 3.11 or newer: make PYTHON=python3.11")'
+	$(PYTHON) -m venv $(VENV)
+	$(PY) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+run: $(READY) ## start a broker and watch a producer and a consumer talk through it (Ctrl-C ends it)
+	@$(PY) -m examples.live_traffic $(ARGS)
+
+test: lint ## everything that must hold: lint, tests, and other people's tests (a four-minute part)
+	$(PY) -m pytest -q
+	$(PY) -m conformance --subset
+
+lint: $(READY) ## style, types, import contracts
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	$(PY) -m mypy
+	$(VENV)/bin/lint-imports
+
+format: $(READY) ## put the code into shape
+	$(PY) -m ruff check --fix .
+	$(PY) -m ruff format .
+
+docs: $(READY) ## render the pages that come from code
+	$(PY) -m docs.render
+
+bench: $(READY) ## measure (ROWS=… for a part, QUICK=1, AGAINST=kafka)
+	ROWS='$(ROWS)' QUICK='$(QUICK)' AGAINST='$(AGAINST)' $(PY) -m bench
+
+conformance: $(READY) ## all of other people's tests, and the scoreboard in docs/conformance.md
+	$(PY) -m conformance --update
+
+clean: ## remove the environment and everything that was built
+	rm -rf $(VENV) .lab build dist penstock-data .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

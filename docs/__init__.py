@@ -1,0 +1,1 @@
+"""The documentation, and what renders the pages that come from code."""
