@@ -60,7 +60,7 @@ class CompactedLog:
         self.path = path
         self.clock = ManualClock()
         self.config = config
-        self.clean_to: int | None = None
+        self.clean_until: int | None = None
         self.log = self._open(clean=True)
 
     def _open(self, clean: bool) -> Log:
@@ -112,13 +112,13 @@ class CompactedLog:
     def compact(self, keys_max: int = 1_000_000) -> CompactionResult | None:
         """Seal what is there and compact as much of it as can be; None if nothing is dirty."""
         self.log.roll()
-        dirt = measure(self.log, self.clean_to, self.clock.ms)
+        dirt = measure(self.log, self.clean_until, self.clock.ms)
         if not dirt.dirty_bytes:
             return None
         planned = plan(dirt, self.clock.ms, keys_max * KEY_BYTES)
         result = asyncio.run(clean(self.log, planned, self.files, InlineWorkers()))
         assert result is not None
-        self.clean_to = result.clean_to
+        self.clean_until = result.clean_until
         return result
 
     def batches(self, offset: int = 0) -> Iterable[bytes]:

@@ -32,7 +32,7 @@ def test_the_latest_record_of_each_key_stays_at_its_offset() -> None:
         (4, b"c", b"1"),
         (5, LONG, b"2"),
     ]
-    assert result.clean_to == topic.log.end_offset == 6
+    assert result.clean_until == topic.log.end_offset == 6
     assert result.bytes_after < result.bytes_before
 
 
@@ -50,7 +50,7 @@ def test_the_segment_that_is_written_to_is_left_alone() -> None:
     topic.put((b"a", b"1"))
     topic.compact()
     topic.put((b"a", b"2"), (b"a", b"3"))
-    assert not measure(topic.log, topic.clean_to, topic.clock.ms).dirty_bytes
+    assert not measure(topic.log, topic.clean_until, topic.clock.ms).dirty_bytes
     assert topic.pairs() == [(b"a", b"1"), (b"a", b"2"), (b"a", b"3")]
 
 
@@ -132,7 +132,7 @@ def test_the_last_batch_of_a_pass_stays_though_it_be_empty() -> None:
     topic.put((b"a", None))
     topic.compact()
     topic.clock.ms += 2 * COMPACT.delete_retention_ms
-    topic.clean_to = None
+    topic.clean_until = None
     topic.compact()
     (last,) = topic.batches()
     assert len(last) == HEADER_SIZE
@@ -212,7 +212,7 @@ def test_an_open_transaction_and_what_follows_are_left_alone() -> None:
     topic.put((b"a", b"3"))
     topic.compact()
     assert topic.pairs() == [(b"a", b"2"), (b"a", b"open"), (b"a", b"3")]
-    assert topic.clean_to == 2
+    assert topic.clean_until == 2
 
 
 def test_a_pass_takes_as_many_keys_as_it_may_hold_and_the_next_goes_on() -> None:
@@ -223,7 +223,7 @@ def test_a_pass_takes_as_many_keys_as_it_may_hold_and_the_next_goes_on() -> None
     ends: list[int] = []
     while (result := topic.compact(keys_max=5)) is not None:
         assert latest(topic.records()) == latest(everything)
-        ends.append(result.clean_to)
+        ends.append(result.clean_until)
     assert ends == sorted(set(ends))
     assert len(ends) > 2
     assert ends[-1] == topic.log.end_offset
@@ -334,7 +334,7 @@ def check_survivors(topic: CompactedLog, everything: list[Record]) -> None:
     assert all(originals[record.offset] == record for record in survivors)
     assert latest(survivors) == latest(everything)
     assert topic.log.end_offset == len(everything)
-    clean = [record.key for record in survivors if record.offset < (topic.clean_to or 0)]
+    clean = [record.key for record in survivors if record.offset < (topic.clean_until or 0)]
     assert len(clean) == len(set(clean))
     for offset in range(0, topic.log.end_offset, 3):
         rest = [record for record in survivors if record.offset >= offset]

@@ -6,11 +6,11 @@ import pytest
 
 from penstock.ports import Buffer, File
 from penstock.records.record import Record
-from penstock.storage.cleaner import KEY_BYTES, apply, measure, plan
+from penstock.storage.cleaner import KEY_BYTES, measure, plan
 from penstock.storage.compaction import CompactionResult, compact
 from penstock.storage.log import Log
 from penstock.storage.memory import Directory, Inode, MemoryFiles
-from penstock.storage.swap import CLEANED, commit, finish, finish_interrupted_swaps
+from penstock.storage.swap import CLEANED, finish_interrupted_swaps
 from tests.storage.compacted import COMPACT, PATH, CompactedLog, latest
 
 
@@ -86,9 +86,11 @@ def swap(topic: CompactedLog) -> CompactionResult:
     """What `clean` does, over files that are not copied."""
     files, log = topic.files, topic.log
     result = compact(files, plan(measure(log, None, topic.clock.ms), topic.clock.ms, 100 * KEY_BYTES))
-    old = commit(files, PATH, [source.base_offset for source in result.replaced])
-    apply(log, result, files)
-    finish(files, PATH, old)
+    bases = [source.base_offset for source in result.replaced]
+    exchange = log.swap(bases)
+    exchange.commit()
+    log.replace_segments(exchange, bases, result.segments)
+    exchange.finish()
     return result
 
 

@@ -31,12 +31,11 @@ from penstock.storage.lookup import aborted_transactions
 from penstock.storage.memory import MemoryFiles
 from penstock.storage.producers import ProducerState
 from penstock.storage.segment import Segment
-from penstock.storage.swap import CLEANED, abandon, commit, finish, move_into_place
+from penstock.storage.swap import CLEANED
 
 __all__ = [
     "CHECKPOINT_FILE",
     "Dirt",
-    "apply",
     "choose",
     "clean",
     "measure",
@@ -161,25 +160,25 @@ def _last_record(state: ProducerState) -> LastRecord:
     return LastRecord(state.batches[-1].last_offset if state.batches else -1, state.epoch)
 
 
-def apply(log: Log, result: CompactionResult, files: Files) -> None:
-    """Put a committed result in place, on the disk and in memory, between two requests."""
-    move_into_place(files, log.path)
-    log.replace_segments([source.base_offset for source in result.replaced], result.segments)
-
-
 async def clean(
     log: Log, compaction: CompactionPlan, files: Files, workers: Workers
 ) -> CompactionResult | None:
     """Compact `log` as planned and swap the result in; None if the log has changed too much meanwhile."""
-    result = await _compact(compaction, files, workers)
+    try:
+        result = await _compact(compaction, files, workers)
+    except FileNotFoundError:
+        if files.is_dir(log.path):
+            raise
+        return None
+    bases = [source.base_offset for source in result.replaced]
+    swap = log.swap(bases)
     if _still_there(log, result):
-        bases = [source.base_offset for source in result.replaced]
-        old = await workers.in_thread(commit, files, log.path, bases)
+        await workers.in_thread(swap.commit)
         if _still_there(log, result):
-            apply(log, result, files)
-            await workers.in_thread(finish, files, log.path, old)
+            log.replace_segments(swap, bases, result.segments)
+            await workers.in_thread(swap.finish)
             return result
-    await workers.in_thread(abandon, files, log.path)
+    await workers.in_thread(swap.abandon)
     return None
 
 
@@ -188,8 +187,9 @@ async def _compact(compaction: CompactionPlan, files: Files, workers: Workers) -
         return await workers.in_process(compact, files, compaction)
     # Another process does not see this memory: it gets a copy of the segments and returns what it made.
     result, made = await workers.in_process(compact_copy, copy_sources(files, compaction), compaction)
-    abandon(files, compaction.directory)
     directory = f"{compaction.directory}/{CLEANED}"
+    if files.is_dir(directory):
+        files.rmtree(directory)
     files.makedirs(directory)
     for name, content in made.items():
         files.write_atomic(f"{directory}/{name}", content)

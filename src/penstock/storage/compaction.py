@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from errno import ENOENT
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
@@ -97,7 +98,7 @@ class CompactionResult:
     replaced: tuple[Source, ...]
     segments: tuple[Source, ...]
     #: below this, every key has one record (or none)
-    clean_to: int
+    clean_until: int
     bytes_before: int
     bytes_after: int
     #: batches that were kept because their records make no sense
@@ -107,14 +108,20 @@ class CompactionResult:
 def compact(files: Files, plan: CompactionPlan) -> CompactionResult:
     """Carry out `plan`; raises CorruptLog or OSError, and then leaves nothing behind."""
     target = f"{plan.directory}/{CLEANED}"
-    if files.is_dir(target):
-        files.rmtree(target)
+    _remove(files, target)
+    if not files.is_dir(plan.directory):
+        raise FileNotFoundError(ENOENT, "The log is gone", plan.directory)
     files.makedirs(target)
     try:
         return _Pass(files, plan, target).run()
     except BaseException:
-        files.rmtree(target)
+        _remove(files, target)
         raise
+
+
+def _remove(files: Files, directory: str) -> None:
+    if files.is_dir(directory):
+        files.rmtree(directory)
 
 
 def copy_sources(files: Files, plan: CompactionPlan) -> dict[str, bytes]:
@@ -143,7 +150,7 @@ def compact_copy(
 class _Pass:
     """One pass over one log."""
 
-    __slots__ = ("_files", "_keys", "_plan", "_target", "_transactions", "clean_to", "unreadable_batches")
+    __slots__ = ("_files", "_keys", "_plan", "_target", "_transactions", "clean_until", "unreadable_batches")
 
     def __init__(self, files: Files, plan: CompactionPlan, target: str) -> None:
         self._files = files
@@ -151,20 +158,20 @@ class _Pass:
         self._target = target
         self._keys: dict[bytes, int] = {}
         self._transactions = CleanedTransactions(plan.aborted, 0)
-        self.clean_to = plan.first_dirty_offset
+        self.clean_until = plan.first_dirty_offset
         self.unreadable_batches = 0
 
     def run(self) -> CompactionResult:
         plan = self._plan
-        self.clean_to = self._learn_keys()
-        sources = [source for source in plan.sources if source.base_offset < self.clean_to]
+        self.clean_until = self._learn_keys()
+        sources = [source for source in plan.sources if source.base_offset < self.clean_until]
         groups = _group(self._files, plan, sources)
         segments = [self._clean(group) for group in groups]
         result = CompactionResult(
             directory=plan.directory,
             replaced=tuple(sources),
             segments=tuple(segments),
-            clean_to=self.clean_to,
+            clean_until=self.clean_until,
             bytes_before=sum(source.size for source in sources),
             bytes_after=sum(segment.size for segment in segments),
             unreadable_batches=self.unreadable_batches,
@@ -254,8 +261,8 @@ class _Pass:
     def _filtered(
         self, batch: Buffer, header: BatchHeader, horizon_passed: bool, start_horizon: bool
     ) -> Buffer | None:
-        # Keys are learnt by whole batches, so a batch is on one side of `clean_to` or on the other.
-        if header.base_offset >= self.clean_to:
+        # Keys are learnt by whole batches, so a batch is on one side of `clean_until` or on the other.
+        if header.base_offset >= self.clean_until:
             return batch
         plan = self._plan
         base, keys = header.base_offset, self._keys

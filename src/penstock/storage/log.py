@@ -34,6 +34,7 @@ from penstock.storage.segment import Segment
 from penstock.storage.segments import SegmentCache, Segments
 from penstock.storage.snapshot import encode_snapshot
 from penstock.storage.store import SegmentStore
+from penstock.storage.swap import Swap
 from penstock.storage.transactions import AbortedTransaction
 from penstock.storage.validation import Rules, check_replicated, validate
 
@@ -394,13 +395,18 @@ class Log:
         self._start_at(self.segments.first.base_offset)
         return removed
 
-    def replace_segments(self, replaced: Iterable[int], segments: Iterable[tuple[int, int]]) -> None:
-        """Compaction has put segments (base offset, size) in the place of those at the offsets `replaced`."""
-        gone = set(replaced)
+    def swap(self, replaced: Iterable[int]) -> Swap:
+        """The exchange of the segments at the offsets `replaced` for what compaction made of them."""
+        return Swap(self._store.files, self.path, self._health, replaced)
+
+    def replace_segments(self, swap: Swap, old: Iterable[int], new: Iterable[tuple[int, int]]) -> None:
+        """Move what `swap` has committed, (base offset, size) each, in the place of the segments at `old`."""
+        swap.move()
+        gone = set(old)
         now_ms = self._clock.now_ms()
         self._store.replace(
             [segment for segment in self.segments if segment.base_offset in gone],
-            [Segment(self._store.files, self.path, base, size, now_ms) for base, size in segments],
+            [Segment(self._store.files, self.path, base, size, now_ms) for base, size in new],
         )
 
     # -- the near end

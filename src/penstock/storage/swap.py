@@ -2,12 +2,7 @@
 
 Compaction writes into the directory `cleaned` of a log, last of all a manifest of what its result replaces.
 The swap is decided by one rename, `cleaned` to `swap`: before it the old segments stand, behind it the new
-ones do, whatever happens. The rest only moves files and can be repeated; opening a log does that:
-
-    write_manifest   in compaction's process, when every file of the result is synced
-    commit           in a worker thread: syncs
-    move_into_place  on the event loop, together with the change in memory: no syncs
-    finish           in a worker thread: syncs, and forgets the swap
+ones do, whatever happens. The rest only moves files and can be repeated; opening a log does that.
 """
 
 from __future__ import annotations
@@ -17,21 +12,74 @@ from typing import Final
 
 from penstock.ports import File, Files
 from penstock.storage.checkpoint import format_checkpoint, parse_checkpoint
+from penstock.storage.health import Health
 from penstock.storage.segment import LOG, SNAPSHOT, SUFFIXES, file_name
 
-__all__ = [
-    "CLEANED",
-    "abandon",
-    "commit",
-    "finish",
-    "finish_interrupted_swaps",
-    "move_into_place",
-    "write_manifest",
-]
+__all__ = ["CLEANED", "Swap", "finish_interrupted_swaps", "write_manifest"]
 
 CLEANED: Final = "cleaned"
 _SWAP: Final = "swap"
 _MANIFEST: Final = "replaced"
+
+
+class Swap:
+    """One swap of a log: `commit` in a worker thread, `move` on the event loop, `finish` in a thread.
+
+    `abandon`, in a thread, drops a result that is not wanted any more, at any time before `move`.
+    """
+
+    __slots__ = ("_directory", "_files", "_health", "_old", "_replaced")
+
+    def __init__(self, files: Files, directory: str, health: Health, replaced: Iterable[int]) -> None:
+        self._files = files
+        self._directory = directory
+        self._health = health
+        self._replaced = tuple(replaced)
+        #: Closing the last descriptor of a removed file frees its blocks, which may take a while; holding the
+        #: old segments open until then leaves that to `finish`.
+        self._old: list[File] = []
+
+    def commit(self) -> None:
+        """Decide for the new segments; from now on opening the log would put them in place."""
+        files, directory = self._files, self._directory
+        try:
+            self._old = [files.open(f"{directory}/{file_name(base)}{LOG}") for base in self._replaced]
+            files.rename(f"{directory}/{CLEANED}", f"{directory}/{_SWAP}")
+        except OSError as e:
+            raise self._health.failed(e, f"cannot swap segments of {directory}") from e
+        self._sync_directory()
+
+    def move(self) -> None:
+        """Put the new segments in place; the log must use them from now on."""
+        try:
+            _move_into_place(self._files, self._directory)
+        except OSError as e:
+            # Some files are moved and some are not: only opening the log again can sort that out.
+            raise self._health.sync_failed(e, f"cannot swap segments of {self._directory}") from e
+
+    def finish(self) -> None:
+        """Forget the swap, once what it moved is durable, and let go of the old segments."""
+        self._sync_directory()
+        self._remove(_SWAP)
+        for file in self._old:
+            file.close()
+
+    def abandon(self) -> None:
+        self._remove(CLEANED)
+        self._remove(_SWAP)
+
+    def _remove(self, name: str) -> None:
+        try:
+            if self._files.is_dir(f"{self._directory}/{name}"):
+                self._files.rmtree(f"{self._directory}/{name}")
+        except OSError as e:
+            raise self._health.failed(e, f"cannot clean up {self._directory}") from e
+
+    def _sync_directory(self) -> None:
+        try:
+            self._files.sync_dir(self._directory)
+        except OSError as e:
+            raise self._health.sync_failed(e, f"cannot sync {self._directory}") from e
 
 
 def write_manifest(files: Files, cleaned: str, replaced: Iterable[int]) -> None:
@@ -48,19 +96,19 @@ def write_manifest(files: Files, cleaned: str, replaced: Iterable[int]) -> None:
     files.write_atomic(f"{cleaned}/{_MANIFEST}", format_checkpoint(obsolete))
 
 
-def commit(files: Files, directory: str, replaced: Iterable[int]) -> list[File]:
-    """Decide for the new segments; from now on opening the log would put them in place.
+def finish_interrupted_swaps(files: Files, directory: str) -> None:
+    """Bring the directory of a log, before it is opened, to where it was before a swap or to behind it."""
+    if files.is_dir(f"{directory}/{CLEANED}"):
+        files.rmtree(f"{directory}/{CLEANED}")
+    if files.is_dir(f"{directory}/{_SWAP}"):
+        # Without its manifest the swap was over: nothing but the forgetting was interrupted.
+        if files.exists(f"{directory}/{_SWAP}/{_MANIFEST}"):
+            _move_into_place(files, directory)
+            files.sync_dir(directory)
+        files.rmtree(f"{directory}/{_SWAP}")
 
-    Returns the old ones, open: closing the last descriptor of a removed file frees its blocks, which may take
-    a while; so that is to be the one that `finish` closes.
-    """
-    old = [files.open(f"{directory}/{file_name(base)}{LOG}") for base in replaced]
-    files.rename(f"{directory}/{CLEANED}", f"{directory}/{_SWAP}")
-    files.sync_dir(directory)
-    return old
 
-
-def move_into_place(files: Files, directory: str) -> None:
+def _move_into_place(files: Files, directory: str) -> None:
     """Move what was committed over the old files and remove the others; may be repeated from any state."""
     swap = f"{directory}/{_SWAP}"
     for name in parse_checkpoint(files.read(f"{swap}/{_MANIFEST}")):
@@ -69,30 +117,3 @@ def move_into_place(files: Files, directory: str) -> None:
     for name in files.listdir(swap):
         if name != _MANIFEST:
             files.rename(f"{swap}/{name}", f"{directory}/{name}")
-
-
-def finish(files: Files, directory: str, old: Iterable[File] = ()) -> None:
-    """Forget the swap, once what it moved is durable, and let go of `old`."""
-    files.sync_dir(directory)
-    files.rmtree(f"{directory}/{_SWAP}")
-    files.sync_dir(directory)
-    for file in old:
-        file.close()
-
-
-def abandon(files: Files, directory: str) -> None:
-    """Drop a result that is not wanted any more, committed or not, of which nothing has been moved."""
-    for name in (CLEANED, _SWAP):
-        if files.is_dir(f"{directory}/{name}"):
-            files.rmtree(f"{directory}/{name}")
-
-
-def finish_interrupted_swaps(files: Files, directory: str) -> None:
-    """Bring the directory of a log, before it is opened, to where it was before a swap or to behind it."""
-    if files.is_dir(f"{directory}/{CLEANED}"):
-        files.rmtree(f"{directory}/{CLEANED}")
-    if files.is_dir(f"{directory}/{_SWAP}"):
-        # Without its manifest the swap was over: nothing but the forgetting was interrupted.
-        if files.exists(f"{directory}/{_SWAP}/{_MANIFEST}"):
-            move_into_place(files, directory)
-        finish(files, directory)
