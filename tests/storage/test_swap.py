@@ -1,69 +1,29 @@
 from __future__ import annotations
 
-import contextlib
+from contextlib import suppress
+from dataclasses import replace
+from errno import EIO
+from random import Random
 
 import pytest
 
-from penstock.ports import Buffer, File
+from penstock.model.errors import StorageError
 from penstock.records.record import Record
 from penstock.storage.cleaner import KEY_BYTES, measure, plan
 from penstock.storage.compaction import CompactionResult, compact
 from penstock.storage.log import Log
-from penstock.storage.memory import Directory, Inode, MemoryFiles
+from penstock.storage.memory import MemoryFiles
 from penstock.storage.swap import CLEANED, finish_interrupted_swaps
-from tests.storage.compacted import COMPACT, PATH, CompactedLog, latest
+from penstock.testing.disk import FaultyDisk, PowerLoss
+from tests.storage.compacted import COMPACT, PATH, CompactedLog
 
 
-class Crash(BaseException):
-    """The process is gone."""
-
-
-class CrashingFiles(MemoryFiles):
-    """Crashes before change number `crash_at`, counted from when it is set; removes trees file by file."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.changes = 0
-        self.crash_at: int | None = None
-
-    def crash(self, at: int) -> None:
-        self.changes, self.crash_at = 0, at
-
-    def _change(self) -> None:
-        if self.crash_at is not None and self.changes >= self.crash_at:
-            raise Crash
-        self.changes += 1
-
-    def write(self, inode: Inode, data: Buffer, position: int) -> None:
-        self._change()
-        super().write(inode, data, position)
-
-    def cut(self, inode: Inode, size: int) -> None:
-        self._change()
-        super().cut(inode, size)
-
-    def open(self, path: str, *, create: bool = False) -> File:
-        if create and not self.exists(path):
-            self._change()
-        return super().open(path, create=create)
-
-    def makedirs(self, path: str) -> None:
-        if not self.is_dir(path):
-            self._change()
-        super().makedirs(path)
-
-    def rename(self, old: str, new: str) -> None:
-        self._change()
-        super().rename(old, new)
-
-    def remove(self, path: str) -> None:
-        self._change()
-        super().remove(path)
+class SlowRemoval(FaultyDisk):
+    """Removes trees file by file, as an operating system does."""
 
     def rmtree(self, path: str) -> None:
         for name in self.listdir(path):
             self.remove(f"{path}/{name}")
-        self._change()
         super().rmtree(path)
 
 
@@ -79,6 +39,9 @@ def filled(files: MemoryFiles) -> tuple[CompactedLog, list[Record]]:
     topic.log.roll()
     records += topic.put((b"d", b"2"), (b"e", b"1"))
     topic.log.roll()
+    flushed = topic.log.flush_plan()
+    flushed.sync()
+    topic.log.flushed(flushed)
     return topic, records
 
 
@@ -94,56 +57,88 @@ def swap(topic: CompactedLog) -> CompactionResult:
     return result
 
 
-def crash_points() -> int:
-    files = CrashingFiles()
-    topic, _ = filled(files)
-    files.crash(10**9)
+def changes_of_a_swap() -> int:
+    disk = SlowRemoval(Random(0))
+    topic, _ = filled(disk)
+    before = disk.changes
     swap(topic)
-    return files.changes
+    return disk.changes - before
 
 
-POINTS = crash_points()
+POINTS = range(1, changes_of_a_swap() + 1)
+
+
+def crashed(disk: FaultyDisk, point: int, power_loss: bool) -> tuple[CompactedLog, list[Record]]:
+    """A log whose machine went down at change number `point` of a swap, and started again."""
+    topic, records = filled(disk)
+    disk.crash_at = disk.changes + point
+    with pytest.raises(PowerLoss):
+        swap(topic)
+    disk.restart(power_loss=power_loss)
+    return topic, records
 
 
 @pytest.mark.parametrize("again", [None, 1, 4])
-@pytest.mark.parametrize("point", range(POINTS))
-def test_a_crash_at_any_step_leaves_the_old_log_or_the_new_one(point: int, again: int | None) -> None:
-    """`again`: opening crashes too, at its change number `again`."""
-    files = CrashingFiles()
-    topic, records = filled(files)
-    before = topic.records()
-    files.crash(point)
-    with pytest.raises(Crash):
-        swap(topic)
+@pytest.mark.parametrize("seed", [None, 1, 2])
+@pytest.mark.parametrize("point", POINTS)
+def test_a_crash_at_any_step_leaves_the_old_log_or_the_new_one(
+    point: int, seed: int | None, again: int | None
+) -> None:
+    """`seed`: the power goes, too. `again`: opening the log crashes as well, at its change number `again`."""
+    disk = SlowRemoval(Random(seed))
+    topic, records = crashed(disk, point, seed is not None)
     if again is not None:
-        files.crash(again)
-        with contextlib.suppress(Crash):
-            finish_interrupted_swaps(files, PATH)
-    files.crash_at = None
+        disk.crash_at = disk.changes + again
+        with suppress(PowerLoss):
+            finish_interrupted_swaps(disk, PATH)
+        disk.restart(power_loss=seed is not None)
     topic.reopen(clean=False)
-    after = topic.records()
-    assert after in (before, [record for record in records if record.offset in (1, 4, 5, 7, 8)])
-    assert latest(r for r in after if r.value != b"aborted") == latest(records)
+    survivors = topic.records()
+    committed = [record for record in survivors if record.value != b"aborted"]
+    assert committed in (records, [record for record in records if record.offset in (1, 4, 5, 7, 8)])
     assert topic.log.end_offset == 9
+    assert topic.log.recovery.corruption == []
     assert topic.log.aborted_transactions(0, 9) == [(5, 2)]
-    assert [name for name in files.listdir(PATH) if files.is_dir(f"{PATH}/{name}")] == []
+    assert [name for name in disk.listdir(PATH) if disk.is_dir(f"{PATH}/{name}")] == []
 
 
-def test_there_are_crashes_before_and_after_the_decision() -> None:
-    outcomes = []
-    for point in range(POINTS):
-        files = CrashingFiles()
-        topic, _ = filled(files)
-        before = topic.records()
-        files.crash(point)
-        with pytest.raises(Crash):
-            swap(topic)
-        files.crash_at = None
+def test_the_swap_is_decided_at_one_moment() -> None:
+    is_old = []
+    for point in POINTS:
+        topic, _ = crashed(SlowRemoval(Random(0)), point, power_loss=False)
         topic.reopen(clean=False)
-        outcomes.append(topic.records() == before)
-    decided = outcomes.index(False)
-    assert outcomes == [True] * decided + [False] * (POINTS - decided)
-    assert 10 < decided < POINTS - 10
+        is_old.append(b"aborted" in [record.value for record in topic.records()])
+    decided = is_old.index(False)
+    assert is_old == [True] * decided + [False] * (len(POINTS) - decided)
+    assert 10 < decided < len(POINTS) - 10
+
+
+@pytest.mark.parametrize("failing", ["commit", "finish"])
+def test_a_sync_that_fails_takes_the_directory_offline(failing: str) -> None:
+    disk = FaultyDisk(Random(0))
+    topic, _ = filled(disk)
+    result = compact(disk, plan(measure(topic.log, None, topic.clock.ms), topic.clock.ms, 100 * KEY_BYTES))
+    bases = [source.base_offset for source in result.replaced]
+    exchange = topic.log.swap(bases)
+    if failing == "finish":
+        exchange.commit()
+        topic.log.replace_segments(exchange, bases, result.segments)
+    disk.sync_error = EIO
+    with pytest.raises(StorageError, match="cannot sync"):
+        getattr(exchange, failing)()
+    with pytest.raises(StorageError, match="offline"):
+        topic.log.read(0, 1, upper=9)
+
+
+def test_a_full_disk_stops_compaction_and_nothing_else() -> None:
+    disk = FaultyDisk(Random(0))
+    topic, _ = filled(disk)
+    before = topic.records()
+    disk.capacity = disk.used() + 300
+    with pytest.raises(OSError, match="No space"):
+        compact(disk, plan(measure(topic.log, None, topic.clock.ms), topic.clock.ms, 100 * KEY_BYTES))
+    assert not disk.exists(f"{PATH}/{CLEANED}")
+    assert topic.records() == before
 
 
 def test_a_swap_leaves_nothing_of_the_old_segments() -> None:
@@ -156,6 +151,15 @@ def test_a_swap_leaves_nothing_of_the_old_segments() -> None:
     assert [name for name in names if name.endswith(".snapshot")] == [f"{9:020d}.snapshot"]
     topic.reopen()
     assert topic.log.end_offset == 9
+
+
+def test_the_snapshot_at_the_start_of_a_new_segment_stays() -> None:
+    topic, _ = filled(MemoryFiles())
+    topic.log.reconfigure(replace(COMPACT, segment_bytes=1))
+    result = swap(topic)
+    assert [source.base_offset for source in result.segments] == [0, 2, 4, 7]
+    snapshots = [name for name in topic.files.listdir(PATH) if name.endswith(".snapshot")]
+    assert snapshots == [f"{offset:020d}.snapshot" for offset in (2, 4, 7, 9)]
 
 
 def test_an_old_transaction_index_does_not_outlive_its_transactions() -> None:
@@ -181,7 +185,6 @@ def test_results_that_were_not_committed_are_removed_when_the_log_is_opened() ->
     files = MemoryFiles()
     topic, _ = filled(files)
     compact(files, plan(measure(topic.log, None, topic.clock.ms), topic.clock.ms, 100 * KEY_BYTES))
-    assert isinstance(files.root["data"], Directory)
     assert files.is_dir(f"{PATH}/{CLEANED}")
     Log.open(files, PATH, COMPACT, topic.clock, clean=False)
     assert not files.exists(f"{PATH}/{CLEANED}")
