@@ -1,0 +1,70 @@
+"""The command as users run it: its own process, against a broker that is one, too."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Protocol
+
+import pytest
+
+PENSTOCK = [sys.executable, "-m", "penstock"]
+WAIT_S = 30
+
+
+class Command(Protocol):
+    def __call__(self, *arguments: str, input: str | None = None) -> subprocess.CompletedProcess[str]: ...
+
+
+def run(
+    *arguments: str, input: str | None = None, bootstrap: str | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run `penstock` to its end. Whatever it did, no traceback may have reached the user."""
+    environment = {**os.environ, "PENSTOCK_BOOTSTRAP": bootstrap or "127.0.0.1:1"}
+    done = subprocess.run(
+        [*PENSTOCK, *arguments], input=input, capture_output=True, text=True, timeout=WAIT_S, env=environment
+    )
+    assert "Traceback" not in done.stderr
+    return done
+
+
+@contextmanager
+def running_broker(*arguments: str, cwd: Path | None = None) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A broker on a free port, and the address on its ready line."""
+    process = subprocess.Popen(
+        [*PENSTOCK, "up", "--port", "0", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=cwd,
+    )
+    try:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        line = process.stdout.readline()
+        assert line.startswith("ready "), process.stderr.read()
+        yield process, line.split()[1]
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.fixture(scope="session")
+def broker() -> Iterator[str]:
+    """The address of a broker that all tests of client commands share."""
+    with running_broker("--memory", "--log-level", "error") as (_, address):
+        yield address
+
+
+@pytest.fixture
+def penstock(broker: str) -> Command:
+    """`penstock` against the shared broker."""
+
+    def command(*arguments: str, input: str | None = None) -> subprocess.CompletedProcess[str]:
+        return run(*arguments, input=input, bootstrap=broker)
+
+    return command

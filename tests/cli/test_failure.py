@@ -1,0 +1,92 @@
+"""Failures are one line and an exit code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import typer
+
+from penstock.cli import app
+from penstock.cli.failure import Failure, guarded, misused
+from penstock.model.errors import InvalidConfig, StorageError
+
+
+def raises(error: BaseException) -> Callable[[], None]:
+    def command() -> None:
+        raise error
+
+    return command
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [
+        (Failure("mend it"), 1, "penstock: mend it"),
+        (InvalidConfig("retention.ms is wrong"), 2, "penstock: retention.ms is wrong"),
+        (StorageError("the disk is full"), 1, "penstock: the disk is full"),
+        (OSError("no such host"), 1, "penstock: no such host"),
+        (
+            typer.BadParameter("not a number"),
+            2,
+            "penstock: Invalid value: not a number (see `penstock --help`)",
+        ),
+        (KeyboardInterrupt(), 130, "penstock: interrupted"),
+        (ZeroDivisionError("two\nlines"), 1, "penstock: ZeroDivisionError: two lines (a bug in penstock"),
+    ],
+)
+def test_whatever_goes_wrong_is_one_line(
+    error: BaseException, code: int, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert guarded(raises(error)) == code
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    (line,) = printed.err.splitlines()
+    assert line.startswith(said)
+
+
+def test_misuse_is_exit_code_2(capsys: pytest.CaptureFixture[str]) -> None:
+    assert guarded(lambda: misused("give a name")) == 2
+    assert capsys.readouterr().err == "penstock: give a name\n"
+
+
+def test_exit_codes_of_commands_pass_through() -> None:
+    assert guarded(lambda: None) == 0
+    assert guarded(lambda: 3) == 3
+
+
+def test_debug_lets_a_bug_through(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PENSTOCK_DEBUG", "1")
+    with pytest.raises(ZeroDivisionError):
+        guarded(raises(ZeroDivisionError()))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["nothing"], "No such command 'nothing'"),
+        (["topic", "create"], "Missing argument"),
+        (["consume", "t", "--count", "x"], "--count"),
+        (["consume", "t", "--count", "0"], "--count"),
+        (["consume", "t", "--from-beginning", "--offset", "1"], "start at one place"),
+        (["consume", "t", "--timestamp", "yesterday"], "neither milliseconds nor a time"),
+        (["produce", "t", "--header", "x"], "is not KEY=VALUE"),
+        (["produce", "t", "--key-separator", ""], "must not be empty"),
+        (["produce", "t", "--key-separator", ":", "--format", "json"], "--format key-value"),
+        (["produce", "t", "--idempotent", "--acks", "1"], "--acks all"),
+        (["config", "describe"], "say whose configs"),
+        (["config", "set", "a=b", "--topic", "t", "--broker", "1"], "say whose configs"),
+        (["topic", "alter", "t"], "nothing to alter"),
+        (["up", "--memory", "--data", "x"], "one of them"),
+        (["up", "--port", "70000"], "--port"),
+    ],
+)
+def test_wrong_command_lines(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert guarded(lambda: app(arguments, prog_name="penstock", standalone_mode=False)) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert said in line
+
+
+def test_no_arguments_show_the_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert guarded(lambda: app([], prog_name="penstock", standalone_mode=False)) == 2
+    assert "Usage: penstock" in capsys.readouterr().err
