@@ -51,6 +51,9 @@ class InlineWorkers:
 
         return run()
 
+    def close(self) -> None:
+        """Nothing is under way."""
+
 
 class CompactedLog:
     """A log, its clock, and up to where it is clean."""

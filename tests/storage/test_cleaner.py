@@ -191,11 +191,24 @@ def test_a_log_that_grew_meanwhile_is_swapped_all_the_same() -> None:
     assert [record.offset for record in topic.records()] == [1, 2]
 
 
+def test_a_log_that_is_deleted_meanwhile_is_not_brought_back(tmp_path: Path) -> None:
+    path = tmp_path / "partition-0"
+    topic = CompactedLog(files=OsFiles(), path=str(path))
+    sealed(topic, b"a", b"a")
+    planned = plan(measure(topic.log, None, topic.clock.ms), topic.clock.ms, 100 * KEY_BYTES)
+    OsFiles().rmtree(topic.path)
+    assert asyncio.run(clean(topic.log, planned, topic.files, InlineWorkers())) is None
+    assert not path.exists()
+
+
 class ProcessWorkers:
     """Real processes and threads."""
 
     def __init__(self, pool: ProcessPoolExecutor) -> None:
         self._pool = pool
+
+    def close(self) -> None:
+        self._pool.shutdown()
 
     def in_thread(self, function: Callable[..., T], *args: Any) -> Awaitable[T]:
         return asyncio.to_thread(function, *args)
