@@ -154,5 +154,9 @@ class Workers(Protocol):
         """For what holds the interpreter; function, arguments and result are pickled."""
         ...
 
+    def close(self) -> None:
+        """Wait for what runs, and take no more."""
+        ...
+
 
 Parts: TypeAlias = Iterable[Buffer | FileRange]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
@@ -51,7 +50,7 @@ class World(NamedTuple):
 
 
 class Broker:
-    """One broker. `start` opens everything and returns when clients can connect; `stop` flushes and closes."""
+    """One broker: `start` returns when clients can connect, `stop` when everything is on the disk."""
 
     def __init__(self, config: BrokerConfig, world: World) -> None:
         self.config = config
@@ -62,7 +61,8 @@ class Broker:
         self.metrics = Metrics()
         self.image = ClusterImage()
         self.apis = tuple(HANDLERS)
-        self.partitions = Partitions(config, world.files, world.clock, world.workers)
+        self.files = world.files
+        self.partitions = Partitions(config, world.files, world.clock, world.workers, world.rng)
         self.dispatcher = Dispatcher(self, HANDLERS)
         self.fetch_sessions = FetchSessions(
             config.max_incremental_fetch_session_cache_slots,
@@ -81,8 +81,8 @@ class Broker:
         self.cluster_id = ""
 
     async def start(self) -> None:
-        metadata_log = self.partitions.open(self.node_id, self.rng)
-        self.cluster_id = self.partitions.cluster_id
+        metadata_log = self.partitions.open(self.node_id)
+        self.cluster_id = self.partitions.directories[0].cluster_id
         self.controller = Controller(self.image, metadata_log, self.clock, self.workers)
         self.controller.replay()
         self._apply_broker_configs()
@@ -91,7 +91,7 @@ class Broker:
         self.producer_ids = ProducerIds(self.controller, self.node_id)
         await self.server.bind(self.listeners)
         await self.controller.change(self._register)
-        self.maintenance = Maintenance(self.config, self.partitions, self.clock, self.workers)
+        self.maintenance = Maintenance(self.config, self.partitions, self.clock, self.files, self.workers)
         self.maintenance.start()
         await self.server.serve()
 
@@ -101,7 +101,7 @@ class Broker:
         await self.dispatcher.stop()
         await self.maintenance.stop()
         await self.partitions.close()
-        self.controller.close()
+        self.workers.close()
 
     @property
     def address(self) -> str:
@@ -164,13 +164,13 @@ class Broker:
         )
         return records, None
 
-    def _applied(self, records: Sequence[Struct]) -> None:
+    async def _applied(self, records: Sequence[Struct]) -> None:
         """Bring what this broker does in line with the image."""
+        added: dict[TopicId, list[int]] = {}
         reconfigured: set[str] = set()
         for record in records:
             if isinstance(record, PartitionRecord):
-                topic = self.image.topics_by_id[TopicId(record.topic_id)]
-                self.partitions.add(topic, record.partition_id, self.image.topic_configs(topic.name))
+                added.setdefault(TopicId(record.topic_id), []).append(record.partition_id)
             elif isinstance(record, RemoveTopicRecord):
                 self.partitions.remove(TopicId(record.topic_id))
             elif isinstance(record, ConfigRecord):
@@ -179,6 +179,9 @@ class Broker:
                 else:
                     self._apply_broker_configs()
                     reconfigured.update(self.image.topics)
+        for topic_id, indexes in added.items():
+            topic = self.image.topics_by_id[topic_id]
+            await self.partitions.add(topic, indexes, self.image.topic_configs(topic.name))
         for name in reconfigured:
             self.partitions.reconfigure(name, self.image.topic_configs(name))
 

@@ -7,7 +7,7 @@ applied; whoever asked is answered after that. One change at a time, so every de
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 from penstock.metadata.image import ClusterImage
@@ -34,7 +34,7 @@ class Controller:
         self._workers = workers
         self._turn = asyncio.Lock()
         #: told of every batch of records after it was applied
-        self.on_applied: Callable[[Sequence[Struct]], None] = lambda records: None
+        self.on_applied: Callable[[Sequence[Struct]], Awaitable[None]] = _nothing
 
     def replay(self) -> None:
         """Bring the image up to the end of the log."""
@@ -72,7 +72,8 @@ class Controller:
         self._log.advance_high_watermark(self._log.end_offset)
         for i, record in enumerate(records):
             self.image.apply(record, base + i)
-        self.on_applied(records)
+        await self.on_applied(records)
 
-    def close(self) -> None:
-        self._log.close(clean=True)
+
+async def _nothing(records: Sequence[Struct]) -> None:
+    """Nobody to tell."""

@@ -72,7 +72,7 @@ class Dispatcher:
             response = route.handler(context, request)
             if route.is_async:
                 response = self.spawn(context, response)
-        except Exception as e:  # noqa: BLE001 - a bug in one handler must not take the broker down
+        except Exception as e:
             raise self._bug(context, e) from e
         if response is None:
             route.stats.latency.observe(perf_counter_ns() - started)

@@ -1,8 +1,8 @@
 """Reading for Fetch: which bytes of which partitions, now or when there are enough of them.
 
 Bytes leave as file ranges that go to the socket unread. A range that is not in the page cache would make the
-event loop wait for the disk, so a worker thread warms it first. A fetch that finds too little waits as a plain
-object on its partitions: no task, one timer.
+event loop wait for the disk, so a worker thread warms it first. A fetch that finds too little waits as a
+plain object on its partitions: no task, one timer.
 """
 
 from __future__ import annotations

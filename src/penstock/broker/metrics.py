@@ -31,7 +31,7 @@ class Histogram:
         self.buckets[bucket if bucket < BUCKETS else BUCKETS - 1] += 1
 
     def quantile_us(self, q: float) -> int:
-        """An upper bound of the q-quantile in microseconds, exact to a factor of two; 0 if nothing was seen."""
+        """An upper bound of the q-quantile in microseconds, within a factor of two; 0 if nothing was seen."""
         rank = q * self.count
         seen = 0
         for bucket, n in enumerate(self.buckets):

@@ -17,6 +17,7 @@ from penstock.model.errors import (
 from penstock.model.ids import TopicId
 from penstock.records.codecs import Codec
 from penstock.storage.config import LogConfig
+from penstock.storage.directory import DataDirectory
 from penstock.storage.log import Appended, Log
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ class Partition:
     __slots__ = (
         "codec",
         "compression_level",
+        "directory",
         "flusher",
         "index",
         "leader_epoch",
@@ -50,7 +52,14 @@ class Partition:
     )
 
     def __init__(
-        self, topic: str, topic_id: TopicId, index: int, log: Log, flusher: Flusher, leader_epoch: int
+        self,
+        topic: str,
+        topic_id: TopicId,
+        index: int,
+        log: Log,
+        directory: DataDirectory,
+        flusher: Flusher,
+        leader_epoch: int,
     ) -> None:
         self.topic = topic
         self.topic_id = topic_id
@@ -60,6 +69,7 @@ class Partition:
         self.leading = True
         #: insertion-ordered set: whoever waited first is served first
         self.waiters: dict[Waiter, None] = {}
+        self.directory = directory
         self.flusher = flusher
         #: appends that are with a worker, and the lock that keeps them in order (see `recompression`)
         self.pending: set[asyncio.Task[None]] = set()
@@ -78,6 +88,10 @@ class Partition:
             Codec.ZSTD: config.compression_zstd_level,
         }
         self.compression_level = None if self.codec is None else levels.get(self.codec)
+
+    @property
+    def name(self) -> str:
+        return f"{self.topic}-{self.index}"
 
     def append(self, batches: memoryview) -> Appended:
         """Append what a client sent; stamps offsets into `batches` in place."""

@@ -7,9 +7,8 @@ opened keeps its place as the error code that its clients get.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
-from typing import TypeAlias, cast
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeAlias, cast
 
 from penstock.broker.flusher import Flusher, FlushPolicy
 from penstock.broker.logs import get_logger
@@ -20,9 +19,8 @@ from penstock.model.errors import ErrorCode, StorageError
 from penstock.model.ids import METADATA_TOPIC, METADATA_TOPIC_ID, TopicId, TopicPartition
 from penstock.ports import Clock, Files, Rng, Workers
 from penstock.storage.config import LogConfig
-from penstock.storage.directory import DataDirectory
+from penstock.storage.directory import DataDirectory, PartitionRemoval, StoredPartition
 from penstock.storage.log import Log
-from penstock.storage.segments import SegmentCache
 
 __all__ = ["Partitions"]
 
@@ -33,24 +31,18 @@ log = get_logger("partitions")
 class Partitions:
     """Everything that is stored here except the metadata log, which `open` hands to its owner."""
 
-    def __init__(self, config: BrokerConfig, files: Files, clock: Clock, workers: Workers) -> None:
+    def __init__(self, config: BrokerConfig, files: Files, clock: Clock, workers: Workers, rng: Rng) -> None:
         self._config = config
+        self._files = files
         self._clock = clock
         self._workers = workers
-        self._cache = SegmentCache()
+        self._rng = rng
         self._by_name: dict[str, dict[int, Slot]] = {}
         self._by_id: dict[TopicId, dict[int, Slot]] = {}
         self._names: dict[TopicId, str] = {}
-        self._directories: dict[DataDirectory, Flusher] = {}
-        for path in config.data_dirs:
-            directory = DataDirectory(files, path)
-            self._directories[directory] = Flusher(
-                path,
-                directory.health,
-                cast(FlushPolicy, config.penstock_flush),
-                config.penstock_flush_interval_ms / 1000,
-                workers,
-            )
+        self._flushers: dict[DataDirectory, Flusher] = {}
+        self._counts: dict[DataDirectory, int] = {}
+        self._deletions: set[asyncio.Task[None]] = set()
 
     # -- requests -------------------------------------------------------------------------------------
 
@@ -72,8 +64,167 @@ class Partitions:
                 if isinstance(slot, Partition):
                     yield slot
 
-    def directories(self) -> Iterator[tuple[DataDirectory, Flusher]]:
-        yield from self._directories.items()
+    @property
+    def directories(self) -> Sequence[DataDirectory]:
+        return tuple(self._flushers)
 
-    def in_directory(self, flusher: Flusher) -> Iterator[Partition]:
-        return (partition for partition in self if partition.flusher is flusher)
+    def in_directory(self, directory: DataDirectory) -> Iterator[Partition]:
+        return (partition for partition in self if partition.directory is directory)
+
+    # -- coming and going -----------------------------------------------------------------------------
+
+    def open(self, node_id: int) -> Log:
+        """Open the data directories; returns the metadata log, which lives in the first of them."""
+        cluster_id: str | None = None
+        for path in self._config.data_dirs:
+            directory = DataDirectory.open(
+                self._files, path, cluster_id=cluster_id, node_id=node_id, rng=self._rng
+            )
+            cluster_id = directory.cluster_id
+            self._counts[directory] = 0
+            self._flushers[directory] = Flusher(
+                path,
+                directory.health,
+                cast(FlushPolicy, self._config.penstock_flush),
+                self._config.penstock_flush_interval_ms / 1000,
+                self._workers,
+            )
+        first = self.directories[0]
+        first.create_partitions([StoredPartition(METADATA_TOPIC, 0, METADATA_TOPIC_ID)])
+        return first.open_log(METADATA_TOPIC, 0, LogConfig(retention_ms=-1), self._clock, self._rng)
+
+    def load(self, image: ClusterImage) -> None:
+        """Open every partition that the image has, and remove what it no longer has."""
+        found: dict[TopicPartition, DataDirectory] = {}
+        for directory in self._flushers:
+            for name, index, topic_id in directory.partitions():
+                topic = image.topics.get(name)
+                if topic is not None and topic.id == topic_id and index in topic.partitions:
+                    found[TopicPartition(name, index)] = directory
+                elif name != METADATA_TOPIC:
+                    log.info("stray_partition_removed", topic=name, partition=index, directory=directory.path)
+                    directory.remove_partition(name, index).delete()
+        for topic in image.topics.values():
+            config = self._log_config(image.topic_configs(topic.name))
+            missing = [i for i in topic.partitions if TopicPartition(topic.name, i) not in found]
+            found |= self._place(topic, missing)
+            for index in topic.partitions:
+                directory = found[TopicPartition(topic.name, index)]
+                if index in missing:
+                    directory.create_partitions([StoredPartition(topic.name, index, topic.id)])
+                self._host(topic, index, config, directory)
+
+    async def add(self, topic: TopicImage, indexes: Sequence[int], overrides: Mapping[str, str]) -> None:
+        """Start hosting new partitions, each in the directory that holds the fewest."""
+        config = self._log_config(overrides)
+        placed = self._place(topic, indexes)
+        for directory in set(placed.values()):
+            stored = [
+                StoredPartition(topic.name, key.partition, topic.id)
+                for key, where in placed.items()
+                if where is directory
+            ]
+            try:
+                await self._workers.in_thread(directory.create_partitions, stored)
+            except StorageError as e:
+                log.error("partitions_not_created", topic=topic.name, error=str(e))
+        for key, directory in placed.items():
+            self._host(topic, key.partition, config, directory)
+
+    def remove(self, topic_id: TopicId) -> None:
+        """Stop hosting a topic; its files go in the background."""
+        slots = self._by_id.pop(topic_id, {})
+        name = self._names.pop(topic_id, "")
+        if self._by_name.get(name) is slots:
+            del self._by_name[name]
+        for slot in slots.values():
+            if isinstance(slot, Partition):
+                slot.retire()
+                slot.flusher.forget(slot)
+                self._counts[slot.directory] -= 1
+                try:
+                    self._delete_later(slot.directory.remove_partition(name, slot.index))
+                except StorageError as e:
+                    log.error("partition_not_removed", partition=slot.name, error=str(e))
+
+    def reconfigure(self, name: str, overrides: Mapping[str, str]) -> None:
+        """Take over a topic's changed configs."""
+        config = self._log_config(overrides)
+        for slot in self._by_name.get(name, {}).values():
+            if isinstance(slot, Partition):
+                slot.reconfigure(config)
+
+    async def checkpoint(self) -> None:
+        """Write down how far the logs are safe, so that recovery need not look below."""
+        for directory in self._flushers:
+            if directory.health.offline is None:
+                await self._workers.in_thread(directory.checkpoint().write)
+
+    async def close(self) -> None:
+        """Bring everything to the disk and leave the mark of a clean shutdown, where the disk allows it."""
+        for partition in self:
+            await asyncio.gather(*partition.pending)
+        await asyncio.gather(*self._deletions)
+        for directory, flusher in self._flushers.items():
+            flusher.stop()
+            try:
+                await flusher.flush()
+                await self._workers.in_thread(directory.close)
+            except StorageError as e:
+                log.error("unclean_shutdown", directory=directory.path, error=str(e))
+                directory.close(clean=False)
+
+    # -- details --------------------------------------------------------------------------------------
+
+    def _log_config(self, overrides: Mapping[str, str]) -> LogConfig:
+        values: dict[str, Any] = topic_values(overrides, self._config)
+        return LogConfig(**values)
+
+    def _place(self, topic: TopicImage, indexes: Sequence[int]) -> dict[TopicPartition, DataDirectory]:
+        placed: dict[TopicPartition, DataDirectory] = {}
+        counts = {d: n for d, n in self._counts.items() if d.health.offline is None} or dict(self._counts)
+        for index in indexes:
+            directory = min(counts, key=lambda d: counts[d])
+            counts[directory] += 1
+            placed[TopicPartition(topic.name, index)] = directory
+        return placed
+
+    def _host(self, topic: TopicImage, index: int, config: LogConfig, directory: DataDirectory) -> None:
+        slots = self._by_name.setdefault(topic.name, {})
+        self._by_id[topic.id] = slots
+        self._names[topic.id] = topic.name
+        self._counts[directory] += 1
+        try:
+            opened = directory.open_log(topic.name, index, config, self._clock, self._rng)
+            if not opened.recovery.clean:
+                # What readers may see must be on the disk before they do; later appends see to themselves.
+                plan = opened.flush_plan()
+                plan.sync()
+                opened.flushed(plan)
+        except StorageError as e:
+            log.error("partition_offline", topic=topic.name, partition=index, error=str(e))
+            slots[index] = ErrorCode.KAFKA_STORAGE_ERROR
+            return
+        if opened.recovery.corruption:
+            log.error(
+                "corruption_found",
+                topic=topic.name,
+                partition=index,
+                ranges=[str(c) for c in opened.recovery.corruption],
+            )
+        opened.advance_high_watermark(opened.end_offset)
+        epoch = topic.partitions[index].leader_epoch
+        slots[index] = Partition(
+            topic.name, topic.id, index, opened, directory, self._flushers[directory], epoch
+        )
+
+    def _delete_later(self, removal: PartitionRemoval) -> None:
+        async def delete() -> None:
+            try:
+                await self._workers.in_thread(removal.delete)
+            except OSError as e:
+                log.error("partition_files_left", error=str(e))
+
+        task = asyncio.get_running_loop().create_task(delete())
+        self._deletions.add(task)
+        task.add_done_callback(self._deletions.discard)

@@ -15,7 +15,7 @@ import asyncio
 from collections import deque
 from collections.abc import Sequence
 from struct import Struct
-from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, cast
 
 from penstock.model.errors import ProtocolError
 from penstock.net.deferred import Deferred
@@ -94,12 +94,11 @@ class Connection(asyncio.BufferedProtocol):
     # -- asyncio's side -------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)
         peername = transport.get_extra_info("peername")
         self.peer = f"{peername[0]}:{peername[1]}" if peername else "?"
         self.active_at = self._server.loop.time()
-        self._output = Output(self._server.loop, transport, self._output_changed)
+        self._output = Output(self._server.loop, self._transport, self._output_changed)
         self._server.admit(self)
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -146,7 +146,7 @@ class _Fetch:
 
 
 def _hide_zstd(answers: Iterable[PartitionData]) -> None:
-    """Clients of these versions cannot read zstd: end before the first such batch, or say so if it is first."""
+    """These versions cannot carry zstd: end before the first such batch, or say so if it is first."""
     for answer in answers:
         if not answer.records:
             continue

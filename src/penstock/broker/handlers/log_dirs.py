@@ -21,14 +21,14 @@ def describe_log_dirs(context: Context, request: DescribeLogDirsRequest) -> Desc
     if request.topics is not None:
         wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
     response = DescribeLogDirsResponse()
-    for directory, flusher in partitions.directories():
+    for directory in partitions.directories:
         result = DescribeLogDirsResult(log_dir=directory.path)
         response.results.append(result)
-        if flusher.failure is not None:
+        if directory.health.offline is not None:
             result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
             continue
         topics: dict[str, DescribeLogDirsTopic] = {}
-        for partition in partitions.in_directory(flusher):
+        for partition in partitions.in_directory(directory):
             if wanted is not None and (partition.topic, partition.index) not in wanted:
                 continue
             topic = topics.setdefault(partition.topic, DescribeLogDirsTopic(name=partition.topic))

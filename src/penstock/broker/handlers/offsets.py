@@ -116,7 +116,7 @@ async def _by_timestamp(
 
 
 def _epoch_at(partition: Partition, offset: int) -> int:
-    """The leader epoch of `offset`, or of the end of the log: the current one if nothing was written in it."""
+    """The leader epoch of `offset`; at the end of the log the current one, written in or not."""
     if offset >= partition.log.end_offset:
         return partition.leader_epoch
     epoch = partition.log.leader_epochs.epoch_of(offset)

@@ -120,7 +120,7 @@ class _Rest:
             self.deferred.resolve(self.finished())
 
     def finished(self) -> ProduceResponse | None:
-        """The response, or None for a client that wants none; that one hears of errors by a closed connection."""
+        """The response, or None for a client that wants none: it learns of errors by a closed connection."""
         failed = any(a.error_code for topic in self._response.responses for a in topic.partition_responses)
         if failed:
             self._context.broker.metrics.produce_errors += 1

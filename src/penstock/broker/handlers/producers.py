@@ -53,7 +53,7 @@ def describe_producers(context: Context, request: DescribeProducersRequest) -> D
                         -1 if state.transaction_start is None else state.transaction_start
                     ),
                 )
-                for producer_id, state in partition.log.producers.items()
+                for producer_id, state in partition.log.producers.states.items()
             ]
         response.topics.append(TopicResponse(name=topic.name, partitions=answers))
     return response

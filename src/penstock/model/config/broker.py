@@ -70,6 +70,7 @@ class BrokerConfig(Mapping[str, ConfigValue]):
     delete_topic_enable: bool
     fetch_max_bytes: int
     log_cleaner_backoff_ms: int
+    log_cleaner_dedupe_buffer_size: int
     log_cleaner_enable: bool
     log_cleaner_threads: int
     log_flush_offset_checkpoint_interval_ms: int
@@ -88,6 +89,7 @@ class BrokerConfig(Mapping[str, ConfigValue]):
     penstock_log_format: str
     penstock_log_level: str
     penstock_memory: bool
+    producer_id_expiration_check_interval_ms: int
     producer_id_expiration_ms: int
     socket_listen_backlog_size: int
     socket_receive_buffer_bytes: int

@@ -1,0 +1,303 @@
+"""Frames over real sockets: order, back pressure, limits, and what a hostile peer can do."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import struct
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvloop
+
+from penstock.broker.world import OsFiles
+from penstock.model.errors import ProtocolError
+from penstock.net.connection import MAX_IN_FLIGHT, Answer, Connection, Parts
+from penstock.net.deferred import Deferred
+from penstock.net.server import Limits, Listener, Server
+from penstock.ports import FileRange
+
+
+def frame(payload: bytes) -> bytes:
+    return struct.pack(">i", len(payload)) + payload
+
+
+class Echo:
+    """Answers a frame with itself; commands make it wait, fail, stay silent or send a file."""
+
+    def __init__(self) -> None:
+        self.waiting: list[Deferred[Parts | None]] = []
+        self.served = 0
+        self.file: FileRange | None = None
+        self.lost = 0
+
+    def serve(self, connection: Connection, data: memoryview) -> Answer:
+        self.served += 1
+        payload = bytes(data)
+        if payload.startswith(b"wait"):
+            deferred: Deferred[Parts | None] = Deferred()
+            self.waiting.append(deferred)
+            return deferred
+        if payload == b"silent":
+            return None
+        if payload == b"bad":
+            raise ProtocolError("bad frame")
+        if payload == b"file":
+            assert self.file is not None
+            return [struct.pack(">i", self.file.size), self.file]
+        return [frame(payload)]
+
+    def connection_lost(self, connection: Connection) -> None:
+        self.lost += 1
+
+
+@asynccontextmanager
+async def serving(app: Echo, **limits: Any) -> AsyncIterator[tuple[Server, int]]:
+    server = Server(app, Limits(**limits), lambda *args, **kwargs: None, idle_check_s=0.02)
+    listener = Listener("PLAINTEXT", "127.0.0.1", 0)
+    await server.bind([listener])
+    await server.serve()
+    try:
+        yield server, listener.port
+    finally:
+        await server.stop()
+
+
+def on_uvloop(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
+    def run(**kwargs: Any) -> None:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(asyncio.wait_for(test(**kwargs), 30))  # type: ignore[arg-type]
+
+    run.__name__ = test.__name__
+    run.__doc__ = test.__doc__
+    return run
+
+
+async def read_frame(reader: asyncio.StreamReader) -> bytes:
+    (size,) = struct.unpack(">i", await reader.readexactly(4))
+    return await reader.readexactly(size)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    while not condition():
+        await asyncio.sleep(0.001)
+
+
+@on_uvloop
+async def test_frames_split_anywhere_arrive_whole() -> None:
+    app = Echo()
+    async with serving(app) as (_, port):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        payloads = [b"", b"x", os.urandom(3000), os.urandom(300_000), b"tail"]
+        stream = b"".join(map(frame, payloads))
+        for cut in (1, 2, 3, 5, 4096, 200_000):
+            for start in range(0, len(stream), max(cut, len(stream) // 50)):
+                writer.write(stream[start : start + max(cut, len(stream) // 50)])
+                await asyncio.sleep(0)
+            assert [await read_frame(reader) for _ in payloads] == payloads
+        writer.close()
+
+
+@on_uvloop
+async def test_answers_keep_the_order_of_requests() -> None:
+    app = Echo()
+    async with serving(app) as (_, port):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(frame(b"wait 1") + frame(b"a") + frame(b"silent") + frame(b"wait 2") + frame(b"b"))
+        await until(lambda: app.served == 5)
+        app.waiting[1].resolve([frame(b"second")])
+        app.waiting[0].resolve([frame(b"first")])
+        assert [await read_frame(reader) for _ in range(4)] == [b"first", b"a", b"second", b"b"]
+        writer.close()
+
+
+@on_uvloop
+async def test_a_deferred_none_is_no_answer() -> None:
+    app = Echo()
+    async with serving(app) as (_, port):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(frame(b"wait") + frame(b"after"))
+        await until(lambda: app.served == 2)
+        app.waiting[0].resolve(None)
+        assert await read_frame(reader) == b"after"
+        writer.close()
+
+
+@on_uvloop
+async def test_requests_stop_being_read_while_too_many_answers_are_owed() -> None:
+    app = Echo()
+    async with serving(app) as (_, port):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        total = MAX_IN_FLIGHT * 3
+        writer.write(frame(b"wait") * total)
+        await until(lambda: app.served >= MAX_IN_FLIGHT)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert app.served == MAX_IN_FLIGHT
+        for i in range(total):
+            await until(lambda i=i: len(app.waiting) > i)  # type: ignore[misc]
+            app.waiting[i].resolve([frame(str(i).encode())])
+        assert [await read_frame(reader) for _ in range(total)] == [str(i).encode() for i in range(total)]
+        writer.close()
+
+
+@on_uvloop
+async def test_a_peer_that_does_not_read_is_not_read_from() -> None:
+    app = Echo()
+    async with serving(app) as (server, port):
+        sock = socket.create_connection(("127.0.0.1", port))
+        sock.setblocking(False)
+        payload = frame(b"x" * 100_000)
+        loop = asyncio.get_running_loop()
+        sending = loop.create_task(loop.sock_sendall(sock, payload * 400))
+        seen = -1
+        while seen != app.served:
+            seen = app.served
+            await asyncio.sleep(0.2)
+        assert app.served < 400
+        received = 0
+        while received < len(payload) * 400:
+            received += len(await loop.sock_recv(sock, 1 << 20))
+        await sending
+        sock.close()
+        assert app.served == 400
+
+
+@pytest.mark.parametrize("length", [-1, -(2**31), 1001, 2**31 - 1])
+def test_a_frame_of_impossible_length_costs_its_connection(length: int) -> None:
+    @on_uvloop
+    async def check() -> None:
+        app = Echo()
+        async with serving(app, max_request_bytes=1000) as (server, port):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            other_reader, other_writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(frame(b"before") + struct.pack(">i", length) + b"rest")
+            assert await read_frame(reader) == b"before"
+            with pytest.raises((ConnectionResetError, asyncio.IncompleteReadError)):
+                await read_frame(reader)
+            other_writer.write(frame(b"unharmed"))
+            assert await read_frame(other_reader) == b"unharmed"
+            assert server.counts.rejected == 1
+            other_writer.close()
+
+    check()
+
+
+@on_uvloop
+async def test_a_protocol_error_costs_its_connection() -> None:
+    app = Echo()
+    async with serving(app) as (server, port):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(frame(b"bad") + frame(b"never served"))
+        with pytest.raises((ConnectionResetError, asyncio.IncompleteReadError)):
+            await read_frame(reader)
+        assert (app.served, server.counts.rejected) == (1, 1)
+        await until(lambda: app.lost == 1)
+
+
+@on_uvloop
+async def test_what_waits_is_cancelled_with_its_connection() -> None:
+    app = Echo()
+    cancelled = []
+    async with serving(app) as (_, port):
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(frame(b"wait"))
+        await until(lambda: bool(app.waiting))
+        app.waiting[0].on_cancel = lambda: cancelled.append(True)
+        writer.close()
+        await until(lambda: bool(cancelled))
+        app.waiting[0].resolve([b"too late"])
+
+
+@on_uvloop
+async def test_connection_limits() -> None:
+    app = Echo()
+    async with serving(app, max_connections_per_ip=2) as (server, port):
+        first = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
+        await until(lambda: len(server.connections) == 2)
+        reader, _ = await asyncio.open_connection("127.0.0.1", port)
+        with pytest.raises((ConnectionResetError, asyncio.IncompleteReadError)):
+            await reader.readexactly(1)
+        assert server.counts.refused == 1
+        first[0][1].close()
+        await until(lambda: len(server.connections) == 1)
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(frame(b"again"))
+        assert await read_frame(reader) == b"again"
+
+
+@on_uvloop
+async def test_idle_connections_are_closed() -> None:
+    app = Echo()
+    async with serving(app, max_idle_s=0.1) as (server, port):
+        reader, _ = await asyncio.open_connection("127.0.0.1", port)
+        with pytest.raises((ConnectionResetError, asyncio.IncompleteReadError)):
+            await reader.readexactly(1)
+        assert server.counts.expired == 1
+
+
+@on_uvloop
+async def test_receive_memory_is_bounded_and_given_back() -> None:
+    """Many half-sent large frames hold no more than the limit; all of them complete in the end."""
+    app = Echo()
+    limit = 8 << 20
+    async with serving(app, memory_bytes=limit) as (server, port):
+        big = frame(os.urandom(3 << 20))
+        peers = [await asyncio.open_connection("127.0.0.1", port, limit=4 << 20) for _ in range(8)]
+        highest = 0
+
+        async def send(peer: tuple[asyncio.StreamReader, asyncio.StreamWriter]) -> None:
+            peer[1].write(big)
+            assert frame(await read_frame(peer[0])) == big
+
+        async def watch() -> None:
+            nonlocal highest
+            while True:
+                highest = max(highest, server.pool.held)
+                await asyncio.sleep(0)
+
+        watching = asyncio.create_task(watch())
+        await asyncio.gather(*map(send, peers))
+        watching.cancel()
+        # Each connection may hold what it received before it had to wait, at most its eager buffer.
+        assert highest <= limit + 8 * (2 << 20)
+        assert server.pool.held == 0
+        for _, writer in peers:
+            writer.close()
+
+
+@on_uvloop
+async def test_a_claimed_length_allocates_nothing() -> None:
+    app = Echo()
+    async with serving(app) as (server, port):
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(struct.pack(">i", 90 << 20) + b"x")
+        await until(lambda: server.pool.held > 0)
+        assert server.pool.held <= 2 << 20
+        writer.close()
+        await until(lambda: server.pool.held == 0)
+
+
+def test_file_ranges_arrive_in_order_with_everything_else(tmp_path: Path) -> None:
+    content = os.urandom(5 << 20)
+    (tmp_path / "f").write_bytes(content)
+
+    @on_uvloop
+    async def check() -> None:
+        app = Echo()
+        file = OsFiles().open(str(tmp_path / "f"))
+        async with serving(app) as (_, port):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1 << 16)
+            for position, size in ((0, len(content)), (17, 100), (4096, 1 << 20)):
+                app.file = FileRange(file, position, size)
+                writer.write(frame(b"a") + frame(b"file") + frame(b"b") + frame(b"file"))
+                for expected in (b"a", content[position : position + size], b"b"):
+                    assert await read_frame(reader) == expected
+                assert await read_frame(reader) == content[position : position + size]
+            writer.close()
+
+    check()
