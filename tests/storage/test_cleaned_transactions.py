@@ -52,6 +52,11 @@ def test_markers_without_records_may_go() -> None:
     assert transactions.needed == []
 
 
+def test_a_marker_decides_about_its_own_transaction_only() -> None:
+    batches = [data(0, 1), marker(1, 1, True), marker(3, 1, True), data(4, 1), marker(5, 1, True)]
+    assert dropped(batches, []) == [False, False, True, False, False]
+
+
 def test_a_transaction_that_was_aborted_before_the_start_does_not_taint_the_next() -> None:
     aborted = [AbortedTransaction(1, 0, 3, 4), AbortedTransaction(1, 8, 9, 10)]
     batches = [data(5, 1), marker(6, 1, True), data(8, 1), marker(9, 1, False)]
