@@ -65,12 +65,26 @@ async def serving(app: Echo, **limits: Any) -> AsyncIterator[tuple[Server, int]]
         yield server, listener.port
     finally:
         await server.stop()
+        while _peers:
+            _peers.pop()[1].transport.abort()
+        await asyncio.sleep(0)
+
+
+Peer = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+_peers: list[Peer] = []
+
+
+async def connect(port: int, limit: int = 1 << 16) -> Peer:
+    """A connection that `serving` closes."""
+    peer = await asyncio.open_connection("127.0.0.1", port, limit=limit)
+    _peers.append(peer)
+    return peer
 
 
 def on_uvloop(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
     def run(**kwargs: Any) -> None:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(asyncio.wait_for(test(**kwargs), 30))  # type: ignore[arg-type]
+            runner.run(asyncio.wait_for(test(**kwargs), 30))
 
     run.__name__ = test.__name__
     run.__doc__ = test.__doc__
@@ -83,7 +97,7 @@ async def read_frame(reader: asyncio.StreamReader) -> bytes:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    while not condition():
+    while not condition():  # noqa: ASYNC110 - what is waited for has no event
         await asyncio.sleep(0.001)
 
 
@@ -91,7 +105,7 @@ async def until(condition: Callable[[], bool]) -> None:
 async def test_frames_split_anywhere_arrive_whole() -> None:
     app = Echo()
     async with serving(app) as (_, port):
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        reader, writer = await connect(port)
         payloads = [b"", b"x", os.urandom(3000), os.urandom(300_000), b"tail"]
         stream = b"".join(map(frame, payloads))
         for cut in (1, 2, 3, 5, 4096, 200_000):
@@ -99,39 +113,36 @@ async def test_frames_split_anywhere_arrive_whole() -> None:
                 writer.write(stream[start : start + max(cut, len(stream) // 50)])
                 await asyncio.sleep(0)
             assert [await read_frame(reader) for _ in payloads] == payloads
-        writer.close()
 
 
 @on_uvloop
 async def test_answers_keep_the_order_of_requests() -> None:
     app = Echo()
     async with serving(app) as (_, port):
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        reader, writer = await connect(port)
         writer.write(frame(b"wait 1") + frame(b"a") + frame(b"silent") + frame(b"wait 2") + frame(b"b"))
         await until(lambda: app.served == 5)
         app.waiting[1].resolve([frame(b"second")])
         app.waiting[0].resolve([frame(b"first")])
         assert [await read_frame(reader) for _ in range(4)] == [b"first", b"a", b"second", b"b"]
-        writer.close()
 
 
 @on_uvloop
 async def test_a_deferred_none_is_no_answer() -> None:
     app = Echo()
     async with serving(app) as (_, port):
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        reader, writer = await connect(port)
         writer.write(frame(b"wait") + frame(b"after"))
         await until(lambda: app.served == 2)
         app.waiting[0].resolve(None)
         assert await read_frame(reader) == b"after"
-        writer.close()
 
 
 @on_uvloop
 async def test_requests_stop_being_read_while_too_many_answers_are_owed() -> None:
     app = Echo()
     async with serving(app) as (_, port):
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        reader, writer = await connect(port)
         total = MAX_IN_FLIGHT * 3
         writer.write(frame(b"wait") * total)
         await until(lambda: app.served >= MAX_IN_FLIGHT)
@@ -142,13 +153,12 @@ async def test_requests_stop_being_read_while_too_many_answers_are_owed() -> Non
             await until(lambda i=i: len(app.waiting) > i)  # type: ignore[misc]
             app.waiting[i].resolve([frame(str(i).encode())])
         assert [await read_frame(reader) for _ in range(total)] == [str(i).encode() for i in range(total)]
-        writer.close()
 
 
 @on_uvloop
 async def test_a_peer_that_does_not_read_is_not_read_from() -> None:
     app = Echo()
-    async with serving(app) as (server, port):
+    async with serving(app) as (_, port):
         sock = socket.create_connection(("127.0.0.1", port))
         sock.setblocking(False)
         payload = frame(b"x" * 100_000)
@@ -173,8 +183,8 @@ def test_a_frame_of_impossible_length_costs_its_connection(length: int) -> None:
     async def check() -> None:
         app = Echo()
         async with serving(app, max_request_bytes=1000) as (server, port):
-            reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            other_reader, other_writer = await asyncio.open_connection("127.0.0.1", port)
+            reader, writer = await connect(port)
+            other_reader, other_writer = await connect(port)
             writer.write(frame(b"before") + struct.pack(">i", length) + b"rest")
             assert await read_frame(reader) == b"before"
             with pytest.raises((ConnectionResetError, asyncio.IncompleteReadError)):
@@ -182,7 +192,6 @@ def test_a_frame_of_impossible_length_costs_its_connection(length: int) -> None:
             other_writer.write(frame(b"unharmed"))
             assert await read_frame(other_reader) == b"unharmed"
             assert server.counts.rejected == 1
-            other_writer.close()
 
     check()
 
@@ -191,7 +200,7 @@ def test_a_frame_of_impossible_length_costs_its_connection(length: int) -> None:
 async def test_a_protocol_error_costs_its_connection() -> None:
     app = Echo()
     async with serving(app) as (server, port):
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        reader, writer = await connect(port)
         writer.write(frame(b"bad") + frame(b"never served"))
         with pytest.raises((ConnectionResetError, asyncio.IncompleteReadError)):
             await read_frame(reader)
@@ -204,7 +213,7 @@ async def test_what_waits_is_cancelled_with_its_connection() -> None:
     app = Echo()
     cancelled = []
     async with serving(app) as (_, port):
-        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        _, writer = await connect(port)
         writer.write(frame(b"wait"))
         await until(lambda: bool(app.waiting))
         app.waiting[0].on_cancel = lambda: cancelled.append(True)
@@ -217,15 +226,15 @@ async def test_what_waits_is_cancelled_with_its_connection() -> None:
 async def test_connection_limits() -> None:
     app = Echo()
     async with serving(app, max_connections_per_ip=2) as (server, port):
-        first = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
+        first = [await connect(port) for _ in range(2)]
         await until(lambda: len(server.connections) == 2)
-        reader, _ = await asyncio.open_connection("127.0.0.1", port)
+        reader, _ = await connect(port)
         with pytest.raises((ConnectionResetError, asyncio.IncompleteReadError)):
             await reader.readexactly(1)
         assert server.counts.refused == 1
         first[0][1].close()
         await until(lambda: len(server.connections) == 1)
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        reader, writer = await connect(port)
         writer.write(frame(b"again"))
         assert await read_frame(reader) == b"again"
 
@@ -234,7 +243,7 @@ async def test_connection_limits() -> None:
 async def test_idle_connections_are_closed() -> None:
     app = Echo()
     async with serving(app, max_idle_s=0.1) as (server, port):
-        reader, _ = await asyncio.open_connection("127.0.0.1", port)
+        reader, _ = await connect(port)
         with pytest.raises((ConnectionResetError, asyncio.IncompleteReadError)):
             await reader.readexactly(1)
         assert server.counts.expired == 1
@@ -247,7 +256,7 @@ async def test_receive_memory_is_bounded_and_given_back() -> None:
     limit = 8 << 20
     async with serving(app, memory_bytes=limit) as (server, port):
         big = frame(os.urandom(3 << 20))
-        peers = [await asyncio.open_connection("127.0.0.1", port, limit=4 << 20) for _ in range(8)]
+        peers = [await connect(port, limit=4 << 20) for _ in range(8)]
         highest = 0
 
         async def send(peer: tuple[asyncio.StreamReader, asyncio.StreamWriter]) -> None:
@@ -266,15 +275,13 @@ async def test_receive_memory_is_bounded_and_given_back() -> None:
         # Each connection may hold what it received before it had to wait, at most its eager buffer.
         assert highest <= limit + 8 * (2 << 20)
         assert server.pool.held == 0
-        for _, writer in peers:
-            writer.close()
 
 
 @on_uvloop
 async def test_a_claimed_length_allocates_nothing() -> None:
     app = Echo()
     async with serving(app) as (server, port):
-        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        _, writer = await connect(port)
         writer.write(struct.pack(">i", 90 << 20) + b"x")
         await until(lambda: server.pool.held > 0)
         assert server.pool.held <= 2 << 20
@@ -291,13 +298,12 @@ def test_file_ranges_arrive_in_order_with_everything_else(tmp_path: Path) -> Non
         app = Echo()
         file = OsFiles().open(str(tmp_path / "f"))
         async with serving(app) as (_, port):
-            reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1 << 16)
+            reader, writer = await connect(port, limit=1 << 16)
             for position, size in ((0, len(content)), (17, 100), (4096, 1 << 20)):
                 app.file = FileRange(file, position, size)
                 writer.write(frame(b"a") + frame(b"file") + frame(b"b") + frame(b"file"))
                 for expected in (b"a", content[position : position + size], b"b"):
                     assert await read_frame(reader) == expected
                 assert await read_frame(reader) == content[position : position + size]
-            writer.close()
 
     check()

@@ -239,26 +239,28 @@ class Connection(asyncio.BufferedProtocol):
 
     # -- back pressure and end ------------------------------------------------------------------------
 
+    def _must_pause(self) -> bool:
+        return self._write_blocked or self._waiting_for_buffer or len(self._answers) >= MAX_IN_FLIGHT
+
     def _update_reading(self) -> None:
-        if self.closed:
+        if self.closed or self._must_pause() == self._paused:
             return
-        paused = self._write_blocked or self._waiting_for_buffer or len(self._answers) >= MAX_IN_FLIGHT
-        if paused and not self._paused:
-            self._paused = True
-            self._transport.pause_reading()
-        elif self._paused and not paused:
+        if self._paused:
             # Not from here: we may be inside the loop that serves frames.
             self._server.loop.call_soon(self._resume)
+        else:
+            self._paused = True
+            self._transport.pause_reading()
 
     def _resume(self) -> None:
-        if self.closed or not self._paused:
+        """Serve what arrived before the pause, then read on, unless there is a reason again by now."""
+        if self.closed or not self._paused or self._must_pause():
             return
         self._paused = False
         if self._buffer is not None and self._filled >= min(self._need, self._stop):
             self._advance(self._view[: self._filled])
-        if self._paused or self.closed:
-            return
-        self._transport.resume_reading()
+        if not (self._paused or self.closed):
+            self._transport.resume_reading()
 
     def fail(self, reason: str) -> None:
         """Close because of what the peer sent."""
