@@ -18,6 +18,8 @@ from penstock.model.ids import TopicPartition
 from penstock.ports import Clock, Files, Workers
 from penstock.storage import cleaner
 from penstock.storage.directory import DataDirectory
+from penstock.storage.log import Log
+from penstock.storage.scan import CorruptLog
 
 __all__ = ["Maintenance"]
 
@@ -38,6 +40,8 @@ class Maintenance:
         self._files = files
         self._workers = workers
         self._tasks: list[asyncio.Task[None]] = []
+        #: logs that are damaged where compaction has to read
+        self._uncleanable: set[Log] = set()
 
     def start(self) -> None:
         config = self._config
@@ -91,7 +95,7 @@ class Maintenance:
         partitions = {
             TopicPartition(p.topic, p.index): p
             for p in self._partitions.in_directory(directory)
-            if p.leading and p.log.config.compact
+            if p.leading and p.log.config.compact and p.log not in self._uncleanable
         }
         if not partitions:
             return False
@@ -102,7 +106,13 @@ class Maintenance:
             return False
         key, dirt = found
         plan = cleaner.plan(dirt, now_ms, self._config.log_cleaner_dedupe_buffer_size)
-        result = await cleaner.clean(dirt.log, plan, self._files, self._workers)
+        try:
+            result = await cleaner.clean(dirt.log, plan, self._files, self._workers)
+        except CorruptLog as e:
+            # It would be the dirtiest log for ever, and no other would get its turn.
+            self._uncleanable.add(dirt.log)
+            log.error("compaction_failed", partition=str(key), error=str(e))
+            return True
         if result is None:
             log.info("compaction_abandoned", partition=str(key))
             return False
