@@ -82,31 +82,33 @@ def _run(configs: dict[str, str]) -> None:
     from penstock.broker import logs
     from penstock.broker.server import run
     from penstock.model.config import BrokerConfig
+    from penstock.storage.directory import DirectoryRefused
 
     broker = BrokerConfig(configs)
     logs.configure(broker.penstock_log_level, cast(logs.LogFormat, broker.penstock_log_format))
     try:
         run(broker, ready=_say_ready)
+    except DirectoryRefused as error:
+        raise Failure(f"{error} (--data chooses another directory)") from error
     except OSError as error:
-        raise _cannot_start(error, broker) from error
+        raise _cannot_listen(error, broker) from error
 
 
 def _say_ready(address: str) -> None:
     print(f"ready {address}", flush=True)
 
 
-def _cannot_start(error: OSError, broker: BrokerConfig) -> Failure:
+def _cannot_listen(error: OSError, broker: BrokerConfig) -> Failure:
     import errno
     import socket
 
     where = ", ".join(f"{e.host or '*'}:{e.port}" for e in broker.endpoints)
     if error.errno == errno.EADDRINUSE:
         return Failure(f"{where} is in use: stop what listens there, or choose another --port")
+    if error.errno == errno.EACCES:
+        return Failure(f"not allowed to listen on {where}: choose a --port above 1023")
     if error.errno == errno.EADDRNOTAVAIL or isinstance(error, socket.gaierror):
         return Failure(f"cannot listen on {where}: choose a --host that this machine has")
-    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST, errno.ENOSPC):
-        about = error.filename or " ".join(broker.data_dirs)
-        return Failure(f"cannot write to {about}: {error.strerror}; choose another directory with --data")
     return Failure(str(error))
 
 

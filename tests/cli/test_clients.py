@@ -1,0 +1,179 @@
+"""Topics, messages and configs through the command, against a broker."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Command, run
+
+
+def lines(text: str) -> list[str]:
+    return text.splitlines()
+
+
+def test_no_broker_is_said_at_once_and_only_once() -> None:
+    done = run("topic", "list", "--bootstrap", "127.0.0.1:1")
+    assert done.returncode == 1
+    assert lines(done.stderr) == [
+        "penstock: no broker answers at 127.0.0.1:1: start one with `penstock up`, "
+        "or name another with --bootstrap"
+    ]
+
+
+def test_version() -> None:
+    done = run("version", "--json")
+    assert done.returncode == 0
+    assert json.loads(done.stdout).keys() == {"penstock", "python", "librdkafka"}
+
+
+def test_a_topics_life(penstock: Command) -> None:
+    created = penstock("topic", "create", "life", "--partitions", "2", "--config", "retention.ms=5000")
+    assert (created.returncode, created.stdout) == (0, "created life\n")
+
+    again = penstock("topic", "create", "life")
+    assert again.returncode == 1
+    assert again.stderr.startswith("penstock: life: ")
+    assert "--if-not-exists" in again.stderr
+    assert penstock("topic", "create", "life", "--if-not-exists").stdout == "exists life\n"
+
+    listed = json.loads(penstock("topic", "list", "--json").stdout)
+    assert {"topic": "life", "partitions": 2, "replicas": 1} in listed
+
+    assert penstock("topic", "alter", "life", "--partitions", "3").returncode == 0
+    assert penstock("topic", "alter", "life", "--partitions", "1").returncode == 1
+
+    (described,) = json.loads(penstock("topic", "describe", "life", "--json").stdout)
+    assert described["configs"] == {"retention.ms": "5000"}
+    assert [p["partition"] for p in described["partitions"]] == [0, 1, 2]
+    assert all((p["start"], p["end"]) == (0, 0) for p in described["partitions"])
+    assert "life  id" in penstock("topic", "describe", "life").stdout
+
+    assert penstock("topic", "delete", "life").stdout == "deleted life\n"
+    assert penstock("topic", "delete", "life").returncode == 1
+    assert penstock("topic", "delete", "life", "--if-exists").stdout == "missing life\n"
+    assert penstock("topic", "describe", "life").returncode == 1
+
+
+def test_validate_only_creates_nothing(penstock: Command) -> None:
+    assert penstock("topic", "create", "checked", "--validate-only").stdout == "valid checked\n"
+    assert "checked" not in penstock("topic", "list").stdout
+    refused = penstock("topic", "create", "checked", "--validate-only", "--config", "retention.msx=1")
+    assert refused.returncode == 1
+    assert "retention.ms" in refused.stderr
+
+
+@pytest.mark.parametrize("compression", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_messages_there_and_back(penstock: Command, compression: str) -> None:
+    topic = f"messages-{compression}"
+    penstock("topic", "create", topic)
+    sent = penstock(
+        "produce", topic, "-K", ":", "-H", "source=test", "-z", compression, input="a:1\nb:2\r\nc:\n"
+    )
+    assert (sent.returncode, sent.stdout, sent.stderr) == (0, "", "produced 3 messages, 2 bytes\n")
+    read = penstock("consume", topic, "--from-beginning", "--exit-at-end", "--json")
+    messages = [json.loads(line) for line in lines(read.stdout)]
+    assert [(m["key"], m["value"], m["offset"]) for m in messages] == [
+        ("a", "1", 0),
+        ("b", "2", 1),
+        ("c", "", 2),
+    ]
+    assert all(m["headers"] == [{"name": "source", "value": "test"}] for m in messages)
+
+
+def test_files_are_produced_in_order(penstock: Command, tmp_path: Path) -> None:
+    penstock("topic", "create", "files")
+    paths = [tmp_path / "one", tmp_path / "two"]
+    for number, path in enumerate(paths):
+        path.write_text(f"{number}-first\n{number}-second")
+    sent = penstock("produce", "files", *map(str, paths), "--json", "--idempotent")
+    assert json.loads(sent.stdout) == {"topic": "files", "produced": 4, "bytes": 30}
+    read = penstock("consume", "files", "--from-beginning", "--exit-at-end")
+    assert lines(read.stdout) == ["0-first", "0-second", "1-first", "1-second"]
+    missing = penstock("produce", "files", str(tmp_path / "three"))
+    assert missing.returncode == 1
+    assert "cannot read" in missing.stderr
+
+
+def test_a_topic_can_be_copied_as_json(penstock: Command) -> None:
+    penstock("topic", "create", "original", "copied")
+    penstock("produce", "original", "-f", "json", input='{"key":"k","value":null}\n{"value_base64":"/w=="}\n')
+    original = penstock("consume", "original", "--from-beginning", "-e", "--json").stdout
+    assert penstock("produce", "copied", "-f", "json", input=original).returncode == 0
+    copied = penstock("consume", "copied", "--from-beginning", "-e", "--json").stdout
+    assert copied == original.replace('"original"', '"copied"')
+
+
+def test_where_to_start(penstock: Command) -> None:
+    penstock("topic", "create", "starts")
+    rows = "".join(f'{{"value":"{n}","timestamp":{n * 1000}}}\n' for n in range(1, 6))
+    penstock("produce", "starts", "-f", "json", input=rows)
+
+    def read(*arguments: str) -> list[str]:
+        return lines(penstock("consume", "starts", "--exit-at-end", *arguments).stdout)
+
+    assert read() == []
+    assert read("--offset", "3") == ["4", "5"]
+    assert read("--offset", "-1") == ["5"]
+    assert read("--offset", "99") == []
+    assert read("--timestamp", "3500") == ["4", "5"]
+    assert read("--timestamp", "1970-01-01T00:00:02Z") == ["2", "3", "4", "5"]
+    assert read("--from-beginning", "--count", "2") == ["1", "2"]
+    assert read("--from-beginning", "--partition", "0", "--format", "key-value", "-K", "|")[0] == "|1"
+
+
+def test_bad_input_is_refused_where_it_stands(penstock: Command) -> None:
+    penstock("topic", "create", "bad-input")
+    done = penstock("produce", "bad-input", "-K", ":", input="a:1\nb\n")
+    assert done.returncode == 1
+    assert done.stderr.startswith("penstock: standard input line 2: no ':' between key and value")
+    large = penstock("produce", "bad-input", input="x" * 2_000_000)
+    assert large.returncode == 1
+    assert "max.message.bytes" in large.stderr
+
+
+def test_consuming_what_is_not_there_does_not_create_it(penstock: Command) -> None:
+    done = penstock("consume", "absent")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "penstock topic create absent" in done.stderr
+    assert "absent" not in penstock("topic", "list").stdout
+    penstock("topic", "create", "present")
+    assert penstock("consume", "present", "--partition", "5").stderr == (
+        "penstock: present has no partition 5: it has 1, from 0\n"
+    )
+
+
+def test_topic_configs(penstock: Command) -> None:
+    penstock("topic", "create", "configured")
+    whose = ("--topic", "configured")
+    done = penstock("config", "set", *whose, "retention.ms=7", "cleanup.policy=compact,delete")
+    assert (done.returncode, lines(done.stdout)) == (
+        0,
+        ["set retention.ms=7", "set cleanup.policy=compact,delete"],
+    )
+    shown = json.loads(penstock("config", "describe", *whose, "--json").stdout)
+    assert {entry["name"]: entry["value"] for entry in shown} == {
+        "retention.ms": "7",
+        "cleanup.policy": "compact,delete",
+    }
+    assert all(entry["source"] == "DYNAMIC_TOPIC_CONFIG" for entry in shown)
+    assert penstock("config", "unset", *whose, "retention.ms", "cleanup.policy").returncode == 0
+    assert penstock("config", "describe", *whose).stderr == "everything is at its default: --all shows it\n"
+    everything = penstock("config", "describe", *whose, "--all").stdout
+    assert "segment.bytes" in everything
+    refused = penstock("config", "set", *whose, "retention.ms=soon")
+    assert refused.returncode == 1
+    assert "retention.ms" in refused.stderr
+
+
+def test_broker_configs(penstock: Command) -> None:
+    assert penstock("config", "set", "--broker", "1", "message.max.bytes=2000000").returncode == 0
+    shown = json.loads(penstock("config", "describe", "--broker", "1", "--json").stdout)
+    (entry,) = [entry for entry in shown if entry["name"] == "message.max.bytes"]
+    assert (entry["value"], entry["source"]) == ("2000000", "DYNAMIC_BROKER_CONFIG")
+    assert penstock("config", "unset", "--broker", "1", "message.max.bytes").returncode == 0
+    refused = penstock("config", "set", "--broker", "1", "node.id=2")
+    assert refused.returncode == 1
+    assert "node.id" in refused.stderr

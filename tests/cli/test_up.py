@@ -1,0 +1,119 @@
+"""`penstock up`: it says when it is ready, ends when told to, and says in one line why it cannot start."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import WAIT_S, run, running_broker
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_ready_is_the_only_line_and_a_signal_ends_it_with_0(number: signal.Signals, tmp_path: Path) -> None:
+    with running_broker("--data", str(tmp_path / "data")) as (process, address):
+        assert address.startswith("127.0.0.1:")
+        host, _, port = address.rpartition(":")
+        socket.create_connection((host, int(port)), timeout=WAIT_S).close()
+        process.send_signal(number)
+        assert process.stdout is not None
+        assert process.stdout.read() == ""
+        assert process.wait(WAIT_S) == 0
+    assert (tmp_path / "data").is_dir()
+
+
+def test_what_was_acknowledged_is_there_after_a_restart(tmp_path: Path) -> None:
+    data = ("--data", str(tmp_path))
+    with running_broker(*data) as (process, address):
+        assert run("produce", "kept", input="one\ntwo\n", bootstrap=address).returncode == 0
+        process.terminate()
+        assert process.wait(WAIT_S) == 0
+    with running_broker(*data) as (_, address):
+        read = run("consume", "kept", "--from-beginning", "--exit-at-end", bootstrap=address)
+        assert read.stdout == "one\ntwo\n"
+
+
+def test_logs_are_one_json_object_per_line(tmp_path: Path) -> None:
+    with running_broker("--memory", "--log-format", "json", "--log-level", "debug") as (process, _):
+        process.terminate()
+        _, errors = process.communicate(timeout=WAIT_S)
+    for line in errors.splitlines():
+        assert {"event", "level", "timestamp", "component"} <= json.loads(line).keys()
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("broker.yaml", "num.partitions: 3\nlog:\n  retention.hours: 24\n"),
+        ("server.properties", "num.partitions=3\nlog.retention.hours=24\n"),
+    ],
+)
+def test_config_files_and_settings(name: str, text: str, tmp_path: Path) -> None:
+    file = tmp_path / name
+    file.write_text(text)
+    with running_broker("--memory", "--config", str(file), "--set", "node.id=7") as (_, address):
+        shown = run("config", "describe", "--broker", "7", "--json", bootstrap=address)
+        values = {entry["name"]: entry["value"] for entry in json.loads(shown.stdout)}
+    assert values["num.partitions"] == "3"
+    assert values["log.retention.hours"] == "24"
+    assert values["node.id"] == "7"
+
+
+def fails(*arguments: str) -> tuple[int, str]:
+    done = run("up", *arguments)
+    assert done.stdout == ""
+    return done.returncode, done.stderr.splitlines()[-1]
+
+
+def test_a_port_in_use(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        code, said = fails("--port", str(port), "--data", str(tmp_path))
+    assert code == 1
+    assert said.startswith(f"penstock: 127.0.0.1:{port} is in use")
+
+
+def test_a_data_directory_that_cannot_be_written(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    code, said = fails("--port", "0", "--data", str(file / "data"))
+    assert code == 1
+    assert "--data" in said
+
+
+def test_a_data_directory_that_another_broker_uses(tmp_path: Path) -> None:
+    with running_broker("--data", str(tmp_path)):
+        code, said = fails("--port", "0", "--data", str(tmp_path))
+    assert code == 1
+    assert str(tmp_path) in said
+
+
+def test_a_host_that_is_not_here() -> None:
+    code, said = fails("--memory", "--port", "0", "--host", "192.0.2.1")
+    assert code == 1
+    assert "--host" in said
+
+
+def test_bad_configs(tmp_path: Path) -> None:
+    file = tmp_path / "broker.yaml"
+    file.write_text("num.partition: 3\n")
+    assert fails("--config", str(file)) == (
+        2,
+        f"penstock: {file}: Unknown broker config name: num.partition; did you mean num.partitions?",
+    )
+    assert fails("--config", str(tmp_path / "none"))[0] == 2
+    code, said = fails("--set", "num.partitions=many")
+    assert code == 2
+    assert "num.partitions" in said
+
+
+def test_the_command_line_alone_loads_nothing_heavy() -> None:
+    heavy = {"confluent_kafka", "uvloop", "rich", "structlog", "penstock.broker", "penstock.storage"}
+    code = f"import sys, penstock.cli; print(sorted({heavy!r} & sys.modules.keys()))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=WAIT_S)
+    assert done.stdout == "[]\n"
