@@ -80,8 +80,8 @@ class Connection(asyncio.BufferedProtocol):
         self.closed = False
         self.active_at = 0.0
         self._answers: deque[Parts | Deferred[Parts | None]] = deque()
-        # What arrived and is not served: `_buffer[:_filled]`, of which a frame needs `_need` bytes; reading
-        # goes up to `_stop`.
+        # What arrived and is not served: `_buffer[:_filled]`. At `_need` bytes there is something to do;
+        # reading goes up to `_stop`.
         self._buffer: bytearray | None = None
         self._view = memoryview(b"")
         self._filled = 0
@@ -174,9 +174,10 @@ class Connection(asyncio.BufferedProtocol):
             self._release_buffer()
             self._buffer, self._view = buffer, view
         self._filled = have
-        self._need = need
+        # There is something to do once the frame is whole, or once the buffer is full and has to grow.
+        self._need = min(need, len(self._view))
         # Reading stops at the frame's end so that it need not be moved; a mere start of a length reads on.
-        self._stop = min(need, len(self._view)) if 4 <= have < need else len(self._view)
+        self._stop = self._need if 4 <= have < need else len(self._view)
 
     def _wait_for_buffer(self) -> None:
         if not self._waiting_for_buffer:
@@ -257,7 +258,7 @@ class Connection(asyncio.BufferedProtocol):
         if self.closed or not self._paused or self._must_pause():
             return
         self._paused = False
-        if self._buffer is not None and self._filled >= min(self._need, self._stop):
+        if self._buffer is not None and self._filled >= self._need:
             self._advance(self._view[: self._filled])
         if not (self._paused or self.closed):
             self._transport.resume_reading()
