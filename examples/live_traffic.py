@@ -158,7 +158,7 @@ def main() -> int:
     wanted = parser.parse_args()
     traffic = Traffic()
     with broker() as address:
-        admin = AdminClient({"bootstrap.servers": address})
+        admin = AdminClient({"bootstrap.servers": address, "log.connection.close": False})
         admin.create_topics([NewTopic(TOPIC, PARTITIONS)])[TOPIC].result(timeout=10)
         threads = [
             threading.Thread(target=produce, args=(address, traffic, wanted.rate)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import subprocess
 import sys
@@ -11,6 +12,9 @@ from pathlib import Path
 from typing import Protocol
 
 import pytest
+
+from penstock.cli import app
+from penstock.cli.failure import guarded
 
 PENSTOCK = [sys.executable, "-m", "penstock"]
 WAIT_S = 30
@@ -61,10 +65,14 @@ def broker() -> Iterator[str]:
 
 
 @pytest.fixture
-def penstock(broker: str) -> Command:
-    """`penstock` against the shared broker."""
+def penstock(broker: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Command:
+    """`penstock` against the shared broker, in this process: an interpreter's start per command adds up."""
+    monkeypatch.setenv("PENSTOCK_BOOTSTRAP", broker)
 
     def command(*arguments: str, input: str | None = None) -> subprocess.CompletedProcess[str]:
-        return run(*arguments, input=input, bootstrap=broker)
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO((input or "").encode())))
+        code = guarded(lambda: app(list(arguments), prog_name="penstock", standalone_mode=False))
+        output, errors = capfd.readouterr()
+        return subprocess.CompletedProcess(arguments, code, output, errors)
 
     return command

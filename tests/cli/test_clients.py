@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Command, run
+from tests.cli.conftest import PENSTOCK, WAIT_S, Command, run
 
 
 def lines(text: str) -> list[str]:
@@ -177,3 +179,28 @@ def test_broker_configs(penstock: Command) -> None:
     refused = penstock("config", "set", "--broker", "1", "node.id=2")
     assert refused.returncode == 1
     assert "node.id" in refused.stderr
+
+
+def test_a_reader_that_has_seen_enough_ends_it_quietly(penstock: Command, broker: str) -> None:
+    penstock("topic", "create", "piped")
+    penstock("produce", "piped", input="x\n" * 50_000)
+    command = [*PENSTOCK, "consume", "piped", "--from-beginning", "--bootstrap", broker]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline() == "x\n"
+        process.stdout.close()
+        assert process.wait(WAIT_S) == 0
+        assert process.stderr.read() == ""
+
+
+def test_interrupting_consume_is_how_it_ends(penstock: Command, broker: str) -> None:
+    penstock("topic", "create", "interrupted")
+    penstock("produce", "interrupted", input="x\n")
+    command = [*PENSTOCK, "consume", "interrupted", "--from-beginning", "--bootstrap", broker]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "x\n"
+        process.send_signal(signal.SIGINT)
+        assert process.communicate(timeout=WAIT_S) == ("", "")
+        assert process.returncode == 0

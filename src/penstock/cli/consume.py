@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -50,7 +51,7 @@ def consume(
     from penstock.cli.cluster import Cluster
 
     cluster = Cluster(bootstrap, timeout)
-    consumer = cluster.consumer({})
+    consumer = cluster.consumer({"fetch.wait.max.ms": 100})  # an end is noticed when a fetch comes back empty
     try:
         partitions = _partitions(cluster, consumer, topic, partition)
         if start_ms is not None:
@@ -62,6 +63,10 @@ def consume(
         _print_messages(consumer, len(partitions), count, exit_at_end, how, key_separator.encode())
     except KeyboardInterrupt:
         return  # the usual way to end it
+    except BrokenPipeError:
+        # The reader has seen enough (`penstock consume … | head`). Python would complain again when it flushes
+        # standard output at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     finally:
         consumer.close()
 

@@ -43,11 +43,6 @@ def guarded(command: Callable[[], Any]) -> int:
         return _say(str(error), MISUSED)
     except (typer.Abort, KeyboardInterrupt):
         return _say("interrupted", 130)
-    except BrokenPipeError:
-        # The reader of our output has seen enough (`penstock consume … | head`). Python would complain again
-        # when it flushes standard output at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
     except (PenstockError, OSError) as error:
         return _say(str(error), FAILED)
     except Exception as error:  # the last resort: no traceback reaches a user
