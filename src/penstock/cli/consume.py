@@ -64,7 +64,7 @@ def consume(
     except KeyboardInterrupt:
         return  # the usual way to end it
     except BrokenPipeError:
-        # The reader has seen enough (`penstock consume … | head`). Python would complain again when it flushes
+        # The reader has seen enough (`consume … | head`). Python would complain again when it flushes
         # standard output at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     finally:
