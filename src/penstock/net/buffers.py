@@ -21,7 +21,7 @@ _KEEP_FREE: Final = 8
 class BufferPool:
     """Buffers in powers of two; `held` counts the bytes handed out."""
 
-    __slots__ = ("_free", "_waiting", "held", "limit", "scratch")
+    __slots__ = ("_beyond", "_free", "_waiting", "held", "limit", "scratch")
 
     def __init__(self, limit: int, scratch_size: int = 128 << 10) -> None:
         self.limit = limit
@@ -29,27 +29,33 @@ class BufferPool:
         self.scratch = memoryview(bytearray(scratch_size))
         self._free: dict[int, list[bytearray]] = {}
         self._waiting: list[Callable[[], None]] = []
+        #: the one buffer that was granted beyond the limit
+        self._beyond: bytearray | None = None
 
-    def capacity_for(self, need: int, have: int) -> int:
-        """The size to take for a frame of `need` bytes of which `have` arrived."""
-        wanted = need if need <= EAGER_SIZE else min(need, max(EAGER_SIZE, 2 * have))
-        return max(_SMALLEST, 1 << (wanted - 1).bit_length())
+    def take(self, need: int, have: int, growing: bytearray | None) -> bytearray | None:
+        """A buffer for a frame of `need` bytes of which `have` arrived, or None: then `wait` for one.
 
-    def take(self, capacity: int, *, must: bool) -> bytearray | None:
-        """A buffer of `capacity` (a power of two), or None past the limit: then `wait` for one.
-
-        What was received must be put somewhere, whatever the limit; growing is what may have to wait. One
-        buffer is always granted, however large, so that no limit can stop everything.
+        `growing` is the buffer that it is to replace. Past the limit, what arrived is still put somewhere,
+        but no more than that; of those who would grow, one may, so that some frame always gets done.
         """
-        if self.held and self.held + capacity > self.limit and not must:
+        capacity = _size_class(need if need <= EAGER_SIZE else min(need, max(EAGER_SIZE, 2 * have)))
+        beyond = self.held + capacity > self.limit
+        if beyond and growing is None:
+            capacity = _size_class(have)
+        elif beyond and self._beyond is not None and self._beyond is not growing:
             return None
         self.held += capacity
         free = self._free.get(capacity)
-        return free.pop() if free else bytearray(capacity)
+        buffer = free.pop() if free else bytearray(capacity)
+        if growing is not None and (beyond or growing is self._beyond):
+            self._beyond = buffer
+        return buffer
 
     def give_back(self, buffer: bytearray) -> None:
         capacity = len(buffer)
         self.held -= capacity
+        if buffer is self._beyond:
+            self._beyond = None
         free = self._free.setdefault(capacity, [])
         if capacity <= EAGER_SIZE and len(free) < _KEEP_FREE:
             free.append(buffer)
@@ -61,3 +67,7 @@ class BufferPool:
     def wait(self, retry: Callable[[], None]) -> None:
         """Have `retry` called when a buffer came back; it asks again, and may have to wait again."""
         self._waiting.append(retry)
+
+
+def _size_class(size: int) -> int:
+    return max(_SMALLEST, 1 << (size - 1).bit_length())

@@ -164,8 +164,7 @@ class Connection(asyncio.BufferedProtocol):
         old = self._buffer
         if old is None or position or have == len(old) < need:
             pool = self._server.pool
-            growing = old is not None and not position
-            buffer = pool.take(pool.capacity_for(max(need, have), have), must=not growing)
+            buffer = pool.take(max(need, have), have, None if position else old)
             if buffer is None:
                 self._wait_for_buffer()
                 return
