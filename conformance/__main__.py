@@ -21,6 +21,7 @@ from lab.apache_kafka import apache_kafka
 from lab.penstock import penstock
 
 SUBSET_S = 240.0
+GAINED_SHOWN = 10
 
 
 def options() -> argparse.ArgumentParser:
@@ -67,6 +68,8 @@ def _goals(wanted: argparse.Namespace, recorded: Results) -> list[Goal]:
     goals = load_goals()
     milestones = wanted.milestone or (() if wanted.only else goals.milestones)
     selected = goals.select(wanted.suite, milestones, wanted.only)
+    if wanted.against == "penstock" and not wanted.only:
+        selected = [goal for goal in selected if not goals.waits_for(goal)]
     return subset(selected, recorded, SUBSET_S) if wanted.subset else selected
 
 
@@ -90,7 +93,8 @@ def _summarize(found: Results, change: Change) -> None:
         counts = ", ".join(f"{verdicts.count(verdict)} {verdict}" for verdict in sorted(set(verdicts)))
         print(f"{suite}: {counts}")
     if change.gained:
-        print(f"newly passed (record with --update): {' '.join(change.gained)}")
+        print(f"newly passed (record with --update): {', '.join(change.gained[:GAINED_SHOWN])}", end="")
+        print(f" and {more} more" if (more := len(change.gained) - GAINED_SHOWN) > 0 else "")
     if change.lost:
         print(f"REGRESSION, recorded as passed: {' '.join(change.lost)}")
 

@@ -12,6 +12,7 @@ import re
 import subprocess
 from collections.abc import Sequence
 from itertools import groupby
+from pathlib import Path
 
 from conformance.goals import Goal
 from conformance.outcome import Outcome, Verdict, one_line
@@ -55,7 +56,7 @@ class LibrdkafkaSuite:
         with log.open("wb") as output:
             process = subprocess.Popen(
                 [self._build.test_runner, "-p1", "-L"],
-                cwd=workbench.folder,
+                cwd=self._directory(workbench.folder),
                 env=self._environment(unit, workbench),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
@@ -68,6 +69,15 @@ class LibrdkafkaSuite:
                 process.wait()
                 ended = None
         return judge(log.read_text(errors="replace"), unit, ended)
+
+    def _directory(self, folder: Path) -> Path:
+        """A place for the tests' litter that looks like their source folder: some open `../src/…`."""
+        assert self._build is not None
+        directory, source = folder / "tests", folder / "src"
+        directory.mkdir(exist_ok=True)
+        if not source.exists():
+            source.symlink_to(self._build.include)
+        return directory
 
     def _environment(self, unit: Unit, workbench: Workbench) -> dict[str, str]:
         assert self._build is not None

@@ -72,7 +72,7 @@ def render(goals: Goals, results: Results, reference: Results) -> str:
     sections = [INTRODUCTION, _totals(goals, results, reference)]
     for suite in sorted({goal.suite for goal in goals.tests}):
         rows = [goal for goal in goals.tests if goal.suite == suite]
-        sections.append(_section(suite, rows, results.get(suite, {}), reference.get(suite, {})))
+        sections.append(_section(goals, rows, results.get(suite, {}), reference.get(suite, {})))
     return "\n".join(sections)
 
 
@@ -93,18 +93,25 @@ def _passed(rows: Sequence[Goal], results: Results) -> int:
 
 
 def _section(
-    suite: str, rows: Sequence[Goal], ours: Mapping[str, Outcome], theirs: Mapping[str, Outcome]
+    goals: Goals, rows: Sequence[Goal], ours: Mapping[str, Outcome], theirs: Mapping[str, Outcome]
 ) -> str:
-    lines = [f"## {suite}", ""]
+    lines = [f"## {rows[0].suite}", ""]
     lines += ["| test | milestone | Penstock | s | Kafka | s | why |", "|---|---|---|--:|---|--:|---|"]
     for goal in sorted(rows, key=lambda goal: goal.test):
         mine, his = ours.get(goal.test), theirs.get(goal.test)
-        why = "" if mine is None else mine.reason
-        if not why and his is not None and his.verdict is not Verdict.PASSED:
-            why = f"Kafka: {his.reason}"
-        cells = (f"`{goal.test}`", goal.milestone, *_cells(mine), *_cells(his), _escape(why))
+        why = _escape(_why(goals, goal, mine, his))
+        cells = (f"`{goal.test}`", goal.milestone, *_cells(mine), *_cells(his), why)
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
+
+
+def _why(goals: Goals, goal: Goal, mine: Outcome | None, his: Outcome | None) -> str:
+    waits = goals.waits_for(goal)
+    if waits and (mine is None or mine.verdict is not Verdict.PASSED):
+        return f"waits for {' and '.join(waits)}"
+    if mine is not None and mine.reason:
+        return mine.reason
+    return f"Kafka: {his.reason}" if his is not None and his.verdict is not Verdict.PASSED else ""
 
 
 def _cells(outcome: Outcome | None) -> tuple[str, str]:

@@ -35,10 +35,17 @@ def test_tests_that_did_not_run_keep_their_record() -> None:
 
 
 def test_the_page_counts_and_names_what_fails() -> None:
-    goals = Goals(("broker",), (Goal("s", "a", "broker", 1.0), Goal("s", "b", "broker", 1.0)))
+    goals = Goals(("broker",), frozenset(), (Goal("s", "a", "broker", 1.0), Goal("s", "b", "broker", 1.0)))
     page = render(goals, {"s": {"a": PASSED, "b": FAILED}}, {"s": {"a": PASSED, "b": PASSED}})
     assert "| s | broker | 2 | 1 | 2 |" in page
     assert "| `b` | broker | **failed** | 1.0 | passed | 1.0 | no \\| way |" in page
+
+
+def test_the_page_says_what_a_test_waits_for() -> None:
+    tests = (Goal("s", "a", "broker", 1.0, needs=("groups",)), Goal("s", "b", "broker", 1.0, needs=("acls",)))
+    page = render(Goals(("broker",), frozenset({"groups"}), tests), {"s": {"b": FAILED}}, {})
+    assert "| `a` | broker | not run |  | not run |  | waits for groups |" in page
+    assert "| `b` | broker | **failed** | 1.0 | not run |  | no \\| way |" in page
 
 
 def test_results_survive_the_file(tmp_path: Path) -> None:
