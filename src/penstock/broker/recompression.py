@@ -12,7 +12,7 @@ from typing import Protocol
 
 from penstock.broker.flusher import Flusher
 from penstock.broker.partition import Partition
-from penstock.model.errors import ApiError, CorruptMessage
+from penstock.model.errors import ApiError, CorruptMessage, MessageTooLarge
 from penstock.ports import Workers
 from penstock.records.batch import COMPRESSION_MASK, crc_matches, read_header
 from penstock.records.codecs import Codec
@@ -46,6 +46,7 @@ def append_recompressed(workers: Workers, partition: Partition, batch: memoryvie
 async def _append(workers: Workers, partition: Partition, batch: bytearray, result: Result) -> None:
     async with partition.order:
         try:
+            _check_size(batch, partition.log.config.max_message_bytes)
             codec = partition.codec
             if codec is not None and batch[_ATTRIBUTES_AT] & COMPRESSION_MASK != codec:
                 batch = await workers.in_thread(_recompress, batch, codec, partition.compression_level)
@@ -53,6 +54,12 @@ async def _append(workers: Workers, partition: Partition, batch: bytearray, resu
         except ApiError as e:
             appended = e
     result(partition.flusher, appended)
+
+
+def _check_size(batch: bytearray, size_max: int) -> None:
+    """The limit holds for what is sent, too; the append looks at what is stored."""
+    if len(batch) > size_max:
+        raise MessageTooLarge(f"a batch of {len(batch)} bytes; max.message.bytes is {size_max}")
 
 
 def _recompress(batch: bytearray, codec: Codec, level: int | None) -> bytearray:
