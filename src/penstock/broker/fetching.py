@@ -24,6 +24,7 @@ __all__ = ["FetchLimits", "FetchRead", "WaitingFetch", "read_partitions"]
 
 #: a range up to this size is copied: that is cheaper than the system calls of sending a file
 SMALL_RANGE: Final = 24 << 10
+_NOT_HERE: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 
 
 class FetchLimits(NamedTuple):
@@ -35,11 +36,12 @@ class FetchLimits(NamedTuple):
 class FetchRead:
     """What one pass over the wanted partitions found."""
 
-    __slots__ = ("answers", "cold", "has_news", "size")
+    __slots__ = ("answers", "cold", "errors", "has_news", "size")
 
     def __init__(self) -> None:
         self.answers: list[PartitionData] = []
         self.size = 0
+        self.errors = 0
         #: something that the client should hear of at once: an error or a divergence
         self.has_news = False
         #: what has to be warmed before its partitions can be read
@@ -68,7 +70,12 @@ def read_partitions(
             size = len(answer.records)
             read.size += size
             left = max(0, left - size)
-        if answer.error_code or answer.diverging_epoch is not None:
+        if answer.error_code:
+            read.errors += 1
+            # Like Kafka, a partition that is not here does not keep others from being waited for: a client
+            # that asks for it again and again, with others that are idle, would spin.
+            read.has_news |= partition not in _NOT_HERE
+        elif answer.diverging_epoch is not None:
             read.has_news = True
         read.answers.append(answer)
     return read
@@ -82,7 +89,7 @@ def _read(
     log = partition.log
     answer = _described(partition, want.index)
     if want.last_fetched_epoch >= 0:
-        epoch, end = log.end_offset_for_epoch(want.last_fetched_epoch)
+        epoch, end = partition.end_offset_for_epoch(want.last_fetched_epoch)
         if end < 0:
             raise OffsetOutOfRange
         if epoch < want.last_fetched_epoch or end < want.fetch_offset:

@@ -131,6 +131,12 @@ class Partition:
     def check_online(self) -> None:
         self.flusher.health.check()
 
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
+        """As the log's; it hears of an epoch with its first batch, and we already lead in it before."""
+        if epoch == self.leader_epoch:
+            return epoch, self.log.end_offset
+        return self.log.end_offset_for_epoch(epoch)
+
     def readable_end(self, committed: bool) -> int:
         """Where reading ends: the last stable offset for those who read committed data only."""
         log = self.log

@@ -80,10 +80,12 @@ class _Fetch:
         request = self._request
         read = read_partitions(self._context.broker.partitions, self._wanted, self._limits)
         missing = request.min_bytes - read.size
-        if missing <= 0 or request.max_wait_ms <= 0 or read.has_news or not self._wanted:
+        if missing <= 0 or request.max_wait_ms <= 0 or read.has_news:
             return self._answer(read)
         partitions = self._context.broker.partitions
         found = [p for w in self._wanted if not isinstance(p := partitions.find(w.topic, w.index), ErrorCode)]
+        if not found:
+            return self._answer(read)
         self._deferred = Deferred()
         loop = asyncio.get_running_loop()
         waiting = WaitingFetch(loop, found, missing, request.max_wait_ms / 1000, self._wait_over)
@@ -123,8 +125,7 @@ class _Fetch:
         session = self._session
         metrics = self._context.broker.metrics
         metrics.bytes_out += read.size
-        if read.has_news:
-            metrics.fetch_errors += sum(1 for a in read.answers if a.error_code)
+        metrics.fetch_errors += read.errors
         told: Iterable[tuple[WantedPartition, PartitionData]] = zip(self._wanted, read.answers, strict=True)
         if session is not None:
             told = [pair for pair in told if pair[0].is_news(pair[1]) or not self._incremental]

@@ -139,12 +139,7 @@ def offset_for_leader_epoch(
             except ApiError as e:
                 answer.error_code = e.code
                 continue
-            if wanted.leader_epoch == partition.leader_epoch:
-                answer.leader_epoch, answer.end_offset = partition.leader_epoch, partition.log.end_offset
-            else:
-                answer.leader_epoch, answer.end_offset = partition.log.end_offset_for_epoch(
-                    wanted.leader_epoch
-                )
+            answer.leader_epoch, answer.end_offset = partition.end_offset_for_epoch(wanted.leader_epoch)
         response.topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=answers))
     return response
 

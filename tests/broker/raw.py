@@ -1,0 +1,68 @@
+"""A client that says exactly what it is told to: any API at any version, over a blocking socket."""
+
+from __future__ import annotations
+
+import socket
+from collections import deque
+from types import TracebackType
+from typing import Any, cast
+
+from penstock.wire.api import Api, RequestT, ResponseT
+from penstock.wire.frames import Conversation
+from penstock.wire.schema import Struct
+
+__all__ = ["RawClient"]
+
+_READ_BYTES = 1 << 16
+
+
+class RawClient:
+    """One connection. Requests may be pipelined: `send` several, then `receive` their answers in order."""
+
+    def __init__(self, address: str, client_id: str | None = "raw", timeout_s: float = 10.0) -> None:
+        host, _, port = address.rpartition(":")
+        self.address = address
+        self.socket = socket.create_connection((host, int(port)), timeout_s)
+        self._conversation = Conversation(client_id)
+        self._answers: deque[Struct] = deque()
+
+    def __enter__(self) -> RawClient:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self.socket.close()
+
+    def another(self) -> RawClient:
+        """A second connection to the same broker."""
+        return RawClient(self.address)
+
+    def ask(self, api: Api[RequestT, ResponseT], version: int, request: RequestT) -> ResponseT:
+        self.send(api, version, request)
+        return cast(ResponseT, self.receive())
+
+    def send(
+        self, api: Api[RequestT, Any], version: int, request: RequestT, *, answered: bool = True
+    ) -> None:
+        _, parts = self._conversation.ask(api, version, request, answered=answered)
+        self.socket.sendall(b"".join(cast(list[bytes], parts)))
+
+    def receive(self) -> Struct:
+        """The next answer; ConnectionError if the broker closes instead."""
+        while not self._answers:
+            data = self.socket.recv(_READ_BYTES)
+            if not data:
+                raise ConnectionResetError("the broker closed the connection")
+            self._answers.extend(response.message for response in self._conversation.receive(data))
+        return self._answers.popleft()
+
+    def is_closed(self) -> bool:
+        """Whether the broker closes the connection (waits for it) instead of sending anything."""
+        try:
+            return self.socket.recv(1) == b""
+        except ConnectionResetError:
+            return True

@@ -1,0 +1,417 @@
+"""Fetch: where it starts and ends, how much it brings, how long it waits."""
+
+from __future__ import annotations
+
+import select
+
+import pytest
+
+from penstock.model.errors import ErrorCode
+from penstock.model.ids import TopicId
+from penstock.records.batch import read_header
+from penstock.records.codecs import Codec
+from penstock.wire.apis.fetch import FETCH, FetchPartition, FetchResponse, PartitionData
+from penstock.wire.apis.metadata import METADATA, MetadataRequest
+from tests.broker.conftest import penstock_only
+from tests.broker.raw import RawClient
+from tests.broker.requests import (
+    Topic,
+    append,
+    batch_of,
+    create_topic,
+    delete_topic,
+    edge_versions,
+    every_version,
+    fetch,
+    fetch_request,
+    produce,
+    records_in,
+    stored_batches,
+    values_in,
+)
+
+LONG_MS = 30_000
+
+
+def wanted(offset: int, partition: int = 0, max_bytes: int = 1 << 20) -> FetchPartition:
+    return FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=max_bytes)
+
+
+def has_answer(client: RawClient) -> bool:
+    """Whether an answer is there, given that the broker had time for another request since."""
+    with client.another() as other:
+        other.ask(METADATA, 1, MetadataRequest(topics=[]))
+    return bool(select.select([client.socket], [], [], 0)[0])
+
+
+@pytest.mark.parametrize("version", every_version(FETCH))
+def test_an_offset_inside_a_batch_brings_that_batch(client: RawClient, topic: Topic, version: int) -> None:
+    append(client, topic, b"0", b"1", b"2")
+    append(client, topic, b"3", b"4")
+
+    answer = fetch(client, topic, 1, version=version)
+
+    assert values_in(answer) == [b"0", b"1", b"2", b"3", b"4"]
+    assert [r.offset for r in records_in(answer)] == [0, 1, 2, 3, 4]
+    assert answer.high_watermark == answer.last_stable_offset == 5
+    assert answer.error_code == ErrorCode.NONE
+
+
+def test_the_last_offset_of_a_batch_brings_that_batch(client: RawClient, topic: Topic) -> None:
+    append(client, topic, b"0", b"1", b"2")
+    append(client, topic, b"3")
+
+    assert values_in(fetch(client, topic, 2)) == [b"0", b"1", b"2", b"3"]
+    assert values_in(fetch(client, topic, 3)) == [b"3"]
+
+
+def test_stored_batches_carry_offset_and_leader_epoch(client: RawClient, topic: Topic) -> None:
+    append(client, topic, b"0", b"1")
+    append(client, topic, b"2")
+
+    headers = [read_header(batch) for batch in stored_batches(fetch(client, topic, 0))]
+
+    assert [(h.base_offset, h.leader_epoch) for h in headers] == [(0, 0), (2, 0)]
+
+
+@pytest.mark.parametrize("version", edge_versions(FETCH))
+def test_the_end_of_the_log_is_empty_and_beyond_it_out_of_range(
+    client: RawClient, topic: Topic, version: int
+) -> None:
+    append(client, topic, b"0")
+
+    at_end = fetch(client, topic, 1, version=version)
+    beyond = fetch(client, topic, 2, version=version)
+    before = fetch(client, topic, -1, version=version)
+
+    assert (at_end.error_code, at_end.high_watermark, values_in(at_end)) == (ErrorCode.NONE, 1, [])
+    assert beyond.error_code == before.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+    assert beyond.high_watermark == -1
+
+
+def test_an_empty_log_is_read_without_records_and_without_an_error(client: RawClient, topic: Topic) -> None:
+    answer = fetch(client, topic, 0)
+
+    assert (answer.error_code, answer.high_watermark, answer.log_start_offset) == (ErrorCode.NONE, 0, 0)
+    assert values_in(answer) == []
+
+
+@pytest.mark.parametrize("version", [v for v in edge_versions(FETCH) if v < 13])
+def test_an_unknown_name_or_partition_is_unknown(client: RawClient, topic: Topic, version: int) -> None:
+    missing = fetch(client, Topic("no-such-topic", topic.id), 0, version=version)
+    beyond = fetch(client, topic, 0, partition=1, version=version)
+
+    assert missing.error_code == beyond.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+@pytest.mark.parametrize("version", [13, 18])
+def test_an_unknown_topic_id_has_an_error_of_its_own(client: RawClient, topic: Topic, version: int) -> None:
+    unknown = fetch(client, Topic(topic.name, TopicId(b"\x07" * 16)), 0, version=version)
+    beyond = fetch(client, topic, 0, partition=1, version=version)
+
+    assert unknown.error_code == ErrorCode.UNKNOWN_TOPIC_ID
+    assert beyond.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_one_unknown_topic_does_not_hide_the_others(client: RawClient, topic: Topic) -> None:
+    append(client, topic, b"0")
+    unknown = Topic("", TopicId(b"\x07" * 16))
+    request = fetch_request([(unknown, [wanted(0)]), (topic, [wanted(0)])], version=18)
+
+    answers = {t.topic_id: t.partitions[0] for t in client.ask(FETCH, 18, request).responses}
+
+    assert answers[unknown.id].error_code == ErrorCode.UNKNOWN_TOPIC_ID
+    assert values_in(answers[topic.id]) == [b"0"]
+
+
+def test_a_deleted_topic_that_is_made_again_has_new_data_and_a_new_id(client: RawClient) -> None:
+    old = create_topic(client)
+    append(client, old, b"old")
+    delete_topic(client, old)
+    assert fetch(client, old, 0, version=18).error_code == ErrorCode.UNKNOWN_TOPIC_ID
+    assert fetch(client, old, 0, version=12).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    new = create_topic(client, old.name)
+    append(client, new, b"new")
+
+    assert new.id != old.id
+    assert values_in(fetch(client, new, 0)) == [b"new"]
+    assert values_in(fetch(client, new, 0, version=12)) == [b"new"]
+    assert fetch(client, old, 0).error_code == ErrorCode.UNKNOWN_TOPIC_ID
+    assert produce(client, old, batch_of([b"late"])).error_code == ErrorCode.UNKNOWN_TOPIC_ID
+
+
+@pytest.mark.parametrize("version", [9, 12, 18])
+def test_a_leader_epoch_that_is_not_ours_is_fenced_or_unknown(
+    client: RawClient, topic: Topic, version: int
+) -> None:
+    current = fetch(client, topic, 0, version=version, current_leader_epoch=0)
+    newer = fetch(client, topic, 0, version=version, current_leader_epoch=1)
+
+    assert current.error_code == ErrorCode.NONE
+    assert newer.error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
+
+
+@pytest.mark.parametrize("version", [12, 18])
+def test_a_reader_whose_last_epoch_we_have_does_not_diverge(
+    client: RawClient, topic: Topic, version: int
+) -> None:
+    empty = fetch(client, topic, 0, version=version, last_fetched_epoch=0)
+    append(client, topic, b"0", b"1")
+    within = fetch(client, topic, 1, version=version, last_fetched_epoch=0)
+
+    assert (empty.error_code, empty.diverging_epoch) == (ErrorCode.NONE, None)
+    assert (within.error_code, within.diverging_epoch) == (ErrorCode.NONE, None)
+    assert values_in(within) == [b"0", b"1"]
+
+
+@pytest.mark.parametrize("version", [12, 18])
+def test_a_reader_that_is_ahead_of_its_last_epoch_is_told_where_it_diverges(
+    client: RawClient, topic: Topic, version: int
+) -> None:
+    append(client, topic, b"0", b"1")
+
+    answer = fetch(client, topic, 5, version=version, last_fetched_epoch=0)
+
+    assert answer.error_code == ErrorCode.NONE
+    assert answer.diverging_epoch is not None
+    assert (answer.diverging_epoch.epoch, answer.diverging_epoch.end_offset) == (0, 2)
+    assert values_in(answer) == []
+
+
+# -- how much
+
+
+@pytest.mark.parametrize("version", edge_versions(FETCH))
+def test_at_least_one_batch_comes_however_small_the_limits(
+    client: RawClient, topic: Topic, version: int
+) -> None:
+    append(client, topic, b"x" * 10_000)
+    append(client, topic, b"y")
+
+    small_partition = fetch(client, topic, 0, version=version, partition_max_bytes=1)
+    small_request = fetch(client, topic, 0, version=version, max_bytes=1)
+    nothing_asked = fetch(client, topic, 0, version=version, partition_max_bytes=0)
+
+    for answer in (small_partition, small_request, nothing_asked):
+        assert values_in(answer) == [b"x" * 10_000]
+
+
+def test_max_bytes_of_a_partition_bounds_what_it_brings(client: RawClient, topic: Topic) -> None:
+    for _ in range(10):
+        append(client, topic, b"x" * 1000)
+
+    answer = fetch(client, topic, 0, partition_max_bytes=3500)
+
+    assert len(values_in(answer)) == 3
+    assert answer.records is not None
+    assert len(answer.records) <= 3500
+
+
+def test_max_bytes_of_a_request_bounds_all_its_partitions(client: RawClient) -> None:
+    topic = create_topic(client, partitions=3)
+    for partition in range(3):
+        append(client, topic, b"x" * 1000, partition=partition)
+    request = fetch_request([(topic, [wanted(0, p) for p in range(3)])], version=18, max_bytes=1100)
+
+    (answers,) = [t.partitions for t in client.ask(FETCH, 18, request).responses]
+
+    counts = sorted(len(values_in(answer)) for answer in answers)
+    assert counts == [0, 0, 1]
+    assert [a.high_watermark for a in answers] == [1, 1, 1]
+    assert [a.error_code for a in answers] == [ErrorCode.NONE] * 3
+
+
+def test_an_oversized_first_batch_leaves_nothing_for_the_other_partitions(client: RawClient) -> None:
+    topic = create_topic(client, partitions=2)
+    append(client, topic, b"x" * 5000, partition=0)
+    append(client, topic, b"y" * 5000, partition=1)
+    request = fetch_request([(topic, [wanted(0, 0), wanted(0, 1)])], version=18, max_bytes=100)
+
+    (answers,) = [t.partitions for t in client.ask(FETCH, 18, request).responses]
+
+    assert sorted(len(values_in(answer)) for answer in answers) == [0, 1]
+
+
+def test_out_of_range_is_noticed_even_when_no_bytes_are_left(client: RawClient) -> None:
+    topic = create_topic(client, partitions=2)
+    append(client, topic, b"x" * 5000, partition=0)
+    request = fetch_request([(topic, [wanted(0, 0), wanted(7, 1)])], version=18, max_bytes=100)
+
+    (answers,) = [t.partitions for t in client.ask(FETCH, 18, request).responses]
+
+    codes = {answer.partition_index: answer.error_code for answer in answers}
+    assert codes == {0: ErrorCode.NONE, 1: ErrorCode.OFFSET_OUT_OF_RANGE}
+
+
+# -- how long
+
+
+@pytest.mark.parametrize("version", edge_versions(FETCH))
+def test_a_fetch_waits_for_the_first_record(client: RawClient, topic: Topic, version: int) -> None:
+    client.send(FETCH, version, fetch_request([(topic, [wanted(0)])], version=version, max_wait_ms=LONG_MS))
+    assert not has_answer(client)
+
+    with client.another() as other:
+        append(other, topic, b"0")
+
+    assert values_in(_received(client)) == [b"0"]
+
+
+def test_a_fetch_waits_until_min_bytes_have_come(client: RawClient, topic: Topic) -> None:
+    request = fetch_request([(topic, [wanted(0)])], version=18, max_wait_ms=LONG_MS, min_bytes=2500)
+    client.send(FETCH, 18, request)
+    with client.another() as other:
+        append(other, topic, b"x" * 1000)
+        append(other, topic, b"y" * 1000)
+        assert not has_answer(client)
+        append(other, topic, b"z" * 1000)
+
+    assert len(values_in(_received(client))) == 3
+
+
+def test_min_bytes_count_over_all_partitions(client: RawClient) -> None:
+    topic = create_topic(client, partitions=2)
+    both = [wanted(0, 0), wanted(0, 1)]
+    client.send(FETCH, 18, fetch_request([(topic, both)], version=18, max_wait_ms=LONG_MS, min_bytes=1500))
+    with client.another() as other:
+        append(other, topic, b"x" * 1000, partition=0)
+        assert not has_answer(client)
+        append(other, topic, b"y" * 1000, partition=1)
+
+    (answers,) = [t.partitions for t in _response(client).responses]
+    assert [len(values_in(answer)) for answer in answers] == [1, 1]
+
+
+def test_a_fetch_answers_with_what_there_is_when_its_time_is_up(client: RawClient, topic: Topic) -> None:
+    append(client, topic, b"0")
+
+    answer = fetch(client, topic, 0, max_wait_ms=50, min_bytes=1 << 20)
+    empty = fetch(client, topic, 1, max_wait_ms=50)
+
+    assert values_in(answer) == [b"0"]
+    assert (values_in(empty), empty.error_code) == ([], ErrorCode.NONE)
+
+
+def test_an_error_in_one_partition_ends_the_wait_at_once(client: RawClient) -> None:
+    topic = create_topic(client, partitions=2)
+    request = fetch_request([(topic, [wanted(0, 0), wanted(7, 1)])], version=18, max_wait_ms=LONG_MS)
+
+    (answers,) = [t.partitions for t in client.ask(FETCH, 18, request).responses]
+
+    codes = {answer.partition_index: answer.error_code for answer in answers}
+    assert codes == {0: ErrorCode.NONE, 1: ErrorCode.OFFSET_OUT_OF_RANGE}
+
+
+def test_a_partition_that_is_not_here_does_not_end_the_wait_for_others(
+    client: RawClient, topic: Topic
+) -> None:
+    request = fetch_request([(topic, [wanted(0, 0), wanted(0, 9)])], version=18, max_wait_ms=LONG_MS)
+    client.send(FETCH, 18, request)
+    assert not has_answer(client)
+
+    with client.another() as other:
+        append(other, topic, b"0")
+
+    (answers,) = [t.partitions for t in _response(client).responses]
+    codes = {answer.partition_index: answer.error_code for answer in answers}
+    assert codes == {0: ErrorCode.NONE, 9: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+
+
+def test_partitions_of_which_none_is_here_are_answered_at_once(client: RawClient, topic: Topic) -> None:
+    answer = fetch(client, topic, 0, partition=9, max_wait_ms=LONG_MS)
+
+    assert answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_without_min_bytes_nobody_waits(client: RawClient, topic: Topic) -> None:
+    answer = fetch(client, topic, 0, max_wait_ms=LONG_MS, min_bytes=0)
+
+    assert values_in(answer) == []
+
+
+def test_a_fetch_of_nothing_is_answered_at_once(client: RawClient) -> None:
+    response = client.ask(FETCH, 18, fetch_request([], version=18, max_wait_ms=LONG_MS))
+
+    assert (response.error_code, response.responses) == (ErrorCode.NONE, [])
+
+
+def test_deleting_the_topic_ends_the_wait(client: RawClient) -> None:
+    topic = create_topic(client)
+    client.send(FETCH, 18, fetch_request([(topic, [wanted(0)])], version=18, max_wait_ms=LONG_MS))
+    with client.another() as other:
+        delete_topic(other, topic)
+
+    assert _received(client).error_code in (
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    )
+
+
+def test_requests_behind_a_waiting_fetch_are_answered_in_order(client: RawClient, topic: Topic) -> None:
+    client.send(FETCH, 18, fetch_request([(topic, [wanted(0)])], version=18, max_wait_ms=LONG_MS))
+    client.send(METADATA, 12, MetadataRequest(topics=[]))
+    with client.another() as other:
+        append(other, topic, b"0")
+
+    assert values_in(_received(client)) == [b"0"]
+    client.receive()
+
+
+def test_a_reader_that_leaves_while_it_waits_is_forgotten(client: RawClient, topic: Topic) -> None:
+    with client.another() as leaving:
+        request = fetch_request([(topic, [wanted(0)])], version=18, max_wait_ms=LONG_MS)
+        leaving.send(FETCH, 18, request)
+
+    append(client, topic, b"0")
+    assert values_in(fetch(client, topic, 0)) == [b"0"]
+
+
+# -- codecs
+
+
+@penstock_only  # Kafka looks at the topic's compression.type, and sends what producers compressed as it is
+@pytest.mark.parametrize("version", [4, 9])
+def test_zstd_is_not_sent_to_versions_that_do_not_know_it(
+    client: RawClient, topic: Topic, version: int
+) -> None:
+    append(client, topic, b"plain")
+    produce(client, topic, batch_of([b"zstd"], Codec.ZSTD))
+
+    mixed = fetch(client, topic, 0, version=version)
+    only_zstd = fetch(client, topic, 1, version=version)
+
+    assert only_zstd.error_code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    assert values_in(only_zstd) == []
+    assert mixed.error_code in (ErrorCode.NONE, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+    assert b"zstd" not in values_in(mixed)
+
+
+@pytest.mark.parametrize("version", [10, 11, 12, 18])
+def test_zstd_is_sent_from_version_10_on(client: RawClient, topic: Topic, version: int) -> None:
+    produce(client, topic, batch_of([b"zstd"], Codec.ZSTD))
+
+    assert values_in(fetch(client, topic, 0, version=version)) == [b"zstd"]
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+def test_batches_come_back_byte_for_byte(client: RawClient, topic: Topic, codec: Codec) -> None:
+    sent = batch_of([b"a" * 100, b"b"], codec)
+    produce(client, topic, sent)
+
+    (stored,) = stored_batches(fetch(client, topic, 0))
+
+    # Everything behind the fields that the broker stamps: offset, length, leader epoch.
+    assert stored[16:] == sent[16:]
+
+
+def _response(client: RawClient) -> FetchResponse:
+    response = client.receive()
+    assert isinstance(response, FetchResponse)
+    return response
+
+
+def _received(client: RawClient) -> PartitionData:
+    ((answer,),) = [t.partitions for t in _response(client).responses]
+    return answer
