@@ -12,9 +12,10 @@ from typing import Final
 
 __all__ = ["BufferPool"]
 
-#: a frame up to this size gets its whole buffer at once
+#: a frame up to this size gets its whole buffer at once, if enough arrived to be worth it
 EAGER_SIZE: Final = 2 << 20
-_SMALLEST: Final = 16 << 10
+_WORTH_IT: Final = 2 << 10
+_SMALLEST: Final = 4 << 10
 _KEEP_FREE: Final = 8
 
 
@@ -38,7 +39,7 @@ class BufferPool:
         `growing` is the buffer that it is to replace. Past the limit, what arrived is still put somewhere,
         but no more than that; of those who would grow, one may, so that some frame always gets done.
         """
-        capacity = _size_class(need if need <= EAGER_SIZE else min(need, max(EAGER_SIZE, 2 * have)))
+        capacity = _size_class(min(need, _room_for(have)))
         beyond = self.held + capacity > self.limit
         if beyond and growing is None:
             capacity = _size_class(have)
@@ -67,6 +68,11 @@ class BufferPool:
     def wait(self, retry: Callable[[], None]) -> None:
         """Have `retry` called when a buffer came back; it asks again, and may have to wait again."""
         self._waiting.append(retry)
+
+
+def _room_for(have: int) -> int:
+    """How large a buffer may be, given what arrived: a few bytes must not claim much."""
+    return max(EAGER_SIZE, 2 * have) if have >= _WORTH_IT else _SMALLEST
 
 
 def _size_class(size: int) -> int:
