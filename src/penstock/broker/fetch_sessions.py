@@ -20,6 +20,8 @@ NO_SESSION: Final = 0
 INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
 _LAST_EPOCH: Final = 0x7FFFFFFF
+#: that all sessions together may name: some 300 bytes each, and a client may make up as many as it likes
+_MOST_PARTITIONS: Final = 1_000_000
 
 #: a topic as the request names it: by id from version 13 on, by name before
 TopicKey: TypeAlias = str | TopicId
@@ -126,29 +128,38 @@ class FetchSessions:
     """The table of sessions."""
 
     def __init__(
-        self, slots: int, eviction_s: float, now: Callable[[], float], new_id: Callable[[], int]
+        self,
+        slots: int,
+        eviction_s: float,
+        now: Callable[[], float],
+        new_id: Callable[[], int],
+        most_partitions: int = _MOST_PARTITIONS,
     ) -> None:
         self._slots = slots
+        self._most_partitions = most_partitions
         self._eviction_s = eviction_s
         self._now = now
         self._new_id = new_id
         self._sessions: dict[int, FetchSession] = {}
+        self._partitions = 0
         self.evicted = 0
 
     def __len__(self) -> int:
         return len(self._sessions)
 
     def partition_count(self) -> int:
-        return sum(len(s.partitions) for s in self._sessions.values())
+        return self._partitions
 
     def close(self, session_id: int) -> None:
-        self._sessions.pop(session_id, None)
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            self._partitions -= len(session.partitions)
 
     def start(self, request: FetchRequest, by_id: bool) -> FetchSession | None:
         """A new session with the request's partitions, or None where no slot is to be had."""
         self.close(request.session_id)
         size = sum(len(t.partitions) for t in request.topics)
-        if not size or not self._make_room(size):
+        if not size or self._partitions + size > self._most_partitions or not self._make_room(size):
             return None
         session_id = self._new_id()
         while session_id == NO_SESSION or session_id in self._sessions:
@@ -156,6 +167,7 @@ class FetchSessions:
         session = FetchSession(session_id, by_id, self._now())
         session.update(request)
         self._sessions[session_id] = session
+        self._partitions += len(session.partitions)
         return session
 
     def resume(self, request: FetchRequest, by_id: bool) -> FetchSession:
@@ -171,7 +183,13 @@ class FetchSessions:
         session.used_at = self._now()
         # Order of use is order of eviction.
         self._sessions[session.id] = self._sessions.pop(session.id)
-        session.update(request)
+        if request.topics or request.forgotten_topics_data:
+            self._partitions -= len(session.partitions)
+            session.update(request)
+            self._partitions += len(session.partitions)
+            if self._partitions > self._most_partitions:
+                self.close(session.id)
+                raise ApiError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         return session
 
     def _make_room(self, size: int) -> bool:
