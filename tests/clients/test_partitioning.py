@@ -27,12 +27,9 @@ def placed_by_confluent(bootstrap: str, topic: str, partitioner: str) -> list[in
 
     producer = Producer({"bootstrap.servers": bootstrap, "partitioner": partitioner, "linger.ms": 5})
     for key in KEYS:
-        producer.produce(
-            topic, key, key, on_delivery=lambda error, m: placed.append((m.key(), m.partition()))
-        )
+        producer.produce(topic, key, key, on_delivery=delivered)
     assert producer.flush(10) == 0
-    by_key = dict(placed)
-    return [by_key[key] for key in KEYS]
+    return [placed[key] for key in KEYS]
 
 
 def placed_by_kafka_python(bootstrap: str, topic: str) -> list[int]:
