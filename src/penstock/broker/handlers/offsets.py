@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Final
 
 from penstock.broker.context import Context
 from penstock.broker.partition import Partition
-from penstock.model.errors import ApiError, ErrorCode, OffsetOutOfRange, PolicyViolation, UnsupportedVersion
+from penstock.model.errors import (
+    ApiError,
+    ErrorCode,
+    InvalidRequest,
+    OffsetOutOfRange,
+    PolicyViolation,
+    UnsupportedVersion,
+)
 from penstock.storage.scan import ColdPages
 from penstock.wire.apis.delete_records import (
     DeleteRecordsPartitionResult,
@@ -46,12 +54,15 @@ _HIGH_WATERMARK: Final = -1
 async def list_offsets(context: Context, request: ListOffsetsRequest) -> ListOffsetsResponse:
     committed = request.isolation_level == _READ_COMMITTED
     response = ListOffsetsResponse()
+    asked = Counter((topic.name, p.partition_index) for topic in request.topics for p in topic.partitions)
     for topic in request.topics:
         answers = []
         for wanted in topic.partitions:
             answer = ListOffsetsPartitionResponse(partition_index=wanted.partition_index)
             answers.append(answer)
             try:
+                if asked[topic.name, wanted.partition_index] > 1:
+                    raise InvalidRequest
                 await _list_offset(context, topic.name, wanted, committed, answer)
             except ApiError as e:
                 answer.error_code = e.code
