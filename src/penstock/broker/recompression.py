@@ -14,14 +14,12 @@ from penstock.broker.flusher import Flusher
 from penstock.broker.partition import Partition
 from penstock.model.errors import ApiError, CorruptMessage, MessageTooLarge
 from penstock.ports import Workers
-from penstock.records.batch import COMPRESSION_MASK, crc_matches, read_header
+from penstock.records.batch import HEADER_SIZE, codec_of, crc_matches, read_header
 from penstock.records.codecs import Codec
 from penstock.records.record import recompress
 from penstock.storage.log import Appended
 
 __all__ = ["append_recompressed", "needs_recompression"]
-
-_ATTRIBUTES_AT = 22
 
 
 class Result(Protocol):
@@ -29,10 +27,8 @@ class Result(Protocol):
 
 
 def needs_recompression(partition: Partition, batch: memoryview) -> bool:
-    codec = partition.codec
-    if codec is None:
-        return False
-    return batch[_ATTRIBUTES_AT] & COMPRESSION_MASK != codec or partition.order.locked()
+    """Whether a batch for a topic that insists on a codec has to change, or to queue behind one that has."""
+    return codec_of(batch) != partition.codec or partition.order.locked()
 
 
 def append_recompressed(workers: Workers, partition: Partition, batch: memoryview, result: Result) -> None:
@@ -48,7 +44,7 @@ async def _append(workers: Workers, partition: Partition, batch: bytearray, resu
         try:
             _check_size(batch, partition.log.config.max_message_bytes)
             codec = partition.codec
-            if codec is not None and batch[_ATTRIBUTES_AT] & COMPRESSION_MASK != codec:
+            if codec is not None and codec_of(batch) != codec:
                 batch = await workers.in_thread(_recompress, batch, codec, partition.compression_level)
             appended: Appended | ApiError = partition.append(memoryview(batch))
         except ApiError as e:
@@ -64,6 +60,6 @@ def _check_size(batch: bytearray, size_max: int) -> None:
 
 def _recompress(batch: bytearray, codec: Codec, level: int | None) -> bytearray:
     """The batch in another codec. Its checksum is checked first: corruption must not get a new one."""
-    if not crc_matches(batch, read_header(batch)):
+    if len(batch) < HEADER_SIZE or not crc_matches(batch, read_header(batch)):
         raise CorruptMessage("The checksum of the batch does not match its content")
     return bytearray(recompress(batch, codec, level))

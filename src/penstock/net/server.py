@@ -83,7 +83,7 @@ class Server:
             self._servers.append(server)
             listener.port = listener.port or server.sockets[0].getsockname()[1]
             listener.advertised_port = listener.advertised_port or listener.port
-            listener.advertised_host = listener.advertised_host or socket.getfqdn()
+            listener.advertised_host = listener.advertised_host or socket.gethostname()
 
     async def serve(self) -> None:
         """Accept connections from now on."""

@@ -21,6 +21,8 @@ LOG_OVERHEAD: Final = 12
 #: where the checksummed part starts
 CRC_START: Final = 21
 
+#: the byte of the attributes that has the codec
+_ATTRIBUTES_LOW: Final = 22
 COMPRESSION_MASK: Final = 0x07
 TIMESTAMP_TYPE_BIT: Final = 0x08
 TRANSACTIONAL_BIT: Final = 0x10
@@ -101,6 +103,11 @@ def read_offset_and_length(buffer: Buffer, position: int = 0) -> tuple[int, int]
     """(base offset, bytes of the whole batch) at `position`: enough to step to the next batch."""
     offset, length = _OFFSET_AND_LENGTH.unpack_from(buffer, position)
     return offset, length + LOG_OVERHEAD
+
+
+def codec_of(batch: Buffer) -> int:
+    """The number of the batch's codec; 0, none, for what is too short to be a batch."""
+    return batch[_ATTRIBUTES_LOW] & COMPRESSION_MASK if len(batch) >= HEADER_SIZE else 0
 
 
 def crc_matches(batch: Buffer, header: BatchHeader) -> bool:

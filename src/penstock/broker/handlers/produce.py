@@ -17,7 +17,7 @@ from penstock.model.errors import (
 )
 from penstock.model.ids import TopicId
 from penstock.net.deferred import Deferred
-from penstock.records.batch import COMPRESSION_MASK, HEADER_SIZE, MAGIC, read_offset_and_length
+from penstock.records.batch import codec_of
 from penstock.records.codecs import Codec
 from penstock.storage.log import Appended
 from penstock.wire.apis.produce import (
@@ -34,9 +34,6 @@ __all__ = ["produce"]
 _BY_TOPIC_ID: Final = 13
 _ZSTD_FROM: Final = 7
 _VALID_ACKS: Final = (-1, 1, 0)
-#: where a batch has its magic and the low byte of its attributes
-_MAGIC_AT: Final = 16
-_ATTRIBUTES_AT: Final = 22
 
 
 def produce(
@@ -44,91 +41,104 @@ def produce(
 ) -> ProduceResponse | Deferred[ProduceResponse | None] | None:
     broker = context.broker
     version = context.version
+    acks = request.acks
     find = broker.partitions.find
-    response = ProduceResponse()
-    rest = _Rest(context, request.acks, response)
+    metrics = broker.metrics
+    topics: list[TopicProduceResponse] = []
+    rest: _Rest | None = None
+    failed = False
     for topic in request.topic_data:
         key = TopicId(topic.topic_id) if version >= _BY_TOPIC_ID else topic.name
         answers: list[PartitionProduceResponse] = []
-        response.responses.append(
+        topics.append(
             TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers)
         )
         for data in topic.partition_data:
-            answer = PartitionProduceResponse(index=data.index, base_offset=-1)
-            answers.append(answer)
-            partition = find(key, data.index)
-            if isinstance(partition, ErrorCode):
-                answer.error_code = partition
-                continue
             try:
-                if request.acks not in _VALID_ACKS:
+                if acks not in _VALID_ACKS:
                     raise ApiError(ErrorCode.INVALID_REQUIRED_ACKS, "acks must be -1, 0 or 1")
+                partition = find(key, data.index)
+                if isinstance(partition, ErrorCode):
+                    raise ApiError(partition)
                 batch = _checked_batch(data.records, version)
-                if needs_recompression(partition, batch):
-                    append_recompressed(broker.workers, partition, batch, rest.expect(answer))
-                    continue
-                appended = partition.append(batch)
+                waits = partition.flusher.acks_wait and acks
+                recompress = partition.codec is not None and needs_recompression(partition, batch)
+                if not recompress:
+                    appended = partition.append(batch)
+                    answer = _answer(data.index, appended)
+                    metrics.bytes_in += len(batch)
+                    metrics.messages_in += appended.last_offset - appended.base_offset + 1
+                else:
+                    answer = PartitionProduceResponse(index=data.index)
+                if waits or recompress:
+                    rest = rest or _Rest(context, acks, topics)
+                    if recompress:
+                        append_recompressed(broker.workers, partition, batch, rest.expect(answer))
+                    else:
+                        rest.expect_flush(partition.flusher, answer)
             except ApiError as e:
+                failed = True
+                answer = PartitionProduceResponse(index=data.index)
                 _fill_error(answer, e)
-                continue
-            broker.metrics.bytes_in += len(batch)
-            broker.metrics.messages_in += appended.last_offset - appended.base_offset + 1
-            _fill(answer, appended)
-            if partition.flusher.acks_wait and request.acks:
-                rest.expect_flush(partition.flusher, answer)
-    return rest.deferred if rest.count else rest.finished()
+            answers.append(answer)
+    if rest is not None:
+        return rest.deferred
+    return _finished(context, acks, topics, failed)
+
+
+def _finished(
+    context: Context, acks: int, topics: list[TopicProduceResponse], failed: bool
+) -> ProduceResponse | None:
+    """The response, or None for a client that wants none: it learns of errors by a closed connection."""
+    if failed:
+        context.broker.metrics.produce_errors += 1
+    if acks == 0:
+        if failed:
+            context.connection.close()
+        return None
+    return ProduceResponse(responses=topics)
 
 
 class _Rest:
     """What a request still waits for before it can be answered."""
 
-    __slots__ = ("_acks", "_context", "_flushes", "_response", "count", "deferred")
+    __slots__ = ("_acks", "_context", "_count", "_flushes", "_topics", "deferred")
 
-    def __init__(self, context: Context, acks: int, response: ProduceResponse) -> None:
+    def __init__(self, context: Context, acks: int, topics: list[TopicProduceResponse]) -> None:
         self._context = context
         self._acks = acks
-        self._response = response
-        self._flushes: dict[Flusher, list[PartitionProduceResponse]] | None = None
-        self.count = 0
+        self._topics = topics
+        self._flushes: dict[Flusher, list[PartitionProduceResponse]] = {}
+        self._count = 0
         self.deferred: Deferred[ProduceResponse | None] = Deferred()
 
     def expect(self, answer: PartitionProduceResponse) -> _Expected:
-        self.count += 1
+        self._count += 1
         return _Expected(self, answer)
 
     def expect_flush(self, flusher: Flusher, answer: PartitionProduceResponse) -> None:
-        if self._flushes is None:
-            self._flushes = {}
         answers = self._flushes.get(flusher)
         if answers is not None:
             answers.append(answer)
             return
         answers = self._flushes[flusher] = [answer]
-        self.count += 1
+        self._count += 1
 
         def flushed(error: StorageError | None) -> None:
             if error is not None:
                 for answer in answers:
                     _fill_error(answer, error)
+            # Whoever comes later, from a recompression, waits for a flush of its own.
+            del self._flushes[flusher]
             self.one_less()
 
         flusher.when_flushed(flushed)
 
     def one_less(self) -> None:
-        self.count -= 1
-        if not self.count:
-            self.deferred.resolve(self.finished())
-
-    def finished(self) -> ProduceResponse | None:
-        """The response, or None for a client that wants none: it learns of errors by a closed connection."""
-        failed = any(a.error_code for topic in self._response.responses for a in topic.partition_responses)
-        if failed:
-            self._context.broker.metrics.produce_errors += 1
-        if self._acks == 0:
-            if failed:
-                self._context.connection.close()
-            return None
-        return self._response
+        self._count -= 1
+        if not self._count:
+            failed = any(answer.error_code for topic in self._topics for answer in topic.partition_responses)
+            self.deferred.resolve(_finished(self._context, self._acks, self._topics, failed))
 
 
 class _Expected:
@@ -141,34 +151,34 @@ class _Expected:
         self._answer = answer
 
     def __call__(self, flusher: Flusher, result: Appended | ApiError) -> None:
+        answer = self._answer
         if isinstance(result, ApiError):
-            _fill_error(self._answer, result)
+            _fill_error(answer, result)
         else:
-            _fill(self._answer, result)
+            answer.base_offset = result.base_offset
+            answer.log_append_time_ms = result.append_time_ms
+            answer.log_start_offset = result.log_start_offset
             if flusher.acks_wait:
-                self._rest.expect_flush(flusher, self._answer)
+                self._rest.expect_flush(flusher, answer)
         self._rest.one_less()
 
 
 def _checked_batch(records: memoryview | None, version: int) -> memoryview:
-    """The one batch that a partition's records must be (checks of its inside come with the append)."""
-    if not records:
+    """What a partition was sent, as far as the version has a say in it; the log checks the batch itself."""
+    if records is None:
         raise InvalidRecord("A partition was sent without a record batch")
-    if len(records) <= _MAGIC_AT or records[_MAGIC_AT] != MAGIC:
-        raise InvalidRecord(
-            "Only record batches of magic 2 are accepted; use a client of Kafka 0.11 or later"
-        )
-    if len(records) < HEADER_SIZE or read_offset_and_length(records)[1] != len(records):
-        raise InvalidRecord("A partition must be sent exactly one whole record batch")
-    if version < _ZSTD_FROM and records[_ATTRIBUTES_AT] & COMPRESSION_MASK == Codec.ZSTD:
+    if version < _ZSTD_FROM and codec_of(records) == Codec.ZSTD:
         raise UnsupportedCompressionType("zstd needs Produce version 7 or later")
     return records
 
 
-def _fill(answer: PartitionProduceResponse, appended: Appended) -> None:
-    answer.base_offset = appended.base_offset
-    answer.log_append_time_ms = appended.append_time_ms
-    answer.log_start_offset = appended.log_start_offset
+def _answer(index: int, appended: Appended) -> PartitionProduceResponse:
+    return PartitionProduceResponse(
+        index=index,
+        base_offset=appended.base_offset,
+        log_append_time_ms=appended.append_time_ms,
+        log_start_offset=appended.log_start_offset,
+    )
 
 
 def _fill_error(answer: PartitionProduceResponse, error: ApiError) -> None:
