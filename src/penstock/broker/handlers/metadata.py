@@ -43,7 +43,7 @@ _NOT_ASKED: Final = -(2**31)
 _NULL_NAME_FROM: Final = 12
 #: endpoint types of DescribeCluster
 _BROKERS: Final = 1
-_MAX_PARTITIONS_DESCRIBED: Final = 2000
+_CONTROLLERS: Final = 2
 
 
 def metadata(
@@ -152,11 +152,15 @@ def _leader_error(partition: PartitionImage) -> ErrorCode:
 
 def describe_cluster(context: Context, request: DescribeClusterRequest) -> DescribeClusterResponse:
     broker = context.broker
-    if request.endpoint_type != _BROKERS:
+    if request.endpoint_type == _CONTROLLERS:
         return DescribeClusterResponse(
             error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE,
             error_message="This listener serves clients; ask a controller's listener for controllers",
-            endpoint_type=request.endpoint_type,
+        )
+    if request.endpoint_type != _BROKERS:
+        return DescribeClusterResponse(
+            error_code=ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
+            error_message=f"Endpoints of type {request.endpoint_type} are not known",
         )
     return DescribeClusterResponse(
         endpoint_type=_BROKERS,
@@ -184,7 +188,8 @@ def describe_topic_partitions(
         start = request.cursor.topic_name
         names = [name for name in names if name >= start]
         first = max(0, request.cursor.partition_index) if start in names[:1] else 0
-    left = max(1, min(request.response_partition_limit, _MAX_PARTITIONS_DESCRIBED))
+    most = context.broker.config.max_request_partition_size_limit
+    left = max(1, min(request.response_partition_limit, most))
     response = DescribeTopicPartitionsResponse()
     for name in names:
         if not left:

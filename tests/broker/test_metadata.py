@@ -1,0 +1,347 @@
+"""Metadata, DescribeCluster and DescribeTopicPartitions."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.model.errors import ErrorCode
+from penstock.model.ids import NO_TOPIC_ID, TopicId
+from penstock.testing import broker
+from penstock.wire.apis.describe_cluster import DESCRIBE_CLUSTER, DescribeClusterRequest
+from penstock.wire.apis.describe_topic_partitions import (
+    DESCRIBE_TOPIC_PARTITIONS,
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    TopicRequest,
+)
+from penstock.wire.apis.metadata import (
+    METADATA,
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseTopic,
+)
+from tests.broker.conftest import penstock_only
+from tests.broker.raw import RawClient
+from tests.broker.requests import Topic, create_topic, edge_versions, every_version, new_name
+
+ALL = pytest.mark.parametrize("version", every_version(METADATA))
+NOT_ASKED = -(2**31)
+
+
+def ask(client: RawClient, version: int, *names: str, create: bool = False) -> MetadataResponse:
+    topics = [MetadataRequestTopic(name=name) for name in names]
+    return client.ask(METADATA, version, MetadataRequest(topics=topics, allow_auto_topic_creation=create))
+
+
+def ask_one(client: RawClient, version: int, name: str, create: bool = False) -> MetadataResponseTopic:
+    (topic,) = ask(client, version, name, create=create).topics
+    return topic
+
+
+@ALL
+def test_a_topic_with_its_partitions_and_their_leader(client: RawClient, version: int) -> None:
+    topic = create_topic(client, partitions=3)
+
+    found = ask_one(client, version, topic.name)
+
+    assert (found.error_code, found.name, found.is_internal) == (ErrorCode.NONE, topic.name, False)
+    assert sorted(p.partition_index for p in found.partitions) == [0, 1, 2]
+    for partition in found.partitions:
+        assert partition.error_code == ErrorCode.NONE
+        assert partition.replica_nodes == partition.isr_nodes == [partition.leader_id]
+        assert partition.offline_replicas == []
+        assert partition.leader_epoch == (0 if version >= 7 else -1)
+    assert found.topic_id == (topic.id if version >= 10 else NO_TOPIC_ID)
+
+
+@ALL
+def test_the_brokers_are_where_the_client_found_them(client: RawClient, version: int) -> None:
+    response = ask(client, version)
+
+    host, _, port = client.address.rpartition(":")
+    assert [(b.host, b.port) for b in response.brokers] == [(host, int(port))]
+    if version >= 1:
+        assert response.controller_id == response.brokers[0].node_id
+    if version >= 2:
+        assert response.cluster_id
+        assert len(response.cluster_id) == 22
+
+
+def test_in_version_0_no_topics_means_all(client: RawClient, topic: Topic) -> None:
+    assert topic.name in {t.name for t in ask(client, 0).topics}
+
+
+@pytest.mark.parametrize("version", range(1, 14))
+def test_from_version_1_on_null_means_all_and_none_means_none(
+    client: RawClient, topic: Topic, version: int
+) -> None:
+    everything = client.ask(METADATA, version, MetadataRequest(topics=None))
+
+    assert topic.name in {t.name for t in everything.topics}
+    assert ask(client, version).topics == []
+
+
+@pytest.mark.parametrize("version", range(4, 14))
+def test_an_unknown_topic_is_unknown_where_it_may_not_be_created(client: RawClient, version: int) -> None:
+    name = new_name()
+
+    found = ask_one(client, version, name)
+
+    assert (found.error_code, found.name, found.partitions) == (
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        name,
+        [],
+    )
+    assert name not in {t.name for t in client.ask(METADATA, 12, MetadataRequest(topics=None)).topics}
+
+
+@penstock_only  # Kafka answers with an error first, and the client asks again
+@pytest.mark.parametrize("version", [0, 1, 3])
+def test_versions_that_cannot_say_so_create_topics(client: RawClient, version: int) -> None:
+    found = ask_one(client, version, new_name())
+
+    assert (found.error_code, len(found.partitions)) == (ErrorCode.NONE, 1)
+
+
+@penstock_only
+@pytest.mark.parametrize("version", [4, 8, 9, 13])
+def test_a_topic_is_created_for_who_asks_for_it(client: RawClient, version: int) -> None:
+    name = new_name()
+
+    found = ask_one(client, version, name, create=True)
+
+    assert (found.error_code, found.name, len(found.partitions)) == (ErrorCode.NONE, name, 1)
+    assert ask_one(client, version, name).error_code == ErrorCode.NONE
+
+
+@pytest.mark.parametrize("version", [1, 4, 13])
+@pytest.mark.parametrize("name", ["no/slash", "..", "x" * 250, ""])
+def test_a_name_that_no_topic_may_have_is_invalid(client: RawClient, version: int, name: str) -> None:
+    assert ask_one(client, version, name, create=True).error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+def test_creation_uses_the_brokers_defaults() -> None:
+    with (
+        broker(config={"num.partitions": "4"}) as running,
+        RawClient(running.bootstrap) as client,
+    ):
+        assert len(ask_one(client, 13, "made", create=True).partitions) == 4
+
+
+@pytest.mark.parametrize("version", [0, 4, 13])
+def test_nothing_is_created_where_the_broker_does_not_allow_it(version: int) -> None:
+    with (
+        broker(config={"auto.create.topics.enable": "false"}) as running,
+        RawClient(running.bootstrap) as client,
+    ):
+        found = ask_one(client, version, "wished-for", create=True)
+
+        assert found.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert client.ask(METADATA, 12, MetadataRequest(topics=None)).topics == []
+
+
+def test_names_that_collide_are_not_created_by_mentioning_them() -> None:
+    with broker() as running, RawClient(running.bootstrap) as client:
+        create_topic(client, "a.b")
+
+        assert ask_one(client, 13, "a_b", create=True).error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+def test_two_clients_may_create_the_same_topic_at_once() -> None:
+    with (
+        broker() as running,
+        RawClient(running.bootstrap) as one,
+        RawClient(running.bootstrap) as two,
+    ):
+        request = MetadataRequest(topics=[MetadataRequestTopic(name="both")])
+        one.send(METADATA, 13, request)
+        two.send(METADATA, 13, request)
+
+        answers = [client.receive() for client in (one, two)]
+
+    ids = set()
+    for answer in answers:
+        assert isinstance(answer, MetadataResponse)
+        assert answer.topics[0].error_code == ErrorCode.NONE
+        ids.add(answer.topics[0].topic_id)
+    assert len(ids) == 1
+
+
+@pytest.mark.parametrize("version", [12, 13])
+def test_a_topic_can_be_asked_for_by_id(client: RawClient, topic: Topic, version: int) -> None:
+    wanted = [MetadataRequestTopic(name=None, topic_id=topic.id)]
+
+    (found,) = client.ask(METADATA, version, MetadataRequest(topics=wanted)).topics
+
+    assert (found.error_code, found.name, found.topic_id) == (ErrorCode.NONE, topic.name, topic.id)
+    assert len(found.partitions) == 1
+
+
+@pytest.mark.parametrize("version", [12, 13])
+def test_an_unknown_id_has_no_name(client: RawClient, version: int) -> None:
+    unknown = TopicId(b"\x07" * 16)
+    wanted = [MetadataRequestTopic(name=None, topic_id=unknown)]
+
+    (found,) = client.ask(METADATA, version, MetadataRequest(topics=wanted)).topics
+
+    assert (found.error_code, found.name, found.topic_id) == (ErrorCode.UNKNOWN_TOPIC_ID, None, unknown)
+
+
+@pytest.mark.parametrize("version", [8, 10, 13])
+def test_operations_are_told_to_who_asks(client: RawClient, topic: Topic, version: int) -> None:
+    request = MetadataRequest(
+        topics=[MetadataRequestTopic(name=topic.name)],
+        include_topic_authorized_operations=True,
+        include_cluster_authorized_operations=True,
+    )
+
+    asked = client.ask(METADATA, version, request)
+    silent = ask(client, version, topic.name)
+
+    # alter, alter configs, create, delete, describe, describe configs, read, write
+    assert asked.topics[0].topic_authorized_operations == 0b1101_1111_1000
+    assert silent.topics[0].topic_authorized_operations == NOT_ASKED
+    if version <= 10:
+        assert asked.cluster_authorized_operations > 0
+        assert silent.cluster_authorized_operations == NOT_ASKED
+
+
+# -- DescribeCluster
+
+
+@pytest.mark.parametrize("version", every_version(DESCRIBE_CLUSTER))
+def test_the_cluster_describes_itself_as_metadata_does(client: RawClient, version: int) -> None:
+    metadata = ask(client, 12)
+
+    cluster = client.ask(DESCRIBE_CLUSTER, version, DescribeClusterRequest())
+
+    assert cluster.error_code == ErrorCode.NONE
+    assert cluster.cluster_id == metadata.cluster_id
+    assert [(b.broker_id, b.host, b.port, b.rack) for b in cluster.brokers] == [
+        (b.node_id, b.host, b.port, b.rack) for b in metadata.brokers
+    ]
+    assert cluster.controller_id in {b.broker_id for b in cluster.brokers}
+    assert cluster.cluster_authorized_operations == NOT_ASKED
+    assert not any(b.is_fenced for b in cluster.brokers)
+
+
+@pytest.mark.parametrize("version", every_version(DESCRIBE_CLUSTER))
+def test_the_operations_on_the_cluster_are_told_to_who_asks(client: RawClient, version: int) -> None:
+    request = DescribeClusterRequest(include_cluster_authorized_operations=True)
+
+    # alter, alter configs, cluster action, create, describe, describe configs, idempotent write
+    operations = client.ask(DESCRIBE_CLUSTER, version, request).cluster_authorized_operations
+    assert operations == 0b1_1111_1010_0000
+
+
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize(
+    ("endpoint_type", "code"),
+    [(2, ErrorCode.MISMATCHED_ENDPOINT_TYPE), (7, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE)],
+)
+def test_controllers_are_not_found_at_a_clients_listener(
+    client: RawClient, version: int, endpoint_type: int, code: ErrorCode
+) -> None:
+    response = client.ask(DESCRIBE_CLUSTER, version, DescribeClusterRequest(endpoint_type=endpoint_type))
+
+    assert (response.error_code, response.brokers) == (code, [])
+    assert response.error_message
+
+
+# -- DescribeTopicPartitions
+
+
+def describe(
+    client: RawClient, *names: str, limit: int = 2000, cursor: Cursor | None = None
+) -> DescribeTopicPartitionsResponse:
+    request = DescribeTopicPartitionsRequest(
+        topics=[TopicRequest(name=name) for name in names], response_partition_limit=limit, cursor=cursor
+    )
+    return client.ask(DESCRIBE_TOPIC_PARTITIONS, 0, request)
+
+
+def test_topics_are_described_in_the_order_of_their_names(client: RawClient) -> None:
+    prefix = new_name("order")
+    topics = [create_topic(client, f"{prefix}-{letter}", partitions=2) for letter in "cab"]
+
+    response = describe(client, *(t.name for t in topics))
+
+    assert [t.name for t in response.topics] == sorted(t.name for t in topics)
+    assert response.next_cursor is None
+    for found in response.topics:
+        assert found.error_code == ErrorCode.NONE
+        assert [p.partition_index for p in found.partitions] == [0, 1]
+        assert all(p.replica_nodes == p.isr_nodes == [p.leader_id] for p in found.partitions)
+        assert {found.name: found.topic_id}.items() <= {t.name: t.id for t in topics}.items()
+
+
+def test_an_unknown_topic_is_named_in_the_answer(client: RawClient, topic: Topic) -> None:
+    response = describe(client, topic.name, "no-such-topic", "no/slash")
+
+    codes = {t.name: t.error_code for t in response.topics}
+    assert codes == {
+        topic.name: ErrorCode.NONE,
+        "no-such-topic": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        "no/slash": ErrorCode.INVALID_TOPIC_EXCEPTION,
+    }
+
+
+def test_a_limit_ends_an_answer_with_a_cursor_to_go_on_from(client: RawClient) -> None:
+    prefix = new_name("cursor")
+    names = [create_topic(client, f"{prefix}-{letter}", partitions=3).name for letter in "ab"]
+    seen: list[tuple[str | None, int]] = []
+    cursor: Cursor | None = None
+    rounds = 0
+    while True:
+        response = describe(client, *names, limit=2, cursor=cursor)
+        seen += [(t.name, p.partition_index) for t in response.topics for p in t.partitions]
+        rounds += 1
+        cursor = response.next_cursor
+        if cursor is None:
+            break
+
+    assert seen == [(name, index) for name in names for index in range(3)]
+    assert rounds == 3
+
+
+def test_a_cursor_starts_inside_a_topic(client: RawClient) -> None:
+    topic = create_topic(client, partitions=5)
+
+    response = describe(client, topic.name, cursor=Cursor(topic_name=topic.name, partition_index=3))
+
+    assert [p.partition_index for p in response.topics[0].partitions] == [3, 4]
+
+
+@penstock_only  # Kafka takes the index for one in the next topic
+def test_a_cursor_at_a_topic_that_is_gone_goes_on_behind_it(client: RawClient) -> None:
+    prefix = new_name("gone")
+    last = create_topic(client, f"{prefix}-z")
+
+    response = describe(client, last.name, cursor=Cursor(topic_name=f"{prefix}-a", partition_index=3))
+
+    assert [(t.name, len(t.partitions)) for t in response.topics] == [(last.name, 1)]
+
+
+def test_the_broker_limits_how_many_partitions_an_answer_describes() -> None:
+    with (
+        broker(config={"max.request.partition.size.limit": "2"}) as running,
+        RawClient(running.bootstrap) as client,
+    ):
+        topic = create_topic(client, partitions=5)
+        response = describe(client, topic.name)
+
+    assert [p.partition_index for p in response.topics[0].partitions] == [0, 1]
+    assert response.next_cursor == Cursor(topic_name=topic.name, partition_index=2)
+
+
+def test_without_names_all_topics_are_described(client: RawClient, topic: Topic) -> None:
+    assert topic.name in {t.name for t in describe(client).topics}
+
+
+@pytest.mark.parametrize("version", edge_versions(METADATA))
+def test_a_topic_named_twice_is_answered(client: RawClient, topic: Topic, version: int) -> None:
+    names = {t.name for t in ask(client, version, topic.name, topic.name).topics}
+
+    assert names == {topic.name}
