@@ -6,16 +6,14 @@ Apache Kafka, to see whether we expect what it does.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 
 import pytest
 
 from penstock.testing import broker
 from tests.broker.raw import RawClient
-from tests.broker.requests import Topic, create_topic
+from tests.broker.requests import AGAINST, Topic, create_topic
 
-AGAINST = os.environ.get("PENSTOCK_TEST_AGAINST")
 #: for what we do otherwise than Apache Kafka, on purpose
 penstock_only = pytest.mark.skipif(AGAINST is not None, reason="Penstock differs from Apache Kafka here")
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import count
-from time import time_ns
+from time import sleep, time_ns
 from typing import Any, NamedTuple
 
 from penstock.model.errors import ErrorCode
@@ -35,6 +36,12 @@ from penstock.wire.apis.list_offsets import (
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
+from penstock.wire.apis.metadata import (
+    METADATA,
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponseTopic,
+)
 from penstock.wire.apis.produce import (
     PRODUCE,
     PartitionProduceData,
@@ -48,6 +55,8 @@ from tests.broker.raw import RawClient
 LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
 PRODUCE_BY_ID = FETCH_BY_ID = 13
 _numbers = count()
+#: the address of another broker than ours, see `conftest`
+AGAINST = os.environ.get("PENSTOCK_TEST_AGAINST")
 
 
 class Topic(NamedTuple):
@@ -113,6 +122,19 @@ def delete_topic(client: RawClient, topic: Topic) -> None:
     assert result.error_code == ErrorCode.NONE, result.error_message
 
 
+def describe_topic(client: RawClient, name: str) -> MetadataResponseTopic:
+    request = MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=False)
+    (topic,) = client.ask(METADATA, 12, request).topics
+    return topic
+
+
+def topic_exists(client: RawClient, name: str) -> bool:
+    """As far as this broker has heard: Apache Kafka's brokers hear of changes a moment after the answer."""
+    if AGAINST:
+        sleep(0.1)
+    return describe_topic(client, name).error_code == ErrorCode.NONE
+
+
 # -- writing
 
 
@@ -176,6 +198,10 @@ def new_producer_id(client: RawClient) -> int:
 
 
 # -- reading
+
+
+def wanted(offset: int, partition: int = 0, max_bytes: int = 1 << 20) -> FetchPartition:
+    return FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=max_bytes)
 
 
 def fetch_request(

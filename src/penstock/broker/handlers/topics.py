@@ -34,6 +34,8 @@ from penstock.wire.schema import Struct
 __all__ = ["create_partitions", "create_topics", "delete_topics"]
 
 _BY_STATE = 6
+#: the first version of DeleteTopics that knows TOPIC_DELETION_DISABLED
+_KNOWS_DISABLED = 3
 
 
 async def create_topics(context: Context, request: CreateTopicsRequest) -> CreateTopicsResponse:
@@ -97,17 +99,18 @@ async def delete_topics(context: Context, request: DeleteTopicsRequest) -> Delet
     if context.version < _BY_STATE:
         states = [DeleteTopicState(name=name) for name in request.topic_names]
     response = DeleteTopicsResponse()
-    seen: set[str | bytes] = set()
+    asked = Counter((state.name, state.topic_id) for state in states)
+    disabled = ErrorCode.TOPIC_DELETION_DISABLED
+    if context.version < _KNOWS_DISABLED:
+        disabled = ErrorCode.INVALID_REQUEST
     for state in states:
         result = DeletableTopicResult(name=state.name, topic_id=state.topic_id)
         response.responses.append(result)
         try:
             if not broker.config.delete_topic_enable:
-                raise ApiError(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false")
-            key = state.name if state.name is not None else state.topic_id
-            if key in seen:
+                raise ApiError(disabled, "delete.topic.enable is false")
+            if asked[state.name, state.topic_id] > 1:
                 raise InvalidRequest("The topic is named more than once")
-            seen.add(key)
             await _delete(context, state, result)
         except ApiError as e:
             result.error_code = e.code
@@ -119,8 +122,8 @@ async def _delete(context: Context, state: DeleteTopicState, result: DeletableTo
     image = context.broker.image
 
     def decide() -> tuple[Sequence[Struct], None]:
-        if state.name is not None and state.topic_id != NO_TOPIC_ID:
-            raise InvalidRequest("Give the topic's name or its id, not both")
+        if (state.name is None) == (state.topic_id == NO_TOPIC_ID):
+            raise InvalidRequest("Give the topic's name or its id, one of the two")
         if state.name is not None:
             topic = image.topics.get(state.name)
             missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
