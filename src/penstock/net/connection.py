@@ -56,7 +56,9 @@ class Connection(asyncio.BufferedProtocol):
         "_need",
         "_output",
         "_paused",
+        "_ready",
         "_server",
+        "_serving",
         "_stop",
         "_transport",
         "_view",
@@ -87,6 +89,9 @@ class Connection(asyncio.BufferedProtocol):
         self._filled = 0
         self._need = 0
         self._stop = 0
+        # Answers that are next in order, held back until every frame that arrived with theirs is served.
+        self._ready: list[Buffer | FileRange] = []
+        self._serving = False
         self._paused = False
         self._write_blocked = False
         self._waiting_for_buffer = False
@@ -142,6 +147,7 @@ class Connection(asyncio.BufferedProtocol):
         """Serve every whole frame in `data` (all that is unserved) and keep what is left."""
         position = 0
         end = len(data)
+        self._serving = True
         while end - position >= 4 and not self._paused:
             length: int = _LENGTH.unpack_from(data, position)[0]
             if not 0 <= length <= self._server.max_request_bytes:
@@ -151,6 +157,8 @@ class Connection(asyncio.BufferedProtocol):
                 break
             self._serve(data[position + 4 : stop])
             position = stop
+        self._serving = False
+        self._flush()
         if not self.closed:
             self._keep(data, position)
 
@@ -208,30 +216,37 @@ class Connection(asyncio.BufferedProtocol):
         if isinstance(answer, Deferred):
             self._answers.append(answer)
             answer.then(self._deferred_resolved)
-            if len(self._answers) >= MAX_IN_FLIGHT:
-                self._update_reading()
         elif self._answers:
             self._answers.append(answer)
-            if len(self._answers) >= MAX_IN_FLIGHT:
-                self._update_reading()
         else:
-            self._output.write(answer)
+            self._ready += answer
+            return
+        if len(self._answers) >= MAX_IN_FLIGHT:
+            self._update_reading()
 
     def _deferred_resolved(self, _: Parts | None) -> None:
+        """Send what is at the head of the queue, as far as it is there."""
         answers = self._answers
-        while answers and not self.closed:
+        while answers:
             head = answers[0]
             if isinstance(head, Deferred):
                 if not head.done:
                     break
-                parts = head.value
-                if parts is not None:
-                    self._output.write(parts)
+                if head.value is not None:
+                    self._ready += head.value
             else:
-                self._output.write(head)
+                self._ready += head
             answers.popleft()
+        if not self._serving:
+            self._flush()
         if self._paused and len(answers) < MAX_IN_FLIGHT:
             self._update_reading()
+
+    def _flush(self) -> None:
+        """Hand over everything that is ready at once: pipelined answers go out in one write."""
+        ready, self._ready = self._ready, []
+        if ready and not self.closed:
+            self._output.write(ready)
 
     def _output_changed(self, blocked: bool) -> None:
         self._write_blocked = blocked
@@ -263,15 +278,17 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.resume_reading()
 
     def fail(self, reason: str) -> None:
-        """Close because of what the peer sent."""
+        """Close because of what the peer sent; what it asked for before that is still answered."""
         if not self.closed:
             self._server.rejected(self, reason)
-            self.abort()
+            self.close()
 
     def abort(self) -> None:
         self.closed = True
         self._transport.abort()
 
     def close(self) -> None:
-        """Close once what was written has gone out."""
+        """Take nothing more, and close once what is ready has gone out."""
+        self._flush()
+        self.closed = True
         self._transport.close()

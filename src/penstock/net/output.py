@@ -50,10 +50,10 @@ class Output:
         if self._queue:
             self._queue.extend(parts)
             return
-        if len(parts) == 1:
-            part = parts[0]
-            self._transport.write(part.read() if isinstance(part, FileRange) else part)
-        elif self._zero_copy and _worth_sendfile(parts) and not self._transport.get_write_buffer_size():
+        large = _largest_range(parts)
+        if large < 0:
+            self._transport.write(parts[0] if len(parts) == 1 else b"".join(parts))  # type: ignore[arg-type]
+        elif large >= SENDFILE_MIN and self._zero_copy and not self._transport.get_write_buffer_size():
             self._queue.extend(parts)
             self._pump(first=True)
         else:
@@ -116,8 +116,10 @@ class Output:
         return self._socket
 
 
-def _worth_sendfile(parts: Sequence[Buffer | FileRange]) -> bool:
+def _largest_range(parts: Sequence[Buffer | FileRange]) -> int:
+    """The size of the largest range that `sendfile` could send; 0 if there are others only, -1 if none."""
+    largest = -1
     for part in parts:
-        if isinstance(part, FileRange) and part.size >= SENDFILE_MIN and part.file.fileno() >= 0:
-            return True
-    return False
+        if isinstance(part, FileRange):
+            largest = max(largest, part.size if part.file.fileno() >= 0 else 0)
+    return largest

@@ -147,5 +147,6 @@ class Server:
         for connection in list(self.connections):
             if connection.active_at < oldest:
                 self.counts.expired += 1
-                connection.close()
+                # One that is closing already does not get rid of what we wrote.
+                (connection.abort if connection.closed else connection.close)()
         self._sweep = self.loop.call_later(self._idle_check_s, self._close_idle)
