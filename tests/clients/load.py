@@ -14,9 +14,9 @@ from collections.abc import Callable
 from contextlib import closing
 from typing import Any, Final
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
-__all__ = ["Load", "read_all", "wait_until"]
+__all__ = ["Load", "Reader", "read_all", "wait_until"]
 
 DEADLINE_S: Final = 60.0
 #: messages that a producer may have under way: enough for several batches in flight
@@ -33,7 +33,6 @@ PATIENT: Final = {
     "reconnect.backoff.max.ms": 50,
     "retry.backoff.ms": 10,
     "linger.ms": 1,
-    "batch.num.messages": 20,
     "queue.buffering.max.messages": WINDOW,
     "log_level": 0,
 }
@@ -58,10 +57,12 @@ class Load:
         self.errors: list[str] = []
         self.sent: Counter[tuple[int, int]] = Counter()
         configs = {"bootstrap.servers": bootstrap, **PATIENT, **settings}
-        self._threads = [
-            threading.Thread(target=self._produce, args=(number, configs), name=f"load-{number}")
-            for number in range(producers)
-        ]
+        self._threads = []
+        for number in range(producers):
+            # librdkafka has up to five *messages* of an idempotent producer in flight per partition, or one
+            # batch: half of the producers test the former.
+            sizes = {"batch.num.messages": 20 if number % 2 else 1}
+            self._threads.append(threading.Thread(target=self._produce, args=(number, configs | sizes)))
 
     def start(self) -> None:
         for thread in self._threads:
@@ -123,6 +124,48 @@ class Load:
         left = producer.flush(DEADLINE_S / 2)
         if left:
             self.errors.append(f"{left} messages of producer {number} were never answered")
+
+
+class Reader:
+    """A consumer that follows a topic through everything, and remembers all that it was shown."""
+
+    def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
+        settings = {"group.id": "unused", "enable.auto.commit": False, "auto.offset.reset": "error"}
+        quick = {
+            key: PATIENT[key] for key in ("reconnect.backoff.ms", "reconnect.backoff.max.ms", "log_level")
+        }
+        self._consumer = Consumer({"bootstrap.servers": bootstrap, **settings, **quick})
+        self._consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._read, name="reader")
+        self.seen: dict[tuple[int, int], bytes] = {}
+        self.errors: list[str] = []
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self._thread.join(DEADLINE_S)
+        self._consumer.close()
+
+    def check(self, stored: dict[tuple[int, int], bytes]) -> None:
+        """What a reader has seen stays, and it never saw two messages at one offset."""
+        assert not self.errors, self.errors[:3]
+        assert self.seen
+        vanished = self.seen.items() - stored.items()
+        assert not vanished, f"{len(vanished)} messages were read and are gone: {min(vanished)}"
+
+    def _read(self) -> None:
+        while not self._stopping.is_set():
+            for message in self._consumer.consume(1000, timeout=0.05):
+                error = message.error()
+                if error is None:
+                    where = (message.partition(), message.offset())
+                    if self.seen.setdefault(where, message.value()) != message.value():
+                        self.errors.append(f"two messages at {where}")
+                elif error.code() not in (KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT):
+                    self.errors.append(str(error))
 
 
 def _first_gap(found: list[int]) -> str:

@@ -56,9 +56,9 @@ def more_arrive(load: Load, at_least: int) -> None:
 def test_kill_under_load(tmp_path: Path, flush: str, seed: int) -> None:
     """With `group` an acknowledged message is on the disk; with the others the system's cache outlives us."""
     rng = random.Random(seed)
-    # Small segments: the crash meets rolls, indexes and snapshots, too.
+    # Short segments: the crash meets rolls, indexes and snapshots, too.
     with running(tmp_path, penstock_flush=flush) as server:
-        make_topic(server.bootstrap, segment_bytes="1048576", index_interval_bytes="512")
+        make_topic(server.bootstrap, segment_ms="200", index_interval_bytes="512")
         load = Load(server.bootstrap, TOPIC, PARTITIONS, PRODUCERS)
         load.start()
         try:

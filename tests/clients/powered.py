@@ -1,0 +1,128 @@
+"""A broker on a machine whose power can go: a disk that forgets what was not synced, and real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from random import Random
+
+from lab.server import HOST, free_port
+from penstock.broker.broker import Broker, World
+from penstock.broker.server import new_event_loop
+from penstock.broker.workers import SystemWorkers
+from penstock.broker.world import SystemClock, SystemRng
+from penstock.model.config import BrokerConfig
+from penstock.ports import Files
+from penstock.storage.memory import Inode
+from penstock.testing.disk import FaultyDisk, PowerLoss
+
+__all__ = ["Machine"]
+
+_SYNC_S = 0.001
+
+
+class _Disk(FaultyDisk):
+    """Syncs take as long as on a fast real disk, so that writes arrive meanwhile."""
+
+    def __init__(self, rng: Random) -> None:
+        super().__init__(rng, SystemClock())
+        self.went_off = threading.Event()
+
+    def sync(self, inode: Inode) -> None:
+        super().sync(inode)
+        time.sleep(_SYNC_S)
+
+    def _changed(self) -> None:
+        try:
+            super()._changed()
+        except PowerLoss:
+            self.went_off.set()
+            raise
+
+
+class Machine:
+    """`start` boots it, `cut_power_after` chooses the moment of its end, `wait_for_power_loss` buries it."""
+
+    def __init__(self, rng: Random, **settings: str) -> None:
+        self.bootstrap = f"{HOST}:{free_port()}"
+        self._disk = _Disk(rng)
+        self._config = {
+            "listeners": f"PLAINTEXT://{self.bootstrap}",
+            "log.dirs": "/disk",
+            **{key.replace("_", "."): value for key, value in settings.items()},
+        }
+        self._thread: threading.Thread
+        self._stop: asyncio.Event
+        self._loop: asyncio.AbstractEventLoop
+
+    @property
+    def files(self) -> Files:
+        return self._disk
+
+    def cut_power_after(self, changes: int) -> None:
+        """Let the power go at the n-th change of the disk from now on."""
+        self._disk.crash_at = self._disk.changes + changes
+
+    def start(self) -> bool:
+        """Boot; False if the power went on the way up."""
+        up = threading.Event()
+        failed: list[BaseException] = []
+
+        def run() -> None:
+            try:
+                with asyncio.Runner(loop_factory=new_event_loop) as runner:
+                    runner.run(self._serve(up))
+            except PowerLoss:
+                self._disk.went_off.set()
+            except BaseException as e:  # noqa: BLE001 - raised again in the thread that waits for it
+                failed.append(e)
+            finally:
+                up.set()
+
+        self._thread = threading.Thread(target=run, name="machine")
+        self._thread.start()
+        up.wait()
+        if failed:
+            raise failed[0]
+        return not self._disk.went_off.is_set()
+
+    def wait_for_power_loss(self) -> None:
+        """Return when the power is gone and everything that ran with it; what the disk has is settled."""
+        assert self._disk.went_off.wait(60), "the disk did not change that often"
+        if self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join()
+        self._disk.restart()
+        self._disk.went_off.clear()
+
+    def stop(self) -> None:
+        """An orderly end."""
+        self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join()
+
+    async def _serve(self, up: threading.Event) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._loop.set_exception_handler(_ignore_power_loss)
+        self._stop = asyncio.Event()
+        workers = SystemWorkers(2)
+        broker = Broker(BrokerConfig(self._config), World(SystemClock(), SystemRng(), self._disk, workers))
+        try:
+            await broker.start()
+            up.set()
+            await self._stop.wait()
+        finally:
+            if self._disk.went_off.is_set():
+                # A machine without power says nothing more; only our own process has to be tidied up.
+                await broker.server.stop()
+                await broker.dispatcher.stop()
+                if hasattr(broker, "maintenance"):
+                    await broker.maintenance.stop()
+                workers.close()
+            else:
+                await broker.stop()
+
+
+def _ignore_power_loss(loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
+    if not isinstance(context.get("exception"), PowerLoss):
+        loop.default_exception_handler(context)
