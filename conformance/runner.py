@@ -12,6 +12,9 @@ from conformance.outcome import Outcome, Results, Verdict, one_line
 from conformance.suite import Suite, Unit, Workbench
 from lab import MissingTool
 
+PROCESS_S = 0.5
+"""What starting a test process costs, roughly."""
+
 
 @dataclass(slots=True)
 class Runner:
@@ -81,20 +84,19 @@ def subset(
     Tests that share a process count as one, because they cannot be run apart.
     """
     units: dict[tuple[str, str, str], list[Goal]] = {}
+    costs: dict[tuple[str, str, str], float] = {}
     for goal in goals:
         outcome = recorded.get(goal.suite, {}).get(goal.test)
         if outcome is not None and outcome.verdict is Verdict.PASSED:
             process = goal.test[:4] if goal.suite == "librdkafka" else goal.test
-            units.setdefault((goal.suite, process, goal.scenario), []).append(goal)
+            key = (goal.suite, process, goal.scenario)
+            units.setdefault(key, []).append(goal)
+            costs[key] = costs.get(key, PROCESS_S) + outcome.seconds
     chosen: list[Goal] = []
     left = budget_s
-    for tests in sorted(units.values(), key=lambda tests: sum(goal.seconds for goal in tests)):
-        cost = PROCESS_S + sum(goal.seconds for goal in tests)
-        if cost > left:
+    for key in sorted(costs, key=lambda key: costs[key]):
+        left -= costs[key]
+        if left < 0:
             break
-        left -= cost
-        chosen += tests
+        chosen += units[key]
     return chosen
-
-
-PROCESS_S = 0.5

@@ -50,8 +50,8 @@ class MortalBroker(ExternalBroker):
         return "" if self.left else "the broker died: out of memory"
 
 
-def goal(test: str, seconds: float = 1.0, scenario: str = "default") -> Goal:
-    return Goal("librdkafka", test, "broker", seconds, scenario=scenario)
+def goal(test: str) -> Goal:
+    return Goal("librdkafka", test, "broker", 1.0)
 
 
 def run(suite: ScriptedSuite, recorded: Results, broker: ExternalBroker, said: list[str]) -> Results:
@@ -88,12 +88,15 @@ def test_a_missing_tool_skips_the_suite_in_one_line() -> None:
 
 @pytest.mark.parametrize(("budget", "chosen"), [(3.0, "a"), (6.0, "ab"), (100.0, "abc")])
 def test_the_subset_takes_the_quickest_recorded_passes(budget: float, chosen: str) -> None:
-    goals = [goal("0003c", 9.0), goal("0001a", 1.0), goal("0002b", 2.0), goal("0004d", 0.1)]
-    recorded = {"librdkafka": {"0001a": PASSED, "0002b": PASSED, "0003c": PASSED, "0004d": FAILED}}
+    goals = [goal("0003c"), goal("0001a"), goal("0002b"), goal("0004d")]
+    seconds = {"0001a": 1.0, "0002b": 2.0, "0003c": 9.0}
+    recorded = {"librdkafka": {test: Outcome(Verdict.PASSED, taken) for test, taken in seconds.items()}}
+    recorded["librdkafka"]["0004d"] = FAILED
     assert "".join(picked.test[-1] for picked in subset(goals, recorded, budget)) == chosen
 
 
 def test_the_subset_counts_what_shares_a_process_together() -> None:
-    goals = [goal("0001a", 1.0), goal("0001b", 5.0), goal("0002c", 3.0)]
-    recorded = {"librdkafka": {each.test: PASSED for each in goals}}
+    goals = [goal("0001a"), goal("0001b"), goal("0002c")]
+    slow = Outcome(Verdict.PASSED, 3.0)
+    recorded = {"librdkafka": {"0001a": PASSED, "0001b": slow, "0002c": slow}}
     assert [picked.test for picked in subset(goals, recorded, 5.0)] == ["0002c"]
