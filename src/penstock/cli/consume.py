@@ -55,10 +55,9 @@ def consume(
     try:
         partitions = _partitions(cluster, consumer, topic, partition)
         if start_ms is not None:
-            starts = _starts_at_time(consumer, topic, partitions, start_ms, timeout)
+            _assign_at_time(consumer, topic, partitions, start_ms, timeout)
         else:
-            starts = _starts(consumer, topic, partitions, 0 if from_beginning else offset, timeout)
-        consumer.assign(starts)
+            _assign(consumer, topic, partitions, 0 if from_beginning else offset, timeout)
         how = MessageFormat.JSON if as_json else format
         _print_messages(consumer, len(partitions), count, exit_at_end, how, key_separator.encode())
     except KeyboardInterrupt:
@@ -115,31 +114,27 @@ def _partitions(cluster: Cluster, consumer: Consumer, topic: str, wanted: list[i
     return sorted(set(wanted) if wanted else found.partitions)
 
 
-def _starts(
+def _assign(
     consumer: Consumer, topic: str, partitions: list[int], offset: int | None, timeout: float
-) -> list[Any]:
-    """Where to start in each partition: an offset kept within the log, counted from the end if negative."""
+) -> None:
+    """Start each partition at an offset kept within its log, counted from the end if negative or None."""
     from confluent_kafka import TopicPartition
 
     starts = []
     for partition in partitions:
         low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=timeout)
-        if offset is None:
-            position = high
-        else:
-            position = max(low, min(high, offset if offset >= 0 else high + offset))
-        starts.append(TopicPartition(topic, partition, position))
-    return starts
+        wanted = high if offset is None else offset if offset >= 0 else high + offset
+        starts.append(TopicPartition(topic, partition, max(low, min(high, wanted))))
+    consumer.assign(starts)
 
 
-def _starts_at_time(
+def _assign_at_time(
     consumer: Consumer, topic: str, partitions: list[int], start_ms: int, timeout: float
-) -> list[Any]:
+) -> None:
     from confluent_kafka import TopicPartition
 
     times = [TopicPartition(topic, partition, start_ms) for partition in partitions]
-    found: list[Any] = consumer.offsets_for_times(times, timeout=timeout)
-    return found
+    consumer.assign(consumer.offsets_for_times(times, timeout=timeout))
 
 
 def _milliseconds(text: str) -> int:

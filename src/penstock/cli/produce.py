@@ -72,16 +72,9 @@ def produce(
 
     cluster = Cluster(bootstrap, timeout)
     delivery = _Delivery(cluster, topic, defaults, _producer_config(compression, acks, idempotent, timeout))
-    separator = (key_separator or "\t").encode()
     sources: list[Path | None] = [*files] if files else [None]
     for source in sources:
-        with _opened(source) as stream, _progress(source) as advance:
-            for number, line in enumerate(stream, start=1):
-                try:
-                    delivery.send(parse_line(line.removesuffix(b"\n").removesuffix(b"\r"), how, separator))
-                except Failure as failure:
-                    raise Failure(f"{source or 'standard input'} line {number}: {failure}") from failure
-                advance(len(line))
+        _send_lines(delivery, source, how, (key_separator or "\t").encode())
     delivery.finish()
     if as_json:
         print_json({"topic": topic, "produced": delivery.acknowledged, "bytes": delivery.bytes})
@@ -145,6 +138,16 @@ class _Delivery:
 
         if self._error is not None:
             raise Refused(self._error, f"after {self.acknowledged} messages to {self._topic}")
+
+
+def _send_lines(delivery: _Delivery, source: Path | None, how: MessageFormat, separator: bytes) -> None:
+    with _opened(source) as stream, _progress(source) as advance:
+        for number, line in enumerate(stream, start=1):
+            try:
+                delivery.send(parse_line(line.removesuffix(b"\n").removesuffix(b"\r"), how, separator))
+            except Failure as failure:
+                raise Failure(f"{source or 'standard input'} line {number}: {failure}") from failure
+            advance(len(line))
 
 
 def _line_format(format: MessageFormat | None, key_separator: str | None) -> MessageFormat:
