@@ -42,14 +42,15 @@ def test_aborted_records_go_and_their_marker_stays_for_this_pass() -> None:
     transactions = CleanedTransactions([aborted], 0)
     drops = [transactions.can_drop(batch, read_header(batch)) for batch in batches]
     assert drops == [True, False, True, False, False, False]
-    assert transactions.needed == [aborted]
+    assert transactions.take_needed() == [aborted]
+    assert transactions.take_needed() == []
 
 
 def test_markers_without_records_may_go() -> None:
     batches = [marker(2, 1, True), marker(3, 2, False)]
     transactions = CleanedTransactions([AbortedTransaction(2, 0, 3, 4)], 0)
     assert [transactions.can_drop(batch, read_header(batch)) for batch in batches] == [True, True]
-    assert transactions.needed == []
+    assert transactions.take_needed() == []
 
 
 def test_a_marker_decides_about_its_own_transaction_only() -> None:

@@ -68,6 +68,18 @@ def test_small_segments_are_merged_up_to_the_segment_size() -> None:
     assert len(topic.records()) == 6
 
 
+def test_segments_are_merged_by_what_is_left_of_them() -> None:
+    topic = CompactedLog()
+    for i in range(6):
+        topic.put((b"key %d" % (i // 3), b"x" * 100))
+        topic.log.roll()
+    topic.log.reconfigure(replace(COMPACT, segment_bytes=topic.log.segments.first.size))
+    result = topic.compact()
+    assert result is not None
+    assert [source.base_offset for source in result.segments] == [0, 3]
+    assert [record.offset for record in topic.records()] == [2, 5]
+
+
 def test_segments_are_not_merged_beyond_what_an_index_may_hold() -> None:
     topic = CompactedLog(replace(COMPACT, index_interval_bytes=0))
     for i in range(4):

@@ -30,7 +30,7 @@ class _OpenAbort:
 class CleanedTransactions:
     """Fed with the batches of a log in order, from `start` on; knows in advance what was aborted."""
 
-    __slots__ = ("_open_aborts", "_open_commits", "_waiting", "needed")
+    __slots__ = ("_needed", "_open_aborts", "_open_commits", "_waiting")
 
     def __init__(self, aborted: Iterable[AbortedTransaction], start: int) -> None:
         reaching = [transaction for transaction in aborted if transaction.last_offset >= start]
@@ -38,8 +38,7 @@ class CleanedTransactions:
         self._waiting = sorted(reaching, key=lambda transaction: transaction.first_offset, reverse=True)
         self._open_aborts: dict[int, _OpenAbort] = {}
         self._open_commits: set[int] = set()
-        #: aborted transactions whose marker has been met and must stay: what the new index has to hold
-        self.needed: list[AbortedTransaction] = []
+        self._needed: list[AbortedTransaction] = []
 
     def can_drop(self, batch: Buffer, header: BatchHeader) -> bool:
         """Whether nobody needs the records of `batch`: aborted ones, or a marker that decides about none."""
@@ -57,6 +56,11 @@ class CleanedTransactions:
             return False
         open_abort.has_records = True
         return True
+
+    def take_needed(self) -> list[AbortedTransaction]:
+        """The aborted transactions whose markers must stay, of those met since this was last asked."""
+        needed, self._needed = self._needed, []
+        return needed
 
     def _end(self, batch: Buffer, header: BatchHeader) -> bool:
         if header.record_count == 0:
@@ -76,5 +80,5 @@ class CleanedTransactions:
         open_abort = self._open_aborts.pop(header.producer_id, None)
         if open_abort is None or not open_abort.has_records:
             return True
-        self.needed.append(open_abort.aborted)
+        self._needed.append(open_abort.aborted)
         return False

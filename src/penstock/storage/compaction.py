@@ -14,7 +14,7 @@ records cannot be read, as they are. A batch that fails its checksum stops the p
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from errno import ENOENT
 from hashlib import blake2b
@@ -26,6 +26,7 @@ from penstock.records.batch import BatchHeader, read_header
 from penstock.records.record import Span
 from penstock.storage.batch_filter import delete_horizon_ms, empty_batch, filter_batch, read_spans
 from penstock.storage.cleaned_transactions import CleanedTransactions
+from penstock.storage.index import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES
 from penstock.storage.memory import MemoryFiles
 from penstock.storage.recovery import whole_batches
 from penstock.storage.scan import CorruptLog
@@ -165,8 +166,7 @@ class _Pass:
         plan = self._plan
         self.clean_until = self._learn_keys()
         sources = [source for source in plan.sources if source.base_offset < self.clean_until]
-        groups = _group(self._files, plan, sources)
-        segments = [self._clean(group) for group in groups]
+        segments = self._clean(sources)
         result = CompactionResult(
             directory=plan.directory,
             replaced=tuple(sources),
@@ -211,39 +211,23 @@ class _Pass:
 
     # -- rewriting
 
-    def _clean(self, group: Sequence[Source]) -> Source:
-        """Write what stays of `group` into one new segment."""
-        segment = Segment.create(self._files, self._target, group[0].base_offset, self._plan.now_ms)
-        waiting: list[Buffer] = []
-        waiting_bytes = 0
-        for source in group:
+    def _clean(self, sources: Sequence[Source]) -> list[Source]:
+        """Write what stays of `sources` into as few new segments as may hold it."""
+        plan = self._plan
+        cleaned: list[_CleanedSegment] = []
+        for source, end in zip(sources, _ends(sources, plan.end_offset), strict=True):
+            index_bytes = _index_bytes(self._files, plan.directory, source)
+            if not cleaned or not cleaned[-1].has_room(source.size, index_bytes, end):
+                if cleaned:
+                    cleaned[-1].finish(self._transactions.take_needed())
+                cleaned.append(_CleanedSegment(self._files, self._target, source.base_offset, plan))
             for batch, header in self._batches(source):
                 kept = self._retained(batch, header)
                 if kept is not None:
-                    waiting.append(kept)
-                    waiting_bytes += len(kept)
-                if waiting_bytes > _WRITE_BYTES:
-                    self._write(segment, waiting)
-                    waiting_bytes = 0
-        self._write(segment, waiting)
-        for aborted in self._transactions.needed:
-            segment.transactions.add(aborted)
-        self._transactions.needed.clear()
-        unsynced = segment.save_indexes()
-        unsynced += [file for file in (segment.file, segment.transactions.file) if file is not None]
-        for file in unsynced:
-            file.sync()
-        return Source(segment.base_offset, segment.size)
-
-    def _write(self, segment: Segment, batches: list[Buffer]) -> None:
-        """Append and index `batches`, and empty the list."""
-        position = segment.append(b"".join(batches))
-        for batch in batches:
-            header = read_header(batch)
-            interval = self._plan.index_interval_bytes
-            segment.index(position, header.size, header.last_offset, header.max_timestamp, interval)
-            position += header.size
-        batches.clear()
+                    cleaned[-1].add(kept)
+        if cleaned:
+            cleaned[-1].finish(self._transactions.take_needed())
+        return [Source(segment.base_offset, segment.size) for segment in cleaned]
 
     def _retained(self, batch: Buffer, header: BatchHeader) -> Buffer | None:
         """What stays of `batch`, None for nothing."""
@@ -310,6 +294,66 @@ class _Pass:
             raise CorruptLog(f"{path}: the batch at byte {sound_to} is damaged")
 
 
+class _CleanedSegment:
+    """A new segment, from its first batch until all of it is on the disk."""
+
+    __slots__ = ("_plan", "_segment", "_waiting", "_waiting_bytes")
+
+    def __init__(self, files: Files, directory: str, base_offset: int, plan: CompactionPlan) -> None:
+        self._segment = Segment.create(files, directory, base_offset, plan.now_ms)
+        self._plan = plan
+        self._waiting: list[Buffer] = []
+        self._waiting_bytes = 0
+
+    @property
+    def base_offset(self) -> int:
+        return self._segment.base_offset
+
+    @property
+    def size(self) -> int:
+        return self._segment.size + self._waiting_bytes
+
+    def has_room(self, size: int, index_bytes: int, end: int) -> bool:
+        """Whether a segment of `size` bytes that ends before offset `end` fits, even if all of it stays."""
+        self._write()
+        plan, segment = self._plan, self._segment
+        entries_bytes = max(
+            OFFSET_ENTRY_BYTES * len(segment.offsets()), TIME_ENTRY_BYTES * len(segment.times())
+        )
+        return (
+            segment.size + size <= plan.segment_bytes
+            and entries_bytes + index_bytes <= plan.segment_index_bytes
+            and (size == 0 or end - 1 - segment.base_offset <= _OFFSETS_MAX)
+        )
+
+    def add(self, batch: Buffer) -> None:
+        self._waiting.append(batch)
+        self._waiting_bytes += len(batch)
+        if self._waiting_bytes > _WRITE_BYTES:
+            self._write()
+
+    def _write(self) -> None:
+        segment, interval = self._segment, self._plan.index_interval_bytes
+        position = segment.append(b"".join(self._waiting))
+        for batch in self._waiting:
+            header = read_header(batch)
+            segment.index(position, header.size, header.last_offset, header.max_timestamp, interval)
+            position += header.size
+        self._waiting.clear()
+        self._waiting_bytes = 0
+
+    def finish(self, aborted: Iterable[AbortedTransaction]) -> None:
+        """Bring the segment to the disk; `aborted` are the transactions whose abort markers it holds."""
+        self._write()
+        segment = self._segment
+        for transaction in aborted:
+            segment.transactions.add(transaction)
+        unsynced = segment.save_indexes()
+        unsynced += [file for file in (segment.file, segment.transactions.file) if file is not None]
+        for file in unsynced:
+            file.sync()
+
+
 def _key_id(key: bytes) -> bytes:
     """What stands for `key`: itself, or a hash where it is long; the lengths keep the two apart."""
     return key if len(key) < _KEY_ID_BYTES else blake2b(key, digest_size=_KEY_ID_BYTES).digest()
@@ -318,27 +362,6 @@ def _key_id(key: bytes) -> bytes:
 def _ends(sources: Sequence[Source], end_offset: int) -> list[int]:
     """Where each of `sources` ends: at the start of the next."""
     return [source.base_offset for source in sources[1:]] + [end_offset]
-
-
-def _group(files: Files, plan: CompactionPlan, sources: Sequence[Source]) -> list[list[Source]]:
-    """Neighbours that fit into one segment together, by size, index size and span of offsets."""
-    groups: list[list[Source]] = []
-    log_bytes = index_bytes = 0
-    for source, end in zip(sources, _ends(sources, plan.end_offset), strict=True):
-        source_index_bytes = _index_bytes(files, plan.directory, source)
-        fits = (
-            groups
-            and log_bytes + source.size <= plan.segment_bytes
-            and index_bytes + source_index_bytes <= plan.segment_index_bytes
-            and (source.size == 0 or end - 1 - groups[-1][0].base_offset <= _OFFSETS_MAX)
-        )
-        if not fits:
-            groups.append([])
-            log_bytes = index_bytes = 0
-        groups[-1].append(source)
-        log_bytes += source.size
-        index_bytes += source_index_bytes
-    return groups
 
 
 def _index_bytes(files: Files, directory: str, source: Source) -> int:
