@@ -1,8 +1,8 @@
 """Recompressing what a producer sent when its topic asks for another codec.
 
 The work releases the interpreter, so it runs in a worker thread, on a copy of the batch. Batches of one
-partition keep their order: while one of them is away, those behind it queue for the same lock even if they
-need no work themselves.
+partition keep their order: while one of them is `pending`, those behind it come here, too, and queue for the
+same lock even if they need no work themselves.
 """
 
 from __future__ import annotations
@@ -14,21 +14,16 @@ from penstock.broker.flusher import Flusher
 from penstock.broker.partition import Partition
 from penstock.model.errors import ApiError, CorruptMessage, MessageTooLarge
 from penstock.ports import Workers
-from penstock.records.batch import HEADER_SIZE, codec_of, crc_matches, read_header
+from penstock.records.batch import HEADER_SIZE, MAGIC, codec_of, crc_matches, read_header
 from penstock.records.codecs import Codec
 from penstock.records.record import recompress
 from penstock.storage.log import Appended
 
-__all__ = ["append_recompressed", "needs_recompression"]
+__all__ = ["append_recompressed"]
 
 
 class Result(Protocol):
     def __call__(self, flusher: Flusher, result: Appended | ApiError) -> None: ...
-
-
-def needs_recompression(partition: Partition, batch: memoryview) -> bool:
-    """Whether a batch for a topic that insists on a codec has to change, or to queue behind one that has."""
-    return codec_of(batch) != partition.codec or partition.order.locked()
 
 
 def append_recompressed(workers: Workers, partition: Partition, batch: memoryview, result: Result) -> None:
@@ -44,7 +39,7 @@ async def _append(workers: Workers, partition: Partition, batch: bytearray, resu
         try:
             _check_size(batch, partition.log.config.max_message_bytes)
             codec = partition.codec
-            if codec is not None and codec_of(batch) != codec:
+            if codec is not None and codec_of(batch) != codec and _is_one_batch(batch):
                 batch = await workers.in_thread(_recompress, batch, codec, partition.compression_level)
             appended: Appended | ApiError = partition.append(memoryview(batch))
         except ApiError as e:
@@ -58,8 +53,16 @@ def _check_size(batch: bytearray, size_max: int) -> None:
         raise MessageTooLarge(f"a batch of {len(batch)} bytes; max.message.bytes is {size_max}")
 
 
+def _is_one_batch(batch: bytearray) -> bool:
+    """Whether there is something to recompress; if not, the append refuses it and says why."""
+    if len(batch) < HEADER_SIZE:
+        return False
+    header = read_header(batch)
+    return header.magic == MAGIC and header.size == len(batch)
+
+
 def _recompress(batch: bytearray, codec: Codec, level: int | None) -> bytearray:
     """The batch in another codec. Its checksum is checked first: corruption must not get a new one."""
-    if len(batch) < HEADER_SIZE or not crc_matches(batch, read_header(batch)):
+    if not crc_matches(batch, read_header(batch)):
         raise CorruptMessage("The checksum of the batch does not match its content")
     return bytearray(recompress(batch, codec, level))

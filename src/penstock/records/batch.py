@@ -110,6 +110,11 @@ def codec_of(batch: Buffer) -> int:
     return batch[_ATTRIBUTES_LOW] & COMPRESSION_MASK if len(batch) >= HEADER_SIZE else 0
 
 
+def is_transactional(batch: Buffer) -> bool:
+    """Whether the batch is part of a transaction; not, for what is too short to be a batch."""
+    return len(batch) >= HEADER_SIZE and bool(batch[_ATTRIBUTES_LOW] & TRANSACTIONAL_BIT)
+
+
 def crc_matches(batch: Buffer, header: BatchHeader) -> bool:
     """Whether `batch`, exactly one batch, is what its checksum says."""
     return bool(crc32c(memoryview(batch)[CRC_START:]) == header.crc)

@@ -6,18 +6,19 @@ from typing import Final
 
 from penstock.broker.context import Context
 from penstock.broker.flusher import Flusher
-from penstock.broker.recompression import append_recompressed, needs_recompression
+from penstock.broker.recompression import append_recompressed
 from penstock.model.errors import (
     ApiError,
     ErrorCode,
     InvalidRecord,
     InvalidTimestamp,
+    InvalidTxnState,
     StorageError,
     UnsupportedCompressionType,
 )
 from penstock.model.ids import TopicId
 from penstock.net.deferred import Deferred
-from penstock.records.batch import codec_of
+from penstock.records.batch import codec_of, is_transactional
 from penstock.records.codecs import Codec
 from penstock.storage.log import Appended
 from penstock.wire.apis.produce import (
@@ -60,9 +61,10 @@ def produce(
                 partition = find(key, data.index)
                 if isinstance(partition, ErrorCode):
                     raise ApiError(partition)
-                batch = _checked_batch(data.records, version)
+                batch = _checked_batch(data.records, version, request.transactional_id)
                 waits = partition.flusher.acks_wait and acks
-                recompress = partition.codec is not None and needs_recompression(partition, batch)
+                codec = partition.codec
+                recompress = partition.pending or (codec is not None and codec_of(batch) != codec)
                 if not recompress:
                     appended = partition.append(batch)
                     answer = _answer(data.index, appended)
@@ -163,10 +165,15 @@ class _Expected:
         self._rest.one_less()
 
 
-def _checked_batch(records: memoryview | None, version: int) -> memoryview:
-    """What a partition was sent, as far as the version has a say in it; the log checks the batch itself."""
+def _checked_batch(records: memoryview | None, version: int, transactional_id: str | None) -> memoryview:
+    """What a partition was sent, as far as the request has a say in it; the log checks the batch itself."""
     if records is None:
         raise InvalidRecord("A partition was sent without a record batch")
+    if is_transactional(records):
+        # Nobody could end the transaction, and readers of committed records would never get past it.
+        if transactional_id is None:
+            raise ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        raise InvalidTxnState("This broker has no transactions yet")
     if version < _ZSTD_FROM and codec_of(records) == Codec.ZSTD:
         raise UnsupportedCompressionType("zstd needs Produce version 7 or later")
     return records

@@ -1,0 +1,429 @@
+"""Produce: what is refused and how, whose time counts, and what acks promise."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+
+import pytest
+from crc32c import crc32c
+
+from penstock.model.errors import ErrorCode
+from penstock.model.ids import TopicId
+from penstock.records.batch import CRC_START, crc_matches, read_header
+from penstock.records.codecs import Codec
+from penstock.records.record import Record
+from penstock.wire.apis.metadata import METADATA, MetadataRequest
+from penstock.wire.apis.produce import (
+    PRODUCE,
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from tests.broker.conftest import penstock_only
+from tests.broker.raw import RawClient
+from tests.broker.requests import (
+    AGAINST,
+    Topic,
+    append,
+    batch_of,
+    create_topic,
+    edge_versions,
+    every_version,
+    fetch,
+    now_ms,
+    produce,
+    produce_request,
+    read_all,
+    record,
+    records_in,
+    stored_batches,
+)
+
+ALL = pytest.mark.parametrize("version", every_version(PRODUCE))
+EDGES = pytest.mark.parametrize("version", [*edge_versions(PRODUCE), 7, 12])
+#: where header fields lie in a batch
+ATTRIBUTES, LAST_OFFSET_DELTA, COUNT, MAGIC, SEQUENCE = 21, 23, 57, 16, 53
+
+
+def altered(batch: bytes, position: int, layout: str, value: int) -> bytes:
+    """The batch with one header field changed and its checksum made right again."""
+    changed = bytearray(batch)
+    struct.pack_into(layout, changed, position, value)
+    if position >= CRC_START:
+        struct.pack_into(">I", changed, 17, crc32c(bytes(changed[CRC_START:])))
+    return bytes(changed)
+
+
+@ALL
+def test_records_get_the_next_offsets(client: RawClient, topic: Topic, version: int) -> None:
+    first = produce(client, topic, batch_of([b"0", b"1"]), version=version)
+    second = produce(client, topic, batch_of([b"2"]), version=version)
+
+    assert (first.error_code, first.base_offset, first.index) == (ErrorCode.NONE, 0, 0)
+    assert (second.error_code, second.base_offset) == (ErrorCode.NONE, 2)
+    assert first.log_append_time_ms == -1
+    if version >= 5:
+        assert first.log_start_offset == 0
+    if version >= 8:
+        assert (first.record_errors, first.error_message) == ([], None)
+    assert [(r.offset, r.value) for r in read_all(client, topic)] == [(0, b"0"), (1, b"1"), (2, b"2")]
+
+
+def test_keys_values_headers_and_timestamps_come_back(client: RawClient, topic: Topic) -> None:
+    at = now_ms() - 5000
+    sent = [
+        Record(0, at, b"key", b"value", (("h", b"1"), ("h", None), ("", b""))),
+        Record(1, at + 1, None, None, ()),
+        Record(2, at - 1, b"", b"", ()),
+    ]
+    produce(client, topic, batch_of(sent))
+
+    assert read_all(client, topic) == sent
+
+
+@ALL
+def test_unknown_names_ids_and_partitions(client: RawClient, topic: Topic, version: int) -> None:
+    missing = produce(
+        client, Topic("no-such-topic", TopicId(b"\x07" * 16)), batch_of([b"x"]), version=version
+    )
+    beyond = produce(client, topic, batch_of([b"x"]), partition=5, version=version)
+
+    by_id = version >= 13
+    assert missing.error_code == (
+        ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    )
+    assert beyond.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert missing.base_offset == beyond.base_offset == -1
+
+
+def test_partitions_of_one_request_succeed_and_fail_by_themselves(client: RawClient) -> None:
+    topic = create_topic(client, partitions=2)
+    damaged = bytearray(batch_of([b"x"]))
+    damaged[-1] ^= 1
+    data = [
+        PartitionProduceData(index=0, records=memoryview(batch_of([b"good"]))),
+        PartitionProduceData(index=1, records=memoryview(damaged)),
+        PartitionProduceData(index=2, records=memoryview(batch_of([b"nowhere"]))),
+    ]
+    request = ProduceRequest(
+        acks=-1, timeout_ms=1000, topic_data=[TopicProduceData(name=topic.name, partition_data=data)]
+    )
+
+    (answers,) = [t.partition_responses for t in client.ask(PRODUCE, 12, request).responses]
+
+    assert {a.index: a.error_code for a in answers} == {
+        0: ErrorCode.NONE,
+        1: ErrorCode.CORRUPT_MESSAGE,
+        2: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+    assert [r.value for r in read_all(client, topic)] == [b"good"]
+
+
+# -- batches that are refused
+
+
+@EDGES
+@pytest.mark.parametrize("magic", [0, 1])
+def test_magic_below_2_is_an_invalid_record(
+    client: RawClient, topic: Topic, version: int, magic: int
+) -> None:
+    answer = produce(client, topic, altered(batch_of([b"x"]), MAGIC, ">b", magic), version=version)
+
+    assert (answer.error_code, answer.base_offset) == (ErrorCode.INVALID_RECORD, -1)
+    assert fetch(client, topic, 0).high_watermark == 0
+
+
+@EDGES
+@pytest.mark.parametrize(
+    ("deltas", "count"), [(0, 2), (5, 2), (-1, 2), (1, 1), (1, 3), (1, 0), (1, -1), (0x7FFFFFFF, 2)]
+)
+def test_a_last_offset_delta_that_does_not_match_the_count_is_refused(
+    client: RawClient, topic: Topic, version: int, deltas: int, count: int
+) -> None:
+    batch = altered(batch_of([b"0", b"1"]), LAST_OFFSET_DELTA, ">i", deltas)
+
+    answer = produce(client, topic, altered(batch, COUNT, ">i", count), version=version)
+
+    assert answer.error_code == ErrorCode.INVALID_RECORD
+    assert fetch(client, topic, 0).high_watermark == 0
+
+
+@EDGES
+def test_a_checksum_that_does_not_match_is_a_corrupt_message(
+    client: RawClient, topic: Topic, version: int
+) -> None:
+    batch = bytearray(batch_of([b"value"]))
+    batch[-3] ^= 0x40
+
+    answer = produce(client, topic, bytes(batch), version=version)
+
+    assert (answer.error_code, answer.base_offset) == (ErrorCode.CORRUPT_MESSAGE, -1)
+
+
+@EDGES
+def test_a_partition_takes_exactly_one_batch(client: RawClient, topic: Topic, version: int) -> None:
+    one = batch_of([b"x"])
+
+    # Apache Kafka never answers where there are no records at all.
+    for records in (one + one, b"", *([] if AGAINST else [None])):
+        answer = produce(client, topic, records, version=version)
+        assert answer.error_code == ErrorCode.INVALID_RECORD
+    assert fetch(client, topic, 0).high_watermark == 0
+
+
+def test_a_batch_that_is_cut_short_is_refused(client: RawClient, topic: Topic) -> None:
+    whole = batch_of([b"x" * 100])
+
+    for size in (5, 16, 40, 61, len(whole) - 1):
+        answer = produce(client, topic, whole[:size], version=12)
+        assert answer.error_code in (ErrorCode.INVALID_RECORD, ErrorCode.CORRUPT_MESSAGE), size
+    assert fetch(client, topic, 0).high_watermark == 0
+
+
+@pytest.mark.parametrize(
+    ("position", "layout", "value", "code"),
+    [
+        (ATTRIBUTES, ">h", 0x20, ErrorCode.INVALID_RECORD),  # a control batch
+        # log append time; Kafka lets it pass where the topic has it otherwise
+        pytest.param(ATTRIBUTES, ">h", 0x08, ErrorCode.INVALID_TIMESTAMP, marks=penstock_only),
+        (0, ">q", 5, ErrorCode.INVALID_RECORD),  # a base offset
+    ],
+)
+def test_what_only_brokers_may_write_is_refused(
+    client: RawClient, topic: Topic, position: int, layout: str, value: int, code: ErrorCode
+) -> None:
+    answer = produce(client, topic, altered(batch_of([b"x"]), position, layout, value))
+
+    assert answer.error_code == code
+    assert fetch(client, topic, 0).high_watermark == 0
+
+
+def test_a_producer_id_needs_a_sequence(client: RawClient, topic: Topic) -> None:
+    answer = produce(client, topic, batch_of([b"x"], producer_id=77, producer_epoch=0, base_sequence=-1))
+
+    assert answer.error_code == ErrorCode.INVALID_RECORD
+
+
+@pytest.mark.parametrize("version", [3, 6])
+def test_zstd_needs_version_7(client: RawClient, topic: Topic, version: int) -> None:
+    answer = produce(client, topic, batch_of([b"x"], Codec.ZSTD), version=version)
+
+    assert answer.error_code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+
+
+@pytest.mark.parametrize("version", range(7, 14))
+def test_zstd_is_taken_from_version_7_on(client: RawClient, topic: Topic, version: int) -> None:
+    answer = produce(client, topic, batch_of([b"x"], Codec.ZSTD), version=version)
+
+    assert answer.error_code == ErrorCode.NONE
+
+
+@pytest.mark.parametrize("codec", [5, 6, 7])
+def test_a_codec_that_does_not_exist_is_refused(client: RawClient, topic: Topic, codec: int) -> None:
+    answer = produce(client, topic, altered(batch_of([b"x"]), ATTRIBUTES, ">h", codec))
+
+    assert answer.error_code != ErrorCode.NONE
+    assert fetch(client, topic, 0).high_watermark == 0
+
+
+@EDGES
+def test_max_message_bytes_bounds_a_batch(client: RawClient, version: int) -> None:
+    topic = create_topic(client, configs={"max.message.bytes": "1000"})
+    fits = batch_of([b"x" * 900])
+    overhead = len(fits) - 900
+    exactly = batch_of([b"x" * (1000 - overhead)])
+    one_more = batch_of([b"x" * (1001 - overhead)])
+    assert len(exactly) == 1000
+
+    codes = [produce(client, topic, b, version=version).error_code for b in (fits, exactly, one_more)]
+
+    assert codes == [ErrorCode.NONE, ErrorCode.NONE, ErrorCode.MESSAGE_TOO_LARGE]
+
+
+def test_max_message_bytes_counts_compressed_bytes(client: RawClient) -> None:
+    topic = create_topic(client, configs={"max.message.bytes": "1000"})
+
+    assert produce(client, topic, batch_of([b"x" * 50_000], Codec.GZIP)).error_code == ErrorCode.NONE
+
+
+def test_a_message_of_a_megabyte_comes_back(client: RawClient, topic: Topic) -> None:
+    large = bytes(range(256)) * 4000
+    append(client, topic, large)
+    append(client, topic, b"small")
+
+    assert [r.value for r in read_all(client, topic)] == [large, b"small"]
+
+
+# -- errors per record
+
+
+def errors_of(
+    client: RawClient, topic: Topic, records: Sequence[Record], version: int, codec: Codec = Codec.NONE
+) -> tuple[int, list[int]]:
+    answer = produce(client, topic, batch_of(records, codec), version=version)
+    assert answer.base_offset == (-1 if answer.error_code else 0)
+    if version >= 8 and answer.error_code:
+        assert answer.error_message
+        assert all(error.batch_index_error_message for error in answer.record_errors)
+    return answer.error_code, [error.batch_index for error in answer.record_errors]
+
+
+@pytest.mark.parametrize("version", [3, 7, 8, 9, 13])
+@pytest.mark.parametrize("codec", list(Codec))
+def test_compacted_topics_refuse_records_without_keys_and_name_them(
+    client: RawClient, version: int, codec: Codec
+) -> None:
+    topic = create_topic(client, configs={"cleanup.policy": "compact"})
+    if codec is Codec.ZSTD and version < 7:
+        codec = Codec.LZ4
+    records = [record(b"0", key=b"k"), record(b"1"), record(b"2", key=b""), record(None)]
+
+    code, indexes = errors_of(client, topic, records, version, codec)
+
+    assert code == ErrorCode.INVALID_RECORD
+    assert indexes == ([1, 3] if version >= 8 else [])
+    assert fetch(client, topic, 0).high_watermark == 0
+
+
+@pytest.mark.parametrize("policy", ["compact", "compact,delete"])
+@pytest.mark.parametrize("codec", list(Codec))
+def test_compacted_topics_take_records_with_keys(client: RawClient, policy: str, codec: Codec) -> None:
+    topic = create_topic(client, configs={"cleanup.policy": policy})
+
+    code, _ = errors_of(client, topic, [record(b"0", key=b"k"), record(None, key=b"")], 13, codec)
+
+    assert code == ErrorCode.NONE
+
+
+@pytest.mark.parametrize("version", [3, 8, 13])
+def test_records_too_far_ahead_of_the_clock_are_named(client: RawClient, version: int) -> None:
+    topic = create_topic(client, configs={"message.timestamp.after.max.ms": "1000"})
+    records = [record(b"0"), record(b"1", timestamp=now_ms() + 60_000), record(b"2")]
+
+    code, indexes = errors_of(client, topic, records, version)
+
+    assert code == ErrorCode.INVALID_TIMESTAMP
+    assert indexes == ([1] if version >= 8 else [])
+
+
+@pytest.mark.parametrize("version", [3, 8, 13])
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.SNAPPY])
+def test_records_too_far_behind_the_clock_are_named(client: RawClient, version: int, codec: Codec) -> None:
+    topic = create_topic(client, configs={"message.timestamp.before.max.ms": "1000"})
+    records = [record(b"0"), record(b"1"), record(b"2", timestamp=now_ms() - 60_000)]
+
+    code, indexes = errors_of(client, topic, records, version, codec)
+
+    assert code == ErrorCode.INVALID_TIMESTAMP
+    assert indexes == ([2] if version >= 8 else [])
+
+
+def test_an_hour_ahead_is_the_limit_unless_the_topic_says_otherwise(client: RawClient, topic: Topic) -> None:
+    near = produce(client, topic, batch_of([record(b"x", timestamp=now_ms() + 3_500_000)]))
+    far = produce(client, topic, batch_of([record(b"x", timestamp=now_ms() + 3_700_000)]))
+    old = produce(client, topic, batch_of([record(b"x", timestamp=1)]))
+
+    assert near.error_code == old.error_code == ErrorCode.NONE
+    assert far.error_code == ErrorCode.INVALID_TIMESTAMP
+
+
+# -- whose time
+
+
+@EDGES
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])
+def test_with_log_append_time_the_brokers_clock_counts(client: RawClient, version: int, codec: Codec) -> None:
+    topic = create_topic(client, configs={"message.timestamp.type": "LogAppendTime"})
+    before = now_ms()
+    answer = produce(
+        client,
+        topic,
+        batch_of([record(b"0", timestamp=5), record(b"1", timestamp=9)], codec),
+        version=version,
+    )
+    after = now_ms()
+
+    assert answer.error_code == ErrorCode.NONE
+    assert before <= answer.log_append_time_ms <= after
+    found = fetch(client, topic, 0)
+    assert [r.timestamp for r in records_in(found)] == [answer.log_append_time_ms] * 2
+    (stored,) = stored_batches(found)
+    header = read_header(stored)
+    assert header.is_log_append_time
+    assert header.max_timestamp == answer.log_append_time_ms
+    assert crc_matches(stored, header)
+
+
+def test_with_log_append_time_no_timestamp_is_refused(client: RawClient) -> None:
+    configs = {"message.timestamp.type": "LogAppendTime", "message.timestamp.before.max.ms": "1000"}
+    topic = create_topic(client, configs=configs)
+
+    for timestamp in (0, now_ms() + 10_000_000):
+        answer = produce(client, topic, batch_of([record(b"x", timestamp=timestamp)]))
+        assert answer.error_code == ErrorCode.NONE
+
+
+# -- acks
+
+
+@ALL
+@pytest.mark.parametrize("acks", [1, -1])
+def test_acks_from_the_leader_and_from_all(client: RawClient, topic: Topic, version: int, acks: int) -> None:
+    answer = produce(client, topic, batch_of([b"x"]), acks=acks, version=version)
+
+    assert (answer.error_code, answer.base_offset) == (ErrorCode.NONE, 0)
+    assert fetch(client, topic, 0).high_watermark == 1
+
+
+@EDGES
+def test_without_acks_nothing_is_answered_and_the_records_are_there(
+    client: RawClient, topic: Topic, version: int
+) -> None:
+    request = produce_request(topic, batch_of([b"silent"]), acks=0, version=version)
+    client.send(PRODUCE, version, request, answered=False)
+
+    client.ask(METADATA, 12, MetadataRequest(topics=[]))
+
+    assert [r.value for r in read_all(client, topic)] == [b"silent"]
+
+
+@EDGES
+@pytest.mark.parametrize("acks", [2, -2, 32767])
+def test_other_acks_are_refused(client: RawClient, topic: Topic, version: int, acks: int) -> None:
+    answer = produce(client, topic, batch_of([b"x"]), acks=acks, version=version)
+
+    assert (answer.error_code, answer.base_offset) == (ErrorCode.INVALID_REQUIRED_ACKS, -1)
+    assert fetch(client, topic, 0).high_watermark == 0
+
+
+@EDGES
+def test_an_error_without_acks_closes_the_connection(client: RawClient, topic: Topic, version: int) -> None:
+    with client.another() as silent:
+        batch = bytearray(batch_of([b"x"]))
+        batch[-1] ^= 1
+        request = produce_request(topic, bytes(batch), acks=0, version=version)
+        silent.send(PRODUCE, version, request, answered=False)
+
+        assert silent.is_closed()
+
+
+def test_pipelined_requests_are_appended_and_answered_in_order(client: RawClient, topic: Topic) -> None:
+    for i in range(50):
+        request = produce_request(topic, batch_of([b"%d" % i]), acks=-1 if i % 2 else 1, version=13)
+        client.send(PRODUCE, 13, request)
+
+    offsets = []
+    for _ in range(50):
+        response = client.receive()
+        assert isinstance(response, ProduceResponse)
+        offsets.append(response.responses[0].partition_responses[0].base_offset)
+    assert offsets == list(range(50))
+    assert [r.value for r in read_all(client, topic)] == [b"%d" % i for i in range(50)]
+
+
+def test_a_request_without_partitions_is_answered(client: RawClient) -> None:
+    response = client.ask(PRODUCE, 13, ProduceRequest(acks=-1, timeout_ms=1000))
+
+    assert response.responses == []
