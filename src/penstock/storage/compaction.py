@@ -349,6 +349,7 @@ class _CleanedSegment:
         for transaction in aborted:
             segment.transactions.add(transaction)
         unsynced = segment.save_indexes()
+        unsynced.append(segment.mark_compacted())
         unsynced += [file for file in (segment.file, segment.transactions.file) if file is not None]
         for file in unsynced:
             file.sync()

@@ -257,7 +257,8 @@ class DataDirectory:
     def _remember(self, key: TopicPartition, log: Log) -> None:
         self._recovery_points[key] = log.recovery_point
         self._log_starts.pop(key, None)
-        if log.log_start_offset > log.segments.first.base_offset:
+        if log.log_start_offset:
+            # Even where it is the first segment's base: that file may be gone after a power loss.
             self._log_starts[key] = log.log_start_offset
 
     def _read_offsets(self, name: str) -> dict[TopicPartition, int]:

@@ -56,12 +56,11 @@ class LeaderEpochs:
         return self.epochs[slot - 1] if slot else None
 
     def forget_before(self, offset: int) -> None:
-        """The log now starts at `offset`."""
+        """What is stored of the log now starts at `offset`; the epoch that wrote there keeps its start."""
         slot = bisect_right(self.starts, offset) - 1
-        if slot > 0 or (slot == 0 and self.starts[0] < offset):
+        if slot > 0:
             del self.epochs[:slot]
             del self.starts[:slot]
-            self.starts[0] = offset
             self._changed()
 
     def forget_from(self, offset: int) -> None:

@@ -6,6 +6,7 @@ partitions open quickly. After a crash the segments from the recovery point on a
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -70,7 +71,7 @@ def load(
     unsynced: list[File] = []
     if end_offset is None:
         report.clean = False
-        recovery = _Recovery(files, path, config, recovery_point, epochs, report, now_ms)
+        recovery = _Recovery(files, path, config, recovery_point, log_start_offset, epochs, report, now_ms)
         end_offset = recovery.run(segments, snapshots)
         producers, unsynced = recovery.producers, recovery.unsynced
     else:
@@ -79,11 +80,12 @@ def load(
     if end_offset < log_start_offset:
         # Everything that is left was deleted by its owner.
         set_aside(files, segments)
+        files.sync_dir(path)
         segments = Segments([Segment.create(files, path, log_start_offset, now_ms)])
         end_offset, unsynced, producers = log_start_offset, [], ProducerStates()
     log_start_offset = max(log_start_offset, segments.first.base_offset)
     epochs.forget_from(end_offset)
-    epochs.forget_before(log_start_offset)
+    epochs.forget_before(segments.first.base_offset)
     producers.expire(now_ms, config.producer_id_expiration_ms)
     _remove_stray_snapshots(files, path, snapshots, bases, end_offset)
     return Loaded(
@@ -210,7 +212,9 @@ def _remove_stray_snapshots(
     useful = {*bases, max((offset for offset in snapshots if offset <= end_offset), default=-1)}
     for offset in snapshots:
         if offset > end_offset or offset not in useful:
-            files.remove(f"{path}/{file_name(offset)}{SNAPSHOT}")
+            # Those of segments that recovery dropped went with them.
+            with suppress(FileNotFoundError):
+                files.remove(f"{path}/{file_name(offset)}{SNAPSHOT}")
 
 
 class _Recovery:
@@ -222,6 +226,7 @@ class _Recovery:
         path: str,
         config: LogConfig,
         recovery_point: int,
+        log_start_offset: int,
         epochs: LeaderEpochs,
         report: RecoveryReport,
         now_ms: int,
@@ -230,6 +235,7 @@ class _Recovery:
         self._path = path
         self._config = config
         self._recovery_point = recovery_point
+        self._log_start_offset = log_start_offset
         self._epochs = epochs
         self._report = report
         self._now_ms = now_ms
@@ -238,9 +244,13 @@ class _Recovery:
 
     def run(self, segments: Segments, snapshots: list[int]) -> int:
         """Returns the log's end offset."""
-        unsure = segments.since(self._recovery_point)
+        # The segment that ends at the recovery point, too: it may have been sealed after the sync that made
+        # it the recovery point, and its index files with it.
+        unsure = segments.since(self._recovery_point - 1)
         start = unsure[0].base_offset
         self.producers = load_producers(segments, snapshots, start, self._files, self._path)
+        # The batches say it, too, and what a crash has left of this file's past may be out of date.
+        self._epochs.forget_from(start)
         walker = SegmentRecovery(
             self._config, self._recovery_point, self._epochs, self.producers, self._report
         )
@@ -271,11 +281,13 @@ class _Recovery:
             for suffix in SUFFIXES:
                 if self._files.exists(segment.path(suffix)):
                     self._files.remove(segment.path(suffix))
+        # They must not come back at the next crash, behind what will have been written in their place.
+        self._files.sync_dir(self._path)
 
     def _close_gap(self, segments: Segments, end_offset: int) -> int:
         """Never give an offset twice: behind lost records the log goes on in a new segment."""
         active = segments.active
-        missing = end_offset < self._recovery_point
+        missing = max(end_offset, self._log_start_offset) < self._recovery_point
         if missing:
             lost = Corruption(active.path(LOG), active.size, 0, end_offset, self._recovery_point)
             self._report.corruption.append(lost)

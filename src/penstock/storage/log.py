@@ -245,8 +245,9 @@ class Log:
         with self._disk("roll"):
             self._roll(self.end_offset, self._clock.now_ms())
 
-    def _roll(self, base_offset: int, now_ms: int) -> None:
-        self._store.roll(base_offset, now_ms, encode_snapshot(self.producers.states))
+    def _roll(self, first_offset: int, now_ms: int) -> None:
+        """Have a new segment for `first_offset` and what follows it."""
+        self._store.roll(self.end_offset, first_offset, now_ms, encode_snapshot(self.producers.states))
 
     # -- reading
 
@@ -371,9 +372,7 @@ class Log:
 
     def _start_at(self, offset: int) -> None:
         if offset > self.log_start_offset:
-            self.log_start_offset = offset
-            self.local_log_start_offset = max(offset, self.local_log_start_offset)
-            self.leader_epochs.forget_before(offset)
+            self.log_start_offset = self.local_log_start_offset = offset
 
     def apply_retention(self, now_ms: int) -> list[Removal]:
         """Let go of segments that are too old or too many; `delete` each in a worker thread, later."""
@@ -393,6 +392,7 @@ class Log:
                 self._roll(self.end_offset, now_ms)
             removed = self._store.remove(expired)
         self._start_at(self.segments.first.base_offset)
+        self.leader_epochs.forget_before(self.segments.first.base_offset)
         return removed
 
     def swap(self, replaced: Iterable[int]) -> Swap:
@@ -415,18 +415,20 @@ class Log:
         """Cut every batch that reaches `offset`: what a follower does with what its leader does not have."""
         if offset >= self.end_offset:
             return
-        if offset <= self.segments.first.base_offset:
-            self.reset_to(offset)
+        with self._disk("truncate"):
+            segment, position, end_offset = self._store.cut_point(offset)
+        if end_offset <= self.log_start_offset:
+            # Nothing is left, and the log may have started within the batch that is cut.
+            self.reset_to(min(offset, self.log_start_offset))
             return
         with self._disk("truncate"):
-            self._lower_recovery_point(offset)
-            end_offset = self._store.cut(offset)
+            self._lower_recovery_point(end_offset)
+            self._store.cut(segment, position, end_offset)
             files = self._store.files
             snapshots = prune_snapshots(files, self.path, end_offset)
             self.producers = load_producers(self.segments, snapshots, end_offset, files, self.path)
         self.end_offset = end_offset
         self.high_watermark = min(self.high_watermark, end_offset)
-        self.recovery_point = min(self.recovery_point, end_offset)
         self.producers.replicated_to(self.high_watermark)
         self.leader_epochs.forget_from(end_offset)
 

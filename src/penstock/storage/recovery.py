@@ -150,7 +150,18 @@ class SegmentRecovery:
             file.truncate(position)
             segment.size = position
             return False
-        return True
+        return self._continues(segment, following_base)
+
+    def _continues(self, segment: Segment, following_base: int | None) -> bool:
+        """Whether the next segment follows: what was rolled later may have reached the disk earlier."""
+        if following_base is None or self.next_offset == following_base:
+            return True
+        if self.next_offset < following_base and segment.is_compacted:
+            return True
+        if self.next_offset < self._recovery_point:
+            self._report_corrupt(segment, segment.size, 0, following_base)
+            return True
+        return False
 
     def _walk_sound(self, segment: Segment, file: File, position: int, end: int) -> int:
         """Take in sound batches from `position` on; returns where they end."""

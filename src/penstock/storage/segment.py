@@ -18,6 +18,7 @@ from penstock.storage.scan import find_batch, read_bytes, scan
 from penstock.storage.transactions import TransactionIndex
 
 __all__ = [
+    "COMPACTED",
     "LOG",
     "OFFSET_INDEX",
     "SNAPSHOT",
@@ -33,8 +34,11 @@ OFFSET_INDEX: Final = ".index"
 TIME_INDEX: Final = ".timeindex"
 TRANSACTION_INDEX: Final = ".txnindex"
 SNAPSHOT: Final = ".snapshot"
+#: An empty file beside a segment whose batches need not reach up to the next segment: compaction has been
+#: there. Elsewhere offsets that are missing at a segment's end are offsets that a crash has taken.
+COMPACTED: Final = ".compacted"
 #: every file that may belong to a segment, the one that makes it a segment first
-SUFFIXES: Final = (LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX, SNAPSHOT)
+SUFFIXES: Final = (LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX, SNAPSHOT, COMPACTED)
 
 _ENTRIES_MAX: Final = 2**31
 #: How many of the latest batches the last segment finds without its index; bounds memory per partition.
@@ -109,6 +113,14 @@ class Segment:
 
     def path(self, suffix: str) -> str:
         return self._path + suffix
+
+    def mark_compacted(self) -> File:
+        """Declare that offsets may be missing at the end; lasts once file and directory are synced."""
+        return self._files.open(self._path + COMPACTED, create=True)
+
+    @property
+    def is_compacted(self) -> bool:
+        return self._files.exists(self._path + COMPACTED)
 
     # -- what is open
 

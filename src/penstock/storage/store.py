@@ -96,13 +96,21 @@ class SegmentStore:
         segment.roll_beyond = first + self._roll_after_ms
         return max_timestamp > segment.roll_beyond
 
-    def roll(self, base_offset: int, now_ms: int, snapshot: bytes) -> Segment:
-        """Seal the last segment and start one at `base_offset`, where producers are as `snapshot` says."""
+    def roll(self, end_offset: int, first_offset: int, now_ms: int, snapshot: bytes) -> None:
+        """Seal the last segment, which ends at `end_offset`, and start one that can take `first_offset`.
+
+        `snapshot` is what the producers are now.
+        """
         sealed = self.segments.active
+        # Only a replica of a compacted log meets such a gap: its leader has nothing in between.
+        gap = first_offset - end_offset > _RELATIVE_OFFSET_MAX // 2
+        base_offset = first_offset if gap else end_offset
         if sealed.base_offset == base_offset:
             assert not sealed.size, "a segment cannot follow itself"
-            return sealed
+            return
         written = sealed.save_indexes()
+        if gap:
+            written.append(sealed.mark_compacted())
         written.append(self.write_snapshot(base_offset, snapshot))
         segment = Segment.create(self.files, self.path, base_offset, now_ms)
         written.append(sealed.open_file())
@@ -115,7 +123,6 @@ class SegmentStore:
         self._cache.used(sealed)
         sealed.recent.clear()
         self._draw_jitter()
-        return segment
 
     def write_snapshot(self, offset: int, snapshot: bytes) -> File:
         """Keep the producers as of `offset`; to be synced with the rest."""
@@ -189,25 +196,31 @@ class SegmentStore:
         self.directory_dirty = True
         return set_aside(self.files, segments)
 
-    def cut(self, offset: int) -> int:
-        """Drop every batch that reaches `offset`, which lies behind the first start; returns the new end."""
-        dropped = [segment for segment in self.segments.since(offset) if segment.base_offset >= offset]
+    def cut_point(self, offset: int) -> tuple[Segment, int, int]:
+        """Where to cut so that no batch reaches `offset`: segment, position, and the end that this makes."""
+        segment = self.segments.holding(offset)
+        position = segment.find(offset)
+        if position == segment.size:
+            return segment, position, offset
+        _, header = next(scan(segment.open_file(), position, segment.size))
+        return segment, position, header[0]
+
+    def cut(self, segment: Segment, position: int, end_offset: int) -> None:
+        """Drop everything from a `cut_point` on; its segment stays, perhaps empty, and is the last now."""
+        dropped = [
+            other for other in self.segments.since(end_offset) if other.base_offset > segment.base_offset
+        ]
         # From the end backwards: a crash on the way leaves a log that is shorter, never one with a hole.
         dropped.reverse()
         if dropped:
             for removal in self.remove(dropped):
                 removal.delete()
-        segment = self.segments.active
+            # If they came back after a crash that the cut below survives, there would be a hole before them.
+            self.files.sync_dir(self.path)
         self._cache.forget(segment)
-        position = segment.find(offset)
-        end_offset = offset
-        if position < segment.size:
-            _, header = next(scan(segment.open_file(), position, segment.size))
-            end_offset = header[0]
         segment.cut(position, end_offset)
         segment.limit_indexes(self._index_bytes_max)
         self.unsynced.append(segment.open_file())
-        return end_offset
 
     def restart(self, base_offset: int, now_ms: int) -> None:
         """Drop everything and start over, empty, at `base_offset`."""
@@ -219,7 +232,8 @@ class SegmentStore:
         segment = Segment.create(self.files, self.path, base_offset, now_ms)
         segment.limit_indexes(self._index_bytes_max)
         self.segments.replace(old, [segment])
-        self.directory_dirty = True
+        # At a crash the old ones must not come back before, or instead of, what will be written here.
+        self.files.sync_dir(self.path)
 
     def replace(self, old: list[Segment], new: list[Segment]) -> None:
         """Have `new`, whose files are in place of those of `old`, found from now on."""
