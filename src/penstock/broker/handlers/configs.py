@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
@@ -108,12 +109,13 @@ async def incremental_alter_configs(
     context: Context, request: incremental.IncrementalAlterConfigsRequest
 ) -> incremental.IncrementalAlterConfigsResponse:
     response = incremental.IncrementalAlterConfigsResponse()
+    asked = Counter((r.resource_type, r.resource_name) for r in request.resources)
     for resource in request.resources:
         key = (resource.resource_type, resource.resource_name)
         alterations = [Alteration(c.name, c.config_operation, c.value) for c in resource.configs]
         keys = TOPIC_KEYS if key[0] == TOPIC else BROKER_KEYS
         defaults = _list_defaults(keys)
-        alter = _alterer(alterations, defaults)
+        alter = _alterer(alterations, defaults) if asked[key] == 1 else _refuse_twice
         code, message = await _alter(context, key, alter, request.validate_only)
         response.responses.append(
             incremental.AlterConfigsResourceResponse(
@@ -121,6 +123,10 @@ async def incremental_alter_configs(
             )
         )
     return response
+
+
+def _refuse_twice(current: Mapping[str, str]) -> dict[str, str]:
+    raise InvalidRequest("Each resource must appear at most once.")
 
 
 def _alterer(
@@ -136,10 +142,11 @@ def _list_defaults(keys: Mapping[str, ConfigKey]) -> dict[str, str]:
 async def alter_configs(context: Context, request: legacy.AlterConfigsRequest) -> legacy.AlterConfigsResponse:
     """The older API: what is given replaces everything that was set."""
     response = legacy.AlterConfigsResponse()
+    asked = Counter((r.resource_type, r.resource_name) for r in request.resources)
     for resource in request.resources:
         key = (resource.resource_type, resource.resource_name)
-        values = {c.name: c.value for c in resource.configs}
-        code, message = await _alter(context, key, _replacer(values), request.validate_only)
+        replace = _replacer(resource.configs) if asked[key] == 1 else _refuse_twice
+        code, message = await _alter(context, key, replace, request.validate_only)
         response.responses.append(
             legacy.AlterConfigsResourceResponse(
                 error_code=code, error_message=message, resource_type=key[0], resource_name=key[1]
@@ -148,12 +155,16 @@ async def alter_configs(context: Context, request: legacy.AlterConfigsRequest) -
     return response
 
 
-def _replacer(values: Mapping[str, str | None]) -> Callable[[Mapping[str, str]], dict[str, str]]:
+def _replacer(configs: Sequence[legacy.AlterableConfig]) -> Callable[[Mapping[str, str]], dict[str, str]]:
     def replace(current: Mapping[str, str]) -> dict[str, str]:
-        for name, value in values.items():
-            if value is None:
-                raise InvalidRequest(f"The config {name} is set without a value")
-        return {name: value for name, value in values.items() if value is not None}
+        values: dict[str, str] = {}
+        for config in configs:
+            if config.value is None:
+                raise InvalidRequest(f"The config {config.name} is set without a value")
+            if config.name in values:
+                raise InvalidRequest(f"The config {config.name} is set more than once in one request")
+            values[config.name] = config.value
+        return values
 
     return replace
 
