@@ -1,0 +1,261 @@
+"""What the files of a log hold, for people to read, and whether it is what it should be.
+
+Works on files alone, without a broker: a segment, an index, a snapshot, a checkpoint, or the directory of a
+partition with all of them. `dump` changes nothing and goes as far as it can; `verify` says what is wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from penstock.model.errors import ApiError, PenstockError
+from penstock.ports import Buffer, File, Files
+from penstock.records.batch import BatchHeader
+from penstock.records.codecs import Codec
+from penstock.records.control import parse_end_transaction
+from penstock.records.record import iter_records
+from penstock.storage.checkpoint import parse_checkpoint
+from penstock.storage.index import IndexDamaged, OffsetIndex, TimeIndex
+from penstock.storage.loading import EPOCHS_FILE
+from penstock.storage.recovery import whole_batches
+from penstock.storage.segment import LOG, OFFSET_INDEX, SNAPSHOT, TIME_INDEX, TRANSACTION_INDEX
+from penstock.storage.snapshot import decode_snapshot
+from penstock.storage.transactions import ABORTED_ENTRY
+
+__all__ = ["Report", "UnknownFile", "dump", "verify"]
+
+Entries = Iterator[dict[str, Any]]
+
+
+class UnknownFile(PenstockError):
+    """A file that no log has."""
+
+
+@dataclass(slots=True)
+class Report:
+    """What `verify` found."""
+
+    batches: int = 0
+    records: int = 0
+    problems: list[str] = field(default_factory=list)
+
+    @property
+    def ok(self) -> bool:
+        return not self.problems
+
+
+# -- dump
+
+
+def dump(files: Files, path: str, *, records: bool = False) -> Entries:
+    """The entries of a file; of a directory, those of each file behind an entry that names it."""
+    if not files.is_dir(path):
+        yield from _dump_file(files, path, records)
+        return
+    for name in files.listdir(path):
+        if _kind(name) is not None:
+            yield {"file": name}
+            yield from _dump_file(files, f"{path}/{name}", records)
+
+
+def _dump_file(files: Files, path: str, records: bool) -> Entries:
+    name = path.rpartition("/")[2]
+    kind = _kind(name)
+    if kind is None:
+        raise UnknownFile(f"{path} is no file of a log, going by its name")
+    if kind == LOG:
+        return _dump_segment(files.open(path), records)
+    return _DUMPERS[kind](files.read(path), name)
+
+
+def _kind(name: str) -> str | None:
+    """What a file is, by its name: a suffix of segments' files, or the name of the epochs' checkpoint."""
+    if name == EPOCHS_FILE:
+        return name
+    stem, dot, suffix = name.partition(".")
+    return dot + suffix if stem.isdecimal() and (dot + suffix == LOG or dot + suffix in _DUMPERS) else None
+
+
+def _base_offset(name: str) -> int:
+    return int(name.partition(".")[0])
+
+
+def _dump_segment(file: File, records: bool) -> Entries:
+    end = 0
+    for position, fields, batch in whole_batches(file, 0, file.size()):
+        header = BatchHeader._make(fields)
+        end = position + header.size
+        yield _describe_batch(position, header, batch)
+        if records and not header.is_control:
+            yield from _describe_records(batch)
+    if end != file.size():
+        yield {"position": end, "damaged_bytes": file.size() - end}
+
+
+def _describe_batch(position: int, header: BatchHeader, batch: Buffer) -> dict[str, Any]:
+    described = {
+        "position": position,
+        "base_offset": header.base_offset,
+        "last_offset": header.last_offset,
+        "count": header.record_count,
+        "size": header.size,
+        "leader_epoch": header.leader_epoch,
+        "timestamp_type": "LogAppendTime" if header.is_log_append_time else "CreateTime",
+        "max_timestamp": header.max_timestamp,
+        "compression": _codec_name(header.compression),
+        "producer_id": header.producer_id,
+        "producer_epoch": header.producer_epoch,
+        "base_sequence": header.base_sequence,
+        "transactional": header.is_transactional,
+        "control": header.is_control,
+        "crc": header.crc,
+    }
+    if header.is_control and header.producer_id >= 0 and (marker := parse_end_transaction(batch)) is not None:
+        described["ends_transaction"] = "COMMIT" if marker.committed else "ABORT"
+        described["coordinator_epoch"] = marker.coordinator_epoch
+    return described
+
+
+def _codec_name(codec: int) -> str:
+    try:
+        return Codec(codec).label
+    except ValueError:
+        return f"unknown ({codec})"
+
+
+def _describe_records(batch: Buffer) -> Entries:
+    try:
+        for record in iter_records(batch):
+            yield record._asdict()
+    except ApiError as e:
+        yield {"unreadable_records": str(e)}
+
+
+def _dump_offset_index(data: bytes, name: str) -> Entries:
+    base = _base_offset(name)
+    index = OffsetIndex.decode(data, 1 << 32)
+    for end, position in zip(index.ends, index.positions, strict=True):
+        yield {"offset": base + end, "position": position}
+
+
+def _dump_time_index(data: bytes, name: str) -> Entries:
+    base = _base_offset(name)
+    index = TimeIndex.decode(data)
+    for timestamp, end in zip(index.timestamps, index.ends, strict=True):
+        yield {"timestamp": timestamp, "offset": base + end}
+
+
+def _dump_transaction_index(data: bytes, name: str) -> Entries:
+    whole = len(data) - len(data) % ABORTED_ENTRY.size
+    for version, producer_id, first, last, stable in ABORTED_ENTRY.iter_unpack(data[:whole]):
+        yield {
+            "version": version,
+            "producer_id": producer_id,
+            "first_offset": first,
+            "last_offset": last,
+            "last_stable_offset": stable,
+        }
+
+
+def _dump_snapshot(data: bytes, name: str) -> Entries:
+    for state in decode_snapshot(data):
+        yield {
+            "producer_id": state.producer_id,
+            "producer_epoch": state.epoch,
+            "last_sequence": state.last_sequence,
+            "last_offset": state.batches[-1].last_offset if state.batches else -1,
+            "last_timestamp": state.last_timestamp,
+            "coordinator_epoch": state.coordinator_epoch,
+            "transaction_start": state.transaction_start,
+            "batches": len(state.batches),
+        }
+
+
+def _dump_epochs(data: bytes, name: str) -> Entries:
+    for line in parse_checkpoint(data):
+        epoch, start = line.split()
+        yield {"epoch": int(epoch), "start_offset": int(start)}
+
+
+_DUMPERS: Final[dict[str, Callable[[bytes, str], Entries]]] = {
+    OFFSET_INDEX: _dump_offset_index,
+    TIME_INDEX: _dump_time_index,
+    TRANSACTION_INDEX: _dump_transaction_index,
+    SNAPSHOT: _dump_snapshot,
+    EPOCHS_FILE: _dump_epochs,
+}
+
+
+# -- verify
+
+
+def verify(files: Files, path: str) -> Report:
+    """Check a file, or every file of a partition's directory; an index is held against its segment."""
+    report = Report()
+    if not files.is_dir(path):
+        _verify_file(files, path, report)
+        return report
+    names = [name for name in files.listdir(path) if _kind(name) is not None]
+    for name in names:
+        _verify_file(files, f"{path}/{name}", report)
+    return report
+
+
+def _verify_file(files: Files, path: str, report: Report) -> None:
+    name = path.rpartition("/")[2]
+    kind = _kind(name)
+    if kind is None:
+        raise UnknownFile(f"{path} is no file of a log, going by its name")
+    try:
+        if kind == LOG:
+            _verify_segment(files.open(path), _base_offset(name), report)
+        elif kind in (OFFSET_INDEX, TIME_INDEX):
+            _verify_index(files, path, kind, report)
+        else:
+            for _ in _DUMPERS[kind](files.read(path), name):
+                pass
+    except (IndexDamaged, ValueError) as e:
+        report.problems.append(f"{path}: {e}")
+
+
+def _verify_segment(file: File, base_offset: int, report: Report) -> None:
+    next_offset = base_offset
+    end = 0
+    for position, fields, batch in whole_batches(file, 0, file.size()):
+        header = BatchHeader._make(fields)
+        report.batches += 1
+        if header.base_offset < next_offset:
+            report.problems.append(
+                f"{file.path}: the batch at byte {position} has offset {header.base_offset}, "
+                f"which cannot follow {next_offset - 1}"
+            )
+        next_offset = header.next_offset
+        end = position + header.size
+        try:
+            report.records += sum(1 for _ in iter_records(batch))
+        except ApiError as e:
+            report.problems.append(f"{file.path}: the batch at byte {position} cannot be read: {e}")
+    if end != file.size():
+        left = file.size() - end
+        report.problems.append(f"{file.path}: the batch at byte {end} is damaged ({left} bytes are left)")
+
+
+def _verify_index(files: Files, path: str, kind: str, report: Report) -> None:
+    log_path = path.removesuffix(kind) + LOG
+    if not files.exists(log_path):
+        report.problems.append(f"{path}: there is no segment {log_path}")
+        return
+    file = files.open(log_path)
+    base = _base_offset(path.rpartition("/")[2])
+    batches = {
+        fields[0] + fields[6] - base: (position, fields[8])
+        for position, fields, _ in whole_batches(file, 0, file.size())
+    }
+    for entry in _DUMPERS[kind](files.read(path), path.rpartition("/")[2]):
+        end = entry["offset"] - base
+        found = batches.get(end)
+        stated = entry.get("position", entry.get("timestamp"))
+        if found is None or found[kind == TIME_INDEX] != stated:
+            report.problems.append(f"{path}: no batch is as its entry says: {entry}")
