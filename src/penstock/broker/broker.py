@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from penstock.broker.controller import Controller
+from penstock.broker.coordinator import GroupCoordinator
 from penstock.broker.dispatch import Dispatcher
 from penstock.broker.features import INITIAL_FEATURES
 from penstock.broker.fetch_sessions import FetchSessions
@@ -63,6 +64,7 @@ class Broker:
         self.apis = tuple(HANDLERS)
         self.files = world.files
         self.partitions = Partitions(config, world.files, world.clock, world.workers, world.rng)
+        self.groups = GroupCoordinator(self)
         self.dispatcher = Dispatcher(self, HANDLERS)
         self.fetch_sessions = FetchSessions(
             config.max_incremental_fetch_session_cache_slots,
@@ -87,6 +89,7 @@ class Broker:
         self.controller.replay()
         self._apply_broker_configs()
         self.partitions.load(self.image)
+        self.groups.start()
         self.controller.on_applied = self._applied
         self.producer_ids = ProducerIds(self.controller, self.node_id)
         await self.server.bind(self.listeners)
@@ -98,6 +101,7 @@ class Broker:
     async def stop(self) -> None:
         """Stop serving, put everything on the disk, and leave the mark of a clean shutdown."""
         await self.server.stop()
+        self.groups.stop()
         await self.dispatcher.stop()
         await self.maintenance.stop()
         await self.partitions.close()
@@ -167,12 +171,13 @@ class Broker:
     async def _applied(self, records: Sequence[Struct]) -> None:
         """Bring what this broker does in line with the image."""
         added: dict[TopicId, list[int]] = {}
+        removed: list[tuple[str, bytes]] = []
         reconfigured: set[str] = set()
         for record in records:
             if isinstance(record, PartitionRecord):
                 added.setdefault(TopicId(record.topic_id), []).append(record.partition_id)
             elif isinstance(record, RemoveTopicRecord):
-                self.partitions.remove(TopicId(record.topic_id))
+                removed.append((self.partitions.remove(TopicId(record.topic_id)), record.topic_id))
             elif isinstance(record, ConfigRecord):
                 if record.resource_type == TOPIC:
                     reconfigured.add(record.resource_name)
@@ -184,12 +189,14 @@ class Broker:
             await self.partitions.add(topic, indexes, self.image.topic_configs(topic.name))
         for name in reconfigured:
             self.partitions.reconfigure(name, self.image.topic_configs(name))
+        self.groups.metadata_changed(records, removed)
 
     def _apply_broker_configs(self) -> None:
         self.config.set_dynamic(
             dynamic=self.image.configs.get((BROKER, str(self.node_id)), {}),
             dynamic_default=self.image.configs.get((BROKER, ""), {}),
         )
+        self.server.limits = _limits(self.config)
 
 
 def _limits(config: BrokerConfig) -> Limits:

@@ -1,0 +1,145 @@
+"""Configs that change while the broker runs take effect at once, and last."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from penstock.model.errors import ErrorCode
+from penstock.records.batch import read_header
+from penstock.records.codecs import Codec
+from penstock.testing import broker
+from tests.broker.configs import (
+    BROKER,
+    DEFAULT_BROKER,
+    DELETE,
+    NODE,
+    TOPIC,
+    alter,
+    set_config,
+    shown,
+    value_of,
+)
+from tests.broker.raw import RawClient
+from tests.broker.requests import (
+    Topic,
+    append,
+    batch_of,
+    create_topic,
+    delete_topic,
+    fetch,
+    now_ms,
+    produce,
+    read_all,
+    record,
+    stored_batches,
+    topic_exists,
+)
+
+
+@pytest.fixture
+def client() -> Iterator[RawClient]:
+    """A broker of one's own: what is set for brokers would disturb other tests."""
+    with broker() as running, RawClient(running.bootstrap) as connected:
+        yield connected
+
+
+def test_max_message_bytes_of_a_topic(client: RawClient, topic: Topic) -> None:
+    large = batch_of([b"x" * 2000])
+    set_config(client, TOPIC, topic.name, "max.message.bytes", "1000")
+    assert produce(client, topic, large).error_code == ErrorCode.MESSAGE_TOO_LARGE
+
+    set_config(client, TOPIC, topic.name, "max.message.bytes", "5000")
+    assert produce(client, topic, large).error_code == ErrorCode.NONE
+
+
+@pytest.mark.parametrize("name", [NODE, DEFAULT_BROKER])
+def test_message_max_bytes_of_the_broker_holds_for_topics_without_their_own(
+    client: RawClient, name: str
+) -> None:
+    plain, special = create_topic(client), create_topic(client, configs={"max.message.bytes": "5000"})
+    large = batch_of([b"x" * 2000])
+
+    set_config(client, BROKER, name, "message.max.bytes", "1000")
+
+    assert produce(client, plain, large).error_code == ErrorCode.MESSAGE_TOO_LARGE
+    assert produce(client, special, large).error_code == ErrorCode.NONE
+    assert alter(client, BROKER, name, ("message.max.bytes", DELETE, None))[0] == ErrorCode.NONE
+    assert produce(client, plain, large).error_code == ErrorCode.NONE
+
+
+def test_compression_type_changes_for_what_comes_next(client: RawClient, topic: Topic) -> None:
+    for codec in ("producer", "zstd", "gzip", "uncompressed"):
+        set_config(client, TOPIC, topic.name, "compression.type", codec)
+        produce(client, topic, batch_of([b"x" * 100], Codec.LZ4))
+
+    codecs = [read_header(batch).compression for batch in stored_batches(fetch(client, topic, 0))]
+    assert codecs == [Codec.LZ4, Codec.ZSTD, Codec.GZIP, Codec.NONE]
+
+
+def test_a_topic_that_becomes_compacted_wants_keys(client: RawClient, topic: Topic) -> None:
+    append(client, topic, b"without a key")
+    set_config(client, TOPIC, topic.name, "cleanup.policy", "compact")
+    assert produce(client, topic, batch_of([b"x"])).error_code == ErrorCode.INVALID_RECORD
+
+    set_config(client, TOPIC, topic.name, "cleanup.policy", "delete")
+    assert produce(client, topic, batch_of([b"x"])).error_code == ErrorCode.NONE
+
+
+def test_the_timestamp_type_changes_for_what_comes_next(client: RawClient, topic: Topic) -> None:
+    produce(client, topic, batch_of([record(b"0", timestamp=5)]))
+    set_config(client, TOPIC, topic.name, "message.timestamp.type", "LogAppendTime")
+    before = now_ms()
+    produce(client, topic, batch_of([record(b"1", timestamp=5)]))
+
+    first, second = read_all(client, topic)
+
+    assert first.timestamp == 5
+    assert second.timestamp >= before
+
+
+def test_the_limit_of_connections_can_be_changed(client: RawClient) -> None:
+    set_config(client, BROKER, DEFAULT_BROKER, "max.connections", "2")
+    with client.another() as second, client.another() as third:
+        assert third.is_closed()
+        assert not topic_exists(second, "nothing")
+
+    set_config(client, BROKER, DEFAULT_BROKER, "max.connections", "10")
+    with client.another() as second, client.another() as third:
+        assert not topic_exists(third, "nothing")
+        assert not topic_exists(second, "nothing")
+
+
+def test_new_partitions_have_the_configs_of_now(client: RawClient) -> None:
+    set_config(client, BROKER, DEFAULT_BROKER, "message.max.bytes", "1000")
+    topic = create_topic(client)
+
+    assert produce(client, topic, batch_of([b"x" * 2000])).error_code == ErrorCode.MESSAGE_TOO_LARGE
+
+
+def test_configs_survive_a_restart(tmp_path: Path) -> None:
+    with broker(data=tmp_path) as running, RawClient(running.bootstrap) as client:
+        topic = create_topic(client, configs={"retention.ms": "1000"})
+        set_config(client, TOPIC, topic.name, "max.message.bytes", "1000")
+        set_config(client, BROKER, NODE, "log.cleaner.backoff.ms", "7")
+        set_config(client, BROKER, DEFAULT_BROKER, "log.segment.bytes", "2000000")
+
+    with broker(data=tmp_path) as running, RawClient(running.bootstrap) as client:
+        configs = shown(client, TOPIC, topic.name)
+        assert configs["retention.ms"].value == "1000"
+        assert configs["segment.bytes"].value == "2000000"
+        assert value_of(client, BROKER, NODE, "log.cleaner.backoff.ms")[0] == "7"
+        assert running.broker.config.log_cleaner_backoff_ms == 7
+        answer = produce(client, topic, batch_of([b"x" * 2000]))
+        assert answer.error_code == ErrorCode.MESSAGE_TOO_LARGE
+
+
+def test_a_topic_made_again_has_none_of_the_old_ones_configs(client: RawClient) -> None:
+    topic = create_topic(client, configs={"max.message.bytes": "1000"})
+    delete_topic(client, topic)
+    again = create_topic(client, topic.name)
+
+    assert shown(client, TOPIC, again.name)["max.message.bytes"].value == "1048588"
+    assert produce(client, again, batch_of([b"x" * 2000])).error_code == ErrorCode.NONE
