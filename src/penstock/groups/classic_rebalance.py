@@ -1,0 +1,212 @@
+"""The round that a classic group goes through whenever its members change.
+
+    Empty ──▶ PreparingRebalance ──▶ CompletingRebalance ──▶ Stable
+                 ▲        │ nobody left      │                 │
+                 │        └──▶ Empty         │                 │
+                 └────────────────────────────┴─────────────────┘
+
+While it prepares, members join and wait; it ends when all have joined, or after the longest rebalance
+timeout without those that have not. While it completes, members wait for the leader's assignment. What is
+agreed on is in the log before anyone learns it; who has joined so far is not, as in Kafka: after a restart
+members join anew.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from penstock.groups.classic import ClassicGroup, ClassicMember, ClassicState
+from penstock.groups.ledger import Asker, Ledger
+from penstock.model.errors import ErrorCode
+from penstock.wire.apis.join_group import JoinGroupResponse, JoinGroupResponseMember
+from penstock.wire.apis.sync_group import SyncGroupResponse
+
+__all__ = ["JOIN", "SESSION", "SYNC", "Rebalance"]
+
+#: kinds of timers: a member's session, the end of joining, the end of syncing
+SESSION: Final = "classic-session"
+JOIN: Final = "classic-join"
+SYNC: Final = "classic-sync"
+
+
+class Rebalance:
+    """Moves classic groups from state to state."""
+
+    __slots__ = ("_ledger", "_timers")
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._timers = ledger.timers
+
+    # -- members come and go
+
+    def add(self, group: ClassicGroup, member: ClassicMember, protocol_type: str, asker: Asker) -> None:
+        """Take in a member that nobody has seen before."""
+        member.is_new = True
+        if group.state is ClassicState.PREPARING and group.initial_delay is not None:
+            group.member_added = True
+        group.add(member, protocol_type, asker)
+        # It does not know its id yet and cannot send heartbeats, and a client that gave up may have tried
+        # again under another id: so it has a bounded time, but not its session's.
+        self._timers.schedule(
+            (SESSION, group.id, member.id), self._ledger.env.settings.new_member_join_timeout_ms
+        )
+        self.changed(group)
+
+    def changed(self, group: ClassicGroup) -> None:
+        """The members, or what they want, have changed."""
+        if group.state is ClassicState.PREPARING:
+            self.complete_if_all_joined(group)
+        else:
+            self.prepare(group)
+
+    def remove(self, group: ClassicGroup, member: ClassicMember) -> None:
+        """Forget a member; whoever waits in its name has to join again. The group stays in its state."""
+        self._timers.cancel((SESSION, group.id, member.id))
+        asker = group.end_join(member)
+        if asker is not None:
+            self._ledger.answer(asker, JoinGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
+        group.remove(member.id)
+
+    def keep_alive(self, group: ClassicGroup, member: ClassicMember) -> None:
+        self._timers.schedule((SESSION, group.id, member.id), member.session_timeout_ms)
+
+    # -- states
+
+    def prepare(self, group: ClassicGroup) -> None:
+        """Start a round: everyone has to join."""
+        if group.state is ClassicState.COMPLETING:
+            self._give_assignments(group, ErrorCode.REBALANCE_IN_PROGRESS)
+        group.pending_syncs.clear()
+        self._timers.cancel((SYNC, group.id))
+        initial = group.state is ClassicState.EMPTY
+        group.enter(ClassicState.PREPARING, self._ledger.now_ms)
+        group.member_added = False
+        if initial:
+            # Members of a new group start one after the other: a little patience saves rounds.
+            delay_ms = self._ledger.env.settings.initial_rebalance_delay_ms
+            group.initial_delay = (delay_ms, max(group.rebalance_timeout_ms - delay_ms, 0))
+            self._timers.schedule((JOIN, group.id), delay_ms)
+            return
+        group.initial_delay = None
+        if group.all_joined:
+            self.complete_join(group)
+        else:
+            self._timers.schedule((JOIN, group.id), group.rebalance_timeout_ms)
+
+    def complete_if_all_joined(self, group: ClassicGroup) -> None:
+        if group.state is ClassicState.PREPARING and group.initial_delay is None and group.all_joined:
+            self.complete_join(group)
+
+    def complete_join(self, group: ClassicGroup) -> None:
+        """End the joining without whoever has not; static members may be away and keep their place."""
+        self._timers.cancel((JOIN, group.id))
+        group.initial_delay = None
+        late = [m.id for m in group.members.values() if m.join is None and m.instance_id is None]
+        for member_id in late:
+            group.remove(member_id)
+            self._timers.cancel((SESSION, group.id, member_id))
+        if group.members and not group.elect_leader():
+            # Only static members are left and none has joined: their sessions decide.
+            self._timers.schedule((JOIN, group.id), group.rebalance_timeout_ms)
+            return
+        group.next_generation(self._ledger.now_ms)
+        if group.state is ClassicState.EMPTY:
+            self._ledger.log(*group.record())
+            return
+        for member in group.members.values():
+            asker = group.end_join(member)
+            if asker is not None:
+                self._ledger.answer(asker, joined(group, member))
+            self.keep_alive(group, member)
+            member.is_new = False
+            group.pending_syncs.add(member.id)
+        self._timers.schedule((SYNC, group.id), group.rebalance_timeout_ms)
+
+    def complete_sync(self, group: ClassicGroup, assignments: dict[str, bytes]) -> None:
+        """The leader has decided: write it down, then tell everyone who asked."""
+        for member in group.members.values():
+            member.assignment = assignments.get(member.id, b"")
+        group.enter(ClassicState.STABLE, self._ledger.now_ms)
+        self._ledger.log(*group.record())
+        self._give_assignments(group, ErrorCode.NONE)
+
+    def synced(self, group: ClassicGroup, member_id: str) -> None:
+        group.pending_syncs.discard(member_id)
+        if not group.pending_syncs:
+            self._timers.cancel((SYNC, group.id))
+
+    def _give_assignments(self, group: ClassicGroup, error: ErrorCode) -> None:
+        for member in group.members.values():
+            if error:
+                member.assignment = b""
+            if member.sync is not None:
+                response = synced(group, member) if not error else SyncGroupResponse(error_code=error)
+                self._ledger.answer(member.sync, response)
+                member.sync = None
+                self.keep_alive(group, member)
+
+    # -- timers
+
+    def join_time_is_up(self, group: ClassicGroup) -> None:
+        if group.state is not ClassicState.PREPARING:
+            return
+        if group.initial_delay is not None:
+            delay_ms, rest_ms = group.initial_delay
+            if group.member_added and rest_ms:
+                group.member_added = False
+                more_ms = min(self._ledger.env.settings.initial_rebalance_delay_ms, rest_ms)
+                group.initial_delay = (more_ms, max(rest_ms - delay_ms, 0))
+                self._timers.schedule((JOIN, group.id), more_ms)
+                return
+        self.complete_join(group)
+
+    def sync_time_is_up(self, group: ClassicGroup) -> None:
+        if group.state in (ClassicState.COMPLETING, ClassicState.STABLE) and group.pending_syncs:
+            for member_id in list(group.pending_syncs):
+                self._timers.cancel((SESSION, group.id, member_id))
+                group.remove(member_id)
+            self.prepare(group)
+
+    def session_is_over(self, group: ClassicGroup, member_id: str) -> None:
+        if member_id in group.pending_joins:
+            group.remove(member_id)
+            self.complete_if_all_joined(group)
+            return
+        member = group.members.get(member_id)
+        if member is None:
+            return
+        if not member.is_new and (member.join is not None or member.sync is not None):
+            # It waits for us, so it lives; its next session starts with our answer.
+            return
+        self.remove(group, member)
+        if group.state is not ClassicState.EMPTY:
+            self.changed(group)
+
+
+def joined(group: ClassicGroup, member: ClassicMember, skip_assignment: bool = False) -> JoinGroupResponse:
+    """What a member learns at the end of the joining: the leader also who the others are."""
+    leads = group.leader == member.id
+    assert group.protocol is not None and group.leader is not None
+    return JoinGroupResponse(
+        generation_id=group.generation,
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol,
+        leader=group.leader,
+        skip_assignment=skip_assignment,
+        member_id=member.id,
+        members=[
+            JoinGroupResponseMember(
+                member_id=m.id, group_instance_id=m.instance_id, metadata=m.protocols[group.protocol]
+            )
+            for m in group.members.values()
+        ]
+        if leads
+        else [],
+    )
+
+
+def synced(group: ClassicGroup, member: ClassicMember) -> SyncGroupResponse:
+    return SyncGroupResponse(
+        protocol_type=group.protocol_type, protocol_name=group.protocol, assignment=member.assignment
+    )

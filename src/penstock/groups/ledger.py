@@ -1,0 +1,100 @@
+"""What the state machines of one partition of `__consumer_offsets` share: groups, timers, and the way out.
+
+An event is handled in one turn: the driver sets the time (`begin`), calls one method of the shard, and
+takes what the turn left in the outbox. A record is applied the moment it is written there (`write`), so
+later decisions of the same turn, and of turns whose records are not yet in the log, see it. Whoever drives
+this must release the answers only when the records are committed, and, if the log refuses them, throw the
+whole state away and replay the log: what was applied too early is gone with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from penstock.groups.records import encode_record
+from penstock.groups.timers import Timers
+from penstock.metadata.image import ClusterImage
+from penstock.model.errors import ApiError, ErrorCode
+from penstock.wire.schema import Struct
+
+if TYPE_CHECKING:
+    from penstock.groups.group import Group
+    from penstock.groups.settings import GroupSettings
+
+__all__ = ["Asker", "Client", "Environment", "Ledger", "Outbox"]
+
+#: Whoever asked and still waits; means something to the driver only.
+Asker: TypeAlias = object
+
+
+class Outbox:
+    """What a turn wants done: records to append, and answers to give once they are committed."""
+
+    __slots__ = ("records", "replies")
+
+    def __init__(self) -> None:
+        self.records: list[tuple[bytes, bytes | None]] = []
+        self.replies: list[tuple[Asker, Struct]] = []
+
+
+class Client:
+    """Who sent a request, as groups remember and show it."""
+
+    __slots__ = ("host", "id", "version")
+
+    def __init__(self, id: str, host: str, version: int) -> None:
+        self.id = id
+        self.host = host
+        #: of the request
+        self.version = version
+
+
+class Environment:
+    """What all shards of a broker read: settings, the cluster's topics, and where new names come from."""
+
+    __slots__ = ("image", "new_uuid", "settings")
+
+    def __init__(self, settings: GroupSettings, image: ClusterImage, new_uuid: Callable[[], str]) -> None:
+        self.settings = settings
+        self.image = image
+        self.new_uuid = new_uuid
+
+
+class Ledger:
+    """Groups of one partition, and the one way to change them durably."""
+
+    __slots__ = ("apply", "env", "groups", "now_ms", "outbox", "timers")
+
+    def __init__(self, env: Environment) -> None:
+        self.env = env
+        self.groups: dict[str, Group] = {}
+        self.timers: Final = Timers()
+        self.outbox = Outbox()
+        #: wall time of the event that is being handled
+        self.now_ms = 0
+        #: takes a record into the state; set by the shard, which knows all kinds
+        self.apply: Callable[[Any, Any], None]
+
+    def begin(self, now_ms: int, timer_ms: int) -> None:
+        """An event has come: at `now_ms` of the calendar and `timer_ms` of a clock that never goes back."""
+        self.now_ms = now_ms
+        self.timers.now_ms = timer_ms
+
+    def write(self, key: Struct, value: Struct | None, version: int | None = None) -> None:
+        """Have a record appended, and apply it at once."""
+        self.outbox.records.append(encode_record(key, value, version))
+        self.apply(key, value)
+
+    def log(self, key: Struct, value: Struct | None) -> None:
+        """Have a record appended that says what the state already is: classic groups change before."""
+        self.outbox.records.append(encode_record(key, value))
+
+    def answer(self, asker: Asker, response: Struct) -> None:
+        self.outbox.replies.append((asker, response))
+
+    def group(self, group_id: str) -> Group:
+        group = self.groups.get(group_id)
+        if group is None:
+            raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
+        return group

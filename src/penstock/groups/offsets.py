@@ -1,0 +1,265 @@
+"""What groups have committed, and the decisions on OffsetCommit, OffsetFetch and OffsetDelete.
+
+A group that only commits, without members, is a simple group: an empty classic group without a protocol type.
+The last commit in the log wins; a member that is no longer in step is refused by its group (`check_commit`).
+Transactional commits will be replayed with their producer id and wait here for their transaction's end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from penstock.groups.classic import ClassicGroup
+from penstock.groups.classic_rebalance import SESSION
+from penstock.groups.group import Group, PartitionCheck
+from penstock.groups.ledger import Client, Ledger
+from penstock.groups.records import OffsetCommitKey, OffsetCommitValue
+from penstock.model.errors import ApiError, ErrorCode
+from penstock.model.ids import NO_TOPIC_ID
+from penstock.wire.apis.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from penstock.wire.apis.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestTopic,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+from penstock.wire.apis.offset_fetch import (
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopics,
+)
+
+__all__ = ["Committed", "Offsets"]
+
+#: from this version on a commit for a group that does not exist says so
+_GROUP_NOT_FOUND_FROM: Final = 9
+_DEFAULT_RETENTION: Final = -1
+_OWN_RETENTION_VERSION: Final = 1
+_NO_OFFSET: Final = -1
+
+
+class Committed(NamedTuple):
+    """One group's position in one partition."""
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+    commit_ms: int
+    #: where the client asked for a retention of its own (versions 2 to 4), when that ends
+    expire_ms: int | None
+    topic_id: bytes
+
+
+class Offsets:
+    """Group, topic, partition to what was committed."""
+
+    __slots__ = ("_by_group", "_ledger")
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._by_group: dict[str, dict[str, dict[int, Committed]]] = {}
+
+    def get(self, group_id: str, topic: str, partition: int) -> Committed | None:
+        return self._by_group.get(group_id, {}).get(topic, {}).get(partition)
+
+    # -- the log
+
+    def replay(self, key: OffsetCommitKey, value: OffsetCommitValue | None) -> None:
+        if value is None:
+            self._forget(key.group, key.topic, key.partition)
+            return
+        if key.group not in self._ledger.groups:
+            self._ledger.groups[key.group] = ClassicGroup(key.group, value.commit_timestamp)
+        topics = self._by_group.setdefault(key.group, {})
+        topics.setdefault(key.topic, {})[key.partition] = Committed(
+            value.offset,
+            value.leader_epoch,
+            value.metadata,
+            value.commit_timestamp,
+            None if value.expire_timestamp == -1 else value.expire_timestamp,
+            value.topic_id,
+        )
+
+    def _forget(self, group_id: str, topic: str, partition: int) -> None:
+        topics = self._by_group.get(group_id, {})
+        partitions = topics.get(topic, {})
+        partitions.pop(partition, None)
+        if not partitions:
+            topics.pop(topic, None)
+        if not topics:
+            self._by_group.pop(group_id, None)
+
+    # -- OffsetCommit
+
+    def commit(self, request: OffsetCommitRequest, client: Client) -> OffsetCommitResponse:
+        """Commit to partitions that exist, named by both name and id; all or nothing as far as members go."""
+        check = self._check_commit(request, client)
+        if check is not None:
+            for topic in request.topics:
+                for partition in topic.partitions:
+                    check(topic.name, topic.topic_id, partition.partition_index)
+        response = OffsetCommitResponse()
+        for topic in request.topics:
+            response.topics.append(
+                OffsetCommitResponseTopic(
+                    name=topic.name,
+                    topic_id=topic.topic_id,
+                    partitions=[
+                        OffsetCommitResponsePartition(
+                            partition_index=partition.partition_index,
+                            error_code=self._commit_one(request, topic, partition),
+                        )
+                        for partition in topic.partitions
+                    ],
+                )
+            )
+        return response
+
+    def _check_commit(self, request: OffsetCommitRequest, client: Client) -> PartitionCheck | None:
+        ledger = self._ledger
+        epoch = request.generation_id_or_member_epoch
+        group = ledger.groups.get(request.group_id)
+        if group is None:
+            if epoch >= 0 and client.version >= _GROUP_NOT_FOUND_FROM:
+                raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND)
+            if epoch >= 0:
+                raise ApiError(ErrorCode.ILLEGAL_GENERATION)
+            return None
+        check = group.check_commit(request.member_id, request.group_instance_id, epoch, client.version)
+        if isinstance(group, ClassicGroup):
+            member = group.members.get(request.member_id)
+            if member is not None:
+                # Whoever commits is alive.
+                ledger.timers.schedule((SESSION, group.id, member.id), member.session_timeout_ms)
+        return check
+
+    def _commit_one(
+        self,
+        request: OffsetCommitRequest,
+        topic: OffsetCommitRequestTopic,
+        partition: OffsetCommitRequestPartition,
+    ) -> ErrorCode:
+        metadata = partition.committed_metadata or ""
+        if len(metadata) > self._ledger.env.settings.metadata_length_max:
+            return ErrorCode.OFFSET_METADATA_TOO_LARGE
+        own_retention = request.retention_time_ms != _DEFAULT_RETENTION
+        now_ms = self._ledger.now_ms
+        self._ledger.write(
+            OffsetCommitKey(group=request.group_id, topic=topic.name, partition=partition.partition_index),
+            OffsetCommitValue(
+                offset=partition.committed_offset,
+                leader_epoch=partition.committed_leader_epoch,
+                metadata=metadata,
+                commit_timestamp=now_ms,
+                expire_timestamp=now_ms + request.retention_time_ms if own_retention else -1,
+                topic_id=topic.topic_id,
+            ),
+            _OWN_RETENTION_VERSION if own_retention else None,
+        )
+        return ErrorCode.NONE
+
+    # -- OffsetFetch
+
+    def fetch(self, request: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
+        """What is committed for the topics asked for, or all; an unknown group has committed nothing."""
+        group = self._ledger.groups.get(request.group_id)
+        if group is not None:
+            group.check_fetch(request.member_id, request.member_epoch)
+        known = self._by_group.get(request.group_id, {})
+        topics: Iterable[OffsetFetchRequestTopics]
+        if request.topics is None:
+            topics = [
+                OffsetFetchRequestTopics(name=name, partition_indexes=list(partitions))
+                for name, partitions in known.items()
+            ]
+        else:
+            topics = request.topics
+        return OffsetFetchResponseGroup(
+            group_id=request.group_id,
+            topics=[
+                OffsetFetchResponseTopics(
+                    name=topic.name,
+                    topic_id=topic.topic_id,
+                    partitions=[
+                        _fetched(index, known.get(topic.name, {}).get(index), topic.topic_id)
+                        for index in topic.partition_indexes
+                    ],
+                )
+                for topic in topics
+            ],
+        )
+
+    # -- OffsetDelete, deletion of groups and topics, retention
+
+    def delete(self, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
+        group = self._ledger.group(request.group_id)
+        group.check_offset_deletion()
+        return OffsetDeleteResponse(topics=[self._delete_topic(group, topic) for topic in request.topics])
+
+    def _delete_topic(self, group: Group, topic: OffsetDeleteRequestTopic) -> OffsetDeleteResponseTopic:
+        in_use = group.subscribes_to(topic.name)
+        answers = []
+        for partition in topic.partitions:
+            index = partition.partition_index
+            if not in_use and self.get(group.id, topic.name, index) is not None:
+                self._bury(group.id, topic.name, index)
+            code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if in_use else ErrorCode.NONE
+            answers.append(OffsetDeleteResponsePartition(partition_index=index, error_code=code))
+        return OffsetDeleteResponseTopic(name=topic.name, partitions=answers)
+
+    def delete_all(self, group_id: str) -> None:
+        for topic, partitions in list(self._by_group.get(group_id, {}).items()):
+            for index in list(partitions):
+                self._bury(group_id, topic, index)
+
+    def topic_deleted(self, topic: str, topic_id: bytes) -> None:
+        """Forget what was committed to a topic that is gone, but not to another one of the same name."""
+        for group_id, topics in list(self._by_group.items()):
+            for index, committed in list(topics.get(topic, {}).items()):
+                if committed.topic_id in (NO_TOPIC_ID, topic_id):
+                    self._bury(group_id, topic, index)
+
+    def expire(self, group: Group) -> bool:
+        """Forget offsets that nobody used for too long; whether none is left."""
+        retention_ms = self._ledger.env.settings.offsets_retention_ms
+        now_ms = self._ledger.now_ms
+        for topic, partitions in list(self._by_group.get(group.id, {}).items()):
+            if group.subscribes_to(topic):
+                continue
+            for index, committed in list(partitions.items()):
+                since_ms = group.retention_starts_ms(committed.commit_ms)
+                if since_ms is None:
+                    return False
+                until_ms = since_ms + retention_ms if committed.expire_ms is None else committed.expire_ms
+                if now_ms >= until_ms:
+                    self._bury(group.id, topic, index)
+        return group.id not in self._by_group
+
+    def _bury(self, group_id: str, topic: str, partition: int) -> None:
+        self._ledger.write(OffsetCommitKey(group=group_id, topic=topic, partition=partition), None)
+
+
+def _fetched(index: int, committed: Committed | None, topic_id: bytes) -> OffsetFetchResponsePartitions:
+    if committed is None or not _same_topic(committed.topic_id, topic_id):
+        return OffsetFetchResponsePartitions(partition_index=index, committed_offset=_NO_OFFSET, metadata="")
+    return OffsetFetchResponsePartitions(
+        partition_index=index,
+        committed_offset=committed.offset,
+        committed_leader_epoch=committed.leader_epoch,
+        metadata=committed.metadata,
+    )
+
+
+def _same_topic(known: bytes, asked: bytes) -> bool:
+    return known == asked or NO_TOPIC_ID in (known, asked)

@@ -1,0 +1,253 @@
+"""The records of `__consumer_offsets`: their tables, and how keys and values are framed.
+
+A key starts with two bytes that say which kind of record it is, a value with two bytes of version. A value of
+None is a tombstone. Kinds that we do not know are skipped when the log is read, as in Kafka, so that a newer
+broker's records do no harm.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final, NamedTuple
+
+from penstock.model.errors import ProtocolError
+from penstock.ports import Buffer
+from penstock.wire.compiler import Decoder, Encoder, decoder, encoder
+from penstock.wire.schema import (
+    Struct,
+    array,
+    byte_string,
+    int8,
+    int32,
+    int64,
+    nullable_array,
+    nullable_string,
+    string,
+    tagged_struct,
+    uuid,
+)
+
+__all__ = ["decode_record", "encode_record"]
+
+_PREFIX: Final = struct.Struct(">h")
+
+
+class OffsetCommitKey(Struct):
+    group: str = string()
+    topic: str = string()
+    partition: int = int32()
+
+
+class OffsetCommitValue(Struct):
+    """`expire_timestamp` exists in version 1 only: for clients that ask for a retention of their own."""
+
+    offset: int = int64()
+    leader_epoch: int = int32("3+", default=-1)
+    metadata: str = string()
+    commit_timestamp: int = int64()
+    expire_timestamp: int = int64("1", default=-1)
+    topic_id: bytes = uuid("4+", tag=0)
+
+
+class GroupMetadataKey(Struct):
+    group: str = string()
+
+
+class GroupMetadataMember(Struct):
+    member_id: str = string()
+    group_instance_id: str | None = nullable_string("3+")
+    client_id: str = string()
+    client_host: str = string()
+    rebalance_timeout: int = int32("1+", default=-1)
+    session_timeout: int = int32()
+    subscription: bytes = byte_string()
+    assignment: bytes = byte_string()
+
+
+class GroupMetadataValue(Struct):
+    """A classic group: what its members agreed on last."""
+
+    protocol_type: str = string()
+    generation: int = int32()
+    protocol: str | None = nullable_string()
+    leader: str | None = nullable_string()
+    current_state_timestamp: int = int64("2+", default=-1)
+    members: list[GroupMetadataMember] = array(GroupMetadataMember)
+
+
+class ConsumerGroupMetadataKey(Struct):
+    group_id: str = string()
+
+
+class ConsumerGroupMetadataValue(Struct):
+    epoch: int = int32()
+    #: of the subscribed topics as they were in this epoch: another hash calls for another assignment
+    metadata_hash: int = int64(tag=0)
+
+
+class ConsumerGroupMemberMetadataKey(Struct):
+    group_id: str = string()
+    member_id: str = string()
+
+
+class ClassicProtocol(Struct):
+    name: str = string()
+    metadata: bytes = byte_string()
+
+
+class ClassicMemberMetadata(Struct):
+    session_timeout_ms: int = int32()
+    supported_protocols: list[ClassicProtocol] = array(ClassicProtocol)
+
+
+class ConsumerGroupMemberMetadataValue(Struct):
+    instance_id: str | None = nullable_string()
+    rack_id: str | None = nullable_string()
+    client_id: str = string()
+    client_host: str = string()
+    subscribed_topic_names: list[str] = array(string())
+    subscribed_topic_regex: str | None = nullable_string()
+    rebalance_timeout_ms: int = int32(default=-1)
+    server_assignor: str | None = nullable_string()
+    #: of a member that speaks the classic protocol in a group of the new one
+    classic_member_metadata: ClassicMemberMetadata | None = tagged_struct(ClassicMemberMetadata, tag=0)
+
+
+class ConsumerGroupTargetAssignmentMetadataKey(Struct):
+    group_id: str = string()
+
+
+class ConsumerGroupTargetAssignmentMetadataValue(Struct):
+    assignment_epoch: int = int32()
+    assignment_timestamp: int = int64(tag=0)
+
+
+class ConsumerGroupTargetAssignmentMemberKey(Struct):
+    group_id: str = string()
+    member_id: str = string()
+
+
+class TargetTopicPartitions(Struct):
+    topic_id: bytes = uuid()
+    partitions: list[int] = array(int32())
+
+
+class ConsumerGroupTargetAssignmentMemberValue(Struct):
+    topic_partitions: list[TargetTopicPartitions] = array(TargetTopicPartitions)
+
+
+class ConsumerGroupCurrentMemberAssignmentKey(Struct):
+    group_id: str = string()
+    member_id: str = string()
+
+
+class CurrentTopicPartitions(Struct):
+    topic_id: bytes = uuid()
+    partitions: list[int] = array(int32())
+    #: the member epoch at which each partition was assigned
+    assignment_epochs: list[int] | None = nullable_array(int32(), tag=0)
+
+
+class ConsumerGroupCurrentMemberAssignmentValue(Struct):
+    member_epoch: int = int32()
+    previous_member_epoch: int = int32()
+    state: int = int8()
+    assigned_partitions: list[CurrentTopicPartitions] = array(CurrentTopicPartitions)
+    partitions_pending_revocation: list[CurrentTopicPartitions] = array(CurrentTopicPartitions)
+
+
+class ConsumerGroupRegularExpressionKey(Struct):
+    group_id: str = string()
+    regular_expression: str = string()
+
+
+class ConsumerGroupRegularExpressionValue(Struct):
+    topics: list[str] = array(string())
+    version: int = int64()
+    timestamp: int = int64()
+
+
+class _Kind(NamedTuple):
+    number: int
+    key: type[Struct]
+    value: type[Struct]
+    #: the version that is written, the highest that can be read, and the first flexible one
+    written: int
+    highest: int
+    flexible_from: int
+
+
+_ALWAYS: Final = 0
+_KINDS: Final = (
+    _Kind(1, OffsetCommitKey, OffsetCommitValue, 4, 4, 4),
+    _Kind(2, GroupMetadataKey, GroupMetadataValue, 3, 4, 4),
+    _Kind(3, ConsumerGroupMetadataKey, ConsumerGroupMetadataValue, 0, 0, _ALWAYS),
+    _Kind(5, ConsumerGroupMemberMetadataKey, ConsumerGroupMemberMetadataValue, 0, 0, _ALWAYS),
+    _Kind(
+        6,
+        ConsumerGroupTargetAssignmentMetadataKey,
+        ConsumerGroupTargetAssignmentMetadataValue,
+        0,
+        0,
+        _ALWAYS,
+    ),
+    _Kind(7, ConsumerGroupTargetAssignmentMemberKey, ConsumerGroupTargetAssignmentMemberValue, 0, 0, _ALWAYS),
+    _Kind(
+        8, ConsumerGroupCurrentMemberAssignmentKey, ConsumerGroupCurrentMemberAssignmentValue, 0, 0, _ALWAYS
+    ),
+    _Kind(16, ConsumerGroupRegularExpressionKey, ConsumerGroupRegularExpressionValue, 0, 0, _ALWAYS),
+)
+_BY_KEY: Final = {kind.key: kind for kind in _KINDS}
+_BY_NUMBER: Final = {kind.number: kind for kind in _KINDS}
+_encoders: dict[tuple[type[Struct], int], Encoder[Struct]] = {}
+_decoders: dict[tuple[type[Struct], int], Decoder[Struct]] = {}
+
+
+def encode_record(
+    key: Struct, value: Struct | None, version: int | None = None
+) -> tuple[bytes, bytes | None]:
+    """A record's key and value as the log has them; `version` where it is not the one usually written."""
+    kind = _BY_KEY[type(key)]
+    key_bytes = _PREFIX.pack(kind.number) + _encode(kind.key, 0, False, key)
+    if value is None:
+        return key_bytes, None
+    if version is None:
+        version = kind.written
+    body = _encode(kind.value, version, version >= kind.flexible_from, value)
+    return key_bytes, _PREFIX.pack(version) + body
+
+
+def decode_record(key: Buffer, value: Buffer | None) -> tuple[Struct, Struct | None] | None:
+    """The inverse of `encode_record`; None for a kind that is unknown, ProtocolError for damage."""
+    kind = _BY_NUMBER.get(_prefix(key))
+    if kind is None:
+        return None
+    decoded = _decode(kind.key, 0, False, key)
+    if value is None:
+        return decoded, None
+    version = _prefix(value)
+    if not 0 <= version <= kind.highest:
+        raise ProtocolError(f"{kind.value.__name__} has no version {version}")
+    return decoded, _decode(kind.value, version, version >= kind.flexible_from, value)
+
+
+def _prefix(data: Buffer) -> int:
+    if len(data) < _PREFIX.size:
+        raise ProtocolError(f"a record of a group with {len(data)} bytes")
+    return int(_PREFIX.unpack_from(data)[0])
+
+
+def _encode(cls: type[Struct], version: int, flexible: bool, message: Struct) -> bytes:
+    codec = _encoders.get((cls, version))
+    if codec is None:
+        codec = _encoders[cls, version] = encoder(cls, version, flexible)
+    (part,) = codec(message)
+    assert isinstance(part, bytes | bytearray)
+    return bytes(part)
+
+
+def _decode(cls: type[Struct], version: int, flexible: bool, data: Buffer) -> Struct:
+    codec = _decoders.get((cls, version))
+    if codec is None:
+        codec = _decoders[cls, version] = decoder(cls, version, flexible)
+    return codec(memoryview(data), _PREFIX.size)

@@ -1,0 +1,50 @@
+"""The configs of groups, typed, under short names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.model.config import BrokerConfig
+
+__all__ = ["GroupSettings"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupSettings:
+    """See docs/configuration.md for what each means; names end in their unit."""
+
+    session_timeout_ms_min: int = 6000
+    session_timeout_ms_max: int = 1_800_000
+    initial_rebalance_delay_ms: int = 3000
+    classic_size_max: int = 2**31 - 1
+    offsets_retention_ms: int = 10_080 * 60_000
+    retention_check_ms: int = 600_000
+    metadata_length_max: int = 4096
+    consumer_session_timeout_ms: int = 45_000
+    consumer_heartbeat_ms: int = 5000
+    consumer_size_max: int = 2**31 - 1
+    consumer_assignors: tuple[str, ...] = ("uniform", "range")
+    consumer_assignment_interval_ms: int = 1000
+    migration_policy: str = "bidirectional"
+    #: how long a new member may wait in its first JoinGroup
+    new_member_join_timeout_ms: int = 300_000
+
+    @classmethod
+    def of(cls, config: BrokerConfig) -> GroupSettings:
+        values: dict[str, Any] = dict(config)
+        return cls(
+            session_timeout_ms_min=values["group.min.session.timeout.ms"],
+            session_timeout_ms_max=values["group.max.session.timeout.ms"],
+            initial_rebalance_delay_ms=values["group.initial.rebalance.delay.ms"],
+            classic_size_max=values["group.max.size"],
+            offsets_retention_ms=values["offsets.retention.minutes"] * 60_000,
+            retention_check_ms=values["offsets.retention.check.interval.ms"],
+            metadata_length_max=values["offset.metadata.max.bytes"],
+            consumer_session_timeout_ms=values["group.consumer.session.timeout.ms"],
+            consumer_heartbeat_ms=values["group.consumer.heartbeat.interval.ms"],
+            consumer_size_max=values["group.consumer.max.size"],
+            consumer_assignors=tuple(values["group.consumer.assignors"]),
+            consumer_assignment_interval_ms=values["group.consumer.assignment.interval.ms"],
+            migration_policy=values["group.consumer.migration.policy"],
+        )

@@ -1,0 +1,205 @@
+"""The language of the golden scenarios: one event per line, and what everyone is told because of it."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any
+
+from penstock.groups.settings import GroupSettings
+from penstock.model.errors import ErrorCode
+from penstock.wire.apis.describe_groups import DescribedGroup
+from penstock.wire.apis.heartbeat import HeartbeatRequest
+from penstock.wire.apis.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
+from penstock.wire.apis.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+from penstock.wire.apis.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from penstock.wire.apis.offset_fetch import (
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponseGroup,
+)
+from penstock.wire.apis.sync_group import (
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
+    SyncGroupResponse,
+)
+from tests.groups.stage import Stage, subscription, topic_id
+
+__all__ = ["run_script"]
+
+GROUP = "g"
+
+
+class Script:
+    """Runs a scenario line by line. Words after the command are NAME=VALUE, but for the first: who it is."""
+
+    def __init__(self) -> None:
+        self.stage = Stage(topics={"t": 4})
+
+    def run(self, line: str) -> list[str]:
+        command, *words = shlex.split(line, comments=True) or [""]
+        who = words[0] if words and "=" not in words[0] else ""
+        options = dict(word.split("=", 1) for word in words if "=" in word)
+        self.stage.told.clear()
+        getattr(self, f"do_{command}")(who, options)
+        return [_tell(asker) for asker in self.stage.told]
+
+    # -- the stage
+
+    def do_settings(self, _: str, options: dict[str, str]) -> None:
+        values: dict[str, Any] = {name: int(value) for name, value in options.items()}
+        self.stage.env.settings = GroupSettings(**values)
+
+    def do_sleep(self, ms: str, _: dict[str, str]) -> None:
+        self.stage.sleep(int(ms))
+
+    def do_restart(self, _: str, __: dict[str, str]) -> None:
+        self.stage.restart()
+
+    # -- members
+
+    def do_join(self, who: str, options: dict[str, str]) -> None:
+        names = options.get("protocols", "range").split(",")
+        topics = options.get("topics", "t").split(",")
+        request = JoinGroupRequest(
+            group_id=GROUP,
+            session_timeout_ms=int(options.get("session", "10000")),
+            rebalance_timeout_ms=int(options.get("rebalance", "30000")),
+            member_id=options.get("id", ""),
+            group_instance_id=options.get("instance"),
+            protocol_type=options.get("type", "consumer"),
+            protocols=[JoinGroupRequestProtocol(name=n, metadata=subscription(topics)) for n in names if n],
+        )
+        version = int(options.get("version", "9"))
+        client = self.stage.client(who, version)
+        self.stage.ask(who, lambda shard, asker: shard.join(request, client, asker))
+
+    def do_sync(self, who: str, options: dict[str, str]) -> None:
+        given = dict(pair.split(":") for pair in options.get("assign", "").split(",") if pair)
+        request = SyncGroupRequest(
+            group_id=GROUP,
+            generation_id=int(options["generation"]),
+            member_id=options["id"],
+            group_instance_id=options.get("instance"),
+            protocol_name=options.get("protocol"),
+            assignments=[
+                SyncGroupRequestAssignment(member_id=member, assignment=what.encode())
+                for member, what in given.items()
+            ],
+        )
+        self.stage.ask(who, lambda shard, asker: shard.sync(request, asker))
+
+    def do_heartbeat(self, who: str, options: dict[str, str]) -> None:
+        request = HeartbeatRequest(
+            group_id=GROUP,
+            generation_id=int(options["generation"]),
+            member_id=options["id"],
+            group_instance_id=options.get("instance"),
+        )
+        self.stage.ask(who, lambda shard, _: shard.heartbeat(request))
+
+    def do_leave(self, who: str, options: dict[str, str]) -> None:
+        members = [
+            MemberIdentity(member_id=member_id, group_instance_id=options.get("instance"))
+            for member_id in options.get("id", "").split(",")
+        ]
+        request = LeaveGroupRequest(group_id=GROUP, members=members)
+        self.stage.ask(who, lambda shard, _: shard.leave(request))
+
+    # -- offsets
+
+    def do_commit(self, who: str, options: dict[str, str]) -> None:
+        request = OffsetCommitRequest(
+            group_id=GROUP,
+            generation_id_or_member_epoch=int(options.get("generation", "-1")),
+            member_id=options.get("id", ""),
+            group_instance_id=options.get("instance"),
+            retention_time_ms=int(options.get("retention", "-1")),
+            topics=[
+                OffsetCommitRequestTopic(
+                    name="t",
+                    topic_id=topic_id("t"),
+                    partitions=[
+                        OffsetCommitRequestPartition(
+                            partition_index=0,
+                            committed_offset=int(options["offset"]),
+                            committed_metadata=options.get("metadata", ""),
+                        )
+                    ],
+                )
+            ],
+        )
+        client = self.stage.client(who, int(options.get("version", "9")))
+        self.stage.ask(who, lambda shard, _: shard.commit(request, client))
+
+    def do_fetch(self, who: str, _: dict[str, str]) -> None:
+        request = OffsetFetchRequestGroup(
+            group_id=GROUP, topics=[OffsetFetchRequestTopics(name="t", partition_indexes=[0])]
+        )
+        self.stage.ask(who or "reader", lambda shard, _: shard.fetch(request))
+
+    # -- administrators
+
+    def do_show(self, _: str, __: dict[str, str]) -> None:
+        self.stage.ask("admin", lambda shard, _: shard.describe(GROUP))
+
+    def do_delete(self, _: str, __: dict[str, str]) -> None:
+        self.stage.ask("admin", lambda shard, _: shard.delete(GROUP))
+
+
+def _tell(asker: Any) -> str:
+    said = asker.error.name if asker.error else _said(asker.response)
+    return f"{asker.name}: {said}"
+
+
+def _said(response: Any) -> str:
+    code = ErrorCode(response.error_code).name if getattr(response, "error_code", 0) else "ok"
+    match response:
+        case JoinGroupResponse(error_code=0):
+            members = ",".join(m.member_id for m in response.members)
+            skip = " skip-assignment" if response.skip_assignment else ""
+            return (
+                f"joined {response.member_id} generation={response.generation_id} "
+                f"protocol={response.protocol_name} leader={response.leader} members=[{members}]{skip}"
+            )
+        case JoinGroupResponse():
+            return f"{code} {response.member_id}".rstrip()
+        case SyncGroupResponse(error_code=0):
+            return f"assigned [{response.assignment.decode()}]"
+        case LeaveGroupResponse():
+            return " ".join(
+                f"{m.member_id or m.group_instance_id}:{ErrorCode(m.error_code).name}"
+                for m in response.members
+            )
+        case OffsetCommitResponse():
+            return " ".join(ErrorCode(p.error_code).name for t in response.topics for p in t.partitions)
+        case OffsetFetchResponseGroup():
+            (partition,) = response.topics[0].partitions
+            return f"{partition.committed_offset} {partition.metadata!r}"
+        case DescribedGroup(error_code=0):
+            members = " ".join(f"{m.member_id}=[{m.member_assignment.decode()}]" for m in response.members)
+            return f"{response.group_state} protocol={response.protocol_data!r} {members}".rstrip()
+    return code
+
+
+def run_script(text: str) -> str:
+    """The scenario with what really happens in place of what was expected."""
+    script = Script()
+    written: list[str] = []
+    expected = False
+    for line in text.splitlines():
+        if line == "----":
+            expected = True
+        elif not line:
+            expected = False
+            written.append("")
+        elif not expected:
+            written.append(line)
+            if not line.startswith("#"):
+                told = script.run(line)
+                written += ["----", *told] if told else []
+    return "\n".join(written).rstrip("\n") + "\n"

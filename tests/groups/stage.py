@@ -1,0 +1,148 @@
+"""A stage for one shard: virtual time, a log that is a list, and everyone with what they were told."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable
+from itertools import count
+from typing import TypeVar
+
+from penstock.groups.consumer_protocol import Subscription
+from penstock.groups.ledger import Client, Environment
+from penstock.groups.settings import GroupSettings
+from penstock.groups.shard import GroupShard
+from penstock.metadata.image import ClusterImage
+from penstock.model.errors import ApiError, ErrorCode
+from penstock.model.ids import TopicId
+from penstock.wire.compiler import encoder
+from penstock.wire.metadata_records import PartitionRecord, RemoveTopicRecord, TopicRecord
+from penstock.wire.schema import Struct
+
+__all__ = ["Asker", "Stage", "subscription", "topic_id"]
+
+_encode_subscription = encoder(Subscription, 1, False)
+START_MS = 1_700_000_000_000
+Decide = Callable[[GroupShard, "Asker"], Struct | None]
+A = TypeVar("A", bound=Struct)
+
+
+def subscription(topics: Iterable[str]) -> bytes:
+    """What a classic consumer says about itself."""
+    (body,) = _encode_subscription(Subscription(topics=list(topics)))
+    assert isinstance(body, bytes | bytearray)
+    return struct.pack(">h", 1) + bytes(body)
+
+
+def topic_id(name: str) -> TopicId:
+    return TopicId(name.encode().ljust(16, b"."))
+
+
+class Asker:
+    """Someone with a question; `response` is None until there is one, `error` what was raised instead."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.response: Struct | None = None
+        self.error = ErrorCode.NONE
+
+    @property
+    def answered(self) -> bool:
+        return self.response is not None or self.error != ErrorCode.NONE
+
+
+class Stage:
+    """Drives a shard as the runtime does, except that every append is committed at once."""
+
+    def __init__(self, settings: GroupSettings | None = None, topics: dict[str, int] | None = None) -> None:
+        numbers = count(1)
+        self.image = ClusterImage()
+        self.env = Environment(settings or GroupSettings(), self.image, lambda: str(next(numbers)))
+        self.now_ms = 0
+        self.log: list[tuple[bytes, bytes | None]] = []
+        #: in the order in which they were told
+        self.told: list[Asker] = []
+        for name, partitions in (topics or {}).items():
+            self.add_topic(name, partitions)
+        self.shard = GroupShard(self.env)
+        self.restart()
+
+    def restart(self) -> None:
+        """The coordinator crashes, or moves: a new shard replays the log."""
+        self.shard = self.replica()
+        self._begin()
+        self.shard.loaded()
+        self._end()
+
+    def replica(self) -> GroupShard:
+        """What somebody else makes of the log."""
+        shard = GroupShard(self.env)
+        for key, value in self.log:
+            shard.replay(key, value)
+        return shard
+
+    def ask(self, name: str, decide: Decide) -> Asker:
+        asker = Asker(name)
+        self._begin()
+        try:
+            response = decide(self.shard, asker)
+        except ApiError as e:
+            asker.error = e.code
+            response = None
+        if response is not None or asker.error:
+            asker.response = response
+            self.told.append(asker)
+        self._end()
+        return asker
+
+    def tell(self, event: Callable[[GroupShard], None]) -> None:
+        self._begin()
+        event(self.shard)
+        self._end()
+
+    def sleep(self, ms: int) -> None:
+        """Let time pass, timer by timer."""
+        until = self.now_ms + ms
+        while True:
+            next_ms = self.shard.timers.next_ms
+            if next_ms is None or next_ms > until:
+                break
+            self.now_ms = max(self.now_ms, next_ms)
+            self._begin()
+            while (key := self.shard.timers.pop_expired()) is not None:
+                self.shard.time_is_up(key)
+            self._end()
+        self.now_ms = until
+
+    def add_topic(self, name: str, partitions: int) -> None:
+        """Make a topic, or give it more partitions."""
+        known = self.image.topics.get(name)
+        first = 0 if known is None else len(known.partitions)
+        if known is None:
+            self._apply(TopicRecord(name=name, topic_id=topic_id(name)))
+        for index in range(first, partitions):
+            record = PartitionRecord(
+                partition_id=index, topic_id=topic_id(name), replicas=[1], isr=[1], leader=1
+            )
+            self._apply(record)
+
+    def remove_topic(self, name: str) -> None:
+        self._apply(RemoveTopicRecord(topic_id=topic_id(name)))
+
+    def client(self, name: str, version: int = 9) -> Client:
+        return Client(name, "/127.0.0.1", version)
+
+    def _apply(self, record: Struct) -> None:
+        self.image.apply(record, self.image.offset + 1)
+
+    def _begin(self) -> None:
+        self.shard.begin(START_MS + self.now_ms, self.now_ms)
+
+    def _end(self) -> None:
+        outbox = self.shard.outbox
+        self.log += outbox.records
+        for asker, response in outbox.replies:
+            assert isinstance(asker, Asker) and not asker.answered
+            asker.response = response
+            self.told.append(asker)
+        outbox.records.clear()
+        outbox.replies.clear()
