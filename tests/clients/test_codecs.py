@@ -63,26 +63,8 @@ def test_every_client_reads_every_other(
     assert [m.without_timestamp() for m in read] == messages
 
 
-LZ4_NEEDS_GROUPS = pytest.mark.xfail(
-    reason="librdkafka takes a broker that does not serve FindCoordinator for one older than lz4"
-)
-
-
-@pytest.mark.parametrize(
-    ("producer", "codec"),
-    [
-        pytest.param(
-            *adapter.values,
-            codec,
-            id=f"{adapter.id}-{codec}",
-            marks=[*adapter.marks, LZ4_NEEDS_GROUPS]
-            if codec == "lz4" and adapter.id in ("kcat", "confluent-kafka")
-            else adapter.marks,
-        )
-        for adapter in adapters
-        for codec in CODECS
-    ],
-)
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("producer", adapters)
 def test_batches_are_stored_as_they_were_compressed(
     produced: Produced, stored_codecs: StoredCodecs, producer: Adapter, codec: str
 ) -> None:

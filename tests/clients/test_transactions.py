@@ -12,7 +12,7 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError as AioKafkaError
 from confluent_kafka import KafkaError, KafkaException, Producer
 from kafka import KafkaProducer
-from kafka.errors import IncompatibleBrokerVersion
+from kafka.errors import TransactionalIdAuthorizationFailedError
 
 #: well below any client's own patience
 SOON_S = 5.0
@@ -30,13 +30,13 @@ def test_confluent(bootstrap: str) -> None:
     producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": "t", **quiet})
     with pytest.raises(KafkaException) as refused:
         producer.init_transactions(60)
-    assert refused.value.args[0].code() == KafkaError._UNSUPPORTED_FEATURE
+    assert refused.value.args[0].code() == KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     assert refused.value.args[0].fatal()
 
 
 def test_kafka_python(bootstrap: str) -> None:
     producer = KafkaProducer(bootstrap_servers=bootstrap, transactional_id="t")
-    with closing(producer), pytest.raises(IncompatibleBrokerVersion):
+    with closing(producer), pytest.raises(TransactionalIdAuthorizationFailedError):
         producer.init_transactions()
 
 
@@ -44,7 +44,7 @@ def test_aiokafka(bootstrap: str) -> None:
     async def run() -> None:
         producer = AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id="t")
         try:
-            with pytest.raises(AioKafkaError, match="IncompatibleBrokerVersion"):
+            with pytest.raises(AioKafkaError, match="TransactionalIdAuthorizationFailed"):
                 await producer.start()
         finally:
             await producer.stop()

@@ -18,7 +18,7 @@ from penstock.model.ids import TopicId
 from penstock.records.codecs import Codec
 from penstock.storage.config import LogConfig
 from penstock.storage.directory import DataDirectory
-from penstock.storage.log import Appended, Log
+from penstock.storage.log import Appended, AppendOrigin, Log
 
 if TYPE_CHECKING:
     from penstock.broker.flusher import Flusher
@@ -93,14 +93,14 @@ class Partition:
     def name(self) -> str:
         return f"{self.topic}-{self.index}"
 
-    def append(self, batches: memoryview) -> Appended:
-        """Append what a client sent; stamps offsets into `batches` in place."""
+    def append(self, batches: memoryview, origin: AppendOrigin = AppendOrigin.CLIENT) -> Appended:
+        """Append what a client sent, or a coordinator decided; stamps offsets into `batches` in place."""
         if not self.leading:
             raise NotLeaderOrFollower
         flusher = self.flusher
         log = self.log
         size = len(batches)
-        appended = log.append(batches, self.leader_epoch)
+        appended = log.append(batches, self.leader_epoch, origin)
         if not appended.duplicate:
             flusher.wrote(self)
             if not flusher.acks_wait:

@@ -42,6 +42,7 @@ class Partitions:
         self._names: dict[TopicId, str] = {}
         self._flushers: dict[DataDirectory, Flusher] = {}
         self._counts: dict[DataDirectory, int] = {}
+        self._checkpointing: dict[DataDirectory, asyncio.Lock] = {}
         self._deletions: set[asyncio.Task[None]] = set()
 
     # -- requests -------------------------------------------------------------------------------------
@@ -82,6 +83,7 @@ class Partitions:
             )
             cluster_id = directory.cluster_id
             self._counts[directory] = 0
+            self._checkpointing[directory] = asyncio.Lock()
             self._flushers[directory] = Flusher(
                 path,
                 directory.health,
@@ -111,7 +113,10 @@ class Partitions:
             for index in topic.partitions:
                 directory = found[TopicPartition(topic.name, index)]
                 if index in missing:
-                    directory.create_partitions([StoredPartition(topic.name, index, topic.id)])
+                    stored = [StoredPartition(topic.name, index, topic.id)]
+                    if directory.forget(stored):
+                        directory.checkpoint().write()
+                    directory.create_partitions(stored)
                 self._host(topic, index, config, directory)
 
     async def add(self, topic: TopicImage, indexes: Sequence[int], overrides: Mapping[str, str]) -> None:
@@ -125,14 +130,16 @@ class Partitions:
                 if where is directory
             ]
             try:
+                if directory.forget(stored):
+                    await self.checkpoint_directory(directory)
                 await self._workers.in_thread(directory.create_partitions, stored)
             except StorageError as e:
                 log.error("partitions_not_created", topic=topic.name, error=str(e))
         for key, directory in placed.items():
             self._host(topic, key.partition, config, directory)
 
-    def remove(self, topic_id: TopicId) -> None:
-        """Stop hosting a topic; its files go in the background."""
+    def remove(self, topic_id: TopicId) -> str:
+        """Stop hosting a topic, whose name was the one returned; its files go in the background."""
         slots = self._by_id.pop(topic_id, {})
         name = self._names.pop(topic_id, "")
         if self._by_name.get(name) is slots:
@@ -146,6 +153,7 @@ class Partitions:
                     self._delete_later(slot.directory.remove_partition(name, slot.index))
                 except StorageError as e:
                     log.error("partition_not_removed", partition=slot.name, error=str(e))
+        return name
 
     def reconfigure(self, name: str, overrides: Mapping[str, str]) -> None:
         """Take over a topic's changed configs."""
@@ -158,7 +166,12 @@ class Partitions:
         """Write down how far the logs are safe, so that recovery need not look below."""
         for directory in self._flushers:
             if directory.health.offline is None:
-                await self._workers.in_thread(directory.checkpoint().write)
+                await self.checkpoint_directory(directory)
+
+    async def checkpoint_directory(self, directory: DataDirectory) -> None:
+        """As `checkpoint`, for one directory; one at a time, so that an older one never comes last."""
+        async with self._checkpointing[directory]:
+            await self._workers.in_thread(directory.checkpoint().write)
 
     async def close(self) -> None:
         """Bring everything to the disk and leave the mark of a clean shutdown, where the disk allows it."""

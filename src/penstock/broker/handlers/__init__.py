@@ -13,6 +13,17 @@ from penstock.broker.handlers.configs import (
     list_config_resources,
 )
 from penstock.broker.handlers.fetch import fetch
+from penstock.broker.handlers.group_offsets import offset_commit, offset_delete, offset_fetch
+from penstock.broker.handlers.groups import (
+    delete_groups,
+    describe_groups,
+    find_coordinator,
+    heartbeat,
+    join_group,
+    leave_group,
+    list_groups,
+    sync_group,
+)
 from penstock.broker.handlers.log_dirs import describe_log_dirs
 from penstock.broker.handlers.metadata import describe_cluster, describe_topic_partitions, metadata
 from penstock.broker.handlers.offsets import delete_records, list_offsets, offset_for_leader_epoch
@@ -24,21 +35,32 @@ from penstock.wire.apis.alter_configs import ALTER_CONFIGS
 from penstock.wire.apis.api_versions import API_VERSIONS
 from penstock.wire.apis.create_partitions import CREATE_PARTITIONS
 from penstock.wire.apis.create_topics import CREATE_TOPICS
+from penstock.wire.apis.delete_groups import DELETE_GROUPS
 from penstock.wire.apis.delete_records import DELETE_RECORDS
 from penstock.wire.apis.delete_topics import DELETE_TOPICS
 from penstock.wire.apis.describe_cluster import DESCRIBE_CLUSTER
 from penstock.wire.apis.describe_configs import DESCRIBE_CONFIGS
+from penstock.wire.apis.describe_groups import DESCRIBE_GROUPS
 from penstock.wire.apis.describe_log_dirs import DESCRIBE_LOG_DIRS
 from penstock.wire.apis.describe_producers import DESCRIBE_PRODUCERS
 from penstock.wire.apis.describe_topic_partitions import DESCRIBE_TOPIC_PARTITIONS
 from penstock.wire.apis.fetch import FETCH
+from penstock.wire.apis.find_coordinator import FIND_COORDINATOR
+from penstock.wire.apis.heartbeat import HEARTBEAT
 from penstock.wire.apis.incremental_alter_configs import INCREMENTAL_ALTER_CONFIGS
 from penstock.wire.apis.init_producer_id import INIT_PRODUCER_ID
+from penstock.wire.apis.join_group import JOIN_GROUP
+from penstock.wire.apis.leave_group import LEAVE_GROUP
 from penstock.wire.apis.list_config_resources import LIST_CONFIG_RESOURCES
+from penstock.wire.apis.list_groups import LIST_GROUPS
 from penstock.wire.apis.list_offsets import LIST_OFFSETS
 from penstock.wire.apis.metadata import METADATA
+from penstock.wire.apis.offset_commit import OFFSET_COMMIT
+from penstock.wire.apis.offset_delete import OFFSET_DELETE
+from penstock.wire.apis.offset_fetch import OFFSET_FETCH
 from penstock.wire.apis.offset_for_leader_epoch import OFFSET_FOR_LEADER_EPOCH
 from penstock.wire.apis.produce import PRODUCE
+from penstock.wire.apis.sync_group import SYNC_GROUP
 
 __all__ = ["HANDLERS"]
 
@@ -47,6 +69,15 @@ HANDLERS: Final[dict[Api[Any, Any], Handler]] = {
     FETCH: fetch,
     LIST_OFFSETS: list_offsets,
     METADATA: metadata,
+    OFFSET_COMMIT: offset_commit,
+    OFFSET_FETCH: offset_fetch,
+    FIND_COORDINATOR: find_coordinator,
+    JOIN_GROUP: join_group,
+    HEARTBEAT: heartbeat,
+    LEAVE_GROUP: leave_group,
+    SYNC_GROUP: sync_group,
+    DESCRIBE_GROUPS: describe_groups,
+    LIST_GROUPS: list_groups,
     API_VERSIONS: api_versions,
     CREATE_TOPICS: create_topics,
     DELETE_TOPICS: delete_topics,
@@ -57,7 +88,9 @@ HANDLERS: Final[dict[Api[Any, Any], Handler]] = {
     ALTER_CONFIGS: alter_configs,
     DESCRIBE_LOG_DIRS: describe_log_dirs,
     CREATE_PARTITIONS: create_partitions,
+    DELETE_GROUPS: delete_groups,
     INCREMENTAL_ALTER_CONFIGS: incremental_alter_configs,
+    OFFSET_DELETE: offset_delete,
     DESCRIBE_CLUSTER: describe_cluster,
     DESCRIBE_PRODUCERS: describe_producers,
     LIST_CONFIG_RESOURCES: list_config_resources,
