@@ -171,7 +171,9 @@ class Partitions:
     async def checkpoint_directory(self, directory: DataDirectory) -> None:
         """As `checkpoint`, for one directory; one at a time, so that an older one never comes last."""
         async with self._checkpointing[directory]:
-            await self._workers.in_thread(directory.checkpoint().write)
+            checkpoint = directory.checkpoint()
+            await self._workers.in_thread(checkpoint.write)
+            directory.checkpointed(checkpoint)
 
     async def close(self) -> None:
         """Bring everything to the disk and leave the mark of a clean shutdown, where the disk allows it."""

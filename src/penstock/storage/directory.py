@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from contextlib import suppress
 from itertools import count
 from typing import Final, NamedTuple
@@ -59,9 +59,18 @@ class StoredPartition(NamedTuple):
 class Checkpoint:
     """Offsets of one moment, to be written by a worker thread."""
 
-    __slots__ = ("_contents", "_files", "_health", "_path")
+    __slots__ = ("_contents", "_files", "_health", "_path", "partitions")
 
-    def __init__(self, files: Files, path: str, health: Health, contents: Mapping[str, bytes]) -> None:
+    def __init__(
+        self,
+        files: Files,
+        path: str,
+        health: Health,
+        contents: Mapping[str, bytes],
+        partitions: Set[TopicPartition] = frozenset(),
+    ) -> None:
+        #: that it speaks of
+        self.partitions = partitions
         self._files = files
         self._path = path
         self._health = health
@@ -108,6 +117,8 @@ class DataDirectory:
         #: what the checkpoints said of logs that have not been opened since
         self._recovery_points = self._read_offsets(_RECOVERY_POINTS)
         self._log_starts = self._read_offsets(_LOG_STARTS)
+        #: what the checkpoints on the disk may speak of
+        self._checkpointed = self._checkpoint_keys()
         self._opened: set[TopicPartition] = set()
         self._removals = count()
 
@@ -177,6 +188,18 @@ class DataDirectory:
 
     def partition_path(self, topic: str, partition: int) -> str:
         return f"{self.path}/{_TOPICS}/{topic}/partition-{partition}"
+
+    def forget(self, partitions: Iterable[StoredPartition]) -> bool:
+        """Before new partitions are made: forget earlier ones of their names, whose logs were longer.
+
+        True if a checkpoint on the disk may still speak of those: another has to be written first, or a crash
+        would have the new logs recovered by the old ones' offsets.
+        """
+        keys = {TopicPartition(topic, partition) for topic, partition, _ in partitions}
+        for key in keys:
+            self._recovery_points.pop(key, None)
+            self._log_starts.pop(key, None)
+        return not keys.isdisjoint(self._checkpointed)
 
     def create_partitions(self, partitions: Iterable[StoredPartition]) -> None:
         """Make places for logs, durably. Touches files only: it syncs, so it belongs into a worker thread."""
@@ -248,11 +271,20 @@ class DataDirectory:
         """What the logs are at now; `write` it in a worker thread."""
         for key, log in self._logs.items():
             self._remember(key, log)
+        partitions = self._checkpoint_keys()
+        self._checkpointed |= partitions
         contents = {
             _LOG_STARTS: _format_offsets(self._log_starts),
             _RECOVERY_POINTS: _format_offsets(self._recovery_points),
         }
-        return Checkpoint(self._files, self.path, self.health, contents)
+        return Checkpoint(self._files, self.path, self.health, contents, partitions)
+
+    def checkpointed(self, written: Checkpoint) -> None:
+        """`written` is on the disk: what only earlier ones spoke of is gone from there."""
+        self._checkpointed = self._checkpoint_keys() | written.partitions
+
+    def _checkpoint_keys(self) -> set[TopicPartition]:
+        return {*self._recovery_points, *self._log_starts}
 
     def _remember(self, key: TopicPartition, log: Log) -> None:
         self._recovery_points[key] = log.recovery_point

@@ -13,8 +13,10 @@ from penstock.model.errors import (
     InvalidRequest,
     OffsetOutOfRange,
     PolicyViolation,
+    StorageError,
     UnsupportedVersion,
 )
+from penstock.storage.directory import DataDirectory
 from penstock.storage.scan import ColdPages
 from penstock.wire.apis.delete_records import (
     DeleteRecordsPartitionResult,
@@ -155,8 +157,10 @@ def offset_for_leader_epoch(
     return response
 
 
-def delete_records(context: Context, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
+async def delete_records(context: Context, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
+    """Move the starts of logs; answered when they are on the disk, so that what was deleted stays deleted."""
     response = DeleteRecordsResponse()
+    moved: dict[DataDirectory, list[DeleteRecordsPartitionResult]] = {}
     for topic in request.topics:
         answers = []
         for wanted in topic.partitions:
@@ -167,7 +171,15 @@ def delete_records(context: Context, request: DeleteRecordsRequest) -> DeleteRec
                 answer.low_watermark = _delete_before(partition, wanted.offset)
             except ApiError as e:
                 answer.error_code = e.code
+            else:
+                moved.setdefault(partition.directory, []).append(answer)
         response.topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=answers))
+    for directory, answers in moved.items():
+        try:
+            await context.broker.partitions.checkpoint_directory(directory)
+        except StorageError as e:
+            for answer in answers:
+                answer.error_code, answer.low_watermark = e.code, -1
     return response
 
 
