@@ -40,6 +40,8 @@ COMPACTED: Final = ".compacted"
 #: every file that may belong to a segment, the one that makes it a segment first
 SUFFIXES: Final = (LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX, SNAPSHOT, COMPACTED)
 
+#: below every timestamp
+NOT_WORKED_OUT: Final = -(2**63)
 _ENTRIES_MAX: Final = 2**31
 #: How many of the latest batches the last segment finds without its index; bounds memory per partition.
 _RECENT_BATCHES: Final = 32
@@ -95,7 +97,7 @@ class Segment:
         #: whether the index files hold what memory holds
         self.indexes_saved = True
         #: a largest timestamp up to which time is no reason to roll, as far as somebody has worked it out
-        self.roll_beyond = -1
+        self.roll_beyond = NOT_WORKED_OUT
         #: base offset -> position, of the latest batches
         self.recent: dict[int, int] = {}
         self.unindexed_bytes = 0

@@ -15,7 +15,7 @@ from penstock.records.batch import LOG_OVERHEAD
 from penstock.storage.config import LogConfig
 from penstock.storage.removal import Removal, set_aside
 from penstock.storage.scan import ColdPages, read_bytes, scan
-from penstock.storage.segment import SNAPSHOT, Segment, file_name
+from penstock.storage.segment import NOT_WORKED_OUT, SNAPSHOT, Segment, file_name
 from penstock.storage.segments import SegmentCache, Segments
 
 __all__ = ["SegmentStore"]
@@ -63,7 +63,7 @@ class SegmentStore:
         self._index_bytes_max = config.segment_index_bytes
         self._jitter_ms_max = min(config.segment_jitter_ms, config.segment_ms)
         self._draw_jitter()
-        self.segments.active.roll_beyond = -1
+        self.segments.active.roll_beyond = NOT_WORKED_OUT
         self.segments.active.limit_indexes(self._index_bytes_max)
 
     def _draw_jitter(self) -> None:

@@ -1,0 +1,162 @@
+"""Transactions as far as a log goes: what is stable, and what was aborted."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.storage.log import Log
+from penstock.storage.memory import MemoryFiles
+from penstock.storage.transactions import AbortedTransaction, TransactionIndex
+from tests.storage.logs import append_marker, batch, flush, idempotent, marker, open_log
+
+
+class Transactions:
+    """A log with producers whose transactions go on side by side."""
+
+    def __init__(self, files: MemoryFiles | None = None) -> None:
+        self.log: Log = open_log(files)
+        self._sequences: dict[int, int] = {}
+
+    def write(self, producer_id: int, count: int = 1) -> None:
+        sequence = self._sequences.get(producer_id, 0)
+        self.log.append(idempotent(sequence, count, producer_id=producer_id, transactional=True), 0)
+        self._sequences[producer_id] = sequence + count
+
+    def end(self, producer_id: int, *, committed: bool) -> None:
+        append_marker(self.log, marker(committed, producer_id=producer_id))
+
+    def replicate(self) -> None:
+        self.log.advance_high_watermark(self.log.end_offset)
+
+
+def test_nothing_from_the_first_open_transaction_on_is_stable() -> None:
+    t = Transactions()
+    t.log.append(batch(2), 0)
+    t.write(1)
+    t.write(2)
+    t.replicate()
+    assert (t.log.high_watermark, t.log.last_stable_offset) == (4, 2)
+    t.end(1, committed=True)
+    t.replicate()
+    assert t.log.last_stable_offset == 3
+    t.end(2, committed=False)
+    t.replicate()
+    assert t.log.last_stable_offset == t.log.high_watermark == 6
+
+
+def test_a_marker_counts_once_it_is_replicated() -> None:
+    t = Transactions()
+    t.write(1)
+    t.replicate()
+    t.end(1, committed=True)
+    assert t.log.last_stable_offset == 0
+    t.replicate()
+    assert t.log.last_stable_offset == 2
+
+
+def test_what_is_stable_ends_at_the_high_watermark() -> None:
+    t = Transactions()
+    t.log.append(batch(2), 0)
+    t.log.advance_high_watermark(1)
+    t.write(1)
+    assert t.log.last_stable_offset == 1
+
+
+def test_aborted_transactions_are_those_that_reach_into_the_range() -> None:
+    t = Transactions()
+    t.write(1, 2)  # 0, 1
+    t.write(2, 2)  # 2, 3
+    t.end(1, committed=False)  # 4
+    t.write(1)  # 5
+    t.end(2, committed=True)  # 6
+    t.end(1, committed=False)  # 7
+    t.write(3)  # 8
+    t.end(3, committed=False)  # 9
+    log = t.log
+    assert log.aborted_transactions(0, 10) == [(1, 0), (1, 5), (3, 8)]
+    assert log.aborted_transactions(0, 5) == [(1, 0)]
+    assert log.aborted_transactions(5, 8) == [(1, 5)]
+    assert log.aborted_transactions(4, 6) == [(1, 0), (1, 5)]
+    assert log.aborted_transactions(6, 7) == [(1, 5)]
+    assert log.aborted_transactions(10, 10) == []
+
+
+def test_a_marker_without_records_leaves_no_entry() -> None:
+    t = Transactions()
+    t.end(1, committed=False)
+    t.replicate()
+    assert t.log.aborted_transactions(0, 1) == []
+    assert t.log.last_stable_offset == 1
+
+
+def test_a_transaction_that_ends_in_a_later_segment_is_found_from_the_earlier() -> None:
+    t = Transactions()
+    t.write(1)
+    t.write(2)
+    t.log.roll()
+    t.end(1, committed=False)
+    t.log.roll()
+    t.end(2, committed=False)
+    assert t.log.aborted_transactions(0, 1) == [(1, 0)]
+    assert t.log.aborted_transactions(0, 4) == [(1, 0), (2, 1)]
+    assert t.log.aborted_transactions(3, 4) == [(2, 1)]
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_open_and_aborted_transactions_survive_a_restart(clean: bool) -> None:
+    files = MemoryFiles()
+    t = Transactions(files)
+    t.write(1)
+    t.write(2)
+    t.end(1, committed=False)
+    t.log.roll()
+    t.write(3)
+    t.end(3, committed=False)
+    t.log.close(clean=clean)
+    log = open_log(files, clean=clean)
+    log.advance_high_watermark(log.end_offset)
+    assert log.aborted_transactions(0, 5) == [(1, 0), (3, 3)]
+    assert log.last_stable_offset == 1
+    append_marker(log, marker(False, producer_id=2))
+    log.advance_high_watermark(log.end_offset)
+    assert log.aborted_transactions(0, 6) == [(1, 0), (3, 3), (2, 1)]
+    assert log.last_stable_offset == 6
+
+
+def test_recovery_writes_the_index_again_but_not_twice() -> None:
+    files = MemoryFiles()
+    t = Transactions(files)
+    t.write(1)
+    t.end(1, committed=False)
+    flush(t.log)
+    for _ in range(2):
+        log = open_log(files, recovery_point=2)
+        assert log.aborted_transactions(0, 2) == [(1, 0)]
+        log.close(clean=False)
+    assert files.size(f"{t.log.path}/00000000000000000000.txnindex") == 34
+
+
+def test_truncation_opens_the_transaction_again() -> None:
+    t = Transactions()
+    t.write(1)
+    t.end(1, committed=False)
+    t.log.truncate_to(1)
+    t.replicate()
+    assert t.log.aborted_transactions(0, 1) == []
+    assert t.log.last_stable_offset == 0
+    t.end(1, committed=True)
+    t.replicate()
+    assert t.log.last_stable_offset == 2
+
+
+def test_half_an_entry_is_written_over() -> None:
+    files = MemoryFiles()
+    files.makedirs("/d")
+    first, second = AbortedTransaction(1, 0, 3, 4), AbortedTransaction(2, 1, 5, 6)
+    TransactionIndex(files, "/d/0.txnindex").add(first)
+    files.open("/d/0.txnindex").append(b"half an entry")
+    index = TransactionIndex(files, "/d/0.txnindex")
+    assert index.entries() == [first]
+    index.add(second)
+    assert TransactionIndex(files, "/d/0.txnindex").entries() == [first, second]
+    assert files.size("/d/0.txnindex") == 2 * 34

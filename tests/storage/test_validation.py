@@ -1,0 +1,179 @@
+"""What may not enter a log, and with which error it is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from struct import pack_into
+
+import pytest
+from crc32c import crc32c
+
+from penstock.model.errors import (
+    ApiError,
+    CorruptMessage,
+    InvalidRecord,
+    InvalidTimestamp,
+    MessageTooLarge,
+    RecordListTooLarge,
+    UnsupportedCompressionType,
+)
+from penstock.records.batch import CONTROL_BIT, TIMESTAMP_TYPE_BIT, read_header
+from penstock.records.codecs import Codec
+from penstock.records.record import Record, build_batch, iter_records
+from penstock.storage.log import AppendOrigin, Log
+from tests.storage.logs import NOW_MS, batch, idempotent, open_log, records
+
+COMPACT = frozenset({"compact"})
+
+
+def changed(at: int, layout: str, value: int, *, count: int = 2) -> memoryview:
+    """A batch with one field of its header changed, and a checksum that covers it."""
+    changed_batch = batch(count)
+    pack_into(f">{layout}", changed_batch, at, value)
+    pack_into(">I", changed_batch, 17, crc32c(changed_batch[21:]))
+    return changed_batch
+
+
+def refused(log: Log, bad: memoryview, kind: type[ApiError]) -> ApiError:
+    with pytest.raises(kind) as raised:
+        log.append(bad, 0)
+    assert log.end_offset == 0
+    assert log.size == 0
+    return raised.value
+
+
+BAD: dict[str, tuple[Callable[[], memoryview], type[ApiError]]] = {
+    "nothing": (lambda: memoryview(bytearray()), InvalidRecord),
+    "magic 0": (lambda: changed(16, "b", 0), InvalidRecord),
+    "magic 1": (lambda: changed(16, "b", 1), InvalidRecord),
+    "magic 3": (lambda: changed(16, "b", 3), CorruptMessage),
+    "an old message too short for a header": (lambda: changed(16, "b", 1)[:40], InvalidRecord),
+    "half a header": (lambda: batch()[:40], CorruptMessage),
+    "a cut batch": (lambda: batch()[:-1], CorruptMessage),
+    "a length that reaches too far": (lambda: changed(8, "i", 2**31 - 1), CorruptMessage),
+    "a negative length": (lambda: changed(8, "i", -1), CorruptMessage),
+    "bytes behind the batch": (lambda: memoryview(bytearray(batch()) + b"xyz"), InvalidRecord),
+    "two batches": (lambda: memoryview(bytearray(batch()) + batch()), InvalidRecord),
+    "an offset of its own": (lambda: changed(0, "q", 5), InvalidRecord),
+    "a delta below its count": (lambda: changed(23, "i", 0), InvalidRecord),
+    "a delta above its count": (lambda: changed(23, "i", 7), InvalidRecord),
+    "a negative count": (lambda: changed(57, "i", -1), InvalidRecord),
+    "no records": (lambda: changed(57, "i", 0), InvalidRecord),
+    "a control batch": (lambda: changed(21, "h", CONTROL_BIT), InvalidRecord),
+    "a producer without a sequence": (lambda: changed(43, "q", 7), InvalidRecord),
+    "append time from a client": (lambda: changed(21, "h", TIMESTAMP_TYPE_BIT), InvalidTimestamp),
+    "an unknown codec": (lambda: changed(21, "h", 6), UnsupportedCompressionType),
+    "too far in the future": (lambda: batch(timestamp=NOW_MS + 3_600_001), InvalidTimestamp),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_what_is_wrong_with_a_batch_is_said_in_a_code(name: str) -> None:
+    make, kind = BAD[name]
+    refused(open_log(), make(), kind)
+
+
+def test_a_flipped_bit_is_noticed() -> None:
+    for position in (21, 40, -1):
+        damaged = batch()
+        damaged[position] ^= 4
+        refused(open_log(), damaged, CorruptMessage)
+
+
+def test_max_message_bytes_is_the_size_of_a_batch() -> None:
+    size = len(batch(5))
+    refused(open_log(max_message_bytes=size - 1), batch(5), MessageTooLarge)
+    assert open_log(max_message_bytes=size).append(batch(5), 0).last_offset == 4
+
+
+def test_what_no_segment_could_hold_is_refused() -> None:
+    size = len(batch(5))
+    refused(open_log(segment_bytes=size - 1), batch(5), RecordListTooLarge)
+    assert open_log(segment_bytes=size).append(batch(5), 0).last_offset == 4
+
+
+def test_a_bad_batch_among_good_ones_keeps_all_of_them_out() -> None:
+    log = open_log()
+    bad = batch()
+    bad[-1] ^= 1
+    together = memoryview(bytearray(batch(2)) + bytearray(bad) + bytearray(batch()))
+    with pytest.raises(CorruptMessage):
+        log.append(together, 0, AppendOrigin.COORDINATOR)
+    assert log.end_offset == 0
+    good = memoryview(bytearray(batch(2)) + bytearray(batch(3)))
+    assert log.append(good, 0, AppendOrigin.COORDINATOR)[:2] == (0, 4)
+    assert [record.offset for record in records(log)] == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("codec", Codec)
+def test_append_time_is_stamped_and_the_checksum_with_it(codec: Codec) -> None:
+    log = open_log(message_timestamp_type="LogAppendTime")
+    sent = batch(3, timestamp=5, codec=codec)
+    appended = log.append(sent, 0)
+    assert appended.append_time_ms == NOW_MS
+    header = read_header(sent)
+    assert header.is_log_append_time
+    assert header.max_timestamp == NOW_MS
+    assert header.crc == crc32c(sent[21:])
+    assert [record.timestamp for record in records(log)] == [NOW_MS] * 3
+
+
+def test_create_time_is_left_alone() -> None:
+    log = open_log()
+    sent = batch(2, timestamp=NOW_MS - 7)
+    crc = read_header(sent).crc
+    assert log.append(sent, 0).append_time_ms == -1
+    assert read_header(sent).crc == crc
+    assert [record.timestamp for record in records(log)] == [NOW_MS - 7, NOW_MS - 6]
+
+
+def test_append_time_does_not_care_what_a_client_s_clock_says() -> None:
+    log = open_log(message_timestamp_type="LogAppendTime", message_timestamp_before_max_ms=10)
+    log.append(batch(timestamp=NOW_MS + 10**9), 0)
+    log.append(batch(timestamp=0), 0)
+    assert log.end_offset == 2
+
+
+def test_timestamps_that_are_too_old_or_too_new_are_named_by_record() -> None:
+    log = open_log(message_timestamp_before_max_ms=10, message_timestamp_after_max_ms=20)
+    stamps = [NOW_MS - 10, NOW_MS - 11, NOW_MS + 20, NOW_MS + 21, -1]
+    sent = [Record(i, stamp, b"k", b"v") for i, stamp in enumerate(stamps)]
+    error = refused(log, memoryview(bytearray(build_batch(sent))), InvalidTimestamp)
+    assert isinstance(error, InvalidTimestamp)
+    assert [index for index, _ in error.record_errors] == [1, 3]
+
+
+def test_without_a_bound_any_past_will_do() -> None:
+    log = open_log()
+    log.append(batch(timestamp=0), 0)
+    log.append(batch(timestamp=-1), 0)
+    assert log.end_offset == 2
+
+
+@pytest.mark.parametrize("codec", Codec)
+def test_a_compacted_topic_names_the_records_that_have_no_key(codec: Codec) -> None:
+    log = open_log(cleanup_policy=COMPACT)
+    keys = [b"a", None, b"", None]
+    sent = [Record(i, NOW_MS, key, b"v") for i, key in enumerate(keys)]
+    error = refused(log, memoryview(bytearray(build_batch(sent, codec=codec))), InvalidRecord)
+    assert isinstance(error, InvalidRecord)
+    assert [index for index, _ in error.record_errors] == [1, 3]
+    assert open_log().append(memoryview(bytearray(build_batch(sent, codec=codec))), 0).last_offset == 3
+
+
+def test_replicated_batches_are_checked_for_damage_only() -> None:
+    log = open_log(max_message_bytes=10, cleanup_policy=COMPACT)
+    old = memoryview(bytearray(build_batch([Record(0, 0, None, b"v")])))
+    log.append_replicated(old)
+    assert list(iter_records(bytes(old))) == records(log)
+    damaged = batch()
+    damaged[0:8] = (1).to_bytes(8, "big")
+    damaged[-1] ^= 1
+    with pytest.raises(CorruptMessage):
+        log.append_replicated(damaged)
+    with pytest.raises(CorruptMessage):
+        log.append_replicated(bytes(old)[:-1])
+
+
+def test_an_idempotent_batch_needs_nothing_more() -> None:
+    assert open_log().append(idempotent(0), 0).base_offset == 0
