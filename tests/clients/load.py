@@ -7,6 +7,7 @@ in order, and every message at the very offset that its acknowledgement named.
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections import Counter, defaultdict
@@ -32,6 +33,8 @@ PATIENT: Final = {
     "reconnect.backoff.ms": 10,
     "reconnect.backoff.max.ms": 50,
     "retry.backoff.ms": 10,
+    "retry.backoff.max.ms": 50,
+    "topic.metadata.refresh.fast.interval.ms": 20,
     "linger.ms": 1,
     "queue.buffering.max.messages": WINDOW,
     "log_level": 0,
@@ -48,15 +51,19 @@ def wait_until(condition: Callable[[], bool], what: str) -> None:
 class Load:
     """Several producers at work on all partitions of a topic, from `start` to `stop`."""
 
-    def __init__(self, bootstrap: str, topic: str, partitions: int, producers: int, **settings: Any) -> None:
+    def __init__(
+        self, bootstrap: str, topic: str, partitions: int, producers: int, limit: int = sys.maxsize
+    ) -> None:
+        """Each producer sends up to `limit` messages."""
         self._topic = topic
+        self._limit = limit
         self._partitions = partitions
         self._stopping = threading.Event()
         #: (partition, offset) of every acknowledged message; each producer's thread fills its own
         self._acknowledged: list[dict[tuple[int, int], bytes]] = [{} for _ in range(producers)]
         self.errors: list[str] = []
         self.sent: Counter[tuple[int, int]] = Counter()
-        configs = {"bootstrap.servers": bootstrap, **PATIENT, **settings}
+        configs = {"bootstrap.servers": bootstrap, **PATIENT}
         self._threads = []
         for number in range(producers):
             # librdkafka has up to five *messages* of an idempotent producer in flight per partition, or one
@@ -110,9 +117,9 @@ class Load:
             acknowledged[where] = message.value()
 
         producer = Producer(configs)
-        partition = number
-        while not self._stopping.is_set() and not self.errors:
-            partition = (partition + 1) % self._partitions
+        sent = 0
+        while sent < self._limit and not self._stopping.is_set() and not self.errors:
+            partition = sent % self._partitions
             value = b"%d:%d" % (number, self.sent[number, partition])
             try:
                 producer.produce(self._topic, value, partition=partition, on_delivery=delivered)
@@ -120,6 +127,7 @@ class Load:
                 producer.poll(0.01)
                 continue
             self.sent[number, partition] += 1
+            sent += 1
             producer.poll(0)
         left = producer.flush(DEADLINE_S / 2)
         if left:
@@ -186,7 +194,7 @@ def read_all(bootstrap: str, topic: str, partitions: int) -> dict[tuple[int, int
         wanted = sum(ends.values())
         deadline = time.monotonic() + DEADLINE_S
         while len(stored) < wanted and time.monotonic() < deadline:
-            for message in consumer.consume(10_000, timeout=0.2):
+            for message in consumer.consume(min(10_000, wanted - len(stored)), timeout=0.2):
                 assert message.error() is None, message.error()
                 stored[message.partition(), message.offset()] = message.value()
     assert stored.keys() == {(p, offset) for p, end in ends.items() for offset in range(end)}

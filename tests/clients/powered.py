@@ -13,7 +13,6 @@ from penstock.broker.server import new_event_loop
 from penstock.broker.workers import SystemWorkers
 from penstock.broker.world import SystemClock, SystemRng
 from penstock.model.config import BrokerConfig
-from penstock.ports import Files
 from penstock.storage.memory import Inode
 from penstock.testing.disk import FaultyDisk, PowerLoss
 
@@ -32,6 +31,10 @@ class _Disk(FaultyDisk):
     def sync(self, inode: Inode) -> None:
         super().sync(inode)
         time.sleep(_SYNC_S)
+
+    def power_off(self) -> None:
+        self._off = True
+        self.went_off.set()
 
     def _changed(self) -> None:
         try:
@@ -55,10 +58,6 @@ class Machine:
         self._thread: threading.Thread
         self._stop: asyncio.Event
         self._loop: asyncio.AbstractEventLoop
-
-    @property
-    def files(self) -> Files:
-        return self._disk
 
     def cut_power_after(self, changes: int) -> None:
         """Let the power go at the n-th change of the disk from now on."""
@@ -87,13 +86,21 @@ class Machine:
             raise failed[0]
         return not self._disk.went_off.is_set()
 
-    def wait_for_power_loss(self) -> None:
-        """Return when the power is gone and everything that ran with it; what the disk has is settled."""
+    def cut_power(self) -> None:
+        """Let the power go now."""
+        self._disk.power_off()
+        self.wait_for_power_loss()
+
+    def wait_for_power_loss(self, *, only_killed: bool = False) -> None:
+        """Return when the machine is off, and what its disk has is settled.
+
+        With `only_killed` it was the process that died: what it wrote is still in the system's cache.
+        """
         assert self._disk.went_off.wait(60), "the disk did not change that often"
         if self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._stop.set)
         self._thread.join()
-        self._disk.restart()
+        self._disk.restart(power_loss=not only_killed)
         self._disk.went_off.clear()
 
     def stop(self) -> None:

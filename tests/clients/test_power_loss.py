@@ -49,3 +49,31 @@ def test_nothing_acknowledged_is_lost(seed: int) -> None:
     machine.stop()
     load.check(stored)
     reader.check(stored)
+
+
+class Forgetful(Random):
+    """Makes a disk keep nothing that was not synced."""
+
+    def randint(self, a: int, b: int) -> int:
+        return a
+
+
+@pytest.mark.parametrize("change", range(1, 6))
+def test_what_a_killed_broker_left_counts_only_once_it_is_synced(change: int) -> None:
+    """A retry is answered from what recovery found, so recovery must have made that durable."""
+    machine = Machine(Forgetful(0), penstock_flush="group")
+    assert machine.start()
+    make_topic(machine.bootstrap)
+    load = Load(machine.bootstrap, TOPIC, partitions=1, producers=1, limit=1)
+    # The process dies somewhere between the write and the acknowledgement.
+    machine.cut_power_after(change)
+    load.start()
+    machine.wait_for_power_loss(only_killed=True)
+    assert machine.start()
+    load.stop()
+    machine.cut_power()
+    assert machine.start()
+    stored = read_all(machine.bootstrap, TOPIC, PARTITIONS)
+    machine.stop()
+    load.check(stored)
+    assert load.count == 1
