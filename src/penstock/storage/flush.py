@@ -6,6 +6,7 @@ loop's thread then moves the recovery point. A plan that was overtaken by a trun
 
 from __future__ import annotations
 
+from penstock.model.errors import StorageError
 from penstock.ports import File, Files
 from penstock.storage.health import Health
 
@@ -50,6 +51,14 @@ class FlushPlan:
 
     def sync(self) -> None:
         """Runs in a worker thread; StorageError means that the data directory is offline now."""
+        try:
+            self._sync()
+        except StorageError:
+            # A partition may be removed while it is being synced: then there is nothing left to keep.
+            if self._health.offline is not None or self._files.is_dir(self._directory):
+                raise
+
+    def _sync(self) -> None:
         try:
             for handle in self._handles:
                 handle.sync()

@@ -18,6 +18,8 @@ __all__ = ["Health"]
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 #: The process ran out of something; the disk is as good as before.
 _EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
+#: Somebody removed the file: a topic that is being deleted, or a person. That is no word of the disk's.
+_GONE: Final = errno.ENOENT
 
 
 class Health:
@@ -36,13 +38,13 @@ class Health:
     def failed(self, error: OSError, doing: str) -> StorageError:
         """What to raise for `error`; takes the directory offline unless the error passes by itself."""
         reason = f"{doing}: {error}"
-        if error.errno not in _FULL and error.errno not in _EXHAUSTED and self.offline is None:
-            self.offline = reason
+        if error.errno not in _FULL and error.errno not in _EXHAUSTED and error.errno != _GONE:
+            self.offline = self.offline or reason
         return StorageError(reason)
 
     def sync_failed(self, error: OSError, doing: str) -> StorageError:
-        """As `failed`, for a sync: whatever the error, what was written may be gone."""
+        """As `failed`, for a sync: whatever the disk's error, what was written may be gone."""
         reason = f"{doing}: {error}"
-        if self.offline is None:
-            self.offline = reason
+        if error.errno != _GONE:
+            self.offline = self.offline or reason
         return StorageError(reason)
