@@ -83,6 +83,19 @@ class Broker:
         self.cluster_id = ""
 
     async def start(self) -> None:
+        try:
+            await self._start()
+        except BaseException:
+            # Nothing stays behind: whoever tries again, even in this process, finds everything free.
+            await self.server.stop()
+            self.groups.stop()
+            self.partitions.abandon()
+            self.workers.close()
+            raise
+
+    async def _start(self) -> None:
+        # First of all, because it fails most often: then the data directories stay as they were left.
+        await self.server.bind(self.listeners)
         metadata_log = self.partitions.open(self.node_id)
         self.cluster_id = self.partitions.directories[0].cluster_id
         self.controller = Controller(self.image, metadata_log, self.clock, self.workers)
@@ -92,11 +105,10 @@ class Broker:
         self.groups.start()
         self.controller.on_applied = self._applied
         self.producer_ids = ProducerIds(self.controller, self.node_id)
-        await self.server.bind(self.listeners)
         await self.controller.change(self._register)
         self.maintenance = Maintenance(self.config, self.partitions, self.clock, self.files, self.workers)
-        self.maintenance.start()
         await self.server.serve()
+        self.maintenance.start()
 
     async def stop(self) -> None:
         """Stop serving, put everything on the disk, and leave the mark of a clean shutdown."""

@@ -189,6 +189,11 @@ class Partitions:
                 log.error("unclean_shutdown", directory=directory.path, error=str(e))
                 directory.close(clean=False)
 
+    def abandon(self) -> None:
+        """Let go of the directories; the next start has to look at everything that was opened."""
+        for directory in self._flushers:
+            directory.close(clean=False)
+
     # -- details --------------------------------------------------------------------------------------
 
     def _log_config(self, overrides: Mapping[str, str]) -> LogConfig:

@@ -11,20 +11,24 @@ from contextlib import contextmanager
 from penstock.broker.broker import Broker
 from penstock.broker.server import new_event_loop, system_world
 from penstock.model.config import BrokerConfig
+from penstock.net.server import Listener
+from penstock.ports import Files
 
 __all__ = ["BrokerThread", "broker"]
 
 
 class BrokerThread:
-    """A broker with an event loop and a thread of its own. Use `broker()` unless you restart it yourself."""
+    """A broker with an event loop and a thread of its own; `broker()` gives one that runs."""
 
-    def __init__(self, config: BrokerConfig) -> None:
-        self._config = config
-        self._started = threading.Event()
+    def __init__(self, settings: Mapping[str, str]) -> None:
+        self._settings = dict(settings)
+        #: kept over restarts, so that memory outlives the broker as a disk would
+        self._files: Files | None = None
+        self._started: threading.Event
         self._stop: asyncio.Event
         self._loop: asyncio.AbstractEventLoop
         self._error: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, name="penstock-broker", daemon=True)
+        self._thread: threading.Thread | None = None
         self.broker: Broker
 
     @property
@@ -34,36 +38,62 @@ class BrokerThread:
 
     def start(self) -> None:
         """Return when clients can connect; raise what kept the broker from starting."""
+        assert self._thread is None, "this broker runs already"
+        config = BrokerConfig(self._settings)
+        self._started = threading.Event()
+        self._thread = threading.Thread(target=self._run, args=(config,), name="penstock-broker", daemon=True)
         self._thread.start()
         self._started.wait()
         if self._error is not None:
-            self._thread.join()
-            raise self._error
+            self._join()
 
     def stop(self) -> None:
-        """Flush, close and end the thread; raise what went wrong on the way."""
-        self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join()
-        if self._error is not None:
-            raise self._error
+        """Flush, close and end the thread; raise what went wrong on the way. Stopping twice is harmless."""
+        if self._thread is not None:
+            self._loop.call_soon_threadsafe(self._stop.set)
+            self._join()
 
-    def _run(self) -> None:
+    def restart(self) -> None:
+        """Stop in good order and start again with the same data (even in memory) at the same address."""
+        self.stop()
+        self._settings["listeners"] = ",".join(map(_address, self.broker.listeners))
+        self.start()
+
+    def _join(self) -> None:
+        assert self._thread is not None
+        self._thread.join()
+        self._thread = None
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
+
+    def _run(self, config: BrokerConfig) -> None:
         try:
             with asyncio.Runner(loop_factory=new_event_loop) as runner:
-                runner.run(self._serve())
+                runner.run(self._serve(config))
         except BaseException as e:  # noqa: BLE001 - raised again in the thread that waits for it
             self._error = e
         finally:
             self._started.set()
 
-    async def _serve(self) -> None:
+    async def _serve(self, config: BrokerConfig) -> None:
         self._loop = asyncio.get_running_loop()
         self._stop = asyncio.Event()
-        self.broker = Broker(self._config, system_world(self._config))
+        world = system_world(config)
+        if self._files is not None:
+            world = world._replace(files=self._files)
+        self._files = world.files
+        self.broker = Broker(config, world)
         await self.broker.start()
         self._started.set()
         await self._stop.wait()
         await self.broker.stop()
+
+
+def _address(listener: Listener) -> str:
+    """A listener as configs name it, with the port that it got."""
+    host = f"[{listener.host}]" if ":" in listener.host else listener.host
+    return f"{listener.name}://{host}:{listener.port}"
 
 
 @contextmanager
@@ -76,7 +106,7 @@ def broker(
         settings["penstock.memory"] = "true"
     else:
         settings["log.dirs"] = os.fspath(data)
-    running = BrokerThread(BrokerConfig(settings | dict(config or {})))
+    running = BrokerThread(settings | dict(config or {}))
     running.start()
     try:
         yield running
