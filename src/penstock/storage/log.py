@@ -191,9 +191,11 @@ class Log:
         placed: list[_Placed] = []
         next_offset = self.end_offset
         position = 0
+        gaps = False
         for header in check_replicated(view):
             if header[0] < next_offset:
                 raise CorruptMessage(f"a batch at offset {header[0]} cannot follow {next_offset - 1}")
+            gaps |= header[0] > next_offset
             next_offset = header[0] + header[6] + 1
             size = header[1] + LOG_OVERHEAD
             marker = None
@@ -203,6 +205,9 @@ class Log:
             position += size
         if placed:
             self._write(view, placed, self._clock.now_ms())
+            if gaps:
+                with self._disk("mark gaps in"):
+                    self._store.allow_gaps()
             for header, base, _ in placed:
                 self.leader_epochs.assign(header[2], base)
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from penstock.records.batch import LOG_OVERHEAD
 from penstock.records.record import iter_records
-from penstock.storage.scan import read_bytes, scan
+from penstock.storage.scan import read_bytes
 from penstock.storage.segment import Segment
 from penstock.storage.segments import Segments
 from penstock.storage.transactions import AbortedTransaction
@@ -38,9 +38,7 @@ def _first_in_segment(
     segment: Segment, timestamp: int, log_start: int, cached_only: bool
 ) -> TimestampOffset | None:
     start = max(segment.base_offset + segment.times(cached_only).before(timestamp) + 1, log_start)
-    for position, header in scan(
-        segment.open_file(), segment.find(start, cached_only), segment.size, cached_only
-    ):
+    for position, header in segment.scan(segment.find(start, cached_only), cached_only):
         if header[8] < timestamp:
             continue
         batch = read_bytes(segment.open_file(), header[1] + LOG_OVERHEAD, position, cached_only)
@@ -57,7 +55,7 @@ def latest_record(segments: Segments, cached_only: bool) -> TimestampOffset | No
     if timestamp < 0:
         return None
     position = segment.find(segment.max_timestamp_end, cached_only)
-    for at, header in scan(segment.open_file(), position, segment.size, cached_only):
+    for at, header in segment.scan(position, cached_only):
         if header[8] == timestamp:
             batch = read_bytes(segment.open_file(), header[1] + LOG_OVERHEAD, at, cached_only)
             for record in iter_records(batch):

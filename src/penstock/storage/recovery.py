@@ -21,12 +21,13 @@ from penstock.storage.config import FOREVER, LogConfig
 from penstock.storage.epochs import LeaderEpochs
 from penstock.storage.producers import ProducerStates
 from penstock.storage.scan import CorruptLog, plausible
-from penstock.storage.segment import LOG, Segment
+from penstock.storage.segment import LOG, Damage, Segment
 from penstock.storage.transactions import AbortedTransaction
 
 __all__ = ["Corruption", "RecoveryReport", "SegmentRecovery", "replay_batch", "whole_batches"]
 
 _CHUNK_BYTES: Final = 4 * 1024 * 1024
+_OFFSETS_MAX: Final = 2**31
 
 
 class Corruption(NamedTuple):
@@ -125,10 +126,15 @@ class SegmentRecovery:
         self._report = report
         #: behind the last batch that was found
         self.next_offset = 0
+        #: of the segment that is being walked: where its offsets must end, and whether some may be missing
+        self._limit = 0
+        self._gaps_allowed = False
 
     def walk(self, segment: Segment, following_base: int | None) -> bool:
         """Recover `segment`; False if the log ends in it and whatever follows must go."""
         self.next_offset = max(self.next_offset, segment.base_offset)
+        self._limit = following_base or segment.base_offset + _OFFSETS_MAX
+        self._gaps_allowed = segment.is_compacted
         segment.transactions.clear()
         segment.start_indexes()
         file = segment.open_file()
@@ -137,11 +143,11 @@ class SegmentRecovery:
         while position < end and self.next_offset < self._recovery_point:
             resume = self._next_sound(file, position, end)
             if resume is None:
-                self._report_corrupt(segment, position, end - position, following_base)
+                self._report_corrupt(segment, position, end, following_base)
                 # The bytes stay where they are, but nothing may be read or written behind what is sound.
                 segment.size = position
                 break
-            self._report_corrupt(segment, position, resume[0] - position, resume[1])
+            self._report_corrupt(segment, position, *resume)
             position = self._walk_sound(segment, file, resume[0], end)
         self._report.segments_walked += 1
         self._report.bytes_walked += end
@@ -156,21 +162,22 @@ class SegmentRecovery:
         """Whether the next segment follows: what was rolled later may have reached the disk earlier."""
         if following_base is None or self.next_offset == following_base:
             return True
-        if self.next_offset < following_base and segment.is_compacted:
+        if self.next_offset < following_base and self._gaps_allowed:
             return True
         if self.next_offset < self._recovery_point:
-            self._report_corrupt(segment, segment.size, 0, following_base)
+            self._report_corrupt(segment, segment.size, segment.size, following_base)
             return True
         return False
 
     def _walk_sound(self, segment: Segment, file: File, position: int, end: int) -> int:
         """Take in sound batches from `position` on; returns where they end."""
         next_offset = self.next_offset
-        base_offset = segment.base_offset
         epochs, producers, interval = self._epochs, self._producers, self._interval
         sound_to = position
         for start, header, batch in whole_batches(file, position, end):
-            if header[0] < next_offset or header[0] + header[6] - base_offset >= 2**31:
+            if header[0] != next_offset and not (
+                self._gaps_allowed and self._believable(file, start, end, header, next_offset)
+            ):
                 break
             size = header[1] + LOG_OVERHEAD
             next_offset = header[0] + header[6] + 1
@@ -184,30 +191,47 @@ class SegmentRecovery:
         self.next_offset = next_offset
         return sound_to
 
-    def _report_corrupt(self, segment: Segment, position: int, size: int, next_offset: int | None) -> None:
+    def _believable(
+        self, file: File, position: int, end: int, header: tuple[int, ...], at_least: int
+    ) -> bool:
+        """Whether a sound batch behind a gap is where its offset says, which no checksum covers.
+
+        The batch behind it has to follow; behind the last one comes the next segment or the recovery point.
+        """
+        next_offset = header[0] + header[6] + 1
+        if header[0] < at_least or next_offset > self._limit:
+            return False
+        following = file.pread(HEADER_SIZE, position + header[1] + LOG_OVERHEAD)
+        if len(following) < HEADER_SIZE or position + header[1] + LOG_OVERHEAD >= end:
+            return self._gaps_allowed or next_offset in (self._limit, self._recovery_point)
+        base: int = HEADER.unpack(following)[0]
+        return base == next_offset or (self._gaps_allowed and base > next_offset)
+
+    def _report_corrupt(self, segment: Segment, position: int, end: int, next_offset: int | None) -> None:
+        """Note that [position, end) is damaged, or that offsets are missing if that is nothing."""
         if next_offset is None:
             next_offset = self._recovery_point
-        path = segment.path(LOG)
-        self._report.corruption.append(Corruption(path, position, size, self.next_offset, next_offset))
-        self.next_offset = max(self.next_offset, next_offset)
+        path, first_offset = segment.path(LOG), self.next_offset
+        self._report.corruption.append(Corruption(path, position, end - position, first_offset, next_offset))
+        if end > position:
+            segment.damage.append(Damage(position, end, next_offset))
+        self.next_offset = max(first_offset, next_offset)
 
     def _next_sound(self, file: File, position: int, end: int) -> tuple[int, int] | None:
-        """(position, base offset) of the first sound batch behind the damage at `position`."""
+        """(position, base offset) of the first batch behind the damage at `position` that can be believed."""
         # Offsets in one segment share their high half; that and the magic byte make candidates rare.
         high = (self.next_offset >> 32).to_bytes(4, "big")
         candidate = re.compile(b"(?=%s.{12}\\x%02x)" % (re.escape(high), MAGIC), re.DOTALL)
         rest = memoryview(file.pread(end - position, position))
         for match in candidate.finditer(rest, 1):
-            header = (
-                HEADER.unpack_from(rest, match.start()) if match.start() + HEADER_SIZE <= len(rest) else None
-            )
+            at = match.start()
+            if at + HEADER_SIZE > len(rest):
+                break
+            header = HEADER.unpack_from(rest, at)
             if (
-                header is None
-                or header[0] < self.next_offset
-                or not plausible(header, len(rest) - match.start())
+                plausible(header, len(rest) - at)
+                and crc32c(rest[at + CRC_START : at + header[1] + LOG_OVERHEAD]) == header[4]
+                and self._believable(file, position + at, end, header, self.next_offset)
             ):
-                continue
-            batch = rest[match.start() : match.start() + header[1] + LOG_OVERHEAD]
-            if crc32c(batch[CRC_START:]) == header[4]:
-                return position + match.start(), header[0]
+                return position + at, header[0]
         return None

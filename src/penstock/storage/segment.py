@@ -9,7 +9,8 @@ Where the caller asks not to wait for a disk, reads raise `ColdPages` instead.
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterator
+from typing import Final, NamedTuple
 
 from penstock.ports import Buffer, File, Files
 from penstock.records.batch import LOG_OVERHEAD
@@ -25,6 +26,7 @@ __all__ = [
     "SUFFIXES",
     "TIME_INDEX",
     "TRANSACTION_INDEX",
+    "Damage",
     "Segment",
     "file_name",
 ]
@@ -34,8 +36,8 @@ OFFSET_INDEX: Final = ".index"
 TIME_INDEX: Final = ".timeindex"
 TRANSACTION_INDEX: Final = ".txnindex"
 SNAPSHOT: Final = ".snapshot"
-#: An empty file beside a segment whose batches need not reach up to the next segment: compaction has been
-#: there. Elsewhere offsets that are missing at a segment's end are offsets that a crash has taken.
+#: An empty file beside a segment in which, or behind which, offsets may be missing: it was compacted, here or
+#: where it is a copy from. Elsewhere an offset that is missing is one that has been lost.
 COMPACTED: Final = ".compacted"
 #: every file that may belong to a segment, the one that makes it a segment first
 SUFFIXES: Final = (LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX, SNAPSHOT, COMPACTED)
@@ -52,6 +54,14 @@ def file_name(offset: int) -> str:
     return f"{offset:020d}"
 
 
+class Damage(NamedTuple):
+    """Bytes [position, end) of a segment that are not what was written; sound again from `next_offset` on."""
+
+    position: int
+    end: int
+    next_offset: int
+
+
 class Segment:
     """The batches from `base_offset` on, up to the next segment's."""
 
@@ -65,6 +75,7 @@ class Segment:
         "_times",
         "base_offset",
         "created_ms",
+        "damage",
         "file",
         "first_timestamp",
         "full",
@@ -101,6 +112,8 @@ class Segment:
         #: base offset -> position, of the latest batches
         self.recent: dict[int, int] = {}
         self.unindexed_bytes = 0
+        #: what recovery has found to be damaged, in order
+        self.damage: list[Damage] = []
 
     @classmethod
     def create(cls, files: Files, directory: str, base_offset: int, now_ms: int) -> Segment:
@@ -117,7 +130,7 @@ class Segment:
         return self._path + suffix
 
     def mark_compacted(self) -> File:
-        """Declare that offsets may be missing at the end; lasts once file and directory are synced."""
+        """Declare that offsets may be missing; lasts once the file and its directory are synced."""
         return self._files.open(self._path + COMPACTED, create=True)
 
     @property
@@ -303,7 +316,23 @@ class Segment:
         if offsets is None:
             offsets = self.offsets(cached_only)
         start, upper = offsets.bracket(offset - self.base_offset, self.size)
-        return find_batch(self.file or self.open_file(), start, upper, offset, cached_only)
+        file = self.file or self.open_file()
+        for damage in self.damage:
+            if start <= damage.position < upper:
+                position = find_batch(file, start, damage.position, offset, cached_only)
+                if position < damage.position or offset < damage.next_offset:
+                    return position
+                start = damage.end
+        return find_batch(file, start, upper, offset, cached_only)
+
+    def scan(self, position: int, cached_only: bool = False) -> Iterator[tuple[int, tuple[int, ...]]]:
+        """(position, header fields) of the sound batches from `position` on."""
+        file = self.open_file()
+        for damage in self.damage:
+            if position <= damage.position:
+                yield from scan(file, position, damage.position, cached_only)
+                position = damage.end
+        yield from scan(file, position, self.size, cached_only)
 
     def cut(self, position: int, offset: int) -> None:
         """Cut the file at `position`, where the batch of `offset` starts."""

@@ -124,6 +124,11 @@ class SegmentStore:
         sealed.recent.clear()
         self._draw_jitter()
 
+    def allow_gaps(self) -> None:
+        """Offsets are missing in the last segment, and rightly so: they are missing where it comes from."""
+        self.unsynced.append(self.segments.active.mark_compacted())
+        self.directory_dirty = True
+
     def write_snapshot(self, offset: int, snapshot: bytes) -> File:
         """Keep the producers as of `offset`; to be synced with the rest."""
         file = self.files.open(f"{self.path}/{file_name(offset)}{SNAPSHOT}", create=True)

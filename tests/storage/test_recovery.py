@@ -1,0 +1,271 @@
+"""Opening a log that was not closed, and one whose bytes are not what they were."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.records.record import iter_batches
+from penstock.storage.log import Log
+from penstock.storage.memory import MemoryFiles
+from penstock.storage.scan import ColdPages, CorruptLog
+from penstock.testing.disk import FaultyDisk
+from tests.storage.logs import NOW_MS, PATH, batch, flush, idempotent, open_log, records, stored
+
+FIRST = f"{PATH}/{0:020d}"
+
+
+def written(files: MemoryFiles, batches: int, **settings: Any) -> Log:
+    log = open_log(files, **settings)
+    for i in range(batches):
+        log.append(idempotent(2 * i, 2, timestamp=NOW_MS + i), 0)
+    return log
+
+
+def positions(log: Log) -> list[int]:
+    return [position for position, _ in iter_batches(stored(log))]
+
+
+@pytest.mark.parametrize("cut", [1, 20, 61, 75])
+def test_a_torn_tail_is_cut(cut: int) -> None:
+    files = MemoryFiles()
+    log = written(files, 5)
+    files.open(FIRST + ".log").truncate(log.size - cut)
+    again = open_log(files)
+    assert (again.end_offset, again.recovery.bytes_cut) == (8, log.size // 5 - cut)
+    assert not again.recovery.corruption
+    assert again.producers.states[7].last_sequence == 7
+    assert again.append(idempotent(8, 2), 0).base_offset == 8
+    assert len(records(again)) == 10
+
+
+@pytest.mark.parametrize("garbage", [b"\x00" * 5000, b"\xff" * 300, b"half a header"])
+def test_garbage_behind_the_last_batch_is_cut(garbage: bytes) -> None:
+    files = MemoryFiles()
+    log = written(files, 3)
+    files.open(FIRST + ".log").append(garbage)
+    again = open_log(files, recovery_point=6)
+    assert (again.end_offset, again.size) == (6, log.size)
+    assert again.recovery.bytes_cut == len(garbage)
+
+
+def test_above_the_recovery_point_the_log_ends_before_the_first_damage() -> None:
+    files = MemoryFiles()
+    log = written(files, 9, segment_bytes=300)
+    target = list(log.segments)[1]
+    files.open(target.path(".log")).pwrite(b"\xff", 100)
+    again = open_log(files, recovery_point=target.base_offset)
+    assert again.end_offset == target.base_offset + 2
+    assert again.recovery.segments_dropped == len(log.segments) - 2
+    assert [r.offset for r in records(again)] == list(range(again.end_offset))
+
+
+def test_a_segment_that_ends_early_ends_the_log_even_where_it_ends_with_a_whole_batch() -> None:
+    """The segment behind it was written later but reached the disk earlier."""
+    files = MemoryFiles()
+    log = written(files, 9, segment_bytes=300)
+    first, second, *_ = log.segments
+    files.open(first.path(".log")).truncate(positions(log)[1])
+    again = open_log(files, recovery_point=0)
+    assert again.end_offset == 2
+    assert [s.base_offset for s in again.segments] == [0]
+    assert not files.exists(second.path(".log"))
+    assert not again.recovery.corruption
+
+
+def test_a_compacted_segment_may_end_early() -> None:
+    files = MemoryFiles()
+    log = written(files, 9, segment_bytes=300)
+    first = log.segments.first
+    files.open(first.path(".log")).truncate(positions(log)[1])
+    first.mark_compacted()
+    again = open_log(files, recovery_point=0)
+    assert again.end_offset == 18
+    assert [r.offset for r in records(again)] == [0, 1, *range(list(log.segments)[1].base_offset, 18)]
+
+
+# -- damage below the recovery point
+
+
+@pytest.mark.parametrize("at", [0, 8, 16, 23, 40, 70])
+def test_damage_below_the_recovery_point_is_reported_and_nothing_is_dropped(at: int) -> None:
+    files = MemoryFiles()
+    log = written(files, 6)
+    flush(log)
+    size, (_, second, third, *_) = log.size, positions(log)
+    whole = stored(log)
+    files.open(FIRST + ".log").pwrite(bytes([whole[second + at] ^ 0xFF]), second + at)
+    again = open_log(files, recovery_point=12)
+    (damage,) = again.recovery.corruption
+    assert (damage.position, damage.first_offset, damage.next_offset) == (second, 2, 4)
+    assert (again.end_offset, again.size, files.size(FIRST + ".log")) == (12, size, size)
+    before = again.read(0, 10_000, upper=12)
+    assert before is not None
+    assert before.read() == whole[:second]
+    for offset in (2, 3):
+        with pytest.raises(CorruptLog, match="offsets 2 to 3"):
+            again.read(offset, 10_000, upper=12)
+    behind = again.read(4, 10_000, upper=12)
+    assert behind is not None
+    assert behind.read() == whole[third:]
+    assert again.append(idempotent(12), 0).base_offset == 12
+
+
+def test_damage_up_to_the_end_is_kept_and_the_log_goes_on_behind_it() -> None:
+    files = MemoryFiles()
+    log = written(files, 4)
+    flush(log)
+    size, last = log.size, positions(log)[3]
+    files.open(FIRST + ".log").pwrite(b"\x00" * (size - last), last)
+    again = open_log(files, recovery_point=8)
+    (damage,) = again.recovery.corruption
+    assert (damage.first_offset, damage.next_offset) == (6, 8)
+    assert again.end_offset == 8
+    assert files.size(FIRST + ".log") == size
+    assert again.append(batch(), 0).base_offset == 8
+    with pytest.raises(CorruptLog):
+        again.read(6, 100, upper=9)
+    behind = again.read(8, 100, upper=9)
+    assert behind is not None
+
+
+def test_records_that_are_missing_below_the_recovery_point_are_reported() -> None:
+    files = MemoryFiles()
+    log = written(files, 4)
+    flush(log)
+    files.open(FIRST + ".log").truncate(positions(log)[2])
+    again = open_log(files, recovery_point=8)
+    (damage,) = again.recovery.corruption
+    assert (damage.first_offset, damage.next_offset, damage.size) == (4, 8, 0)
+    assert again.append(batch(), 0).base_offset == 8
+
+
+def test_a_segment_that_is_missing_below_the_recovery_point_is_reported() -> None:
+    files = MemoryFiles()
+    log = written(files, 9, segment_bytes=300)
+    flush(log)
+    for suffix in (".log", ".index", ".timeindex"):
+        files.remove(list(log.segments)[-2].path(suffix))
+    again = open_log(files, recovery_point=log.segments.active.base_offset - 2)
+    missing = list(log.segments)[-2].base_offset
+    assert again.end_offset == 18
+    assert [(d.first_offset, d.next_offset) for d in again.recovery.corruption] in (
+        [],
+        [(missing, log.segments.active.base_offset)],
+    )
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.integers(0, 2**31), st.integers(1, 4))
+def test_no_flipped_bit_goes_unnoticed(seed: int, flips: int) -> None:
+    """Whatever rots, what is read is what was written, or an error; and nothing that is sound is lost."""
+    rng = Random(seed)
+    disk = FaultyDisk(rng)
+    log = written(disk, 8, segment_bytes=10_000)
+    flush(log)
+    whole = stored(log)
+    starts = positions(log)
+    damaged = set()
+    for _ in range(flips):
+        position = rng.randrange(len(whole))
+        disk.flip_bit(FIRST + ".log", position, rng.randrange(8))
+        damaged.add(sum(start <= position for start in starts) - 1)
+    again = open_log(disk, recovery_point=16)
+    assert again.end_offset == 16
+    for number, start in enumerate(starts):
+        end = starts[number + 1] if number + 1 < len(starts) else len(whole)
+        try:
+            found = again.read(2 * number, 1, upper=16)
+        except CorruptLog:
+            # A sound batch between two damaged ones is not believed.
+            assert number in damaged or {number - 1, number + 1} <= damaged
+        else:
+            assert found is not None
+            data = found.read()
+            stamp_only = number in damaged and data[16:] == whole[start + 16 : end]
+            assert data == whole[start:end] or stamp_only
+
+
+# -- indexes
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
+@pytest.mark.parametrize("damage", ["missing", "torn", "zeros", "another's"])
+def test_a_sealed_segments_index_is_rebuilt_when_it_cannot_be_trusted(suffix: str, damage: str) -> None:
+    files = MemoryFiles()
+    log = written(files, 30, segment_bytes=1000, index_interval_bytes=100)
+    log.close()
+    path = log.segments.first.path(suffix)
+    if damage == "missing":
+        files.remove(path)
+    elif damage == "torn":
+        files.open(path).append(b"xyz")
+    elif damage == "zeros":
+        files.open(path).pwrite(bytes(files.size(path)), 0)
+    else:
+        other = list(log.segments)[2].path(suffix)
+        files.write_atomic(path, files.read(other)[: files.size(path) // 2] + b"\x01")
+    again = open_log(files, clean=True, segment_bytes=1000, index_interval_bytes=100)
+    assert [record.offset for record in records(again)] == list(range(60))
+    for i in range(30):
+        found = again.offset_for_timestamp(NOW_MS + i)
+        assert found is not None
+        assert found.timestamp >= NOW_MS + i
+
+
+def test_a_damaged_epoch_checkpoint_is_rebuilt_from_what_is_walked() -> None:
+    files = MemoryFiles()
+    log = open_log(files)
+    for epoch in range(3):
+        log.append(batch(), epoch)
+    flush(log)
+    files.write_atomic(f"{PATH}/leader-epoch-checkpoint", b"nonsense")
+    assert open_log(files, recovery_point=3).leader_epochs.epochs == [0, 1, 2]
+
+
+def test_a_log_whose_start_was_moved_beyond_its_end_starts_there() -> None:
+    files = MemoryFiles()
+    written(files, 2).close()
+    log = open_log(files, clean=True, log_start_offset=50)
+    assert (log.log_start_offset, log.end_offset) == (50, 50)
+    assert log.append(batch(), 0).base_offset == 50
+
+
+def test_only_what_lies_behind_the_recovery_point_is_walked() -> None:
+    files = MemoryFiles()
+    log = written(files, 40, segment_bytes=500)
+    flush(log)
+    again = open_log(files, recovery_point=log.recovery_point)
+    assert len(log.segments) > 5
+    assert again.recovery.segments_walked == 1
+    again = open_log(files, recovery_point=log.segments.active.base_offset)
+    assert again.recovery.segments_walked == 2
+
+
+# -- without waiting for the disk
+
+
+def test_what_is_not_in_memory_is_warmed_elsewhere_and_asked_for_again() -> None:
+    disk = FaultyDisk(Random(0))
+    log = written(disk, 40, segment_bytes=500, index_interval_bytes=100)
+    log.close()
+    cold = open_log(disk, clean=True)
+    disk.evict()
+    warmed = 0
+    while True:
+        try:
+            found = cold.read(3, 100, upper=80, cached_only=True)
+            break
+        except ColdPages as pages:
+            pages.warm()
+            warmed += 1
+    assert found is not None
+    assert warmed >= 1
+    disk.evict()
+    with pytest.raises(ColdPages):
+        cold.offset_for_timestamp(NOW_MS + 20, cached_only=True)
+    assert cold.offset_for_timestamp(NOW_MS + 20) is not None
