@@ -20,8 +20,8 @@ from penstock.storage.cleaner import (
     clean,
     measure,
     plan,
-    read_checkpoints,
-    write_checkpoints,
+    read_checkpoint,
+    write_checkpoint,
 )
 from penstock.storage.config import LogConfig
 from penstock.storage.log import Log
@@ -30,7 +30,6 @@ from tests.storage.compacted import COMPACT, PATH, CompactedLog, InlineWorkers
 
 T = TypeVar("T")
 ZERO = TopicPartition("t", 0)
-ONE = TopicPartition("t", 1)
 
 
 def sealed(topic: CompactedLog, *keys: bytes, ms: int = 0) -> int:
@@ -128,21 +127,21 @@ def test_the_dirtiest_compacted_log_that_is_due_is_chosen() -> None:
     assert choose(candidates, now_ms, checkpoints) is None
 
 
-def test_checkpoints_are_kafkas_text() -> None:
+def test_a_checkpoint_is_kafkas_text() -> None:
     files = MemoryFiles()
-    files.makedirs("/data")
-    assert read_checkpoints(files, "/data") == {}
-    write_checkpoints(files, "/data", {ZERO: 5, ONE: 2**40})
-    assert files.read(f"/data/{CHECKPOINT_FILE}") == b"0\n2\nt 0 5\nt 1 1099511627776\n"
-    assert read_checkpoints(files, "/data") == {ZERO: 5, ONE: 2**40}
+    files.makedirs(PATH)
+    assert read_checkpoint(files, PATH) is None
+    write_checkpoint(files, PATH, 2**40)
+    assert files.read(f"{PATH}/{CHECKPOINT_FILE}") == b"0\n1\n1099511627776\n"
+    assert read_checkpoint(files, PATH) == 2**40
 
 
-@pytest.mark.parametrize("content", [b"", b"0\n1\nt 0\n", b"0\n1\nt zero 5\n", b"0\n2\nt 0 5\n", b"\xff"])
-def test_damaged_checkpoints_mean_that_everything_is_dirty(content: bytes) -> None:
+@pytest.mark.parametrize("content", [b"", b"0\n1\n", b"0\n1\nfive\n", b"0\n2\n5\n6\n", b"\xff"])
+def test_a_damaged_checkpoint_means_that_everything_is_dirty(content: bytes) -> None:
     files = MemoryFiles()
-    files.makedirs("/data")
-    files.write_atomic(f"/data/{CHECKPOINT_FILE}", content)
-    assert read_checkpoints(files, "/data") == {}
+    files.makedirs(PATH)
+    files.write_atomic(f"{PATH}/{CHECKPOINT_FILE}", content)
+    assert read_checkpoint(files, PATH) is None
 
 
 class MeddlingWorkers(InlineWorkers):

@@ -11,14 +11,12 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from penstock.broker.logs import get_logger
+from penstock.broker.partition import Partition
 from penstock.broker.partitions import Partitions
 from penstock.model.config import BrokerConfig
 from penstock.model.errors import PenstockError
-from penstock.model.ids import TopicPartition
 from penstock.ports import Clock, Files, Workers
 from penstock.storage import cleaner
-from penstock.storage.directory import DataDirectory
-from penstock.storage.log import Log
 from penstock.storage.scan import CorruptLog
 
 __all__ = ["Maintenance"]
@@ -41,7 +39,9 @@ class Maintenance:
         self._workers = workers
         self._tasks: list[asyncio.Task[None]] = []
         #: logs that are damaged where compaction has to read
-        self._uncleanable: set[Log] = set()
+        self._uncleanable: set[Partition] = set()
+        #: up to where each compacted log is clean, as far as it was asked
+        self._clean_until: dict[Partition, int] = {}
 
     def start(self) -> None:
         config = self._config
@@ -85,41 +85,45 @@ class Maintenance:
 
     async def clean(self) -> None:
         """Compact whatever is due, the dirtiest log first."""
-        for directory in self._partitions.directories:
-            if directory.health.offline is None:
-                while await self._clean_one(directory):
-                    pass
+        self._clean_until = {p: offset for p, offset in self._clean_until.items() if p.leading}
+        while await self._clean_one():
+            pass
 
-    async def _clean_one(self, directory: DataDirectory) -> bool:
-        """Compact one log of `directory`; False if none is due."""
-        partitions = {
-            TopicPartition(p.topic, p.index): p
-            for p in self._partitions.in_directory(directory)
-            if p.leading and p.log.config.compact and p.log not in self._uncleanable
-        }
-        if not partitions:
-            return False
-        checkpoints = cleaner.read_checkpoints(self._files, directory.path)
+    async def _clean_one(self) -> bool:
+        """Compact one log; False if none is due."""
+        candidates = [p for p in self._partitions if self._can_clean(p)]
+        for partition in candidates:
+            if partition not in self._clean_until:
+                self._clean_until[partition] = cleaner.read_checkpoint(self._files, partition.log.path) or 0
         now_ms = self._clock.now_ms()
-        found = cleaner.choose(((tp, p.log) for tp, p in partitions.items()), now_ms, checkpoints)
+        found = cleaner.choose(((p, p.log) for p in candidates), now_ms, self._clean_until)
         if found is None:
             return False
-        key, dirt = found
+        partition, dirt = found
         plan = cleaner.plan(dirt, now_ms, self._config.log_cleaner_dedupe_buffer_size)
         try:
             result = await cleaner.clean(dirt.log, plan, self._files, self._workers)
         except CorruptLog as e:
             # It would be the dirtiest log for ever, and no other would get its turn.
-            self._uncleanable.add(dirt.log)
-            log.error("compaction_failed", partition=str(key), error=str(e))
+            self._uncleanable.add(partition)
+            log.error("compaction_failed", partition=partition.name, error=str(e))
             return True
         if result is None:
-            log.info("compaction_abandoned", partition=str(key))
+            log.info("compaction_abandoned", partition=partition.name)
             return False
-        checkpoints = {tp: o for tp, o in checkpoints.items() if tp in partitions} | {key: result.clean_until}
-        await self._workers.in_thread(cleaner.write_checkpoints, self._files, directory.path, checkpoints)
-        log.info("compacted", partition=str(key), clean_until=result.clean_until)
+        self._clean_until[partition] = result.clean_until
+        path = partition.log.path
+        await self._workers.in_thread(cleaner.write_checkpoint, self._files, path, result.clean_until)
+        log.info("compacted", partition=partition.name, clean_until=result.clean_until)
         return True
+
+    def _can_clean(self, partition: Partition) -> bool:
+        return (
+            partition.log.config.compact
+            and partition.leading
+            and partition not in self._uncleanable
+            and partition.directory.health.offline is None
+        )
 
 
 async def _repeat(chore: Callable[[], Awaitable[None]], every_ms: Callable[[], int]) -> None:

@@ -11,9 +11,8 @@ The event loop's thread runs everything here; what walks records goes to a proce
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
-from penstock.model.ids import TopicPartition
 from penstock.ports import Files, Workers
 from penstock.storage.checkpoint import format_checkpoint, parse_checkpoint
 from penstock.storage.compaction import (
@@ -40,14 +39,17 @@ __all__ = [
     "clean",
     "measure",
     "plan",
-    "read_checkpoints",
-    "write_checkpoints",
+    "read_checkpoint",
+    "write_checkpoint",
 ]
 
-#: In each data directory: up to which offset each of its logs is clean.
+#: Beside a log's segments, so that it goes where they go: up to which offset the log is clean.
 CHECKPOINT_FILE: Final = "cleaner-offset-checkpoint"
 #: What one key costs in memory: a 16-byte id, an offset, and their share of a dict that doubles as it grows.
 KEY_BYTES: Final = 240
+
+
+K = TypeVar("K")
 
 
 class Dirt(NamedTuple):
@@ -73,15 +75,9 @@ class Dirt(NamedTuple):
         return self.overdue or self.ratio > self.log.config.min_cleanable_dirty_ratio
 
 
-def choose(
-    logs: Iterable[tuple[TopicPartition, Log]], now_ms: int, checkpoints: Mapping[TopicPartition, int]
-) -> tuple[TopicPartition, Dirt] | None:
+def choose(logs: Iterable[tuple[K, Log]], now_ms: int, checkpoints: Mapping[K, int]) -> tuple[K, Dirt] | None:
     """The dirtiest of the compacted logs among `logs` that is due; None if none is."""
-    measured = (
-        (partition, measure(log, checkpoints.get(partition), now_ms))
-        for partition, log in logs
-        if log.config.compact
-    )
+    measured = ((key, measure(log, checkpoints.get(key), now_ms)) for key, log in logs if log.config.compact)
     return max((found for found in measured if found[1].due), key=lambda found: found[1].ratio, default=None)
 
 
@@ -203,18 +199,17 @@ def _still_there(log: Log, result: CompactionResult) -> bool:
     return [Source(segment.base_offset, segment.size) for segment in oldest] == list(result.replaced)
 
 
-def read_checkpoints(files: Files, data_directory: str) -> dict[TopicPartition, int]:
-    """Up to which offset each log is clean; nothing where the file is missing or damaged: all is dirty."""
-    path = f"{data_directory}/{CHECKPOINT_FILE}"
+def read_checkpoint(files: Files, log_path: str) -> int | None:
+    """Up to which offset a log is clean; None where that is missing or damaged: all is dirty then."""
+    path = f"{log_path}/{CHECKPOINT_FILE}"
     if not files.exists(path):
-        return {}
+        return None
     try:
-        entries = [line.split(" ") for line in parse_checkpoint(files.read(path))]
-        return {TopicPartition(topic, int(partition)): int(offset) for topic, partition, offset in entries}
+        (entry,) = parse_checkpoint(files.read(path))
+        return int(entry)
     except ValueError:
-        return {}
+        return None
 
 
-def write_checkpoints(files: Files, data_directory: str, checkpoints: Mapping[TopicPartition, int]) -> None:
-    lines = (f"{partition.topic} {partition.partition} {offset}" for partition, offset in checkpoints.items())
-    files.write_atomic(f"{data_directory}/{CHECKPOINT_FILE}", format_checkpoint(lines))
+def write_checkpoint(files: Files, log_path: str, clean_until: int) -> None:
+    files.write_atomic(f"{log_path}/{CHECKPOINT_FILE}", format_checkpoint([str(clean_until)]))
