@@ -46,6 +46,8 @@ class BrokerThread:
         self._started.wait()
         if self._error is not None:
             self._join()
+        # Whoever starts again comes back where clients look for it.
+        self._settings["listeners"] = ",".join(map(_address, self.broker.listeners))
 
     def stop(self) -> None:
         """Flush, close and end the thread; raise what went wrong on the way. Stopping twice is harmless."""
@@ -56,7 +58,6 @@ class BrokerThread:
     def restart(self) -> None:
         """Stop in good order and start again with the same data (even in memory) at the same address."""
         self.stop()
-        self._settings["listeners"] = ",".join(map(_address, self.broker.listeners))
         self.start()
 
     def _join(self) -> None:
