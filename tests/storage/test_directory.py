@@ -1,0 +1,255 @@
+from __future__ import annotations
+
+import errno
+from random import Random
+from typing import Any
+
+import pytest
+
+from penstock.model.errors import StorageError
+from penstock.model.ids import NO_TOPIC_ID, TopicId, format_topic_id
+from penstock.ports import File, Files
+from penstock.storage.config import LogConfig
+from penstock.storage.directory import DataDirectory, DirectoryRefused, StoredPartition
+from penstock.storage.memory import MemoryFiles
+from penstock.testing.disk import FaultyDisk
+from tests.storage.logs import CLOCK, batch, flush, records
+
+ID_A, ID_B = TopicId(b"a" * 16), TopicId(b"b" * 16)
+CONFIG = LogConfig(segment_bytes=200)
+
+
+class Counter:
+    """Random enough to tell ids apart."""
+
+    def __init__(self) -> None:
+        self.next = 0
+
+    def token(self, size: int) -> bytes:
+        self.next += 1
+        return self.next.to_bytes(size, "big")
+
+    def uniform(self, low: float, high: float) -> float:
+        return low
+
+
+RNG = Counter()
+
+
+def opened(files: Files, **changes: Any) -> DataDirectory:
+    settings: dict[str, Any] = {"cluster_id": "c", "node_id": 1} | changes
+    return DataDirectory.open(files, "/data", rng=RNG, **settings)
+
+
+def test_partitions_are_listed_with_their_topic_ids() -> None:
+    files = MemoryFiles()
+    directory = opened(files)
+    stored = [
+        StoredPartition("a", 0, ID_A),
+        StoredPartition("a", 12, ID_A),
+        StoredPartition("b.x_y-z", 3, ID_B),
+    ]
+    directory.create_partitions(stored)
+    assert sorted(opened(files).partitions()) == stored
+    assert files.read("/data/topics/a/partition-12/partition.metadata") == (
+        f"version: 0\ntopic_id: {format_topic_id(ID_A)}\n".encode()
+    )
+
+
+def test_a_lost_topic_id_is_none_rather_than_a_guess() -> None:
+    files = MemoryFiles()
+    directory = opened(files)
+    directory.create_partitions([StoredPartition("a", 0, ID_A), StoredPartition("a", 1, ID_A)])
+    files.remove("/data/topics/a/partition-0/partition.metadata")
+    files.write_atomic("/data/topics/a/partition-1/partition.metadata", b"version: 0\n")
+    assert directory.partitions() == [
+        StoredPartition("a", 0, NO_TOPIC_ID),
+        StoredPartition("a", 1, NO_TOPIC_ID),
+    ]
+
+
+def test_a_directory_keeps_its_ids_and_its_owner() -> None:
+    files = MemoryFiles()
+    first = opened(files, cluster_id=None)
+    again = opened(files, cluster_id=None)
+    assert (again.cluster_id, again.directory_id) == (first.cluster_id, first.directory_id)
+    assert len(first.directory_id) == 22
+    assert opened(files, cluster_id=first.cluster_id).directory_id == first.directory_id
+    for wrong in ({"cluster_id": "other"}, {"cluster_id": None, "node_id": 2}):
+        with pytest.raises(DirectoryRefused, match="belongs to node 1"):
+            opened(files, **wrong)
+
+
+@pytest.mark.parametrize(
+    "meta", [b"{", b"[]", b"{}", b'{"version": 9, "cluster.id": "c", "node.id": 1, "directory.id": "d"}']
+)
+def test_a_directory_that_cannot_be_read_is_refused(meta: bytes) -> None:
+    files = MemoryFiles()
+    files.makedirs("/data")
+    files.write_atomic("/data/meta.json", meta)
+    with pytest.raises(DirectoryRefused):
+        opened(files)
+
+
+def test_a_directory_in_use_is_refused() -> None:
+    class Locked(MemoryFiles):
+        def lock(self, path: str) -> File:
+            raise BlockingIOError(errno.EWOULDBLOCK, "locked")
+
+    with pytest.raises(DirectoryRefused, match="in use"):
+        opened(Locked())
+
+
+def test_only_a_clean_shutdown_is_trusted_and_only_once() -> None:
+    files = MemoryFiles()
+    directory = opened(files)
+    assert not directory.clean
+    directory.create_partitions([StoredPartition("a", 0, ID_A)])
+    directory.open_log("a", 0, CONFIG, CLOCK).append(batch(), 0)
+    directory.close()
+    directory = opened(files)
+    assert directory.clean
+    assert directory.open_log("a", 0, CONFIG, CLOCK).recovery.clean
+    directory = opened(files)
+    assert not directory.clean
+    assert not directory.open_log("a", 0, CONFIG, CLOCK).recovery.clean
+    directory.close(clean=False)
+    assert not opened(files).clean
+
+
+def test_a_log_that_was_opened_before_is_not_trusted() -> None:
+    files = MemoryFiles()
+    opened(files).close()
+    directory = opened(files)
+    directory.create_partitions([StoredPartition("a", 0, ID_A)])
+    log = directory.open_log("a", 0, CONFIG, CLOCK)
+    log.append(batch(), 0)
+    directory.close_log("a", 0, clean=False)
+    assert not directory.open_log("a", 0, CONFIG, CLOCK).recovery.clean
+
+
+def test_checkpoints_remember_recovery_points_and_log_starts() -> None:
+    files = MemoryFiles()
+    directory = opened(files)
+    directory.create_partitions([StoredPartition("a", 0, ID_A), StoredPartition("a", 1, ID_A)])
+    log = directory.open_log("a", 0, CONFIG, CLOCK)
+    for _ in range(10):
+        log.append(batch(), 0)
+    log.advance_high_watermark(10)
+    flush(log)
+    log.delete_records(4)
+    log.append(batch(), 0)
+    directory.open_log("a", 1, CONFIG, CLOCK)
+    directory.checkpoint().write()
+    assert files.read("/data/recovery-point-offset-checkpoint") == b"0\n2\na 0 10\na 1 0\n"
+    assert files.read("/data/log-start-offset-checkpoint") == b"0\n1\na 0 4\n"
+    again = opened(files).open_log("a", 0, CONFIG, CLOCK)
+    assert (again.log_start_offset, again.recovery_point, again.end_offset) == (4, 10, 11)
+
+
+def test_what_has_not_been_opened_yet_stays_in_the_checkpoints() -> None:
+    files = MemoryFiles()
+    directory = opened(files)
+    directory.create_partitions([StoredPartition("a", 0, ID_A), StoredPartition("a", 1, ID_A)])
+    for partition in (0, 1):
+        log = directory.open_log("a", partition, CONFIG, CLOCK)
+        log.append(batch(), 0)
+        flush(log)
+    directory.checkpoint().write()
+    directory = opened(files)
+    directory.open_log("a", 0, CONFIG, CLOCK)
+    directory.checkpoint().write()
+    assert b"a 1 1\n" in files.read("/data/recovery-point-offset-checkpoint")
+
+
+def test_damaged_checkpoints_mean_that_everything_is_looked_at() -> None:
+    files = MemoryFiles()
+    directory = opened(files)
+    directory.create_partitions([StoredPartition("a", 0, ID_A)])
+    log = directory.open_log("a", 0, CONFIG, CLOCK)
+    log.append(batch(), 0)
+    flush(log)
+    directory.checkpoint().write()
+    files.write_atomic("/data/recovery-point-offset-checkpoint", b"0\n1\na 0")
+    assert opened(files).open_log("a", 0, CONFIG, CLOCK).recovery_point == 0
+
+
+def test_the_recovery_point_is_lowered_on_the_disk_before_a_truncation() -> None:
+    files = MemoryFiles()
+    directory = opened(files)
+    directory.create_partitions([StoredPartition("a", 0, ID_A)])
+    log = directory.open_log("a", 0, CONFIG, CLOCK)
+    for _ in range(5):
+        log.append(batch(), 0)
+    flush(log)
+    directory.checkpoint().write()
+    log.truncate_to(2)
+    again = opened(files).open_log("a", 0, CONFIG, CLOCK)
+    assert not again.recovery.corruption
+    assert again.end_offset == 2
+
+
+def test_a_removed_partition_is_out_of_the_way_at_once() -> None:
+    files = MemoryFiles()
+    directory = opened(files)
+    directory.create_partitions([StoredPartition("a", 0, ID_A), StoredPartition("a", 1, ID_A)])
+    log = directory.open_log("a", 0, CONFIG, CLOCK)
+    log.append(batch(), 0)
+    removal = directory.remove_partition("a", 0)
+    assert directory.partitions() == [StoredPartition("a", 1, ID_A)]
+    directory.create_partitions([StoredPartition("a", 0, ID_B)])
+    assert directory.open_log("a", 0, CONFIG, CLOCK).end_offset == 0
+    assert files.listdir("/data/deleted")
+    removal.delete()
+    assert not files.listdir("/data/deleted")
+    assert sorted(directory.partitions()) == [StoredPartition("a", 0, ID_B), StoredPartition("a", 1, ID_A)]
+
+
+def test_the_last_partition_takes_its_topic_along_and_a_start_finishes_removals() -> None:
+    files = MemoryFiles()
+    directory = opened(files)
+    directory.create_partitions([StoredPartition("a", 0, ID_A)])
+    directory.remove_partition("a", 0)
+    assert files.listdir("/data/topics") == []
+    opened(files)
+    assert files.listdir("/data/deleted") == []
+
+
+def test_a_created_partition_survives_a_power_loss() -> None:
+    for seed in range(30):
+        disk = FaultyDisk(Random(seed))
+        disk.makedirs("/data")
+        disk.sync_dir("/")
+        directory = opened(disk)
+        directory.create_partitions([StoredPartition("a", 0, ID_A)])
+        log = directory.open_log("a", 0, CONFIG, CLOCK)
+        log.append(batch(3), 0)
+        flush(log)
+        disk.restart()
+        directory = opened(disk)
+        assert directory.partitions() == [StoredPartition("a", 0, ID_A)]
+        assert len(records(directory.open_log("a", 0, CONFIG, CLOCK))) == 3
+
+
+def test_an_offline_directory_takes_no_partitions() -> None:
+    disk = FaultyDisk(Random(0))
+    directory = opened(disk)
+    directory.create_partitions([StoredPartition("a", 0, ID_A)])
+    disk.sync_error = errno.EIO
+    with pytest.raises(StorageError):
+        directory.create_partitions([StoredPartition("b", 0, ID_B)])
+    disk.sync_error = None
+    assert directory.health.offline is not None
+    for refused in (
+        lambda: directory.create_partitions([StoredPartition("c", 0, ID_B)]),
+        lambda: directory.open_log("a", 0, CONFIG, CLOCK),
+        lambda: directory.remove_partition("a", 0),
+        directory.space,
+    ):
+        with pytest.raises(StorageError):
+            refused()
+
+
+def test_a_directory_knows_how_much_room_there_is() -> None:
+    total, usable = opened(MemoryFiles()).space()
+    assert 0 < usable <= total

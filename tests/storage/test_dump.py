@@ -1,0 +1,133 @@
+from __future__ import annotations
+
+import pytest
+
+from penstock.records.codecs import Codec
+from penstock.storage.dump import UnknownFile, dump, verify
+from penstock.storage.log import Log
+from penstock.storage.memory import MemoryFiles
+from tests.storage.logs import NOW_MS, append_marker, batch, idempotent, marker, open_log
+
+FIRST = f"{0:020d}"
+
+
+@pytest.fixture
+def files() -> MemoryFiles:
+    return MemoryFiles()
+
+
+@pytest.fixture
+def log(files: MemoryFiles) -> Log:
+    """Two segments, with everything that a log can hold."""
+    log = open_log(files, index_interval_bytes=0)
+    log.append(batch(2, codec=Codec.GZIP), 0)
+    log.append(idempotent(0, transactional=True), 0)
+    append_marker(log, marker(False))
+    log.append(batch(timestamp=NOW_MS + 5), 3)
+    log.roll()
+    log.append(idempotent(1), 3)
+    log.close()
+    return log
+
+
+def test_a_segment_is_shown_batch_by_batch(files: MemoryFiles, log: Log) -> None:
+    first, second, third, fourth = dump(files, f"{log.path}/{FIRST}.log")
+    assert (first["base_offset"], first["last_offset"], first["count"], first["compression"]) == (
+        0,
+        1,
+        2,
+        "gzip",
+    )
+    assert (second["position"], second["producer_id"], second["transactional"]) == (first["size"], 7, True)
+    assert (third["control"], third["ends_transaction"], third["coordinator_epoch"]) == (True, "ABORT", 0)
+    assert (fourth["leader_epoch"], fourth["max_timestamp"], fourth["timestamp_type"]) == (
+        3,
+        NOW_MS + 5,
+        "CreateTime",
+    )
+
+
+def test_records_are_shown_on_request(files: MemoryFiles, log: Log) -> None:
+    entries = list(dump(files, f"{log.path}/{FIRST}.log", records=True))
+    shown = [entry for entry in entries if "key" in entry]
+    assert [entry["offset"] for entry in shown] == [0, 1, 2, 4]
+    assert (shown[1]["key"], shown[1]["value"]) == (b"k1", b"v")
+
+
+def test_indexes_snapshots_and_checkpoints_are_shown(files: MemoryFiles, log: Log) -> None:
+    def entries(name: str) -> list[dict[str, object]]:
+        return list(dump(files, f"{log.path}/{name}"))
+
+    batches = list(dump(files, f"{log.path}/{FIRST}.log"))
+    assert entries(f"{FIRST}.index") == [
+        {"offset": b["last_offset"], "position": b["position"]} for b in batches[1:]
+    ]
+    assert {"timestamp": NOW_MS + 5, "offset": 4} in entries(f"{FIRST}.timeindex")
+    (aborted,) = entries(f"{FIRST}.txnindex")
+    assert (aborted["producer_id"], aborted["first_offset"], aborted["last_offset"]) == (7, 2, 3)
+    (producer,) = entries(f"{5:020d}.snapshot")
+    assert (producer["producer_id"], producer["last_sequence"], producer["last_offset"]) == (7, 0, 2)
+    assert entries("leader-epoch-checkpoint") == [
+        {"epoch": 0, "start_offset": 0},
+        {"epoch": 3, "start_offset": 4},
+    ]
+
+
+def test_a_directory_is_all_of_its_files(files: MemoryFiles, log: Log) -> None:
+    files.write_atomic(f"{log.path}/partition.metadata", b"version: 0\n")
+    names = [entry["file"] for entry in dump(files, log.path) if "file" in entry]
+    assert f"{5:020d}.log" in names and f"{FIRST}.txnindex" in names and "leader-epoch-checkpoint" in names
+    assert "partition.metadata" not in names
+    report = verify(files, log.path)
+    assert (report.ok, report.batches, report.records) == (True, 5, 6)
+
+
+def test_damage_is_shown_and_reported(files: MemoryFiles, log: Log) -> None:
+    path = f"{log.path}/{FIRST}.log"
+    second = list(dump(files, path))[1]["position"]
+    files.open(path).pwrite(b"\xff", second + 30)
+    *_, last = dump(files, path)
+    assert last == {"position": second, "damaged_bytes": files.size(path) - second}
+    report = verify(files, path)
+    assert not report.ok
+    assert str(second) in report.problems[0]
+
+
+def test_an_index_is_held_against_its_segment(files: MemoryFiles, log: Log) -> None:
+    for suffix in (".index", ".timeindex"):
+        path = f"{log.path}/{FIRST}{suffix}"
+        assert verify(files, path).ok
+        good = files.read(path)
+        wrong = good[:-1] + bytes([good[-1] ^ 1])
+        files.write_atomic(path, wrong)
+        assert not verify(files, path).ok
+        files.write_atomic(path, good[:-1])
+        assert not verify(files, path).ok
+        files.write_atomic(path, good)
+
+
+def test_offsets_that_go_back_are_reported(files: MemoryFiles) -> None:
+    files.makedirs("/d")
+    file = files.open(f"/d/{10:020d}.log", create=True)
+    file.append(batch(base_offset=0))
+    assert "cannot follow 9" in verify(files, f"/d/{10:020d}.log").problems[0]
+
+
+def test_damaged_snapshots_and_checkpoints_are_reported(files: MemoryFiles, log: Log) -> None:
+    for name in (f"{5:020d}.snapshot", "leader-epoch-checkpoint"):
+        files.write_atomic(f"{log.path}/{name}", b"nonsense")
+    assert len(verify(files, log.path).problems) == 2
+
+
+def test_an_index_without_a_segment_is_reported(files: MemoryFiles, log: Log) -> None:
+    files.remove(f"{log.path}/{FIRST}.log")
+    assert not verify(files, f"{log.path}/{FIRST}.index").ok
+
+
+@pytest.mark.parametrize("name", ["partition.metadata", "x.log", "readme"])
+def test_other_files_are_refused(files: MemoryFiles, name: str) -> None:
+    files.makedirs("/d")
+    files.write_atomic(f"/d/{name}", b"")
+    for look in (lambda: list(dump(files, f"/d/{name}")), lambda: verify(files, f"/d/{name}")):
+        with pytest.raises(UnknownFile):
+            look()

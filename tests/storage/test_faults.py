@@ -1,0 +1,135 @@
+"""Disks that are full or failing: what is refused, what goes on, and what goes offline for good."""
+
+from __future__ import annotations
+
+import errno
+from random import Random
+
+import pytest
+
+from penstock.model.errors import StorageError
+from penstock.storage.health import Health
+from penstock.storage.log import Log
+from penstock.testing.disk import FaultyDisk
+from tests.storage.logs import CLOCK, PATH, append_marker, batch, flush, idempotent, marker, open_log, records
+
+
+@pytest.fixture
+def disk() -> FaultyDisk:
+    return FaultyDisk(Random(0))
+
+
+def fill(disk: FaultyDisk, spare: int = 0) -> None:
+    disk.capacity = disk.used() + spare
+
+
+def test_a_full_disk_refuses_the_append_and_nothing_else(disk: FaultyDisk) -> None:
+    log = open_log(disk)
+    log.append(idempotent(0, 3), 0)
+    fill(disk, spare=10)
+    for _ in range(2):
+        with pytest.raises(StorageError, match="No space left"):
+            log.append(idempotent(3), 0)
+    assert log.end_offset == 3
+    assert [record.offset for record in records(log)] == [0, 1, 2]
+    disk.capacity = None
+    assert log.append(idempotent(3), 0).base_offset == 3
+    assert len(records(log)) == 4
+
+
+@pytest.mark.parametrize("spare", range(0, 120, 7))
+def test_a_disk_that_fills_up_while_a_segment_rolls_loses_nothing(disk: FaultyDisk, spare: int) -> None:
+    log = open_log(disk, segment_bytes=400, index_interval_bytes=0)
+    sequence = 0
+    while log.size + len(idempotent(0)) <= 400:
+        log.append(idempotent(sequence), 0)
+        sequence += 1
+    fill(disk, spare)
+    for _ in range(3):
+        with pytest.raises(StorageError):
+            log.append(idempotent(sequence), 0)
+    disk.capacity = None
+    for _ in range(10):
+        log.append(idempotent(sequence), 0)
+        sequence += 1
+    flush(log)
+    assert [record.offset for record in records(log)] == list(range(sequence))
+    disk.restart()
+    again = open_log(disk, recovery_point=log.recovery_point)
+    assert [record.offset for record in records(again)] == list(range(sequence))
+    assert again.producers.states[7].last_sequence == sequence - 1
+
+
+def test_a_failed_sync_takes_the_directory_offline_for_good(disk: FaultyDisk) -> None:
+    health = Health()
+    log = Log.open(disk, PATH, open_log().config, CLOCK, clean=False, health=health)
+    other = Log.open(disk, PATH + "1", log.config, CLOCK, clean=False, health=health)
+    log.append(batch(), 0)
+    disk.sync_error = errno.EIO
+    plan = log.flush_plan()
+    with pytest.raises(StorageError):
+        plan.sync()
+    disk.sync_error = None
+    assert log.recovery_point == 0
+    assert health.offline is not None
+    for broken in (log, other):
+        with pytest.raises(StorageError, match="offline"):
+            broken.append(batch(), 0)
+        with pytest.raises(StorageError, match="offline"):
+            broken.read(0, 100, upper=1)
+        with pytest.raises(StorageError, match="offline"):
+            broken.offset_for_timestamp(0)
+        with pytest.raises(StorageError, match="offline"):
+            broken.roll()
+        with pytest.raises(StorageError, match="offline"):
+            broken.close()
+
+
+def test_no_space_at_a_sync_is_as_bad_as_any_error_there(disk: FaultyDisk) -> None:
+    health = Health()
+    log = Log.open(disk, PATH, open_log().config, CLOCK, clean=False, health=health)
+    log.append(batch(), 0)
+    disk.sync_error = errno.ENOSPC
+    with pytest.raises(StorageError):
+        flush(log)
+    assert health.offline is not None
+
+
+def test_a_failed_read_takes_the_directory_offline(disk: FaultyDisk) -> None:
+    health = Health()
+    log = Log.open(disk, PATH, open_log(index_interval_bytes=0).config, CLOCK, clean=False, health=health)
+    for _ in range(40):
+        log.append(batch(), 0)
+    disk.read_error = errno.EIO
+    with pytest.raises(StorageError):
+        log.read(1, 100, upper=40)
+    assert health.offline is not None
+
+
+def test_running_out_of_descriptors_is_not_the_disks_fault() -> None:
+    health = Health()
+    assert isinstance(health.failed(OSError(errno.EMFILE, "too many"), "open"), StorageError)
+    assert health.offline is None
+    health.check()
+
+
+def test_an_abort_that_cannot_be_indexed_takes_the_directory_offline(disk: FaultyDisk) -> None:
+    """The marker is in the log: without its entry, readers would take aborted records for committed ones."""
+    log = open_log(disk)
+    log.append(idempotent(0, transactional=True), 0)
+    fill(disk, spare=len(marker(False)))
+    with pytest.raises(StorageError):
+        append_marker(log, marker(False))
+    disk.capacity = None
+    with pytest.raises(StorageError, match="offline"):
+        log.read(0, 100, upper=1)
+    again = open_log(disk)
+    assert again.aborted_transactions(0, 2) == [(7, 0)]
+
+
+def test_the_first_reason_for_being_offline_is_the_one_that_is_told() -> None:
+    health = Health()
+    health.failed(OSError(errno.EIO, "first"), "reading")
+    health.sync_failed(OSError(errno.EIO, "second"), "syncing")
+    assert health.offline is not None
+    assert "first" in health.offline
