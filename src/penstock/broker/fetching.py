@@ -45,7 +45,7 @@ class FetchRead:
         #: something that the client should hear of at once: an error or a divergence
         self.has_news = False
         #: what has to be warmed before its partitions can be read
-        self.cold: list[ColdPages] = []
+        self.cold: list[tuple[Partition, ColdPages]] = []
 
 
 def read_partitions(
@@ -64,7 +64,7 @@ def read_partitions(
             except ApiError as e:
                 answer = _failed(want.index, e.code)
             except ColdPages as e:
-                read.cold.append(e)
+                read.cold.append((partition, e))
                 answer = _described(partition, want.index)
         if answer.records:
             size = len(answer.records)
@@ -100,7 +100,10 @@ def _read(
         limit = min(want.max_bytes, left)
         found = log.read(want.fetch_offset, limit, upper=upper, at_least_one=at_least_one, cached_only=True)
         if found is not None:
-            answer.records = found.read() if found.size <= SMALL_RANGE else found
+            try:
+                answer.records = found.read() if found.size <= SMALL_RANGE else found
+            except OSError as e:
+                raise partition.read_failed(e) from e
     elif not log.log_start_offset <= want.fetch_offset <= log.end_offset:
         raise OffsetOutOfRange
     if committed:

@@ -4,7 +4,8 @@
 - `interval`: every `penstock.flush.interval.ms`, in a worker thread.
 - `group`: an acknowledgement waits for the next sync; while one runs, the next group gathers.
 
-A failed sync is never retried: storage takes the directory offline (`health`) and whoever waits is told.
+A failed sync is never retried: storage takes the directory offline (`health`) and whoever waits is told. What
+fails for lack of space alone is tried again later.
 """
 
 from __future__ import annotations
@@ -48,8 +49,11 @@ class Flusher:
     def wrote(self, partition: Partition) -> None:
         """Note that `partition` has bytes that the disk may not have."""
         self._dirty[partition] = None
-        if self._timer is None and self.policy == "interval":
-            self._timer = asyncio.get_running_loop().call_later(self._interval_s, self._interval_over)
+        if self.acks_wait:
+            # Even if nobody waits for an acknowledgement: readers do.
+            self._start()
+        elif self._timer is None and self.policy == "interval":
+            self._flush_later()
 
     def forget(self, partition: Partition) -> None:
         self._dirty.pop(partition, None)
@@ -57,8 +61,7 @@ class Flusher:
     def when_flushed(self, callback: Callable[[StorageError | None], None]) -> None:
         """Call back once everything written until now is on the disk, or with the error that prevents it."""
         self._callbacks.append(callback)
-        if self._cycle is None:
-            self._cycle = asyncio.get_running_loop().create_task(self._run())
+        self._start()
 
     async def flush(self) -> None:
         """Return when everything written until now is on the disk; StorageError if that cannot be."""
@@ -72,31 +75,49 @@ class Flusher:
         if self._timer is not None:
             self._timer.cancel()
 
+    def _flush_later(self) -> None:
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(self._interval_s, self._interval_over)
+
     def _interval_over(self) -> None:
         self._timer = None
         self.when_flushed(lambda error: None)
 
+    def _start(self) -> None:
+        if self._cycle is None:
+            self._cycle = asyncio.get_running_loop().create_task(self._run())
+
     async def _run(self) -> None:
         """Sync in rounds until nobody waits."""
-        while self._callbacks:
+        error: StorageError | None = None
+        while self._callbacks or (self.acks_wait and self._dirty and error is None):
             callbacks, self._callbacks = self._callbacks, []
             error = await self._sync()
             for callback in callbacks:
                 callback(error)
         self._cycle = None
+        if error is not None and self.health.offline is None:
+            self._flush_later()
 
     async def _sync(self) -> StorageError | None:
-        partitions, self._dirty = list(self._dirty), {}
         try:
             self.health.check()
-            plans = [p.log.flush_plan() for p in partitions]
-            await self._workers.in_thread(_sync_all, plans)
+        except StorageError as e:
+            return e
+        partitions, self._dirty = list(self._dirty), {}
+        rounds = [(p, p.log.flush_plan(), p.hidden_bytes) for p in partitions]
+        try:
+            await self._workers.in_thread(_sync_all, [plan for _, plan, _ in rounds])
         except StorageError as e:
             log.error("flush_failed", directory=self.directory, error=str(e))
+            for partition, plan, _ in rounds:
+                if partition.leading:
+                    partition.log.flush_failed(plan)
+                    self._dirty[partition] = None
             return e
-        for partition, plan in zip(partitions, plans, strict=True):
+        for partition, plan, size in rounds:
             partition.log.flushed(plan)
-            partition.flushed(plan.end_offset)
+            partition.flushed(plan.end_offset, size)
         return None
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 from penstock.model.errors import (
     FencedLeaderEpoch,
     NotLeaderOrFollower,
+    StorageError,
     UnknownLeaderEpoch,
 )
 from penstock.model.ids import TopicId
@@ -40,6 +41,7 @@ class Partition:
         "compression_level",
         "directory",
         "flusher",
+        "hidden_bytes",
         "index",
         "leader_epoch",
         "leading",
@@ -71,6 +73,8 @@ class Partition:
         self.waiters: dict[Waiter, None] = {}
         self.directory = directory
         self.flusher = flusher
+        #: appended, but behind the high watermark until the disk has them
+        self.hidden_bytes = 0
         #: appends that are with a worker, and the lock that keeps them in order (see `recompression`)
         self.pending: set[asyncio.Task[None]] = set()
         self.order = asyncio.Lock()
@@ -103,20 +107,21 @@ class Partition:
         appended = log.append(batches, self.leader_epoch, origin)
         if not appended.duplicate:
             flusher.wrote(self)
-            if not flusher.acks_wait:
+            if flusher.acks_wait:
+                self.hidden_bytes += size
+            else:
                 log.advance_high_watermark(log.end_offset)
                 if self.waiters:
                     self._tell_waiters(size)
         return appended
 
-    def flushed(self, end_offset: int) -> None:
-        """The disk confirmed everything below `end_offset`."""
+    def flushed(self, end_offset: int, size: int) -> None:
+        """The disk confirmed everything below `end_offset`, `size` bytes of it hidden so far."""
+        self.hidden_bytes -= size
         if self.flusher.acks_wait and end_offset > self.log.high_watermark:
-            before = self.log.high_watermark
             self.log.advance_high_watermark(end_offset)
             if self.waiters:
-                # Bytes between two offsets are not worth a look-up: any growth is more than a minimum of 1.
-                self._tell_waiters(max(1, end_offset - before))
+                self._tell_waiters(size)
 
     def check_leader_epoch(self, current_leader_epoch: int) -> None:
         """Refuse a client whose idea of the leader is older or newer than ours (KIP-320)."""
@@ -130,6 +135,10 @@ class Partition:
 
     def check_online(self) -> None:
         self.flusher.health.check()
+
+    def read_failed(self, error: OSError) -> StorageError:
+        """What to raise for an error that reading the log's bytes has met."""
+        return self.flusher.health.failed(error, f"cannot read {self.log.path}")
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """As the log's; it hears of an epoch with its first batch, and we already lead in it before."""

@@ -20,11 +20,11 @@ class FlushPlan:
         "_checkpoint",
         "_directory",
         "_files",
-        "_handles",
         "_health",
         "_sync_directory",
         "end_offset",
         "generation",
+        "handles",
     )
 
     def __init__(
@@ -42,7 +42,8 @@ class FlushPlan:
         self._files = files
         self._directory = directory
         self._health = health
-        self._handles = handles
+        #: files with unsynced bytes
+        self.handles = handles
         self._sync_directory = sync_directory
         #: path and content of the leader epochs, where they changed
         self._checkpoint = checkpoint
@@ -60,7 +61,7 @@ class FlushPlan:
 
     def _sync(self) -> None:
         try:
-            for handle in self._handles:
+            for handle in self.handles:
                 handle.sync()
             if self._sync_directory:
                 self._files.sync_dir(self._directory)

@@ -347,6 +347,11 @@ class Log:
         epochs.dirty = store.directory_dirty = False
         return plan
 
+    def flush_failed(self, plan: FlushPlan) -> None:
+        """`plan` has not been carried out, or in part: the next one has to do what it left."""
+        self._store.unsynced += plan.handles
+        self.leader_epochs.dirty = self._store.directory_dirty = True
+
     def flushed(self, plan: FlushPlan) -> None:
         """`plan` has been carried out."""
         if plan.generation == self._generation and plan.end_offset > self.recovery_point:

@@ -80,7 +80,7 @@ class _Fetch:
         request = self._request
         read = read_partitions(self._context.broker.partitions, self._wanted, self._limits)
         missing = request.min_bytes - read.size
-        if missing <= 0 or request.max_wait_ms <= 0 or read.has_news:
+        if missing <= 0 or request.max_wait_ms <= 0 or read.has_news or read.cold:
             return self._answer(read)
         partitions = self._context.broker.partitions
         found = [p for w in self._wanted if not isinstance(p := partitions.find(w.topic, w.index), ErrorCode)]
@@ -113,7 +113,12 @@ class _Fetch:
         """
         broker = self._context.broker
         for _ in range(_WARM_TRIES):
-            await asyncio.gather(*(broker.workers.in_thread(cold.warm) for cold in read.cold))
+            warmed = await asyncio.gather(
+                *(broker.workers.in_thread(pages.warm) for _, pages in read.cold), return_exceptions=True
+            )
+            for (partition, _), error in zip(read.cold, warmed, strict=True):
+                if isinstance(error, OSError):
+                    partition.read_failed(error)
             read = read_partitions(broker.partitions, self._wanted, self._limits)
             if not read.cold:
                 break

@@ -120,7 +120,10 @@ async def _by_timestamp(
                 found = log.offset_for_timestamp(timestamp, cached_only=True)
             break
         except ColdPages as cold:
-            await context.broker.workers.in_thread(cold.warm)
+            try:
+                await context.broker.workers.in_thread(cold.warm)
+            except OSError as e:
+                raise partition.read_failed(e) from e
     if found is None or (found.offset >= partition.readable_end(committed) and timestamp >= 0):
         return
     answer.timestamp = found.timestamp

@@ -1,0 +1,389 @@
+"""Disks that are full, fail, or are several."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+
+import pytest
+
+from penstock.model.errors import ErrorCode
+from penstock.wire.apis.describe_log_dirs import (
+    DESCRIBE_LOG_DIRS,
+    DescribableLogDirTopic,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResult,
+)
+from tests.broker.disks import BrokerOnDisk, Disk, Volumes, on_disk
+from tests.broker.raw import RawClient
+from tests.broker.requests import (
+    EARLIEST,
+    Topic,
+    append,
+    ask_for_topic,
+    batch_of,
+    create_topic,
+    every_version,
+    fetch,
+    list_offset,
+    new_producer_id,
+    produce,
+    read_all,
+    topic_exists,
+    values_in,
+)
+from tests.broker.test_delete_records import delete_before
+
+POLICIES = pytest.mark.parametrize("policy", ["group", "interval", "os"])
+STORAGE = ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def log_dirs(client: RawClient) -> dict[str, DescribeLogDirsResult]:
+    response = client.ask(DESCRIBE_LOG_DIRS, 5, DescribeLogDirsRequest(topics=None))
+    assert response.error_code == ErrorCode.NONE
+    return {result.log_dir: result for result in response.results}
+
+
+# -- full
+
+
+@POLICIES
+def test_a_full_disk_refuses_writes_keeps_reads_and_recovers(policy: str) -> None:
+    disk = Disk()
+    with on_disk(disk, penstock_flush=policy) as running, RawClient(running.bootstrap) as client:
+        topic = create_topic(client)
+        append(client, topic, b"before")
+        disk.capacity = disk.used() + 10
+
+        for _ in range(3):
+            refused = produce(client, topic, batch_of([b"too much"]))
+            assert (refused.error_code, refused.base_offset) == (STORAGE, -1)
+        assert values_in(fetch(client, topic, 0)) == [b"before"]
+        assert list_offset(client, topic, EARLIEST).offset == 0
+        assert log_dirs(client)["/disk"].error_code == ErrorCode.NONE
+
+        disk.capacity = None
+        assert append(client, topic, b"after") == 1
+        assert [r.value for r in read_all(client, topic)] == [b"before", b"after"]
+
+    with on_disk(disk) as running, RawClient(running.bootstrap) as client:
+        assert [r.value for r in read_all(client, topic)] == [b"before", b"after"]
+
+
+def test_an_idempotent_producer_goes_on_where_a_full_disk_stopped_it() -> None:
+    disk = Disk()
+    with on_disk(disk, penstock_flush="group") as running, RawClient(running.bootstrap) as client:
+        topic = create_topic(client)
+        producer_id = new_producer_id(client)
+
+        def send(sequence: int) -> int:
+            value = [b"%d" % sequence]
+            batch = batch_of(value, producer_id=producer_id, producer_epoch=0, base_sequence=sequence)
+            return produce(client, topic, batch).error_code
+
+        assert send(0) == ErrorCode.NONE
+        disk.capacity = disk.used() + 10
+        assert [send(1), send(1)] == [STORAGE, STORAGE]
+        disk.capacity = None
+        assert [send(1), send(2), send(1)] == [ErrorCode.NONE] * 3
+        assert [r.value for r in read_all(client, topic)] == [b"0", b"1", b"2"]
+
+
+def test_a_flush_that_finds_no_space_is_made_up_for() -> None:
+    """A flush writes a small file behind the first batch: that fails, and the batch is in the log."""
+    disk = Disk()
+    with (
+        on_disk(disk, penstock_flush="group", penstock_flush_interval_ms="10") as running,
+        RawClient(running.bootstrap) as client,
+    ):
+        topic = create_topic(client)
+        batch = batch_of([b"x"], producer_id=new_producer_id(client), producer_epoch=0, base_sequence=0)
+        disk.capacity = disk.used() + len(batch) + 5
+        assert produce(client, topic, batch).error_code == STORAGE
+        assert fetch(client, topic, 0).high_watermark == 0
+
+        disk.capacity = None
+
+        assert values_in(fetch(client, topic, 0, max_wait_ms=5000)) == [b"x"]
+        repeated = produce(client, topic, batch)
+        assert (repeated.error_code, repeated.base_offset) == (ErrorCode.NONE, 0)
+
+
+def test_a_topic_that_a_full_disk_has_no_room_for_is_not_created() -> None:
+    disk = Disk()
+    with on_disk(disk) as running, RawClient(running.bootstrap) as client:
+        disk.capacity = disk.used() + 10
+        assert ask_for_topic(client, "wished-for").error_code == STORAGE
+        assert not topic_exists(client, "wished-for")
+
+        disk.capacity = None
+        topic = create_topic(client, "wished-for")
+        append(client, topic, b"x")
+
+
+def test_a_topic_whose_partitions_found_no_room_opens_when_there_is_some() -> None:
+    data, metadata = Disk(), Disk()
+    with (
+        on_disk(Volumes(metadata=metadata, data=data), "/metadata,/data") as running,
+        RawClient(running.bootstrap) as client,
+    ):
+        data.capacity = data.used()
+        result = ask_for_topic(client, "squeezed", partitions=2)
+        assert result.error_code == ErrorCode.NONE
+        topic = Topic("squeezed", result.topic_id)  # type: ignore[arg-type]
+        codes = {produce(client, topic, batch_of([b"x"]), partition=p).error_code for p in (0, 1)}
+        assert codes == {ErrorCode.NONE, STORAGE}
+
+        data.capacity = None
+        while {produce(client, topic, batch_of([b"x"]), partition=p).error_code for p in (0, 1)} != {0}:
+            pass
+        expected = {p: len(read_all(client, topic, partition=p)) for p in (0, 1)}
+
+    with (
+        on_disk(Volumes(metadata=metadata, data=data), "/metadata,/data") as running,
+        RawClient(running.bootstrap) as client,
+    ):
+        assert {p: len(read_all(client, topic, partition=p)) for p in (0, 1)} == expected
+
+
+def test_records_are_not_deleted_where_a_full_disk_cannot_remember_it() -> None:
+    disk = Disk()
+    with on_disk(disk) as running, RawClient(running.bootstrap) as client:
+        topic = create_topic(client)
+        append(client, topic, b"0", b"1")
+        disk.capacity = disk.used()
+        assert delete_before(client, topic, 1).error_code == STORAGE
+        disk.capacity = None
+        assert delete_before(client, topic, 1).low_watermark == 1
+
+
+# -- failing
+
+
+@pytest.fixture
+def disks() -> tuple[Disk, Disk]:
+    return Disk(), Disk()
+
+
+@pytest.fixture
+def running(disks: tuple[Disk, Disk]) -> Iterator[BrokerOnDisk]:
+    """A broker with two disks, `/good` first."""
+    good, bad = disks
+    with on_disk(
+        Volumes(good=good, bad=bad),
+        "/good,/bad",
+        penstock_flush="group",
+        auto_create_topics_enable="false",
+    ) as started:
+        yield started
+
+
+@pytest.fixture
+def client(running: BrokerOnDisk) -> Iterator[RawClient]:
+    with RawClient(running.bootstrap) as connected:
+        yield connected
+
+
+@pytest.fixture
+def topic(client: RawClient) -> Topic:
+    """A topic of two partitions with a record each."""
+    made = create_topic(client, partitions=2)
+    for partition in (0, 1):
+        append(client, made, b"before", partition=partition)
+    return made
+
+
+def placement(client: RawClient, topic: Topic) -> dict[str, int]:
+    """The partition in each directory."""
+    found = {}
+    for path, result in log_dirs(client).items():
+        for stored in result.topics:
+            if stored.name == topic.name:
+                (found[path],) = [p.partition_index for p in stored.partitions]
+    return found
+
+
+def test_partitions_are_spread_over_the_directories(client: RawClient, topic: Topic) -> None:
+    assert set(placement(client, topic)) == {"/good", "/bad"}
+
+
+@pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC])
+def test_a_failed_sync_takes_its_directory_offline_and_no_other(
+    client: RawClient, topic: Topic, disks: tuple[Disk, Disk], code: int
+) -> None:
+    where = placement(client, topic)
+    _, bad = disks
+    bad.sync_error = code
+
+    failed = produce(client, topic, batch_of([b"lost?"]), partition=where["/bad"])
+    fine = produce(client, topic, batch_of([b"kept"]), partition=where["/good"])
+
+    assert (failed.error_code, fine.error_code) == (STORAGE, ErrorCode.NONE)
+    bad.sync_error = None
+    # Never again: the kernel may have dropped what it could not write.
+    assert produce(client, topic, batch_of([b"x"]), partition=where["/bad"]).error_code == STORAGE
+    assert fetch(client, topic, 0, partition=where["/bad"]).error_code == STORAGE
+    assert list_offset(client, topic, EARLIEST, partition=where["/bad"]).error_code == STORAGE
+    assert values_in(fetch(client, topic, 0, partition=where["/good"])) == [b"before", b"kept"]
+    offline = log_dirs(client)
+    assert {path: d.error_code for path, d in offline.items()} == {"/good": 0, "/bad": STORAGE}
+
+
+def test_a_failed_read_takes_its_directory_offline(
+    client: RawClient, topic: Topic, disks: tuple[Disk, Disk]
+) -> None:
+    where = placement(client, topic)
+    disks[1].read_error = errno.EIO
+
+    failed = fetch(client, topic, 0, partition=where["/bad"])
+
+    assert failed.error_code == STORAGE
+    disks[1].read_error = None
+    assert produce(client, topic, batch_of([b"x"]), partition=where["/bad"]).error_code == STORAGE
+    assert values_in(fetch(client, topic, 0, partition=where["/good"])) == [b"before"]
+
+
+@pytest.mark.parametrize("size", [10, 100_000])
+def test_a_failed_read_from_a_cold_disk_takes_its_directory_offline(
+    client: RawClient, topic: Topic, disks: tuple[Disk, Disk], size: int
+) -> None:
+    where = placement(client, topic)
+    append(client, topic, b"x" * size, partition=where["/bad"])
+    disks[1].evict()
+    disks[1].read_error = errno.EIO
+
+    asked = list_offset(client, topic, 0, partition=where["/bad"])
+    failed = fetch(client, topic, 1, partition=where["/bad"], max_wait_ms=30_000)
+
+    assert asked.error_code == failed.error_code == STORAGE
+
+
+@pytest.mark.parametrize("size", [10, 100_000])
+def test_records_that_are_on_the_disk_alone_are_not_waited_for(
+    client: RawClient, topic: Topic, disks: tuple[Disk, Disk], size: int
+) -> None:
+    append(client, topic, b"x" * size)
+    for disk in disks:
+        disk.evict()
+
+    assert values_in(fetch(client, topic, 1, max_wait_ms=30_000)) == [b"x" * size]
+    for disk in disks:
+        disk.evict()
+    assert list_offset(client, topic, 0).offset == 0
+
+
+def test_new_topics_go_where_the_disk_is_sound(
+    client: RawClient, topic: Topic, disks: tuple[Disk, Disk]
+) -> None:
+    where = placement(client, topic)
+    disks[1].sync_error = errno.EIO
+    produce(client, topic, batch_of([b"x"]), partition=where["/bad"])
+
+    new = create_topic(client, partitions=4)
+
+    for partition in range(4):
+        append(client, new, b"x", partition=partition)
+
+
+def test_what_was_acknowledged_is_there_again_when_the_disk_is(disks: tuple[Disk, Disk]) -> None:
+    good, bad = disks
+    volumes = Volumes(good=good, bad=bad)
+    with (
+        on_disk(volumes, "/good,/bad", penstock_flush="group") as running,
+        RawClient(running.bootstrap) as client,
+    ):
+        topic = create_topic(client, partitions=2)
+        for partition in (0, 1):
+            append(client, topic, b"kept", partition=partition)
+        bad.sync_error = errno.EIO
+        for partition in (0, 1):
+            produce(client, topic, batch_of([b"perhaps"]), partition=partition)
+    bad.sync_error = None
+
+    with on_disk(volumes, "/good,/bad") as running, RawClient(running.bootstrap) as client:
+        for partition in (0, 1):
+            assert read_all(client, topic, partition=partition)[0].value == b"kept"
+            append(client, topic, b"more", partition=partition)
+
+
+def test_with_an_interval_a_failed_sync_is_noticed_by_itself() -> None:
+    disk = Disk()
+    with (
+        on_disk(disk, penstock_flush="interval", penstock_flush_interval_ms="5") as running,
+        RawClient(running.bootstrap) as client,
+    ):
+        topic = create_topic(client)
+        disk.sync_error = errno.EIO
+        append(client, topic, b"x")
+
+        while produce(client, topic, batch_of([b"y"])).error_code == ErrorCode.NONE:
+            pass
+        assert fetch(client, topic, 0).error_code == STORAGE
+
+
+def test_without_its_metadata_a_broker_changes_nothing_and_serves_what_it_has(
+    client: RawClient, topic: Topic, disks: tuple[Disk, Disk]
+) -> None:
+    """The metadata log lives in the first directory."""
+    where = placement(client, topic)
+    disks[0].sync_error = errno.EIO
+
+    assert ask_for_topic(client, "new").error_code == STORAGE
+    assert ask_for_topic(client, "new").error_code == STORAGE
+
+    assert not topic_exists(client, "new")
+    append(client, topic, b"x", partition=where["/bad"])
+    assert len(read_all(client, topic, partition=where["/bad"])) == 2
+
+
+# -- DescribeLogDirs
+
+
+@pytest.mark.parametrize("version", every_version(DESCRIBE_LOG_DIRS))
+def test_log_dirs_are_described(client: RawClient, topic: Topic, version: int) -> None:
+    response = client.ask(DESCRIBE_LOG_DIRS, version, DescribeLogDirsRequest(topics=None))
+
+    assert [r.log_dir for r in response.results] == ["/good", "/bad"]
+    for result in response.results:
+        assert result.error_code == ErrorCode.NONE
+        (found,) = [t for t in result.topics if t.name == topic.name]
+        (partition,) = found.partitions
+        assert partition.partition_size > 0
+        assert (partition.offset_lag, partition.is_future_key) == (0, False)
+        if version >= 4:
+            assert 0 < result.usable_bytes <= result.total_bytes
+
+
+@pytest.mark.parametrize("version", every_version(DESCRIBE_LOG_DIRS))
+def test_only_what_was_asked_for_is_described(client: RawClient, topic: Topic, version: int) -> None:
+    create_topic(client)
+    asked = [
+        DescribableLogDirTopic(topic=topic.name, partitions=[1]),
+        DescribableLogDirTopic(topic="no-such-topic", partitions=[0]),
+    ]
+
+    response = client.ask(DESCRIBE_LOG_DIRS, version, DescribeLogDirsRequest(topics=asked))
+
+    found = [(t.name, p.partition_index) for r in response.results for t in r.topics for p in t.partitions]
+    assert found == [(topic.name, 1)]
+
+
+def test_asking_for_no_topics_describes_directories_alone(client: RawClient, topic: Topic) -> None:
+    response = client.ask(DESCRIBE_LOG_DIRS, 5, DescribeLogDirsRequest(topics=[]))
+
+    assert [(r.log_dir, r.topics) for r in response.results] == [("/good", []), ("/bad", [])]
+
+
+def test_the_size_of_a_partition_is_that_of_its_segments(client: RawClient, topic: Topic) -> None:
+    before = log_dirs(client)
+    batch = batch_of([b"x" * 1000])
+    produce(client, topic, batch, partition=0)
+    after = log_dirs(client)
+
+    grown = [
+        p.partition_size - q.partition_size
+        for path in before
+        for s, t in zip(after[path].topics, before[path].topics, strict=True)
+        for p, q in zip(s.partitions, t.partitions, strict=True)
+    ]
+    assert sorted(grown) == [0, len(batch)]

@@ -1,0 +1,236 @@
+"""When acknowledged data is on the disk: `penstock.flush` group, interval and os."""
+
+from __future__ import annotations
+
+import select
+from collections.abc import Iterator
+
+import pytest
+
+from penstock.model.errors import ErrorCode
+from penstock.wire.apis.fetch import FETCH, FetchResponse
+from penstock.wire.apis.metadata import METADATA, MetadataRequest
+from penstock.wire.apis.produce import PRODUCE, PartitionProduceResponse, ProduceResponse
+from tests.broker.disks import BrokerOnDisk, Disk, on_disk
+from tests.broker.raw import RawClient
+from tests.broker.requests import (
+    LATEST,
+    Topic,
+    append,
+    batch_of,
+    create_topic,
+    delete_topic,
+    fetch,
+    fetch_request,
+    list_offset,
+    new_producer_id,
+    only_partition,
+    produce_request,
+    values_in,
+    wanted,
+)
+
+
+@pytest.fixture
+def disk() -> Disk:
+    return Disk()
+
+
+@pytest.fixture
+def group(disk: Disk) -> Iterator[BrokerOnDisk]:
+    with on_disk(disk, penstock_flush="group") as running:
+        yield running
+        disk.release_syncs()
+
+
+@pytest.fixture
+def client(group: BrokerOnDisk) -> Iterator[RawClient]:
+    with RawClient(group.bootstrap) as connected:
+        yield connected
+
+
+@pytest.fixture
+def other(client: RawClient) -> Iterator[RawClient]:
+    with client.another() as connected:
+        yield connected
+
+
+def send(client: RawClient, topic: Topic, batch: bytes, acks: int = -1) -> None:
+    client.send(PRODUCE, 13, produce_request(topic, batch, acks=acks, version=13), answered=bool(acks))
+
+
+def answer(client: RawClient) -> PartitionProduceResponse:
+    response = client.receive()
+    assert isinstance(response, ProduceResponse)
+    return only_partition(response)
+
+
+def is_silent(client: RawClient, other: RawClient) -> bool:
+    """Whether no answer has come, although the broker had time to answer another."""
+    for _ in range(3):
+        other.ask(METADATA, 12, MetadataRequest(topics=[]))
+    return not select.select([client.socket], [], [], 0)[0]
+
+
+@pytest.mark.parametrize("acks", [1, -1])
+def test_group_acks_wait_for_the_disk_and_so_do_readers(
+    client: RawClient, other: RawClient, topic: Topic, disk: Disk, acks: int
+) -> None:
+    disk.hold_syncs()
+    send(client, topic, batch_of([b"precious"]), acks)
+
+    assert is_silent(client, other)
+    seen = fetch(other, topic, 0)
+    assert (seen.high_watermark, values_in(seen)) == (0, [])
+    assert list_offset(other, topic, LATEST).offset == 0
+
+    disk.release_syncs()
+    assert (answer(client).error_code, fetch(other, topic, 0).high_watermark) == (ErrorCode.NONE, 1)
+    assert values_in(fetch(other, topic, 0)) == [b"precious"]
+
+
+def test_group_without_acks_readers_wait_all_the_same(
+    client: RawClient, other: RawClient, topic: Topic, disk: Disk
+) -> None:
+    disk.hold_syncs()
+    send(client, topic, batch_of([b"silent"]), acks=0)
+    assert values_in(fetch(client, topic, 0)) == []
+
+    disk.release_syncs()
+    answered = fetch(other, topic, 0, max_wait_ms=30_000)
+    assert values_in(answered) == [b"silent"]
+
+
+def test_group_many_requests_share_a_sync(
+    client: RawClient, other: RawClient, topic: Topic, disk: Disk
+) -> None:
+    append(client, topic, b"first")
+    before = disk.syncs
+    disk.hold_syncs()
+    for i in range(50):
+        send(client, topic, batch_of([b"%d" % i]))
+    assert is_silent(client, other)
+
+    disk.release_syncs()
+
+    assert [answer(client).base_offset for _ in range(50)] == list(range(1, 51))
+    assert disk.syncs - before <= 4
+
+
+def test_group_waiting_readers_are_woken_by_the_sync(
+    client: RawClient, other: RawClient, topic: Topic, disk: Disk
+) -> None:
+    disk.hold_syncs()
+    client.send(FETCH, 18, fetch_request([(topic, [wanted(0)])], version=18, max_wait_ms=30_000))
+    send(other, topic, batch_of([b"x"]))
+    with other.another() as third:
+        assert is_silent(client, third)
+
+    disk.release_syncs()
+
+    response = client.receive()
+    assert isinstance(response, FetchResponse)
+    assert values_in(response.responses[0].partitions[0]) == [b"x"]
+    assert answer(other).error_code == ErrorCode.NONE
+
+
+def test_group_a_duplicate_waits_for_what_it_repeats(
+    client: RawClient, other: RawClient, topic: Topic, disk: Disk
+) -> None:
+    batch = batch_of([b"x"], producer_id=new_producer_id(client), producer_epoch=0, base_sequence=0)
+    disk.hold_syncs()
+    send(client, topic, batch)
+    send(client, topic, batch)
+    assert is_silent(client, other)
+
+    disk.release_syncs()
+
+    assert [answer(client).base_offset for _ in range(2)] == [0, 0]
+
+
+def test_group_min_bytes_are_counted_in_bytes(client: RawClient, other: RawClient, topic: Topic) -> None:
+    """Also where readers learn of new records from a sync and not from an append."""
+    request = fetch_request([(topic, [wanted(0)])], version=18, max_wait_ms=30_000, min_bytes=2500)
+    client.send(FETCH, 18, request)
+    append(other, topic, *[b"%d" % i for i in range(20)])
+    append(other, topic, b"x" * 1000)
+    with other.another() as third:
+        assert is_silent(client, third)
+    append(other, topic, b"y" * 2000)
+
+    response = client.receive()
+    assert isinstance(response, FetchResponse)
+    assert len(values_in(response.responses[0].partitions[0])) == 22
+
+
+@pytest.mark.parametrize("policy", ["group", "interval"])
+def test_deleting_a_topic_while_it_is_being_synced_hurts_nobody(policy: str) -> None:
+    disk = Disk()
+    with (
+        on_disk(disk, penstock_flush=policy, penstock_flush_interval_ms="1") as running,
+        RawClient(running.bootstrap) as client,
+        RawClient(running.bootstrap) as other,
+    ):
+        doomed, lasting = create_topic(client), create_topic(client)
+        disk.hold_next_sync()
+        send(client, doomed, batch_of([b"x"]))
+        assert disk.holding.wait(5)
+        delete_topic(other, doomed)
+        disk.release_syncs()
+
+        answer(client)
+        append(client, lasting, b"y")
+        assert running.broker.partitions.directories[0].health.offline is None
+
+
+def test_interval_acks_at_once_and_syncs_soon() -> None:
+    disk = Disk()
+    with (
+        on_disk(disk, penstock_flush="interval", penstock_flush_interval_ms="20") as running,
+        RawClient(running.bootstrap) as client,
+    ):
+        topic = create_topic(client)
+        before = disk.syncs
+        disk.hold_syncs()
+        append(client, topic, b"x")
+        assert values_in(fetch(client, topic, 0)) == [b"x"]
+        disk.release_syncs()
+
+        while disk.syncs == before:
+            pass
+
+
+def test_os_never_syncs_until_the_broker_stops() -> None:
+    disk = Disk()
+    with on_disk(disk, penstock_flush="os") as running, RawClient(running.bootstrap) as client:
+        topic = create_topic(client)
+        before = disk.syncs
+        for _ in range(20):
+            append(client, topic, b"x")
+        assert values_in(fetch(client, topic, 0)) == [b"x"] * 20
+        assert disk.syncs == before
+    assert disk.syncs > before
+
+
+@pytest.mark.parametrize("policy", ["group", "interval", "os"])
+def test_an_orderly_end_brings_everything_to_the_disk(policy: str) -> None:
+    disk = Disk()
+    with on_disk(disk, penstock_flush=policy) as running, RawClient(running.bootstrap) as client:
+        topic = create_topic(client)
+        append(client, topic, b"x")
+    disk.restart(power_loss=True)
+
+    with on_disk(disk) as running, RawClient(running.bootstrap) as client:
+        assert values_in(fetch(client, topic, 0)) == [b"x"]
+
+
+def test_group_what_was_acknowledged_survives_a_power_loss() -> None:
+    disk = Disk()
+    with on_disk(disk, penstock_flush="group") as running, RawClient(running.bootstrap) as client:
+        topic = create_topic(client)
+        append(client, topic, b"x")
+        survivor = Disk()
+        survivor.root = disk._survivor(disk.root, disk.changes)
+
+    with on_disk(survivor) as running, RawClient(running.bootstrap) as client:
+        assert values_in(fetch(client, topic, 0)) == [b"x"]
