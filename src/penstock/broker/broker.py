@@ -106,7 +106,9 @@ class Broker:
         self.controller.on_applied = self._applied
         self.producer_ids = ProducerIds(self.controller, self.node_id)
         await self.controller.change(self._register)
-        self.maintenance = Maintenance(self.config, self.partitions, self.clock, self.files, self.workers)
+        self.maintenance = Maintenance(
+            self.config, self.partitions, self.controller, self.clock, self.files, self.workers
+        )
         await self.server.serve()
         self.maintenance.start()
 

@@ -57,6 +57,11 @@ class Controller:
                 await self._commit(records)
             return result
 
+    async def between_changes(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Do what must not see the image change under its feet."""
+        async with self._turn:
+            await work()
+
     async def _commit(self, records: Sequence[Struct]) -> None:
         now = self._clock.now_ms()
         base = self._log.end_offset

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final
 
+from penstock.broker.controller import Controller
 from penstock.broker.logs import get_logger
 from penstock.broker.partition import Partition
 from penstock.broker.partitions import Partitions
@@ -24,16 +25,25 @@ __all__ = ["Maintenance"]
 log = get_logger("maintenance")
 #: partitions to work through before others get a turn
 _SLICE: Final = 64
+#: how long a disk that was full may have space again before we notice
+_REOPEN_MS: Final = 1000
 
 
 class Maintenance:
     """Runs the chores from `start` to `stop`."""
 
     def __init__(
-        self, config: BrokerConfig, partitions: Partitions, clock: Clock, files: Files, workers: Workers
+        self,
+        config: BrokerConfig,
+        partitions: Partitions,
+        controller: Controller,
+        clock: Clock,
+        files: Files,
+        workers: Workers,
     ) -> None:
         self._config = config
         self._partitions = partitions
+        self._controller = controller
         self._clock = clock
         self._files = files
         self._workers = workers
@@ -49,6 +59,7 @@ class Maintenance:
             (self.retain, lambda: config.log_retention_check_interval_ms),
             (self.checkpoint, lambda: config.log_flush_offset_checkpoint_interval_ms),
             (self.forget_producers, lambda: config.producer_id_expiration_check_interval_ms),
+            (self.reopen, lambda: _REOPEN_MS),
         ]
         if config.log_cleaner_enable:
             chores.append((self.clean, lambda: config.log_cleaner_backoff_ms))
@@ -75,6 +86,11 @@ class Maintenance:
 
     async def checkpoint(self) -> None:
         await self._partitions.checkpoint()
+
+    async def reopen(self) -> None:
+        """Give partitions that a full disk had no room for another chance."""
+        if self._partitions.any_refused:
+            await self._controller.between_changes(self._partitions.reopen)
 
     async def forget_producers(self) -> None:
         now_ms = self._clock.now_ms()

@@ -16,7 +16,7 @@ from penstock.broker.partition import Partition
 from penstock.metadata.image import ClusterImage, TopicImage
 from penstock.model.config import BrokerConfig, topic_values
 from penstock.model.errors import ErrorCode, StorageError
-from penstock.model.ids import METADATA_TOPIC, METADATA_TOPIC_ID, TopicId, TopicPartition
+from penstock.model.ids import METADATA_TOPIC, METADATA_TOPIC_ID, NO_TOPIC_ID, TopicId, TopicPartition
 from penstock.ports import Clock, Files, Rng, Workers
 from penstock.storage.config import LogConfig
 from penstock.storage.directory import DataDirectory, PartitionRemoval, StoredPartition
@@ -44,6 +44,9 @@ class Partitions:
         self._counts: dict[DataDirectory, int] = {}
         self._checkpointing: dict[DataDirectory, asyncio.Lock] = {}
         self._deletions: set[asyncio.Task[None]] = set()
+        #: partitions that are not here only because of their directories, and those
+        self._refused: dict[TopicPartition, tuple[TopicImage, DataDirectory]] = {}
+        self._image = ClusterImage()
 
     # -- requests -------------------------------------------------------------------------------------
 
@@ -97,11 +100,13 @@ class Partitions:
 
     def load(self, image: ClusterImage) -> None:
         """Open every partition that the image has, and remove what it no longer has."""
+        self._image = image
         found: dict[TopicPartition, DataDirectory] = {}
         for directory in self._flushers:
             for name, index, topic_id in directory.partitions():
                 topic = image.topics.get(name)
-                if topic is not None and topic.id == topic_id and index in topic.partitions:
+                # One that has lost its topic's id is taken for the topic's: what was deleted has been moved.
+                if topic is not None and topic_id in (topic.id, NO_TOPIC_ID) and index in topic.partitions:
                     found[TopicPartition(name, index)] = directory
                 elif name != METADATA_TOPIC:
                     log.info("stray_partition_removed", topic=name, partition=index, directory=directory.path)
@@ -114,15 +119,39 @@ class Partitions:
                 directory = found[TopicPartition(topic.name, index)]
                 if index in missing:
                     stored = [StoredPartition(topic.name, index, topic.id)]
-                    if directory.forget(stored):
-                        directory.checkpoint().write()
-                    directory.create_partitions(stored)
+                    try:
+                        if directory.forget(stored):
+                            directory.checkpoint().write()
+                        directory.create_partitions(stored)
+                    except StorageError as e:
+                        self._refuse(topic, index, directory, e)
+                        continue
                 self._host(topic, index, config, directory)
 
     async def add(self, topic: TopicImage, indexes: Sequence[int], overrides: Mapping[str, str]) -> None:
         """Start hosting new partitions, each in the directory that holds the fewest."""
+        await self._make(topic, self._place(topic, indexes), overrides)
+
+    @property
+    def any_refused(self) -> bool:
+        return bool(self._refused)
+
+    async def reopen(self) -> None:
+        """Try again with partitions that their directories had no room for, or could not open."""
+        refused, self._refused = self._refused, {}
+        for key, (topic, directory) in refused.items():
+            if directory.health.offline is not None:
+                self._refused[key] = (topic, directory)
+            elif topic.id in self._by_id:
+                await self._make(topic, {key: directory}, self._image.topic_configs(topic.name))
+
+    async def _make(
+        self,
+        topic: TopicImage,
+        placed: Mapping[TopicPartition, DataDirectory],
+        overrides: Mapping[str, str],
+    ) -> None:
         config = self._log_config(overrides)
-        placed = self._place(topic, indexes)
         for directory in set(placed.values()):
             stored = [
                 StoredPartition(topic.name, key.partition, topic.id)
@@ -134,9 +163,11 @@ class Partitions:
                     await self.checkpoint_directory(directory)
                 await self._workers.in_thread(directory.create_partitions, stored)
             except StorageError as e:
-                log.error("partitions_not_created", topic=topic.name, error=str(e))
-        for key, directory in placed.items():
-            self._host(topic, key.partition, config, directory)
+                for _, index, _ in stored:
+                    self._refuse(topic, index, directory, e)
+                continue
+            for _, index, _ in stored:
+                self._host(topic, index, config, directory)
 
     def remove(self, topic_id: TopicId) -> str:
         """Stop hosting a topic, whose name was the one returned; its files go in the background."""
@@ -209,11 +240,19 @@ class Partitions:
             placed[TopicPartition(topic.name, index)] = directory
         return placed
 
-    def _host(self, topic: TopicImage, index: int, config: LogConfig, directory: DataDirectory) -> None:
+    def _slots(self, topic: TopicImage) -> dict[int, Slot]:
         slots = self._by_name.setdefault(topic.name, {})
         self._by_id[topic.id] = slots
         self._names[topic.id] = topic.name
-        self._counts[directory] += 1
+        return slots
+
+    def _refuse(self, topic: TopicImage, index: int, directory: DataDirectory, error: StorageError) -> None:
+        """Keep a partition's place until its directory can hold it; it must not come up empty elsewhere."""
+        log.error("partition_offline", topic=topic.name, partition=index, error=str(error))
+        self._slots(topic)[index] = ErrorCode.KAFKA_STORAGE_ERROR
+        self._refused[TopicPartition(topic.name, index)] = (topic, directory)
+
+    def _host(self, topic: TopicImage, index: int, config: LogConfig, directory: DataDirectory) -> None:
         try:
             opened = directory.open_log(topic.name, index, config, self._clock, self._rng)
             if not opened.recovery.clean:
@@ -222,8 +261,7 @@ class Partitions:
                 plan.sync()
                 opened.flushed(plan)
         except StorageError as e:
-            log.error("partition_offline", topic=topic.name, partition=index, error=str(e))
-            slots[index] = ErrorCode.KAFKA_STORAGE_ERROR
+            self._refuse(topic, index, directory, e)
             return
         if opened.recovery.corruption:
             log.error(
@@ -234,7 +272,8 @@ class Partitions:
             )
         opened.advance_high_watermark(opened.end_offset)
         epoch = topic.partitions[index].leader_epoch
-        slots[index] = Partition(
+        self._counts[directory] += 1
+        self._slots(topic)[index] = Partition(
             topic.name, topic.id, index, opened, directory, self._flushers[directory], epoch
         )
 
