@@ -45,6 +45,8 @@ PROMISED = {
     47: ("OffsetDelete", 0, 0),
     60: ("DescribeCluster", 0, 2),
     61: ("DescribeProducers", 0, 0),
+    68: ("ConsumerGroupHeartbeat", 0, 1),
+    69: ("ConsumerGroupDescribe", 0, 1),
     74: ("ListConfigResources", 0, 1),
     75: ("DescribeTopicPartitions", 0, 0),
 }

@@ -5,12 +5,20 @@ from __future__ import annotations
 import shlex
 from typing import Any
 
+from penstock.groups.consumer_protocol import decode_assignment, encode_assignment
 from penstock.groups.settings import GroupSettings
 from penstock.model.errors import ErrorCode
+from penstock.wire.apis.consumer_group_describe import DescribedGroup as DescribedConsumerGroup
+from penstock.wire.apis.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    TopicPartitions,
+)
 from penstock.wire.apis.describe_groups import DescribedGroup
 from penstock.wire.apis.heartbeat import HeartbeatRequest
 from penstock.wire.apis.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from penstock.wire.apis.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+from penstock.wire.apis.list_groups import ListGroupsResponse
 from penstock.wire.apis.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -57,6 +65,12 @@ class Script:
     def do_sleep(self, ms: str, _: dict[str, str]) -> None:
         self.stage.sleep(int(ms))
 
+    def do_topic(self, name: str, options: dict[str, str]) -> None:
+        if options["partitions"] == "0":
+            self.stage.remove_topic(name)
+        else:
+            self.stage.add_topic(name, int(options["partitions"]))
+
     def do_restart(self, _: str, __: dict[str, str]) -> None:
         self.stage.restart()
 
@@ -72,7 +86,13 @@ class Script:
             member_id=options.get("id", ""),
             group_instance_id=options.get("instance"),
             protocol_type=options.get("type", "consumer"),
-            protocols=[JoinGroupRequestProtocol(name=n, metadata=subscription(topics)) for n in names if n],
+            protocols=[
+                JoinGroupRequestProtocol(
+                    name=n, metadata=subscription(topics, _parts(options.get("owned", "")))
+                )
+                for n in names
+                if n
+            ],
         )
         version = int(options.get("version", "9"))
         client = self.stage.client(who, version)
@@ -87,7 +107,7 @@ class Script:
             group_instance_id=options.get("instance"),
             protocol_name=options.get("protocol"),
             assignments=[
-                SyncGroupRequestAssignment(member_id=member, assignment=what.encode())
+                SyncGroupRequestAssignment(member_id=member, assignment=_opaque(what))
                 for member, what in given.items()
             ],
         )
@@ -109,6 +129,28 @@ class Script:
         ]
         request = LeaveGroupRequest(group_id=GROUP, members=members)
         self.stage.ask(who, lambda shard, _: shard.leave(request))
+
+    # -- members of the new protocol
+
+    def do_beat(self, who: str, options: dict[str, str]) -> None:
+        epoch = int(options.get("epoch", "0"))
+        owned: list[TopicPartitions] | None = [] if epoch == 0 else None
+        if "owned" in options:
+            owned = [TopicPartitions(topic_id=topic_id(t), partitions=p) for t, p in _parts(options["owned"])]
+        names = options.get("topics", "t" if epoch == 0 and "regex" not in options else None)
+        request = ConsumerGroupHeartbeatRequest(
+            group_id=GROUP,
+            member_id=options.get("id", who),
+            member_epoch=epoch,
+            instance_id=options.get("instance"),
+            rebalance_timeout_ms=int(options.get("rebalance", "30000" if epoch == 0 else "-1")),
+            subscribed_topic_names=None if names is None else [n for n in names.split(",") if n],
+            subscribed_topic_regex=options.get("regex"),
+            server_assignor=options.get("assignor"),
+            topic_partitions=owned,
+        )
+        client = self.stage.client(who, 1)
+        self.stage.ask(who, lambda shard, _: shard.consumer_heartbeat(request, client))
 
     # -- offsets
 
@@ -147,8 +189,41 @@ class Script:
     def do_show(self, _: str, __: dict[str, str]) -> None:
         self.stage.ask("admin", lambda shard, _: shard.describe(GROUP))
 
+    def do_list(self, _: str, __: dict[str, str]) -> None:
+        self.stage.ask("admin", lambda shard, _: ListGroupsResponse(groups=list(shard.list((), ()))))
+
+    def do_describe(self, _: str, __: dict[str, str]) -> None:
+        self.stage.ask("admin", lambda shard, _: shard.describe_consumer(GROUP))
+
     def do_delete(self, _: str, __: dict[str, str]) -> None:
         self.stage.ask("admin", lambda shard, _: shard.delete(GROUP))
+
+
+def _parts(text: str) -> list[tuple[str, list[int]]]:
+    """`t:0,1 u:2` as (topic, partitions)."""
+    pairs = [word.split(":") for word in text.split()]
+    return [(topic, [int(index) for index in indexes.split(",")]) for topic, indexes in pairs]
+
+
+def _opaque(what: str) -> bytes:
+    """`t=0+1` is an assignment as consumers write it, anything else just bytes."""
+    topic, _, indexes = what.partition("=")
+    return encode_assignment({topic: [int(i) for i in indexes.split("+")]}, 1) if indexes else what.encode()
+
+
+def _readable(assignment: bytes) -> str:
+    """A consumer's assignment, or the plain text that scenarios use as opaque bytes."""
+    if not assignment.startswith(b"\x00"):
+        return assignment.decode()
+    topics = decode_assignment(assignment).assigned_partitions
+    return " ".join(f"{t.topic}:{','.join(map(str, t.partitions))}" for t in topics)
+
+
+def _show(topics: list[Any]) -> str:
+    return " ".join(
+        f"{t.topic_id.decode().rstrip('.')}:{','.join(map(str, t.partitions))}"
+        for t in sorted(topics, key=lambda t: bytes(t.topic_id))
+    )
 
 
 def _tell(asker: Any) -> str:
@@ -159,6 +234,22 @@ def _tell(asker: Any) -> str:
 def _said(response: Any) -> str:
     code = ErrorCode(response.error_code).name if getattr(response, "error_code", 0) else "ok"
     match response:
+        case ConsumerGroupHeartbeatResponse(error_code=0):
+            given = response.assignment
+            assigned = "" if given is None else f" assigned [{_show(given.topic_partitions)}]"
+            return f"epoch={response.member_epoch}{assigned}"
+        case DescribedConsumerGroup(error_code=0):
+            members = " ".join(
+                f"{m.member_id}@{m.member_epoch}=[{_show(m.assignment.topic_partitions)}]"
+                f"->[{_show(m.target_assignment.topic_partitions)}]{'' if m.member_type else ' (classic)'}"
+                for m in response.members
+            )
+            return (
+                f"{response.group_state} epoch={response.group_epoch} assignment={response.assignment_epoch} "
+                f"{response.assignor_name} {members}".rstrip()
+            )
+        case ListGroupsResponse():
+            return " ".join(f"{g.group_id}/{g.group_type}/{g.group_state}" for g in response.groups)
         case JoinGroupResponse(error_code=0):
             members = ",".join(m.member_id for m in response.members)
             skip = " skip-assignment" if response.skip_assignment else ""
@@ -169,7 +260,7 @@ def _said(response: Any) -> str:
         case JoinGroupResponse():
             return f"{code} {response.member_id}".rstrip()
         case SyncGroupResponse(error_code=0):
-            return f"assigned [{response.assignment.decode()}]"
+            return f"assigned [{_readable(response.assignment)}]"
         case LeaveGroupResponse():
             return " ".join(
                 f"{m.member_id or m.group_instance_id}:{ErrorCode(m.error_code).name}"
@@ -181,7 +272,7 @@ def _said(response: Any) -> str:
             (partition,) = response.topics[0].partitions
             return f"{partition.committed_offset} {partition.metadata!r}"
         case DescribedGroup(error_code=0):
-            members = " ".join(f"{m.member_id}=[{m.member_assignment.decode()}]" for m in response.members)
+            members = " ".join(f"{m.member_id}=[{_readable(m.member_assignment)}]" for m in response.members)
             return f"{response.group_state} protocol={response.protocol_data!r} {members}".rstrip()
     return code
 

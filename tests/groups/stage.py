@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from itertools import count
 from typing import TypeVar
 
-from penstock.groups.consumer_protocol import Subscription
+from penstock.groups.consumer_protocol import Subscription, TopicPartitionList
 from penstock.groups.ledger import Client, Environment
 from penstock.groups.settings import GroupSettings
 from penstock.groups.shard import GroupShard
@@ -26,9 +26,13 @@ Decide = Callable[[GroupShard, "Asker"], Struct | None]
 A = TypeVar("A", bound=Struct)
 
 
-def subscription(topics: Iterable[str]) -> bytes:
+def subscription(topics: Iterable[str], owned: Iterable[tuple[str, list[int]]] = ()) -> bytes:
     """What a classic consumer says about itself."""
-    (body,) = _encode_subscription(Subscription(topics=list(topics)))
+    message = Subscription(
+        topics=list(topics),
+        owned_partitions=[TopicPartitionList(topic=topic, partitions=indexes) for topic, indexes in owned],
+    )
+    (body,) = _encode_subscription(message)
     assert isinstance(body, bytes | bytearray)
     return struct.pack(">h", 1) + bytes(body)
 

@@ -15,7 +15,14 @@ from penstock.model.errors import ProtocolError
 from penstock.wire.compiler import Decoder, decoder, encoder
 from penstock.wire.schema import Struct, array, int32, nullable_bytes, nullable_string, string
 
-__all__ = ["PROTOCOL_TYPE", "Subscription", "decode_subscription", "encode_assignment", "subscribed_topics"]
+__all__ = [
+    "PROTOCOL_TYPE",
+    "Subscription",
+    "decode_assignment",
+    "decode_subscription",
+    "encode_assignment",
+    "subscribed_topics",
+]
 
 #: the protocol type of groups whose members follow this format
 PROTOCOL_TYPE: Final = "consumer"
@@ -43,6 +50,7 @@ class Assignment(Struct):
 
 _decoders: dict[int, Decoder[Subscription]] = {}
 _encode_assignment = encoder(Assignment, 0, False)
+_decode_assignment = decoder(Assignment, 0, False)
 
 
 def subscription_version(metadata: bytes) -> int:
@@ -66,6 +74,14 @@ def subscribed_topics(subscriptions: Iterable[bytes]) -> set[str]:
         subscription_version(metadata)
         topics.update(_decode(metadata, 0).topics)
     return topics
+
+
+def decode_assignment(data: bytes) -> Assignment:
+    """What the leader of a classic group gave a member; nothing at all means nothing was assigned."""
+    if not data:
+        return Assignment()
+    subscription_version(data)
+    return _decode_assignment(memoryview(data), _VERSION.size)
 
 
 def encode_assignment(partitions: Mapping[str, Iterable[int]], version: int) -> bytes:

@@ -1,21 +1,30 @@
-"""Groups as administrators see them: ListGroups, DescribeGroups, DeleteGroups."""
+"""Groups as administrators see them: ListGroups, DescribeGroups, ConsumerGroupDescribe, DeleteGroups."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
+from typing import Final
 
 from penstock.groups.classic import ClassicGroup, ClassicMember, ClassicState
+from penstock.groups.consumer_group import ConsumerGroup
+from penstock.groups.consumer_member import ConsumerMember
 from penstock.groups.ledger import Ledger
 from penstock.groups.offsets import Offsets
+from penstock.metadata.image import ClusterImage
 from penstock.model.errors import ApiError, ErrorCode
+from penstock.model.ids import TopicId
+from penstock.wire.apis import consumer_group_describe as described
 from penstock.wire.apis.delete_groups import DeletableGroupResult
 from penstock.wire.apis.describe_groups import DescribedGroup, DescribedGroupMember
 from penstock.wire.apis.list_groups import ListedGroup
 
-__all__ = ["delete_group", "describe_classic", "list_groups"]
+__all__ = ["delete_group", "describe_classic", "describe_consumer", "list_groups"]
 
 #: what DescribeGroups shows where there is no such group
-_DEAD = "Dead"
+_DEAD: Final = "Dead"
+#: kinds of members in ConsumerGroupDescribe
+_CLASSIC_MEMBER: Final = 0
+_CONSUMER_MEMBER: Final = 1
 
 
 def list_groups(ledger: Ledger, states: Collection[str], types: Collection[str]) -> Iterator[ListedGroup]:
@@ -64,6 +73,61 @@ def _described(member: ClassicMember, protocol: str | None) -> DescribedGroupMem
     )
 
 
+def describe_consumer(ledger: Ledger, group_id: str) -> described.DescribedGroup:
+    """A consumer group; GROUP_ID_NOT_FOUND for any other."""
+    group = ledger.groups.get(group_id)
+    if not isinstance(group, ConsumerGroup):
+        reason = "not found" if group is None else "is not a consumer group"
+        return described.DescribedGroup(
+            group_id=group_id,
+            error_code=ErrorCode.GROUP_ID_NOT_FOUND,
+            error_message=f"Group {group_id} {reason}.",
+        )
+    return described.DescribedGroup(
+        group_id=group_id,
+        group_state=group.state_name,
+        group_epoch=group.epoch,
+        assignment_epoch=group.assignment_epoch,
+        assignor_name=group.preferred_assignor() or ledger.env.settings.consumer_assignors[0],
+        members=[_consumer_member(group, member, ledger.env.image) for member in group.members.values()],
+    )
+
+
+def _consumer_member(group: ConsumerGroup, member: ConsumerMember, image: ClusterImage) -> described.Member:
+    """What it still has to give back is shown as its own: until then it is."""
+    has: dict[bytes, set[int]] = {}
+    for partitions in (member.assigned, member.revoking):
+        for topic_id, epochs in partitions.items():
+            has.setdefault(topic_id, set()).update(epochs)
+    return described.Member(
+        member_id=member.id,
+        instance_id=member.instance_id,
+        rack_id=member.rack_id,
+        member_epoch=member.epoch,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=list(member.topics),
+        subscribed_topic_regex=member.regex,
+        assignment=_shown(has, image),
+        target_assignment=_shown(group.target.get(member.id, {}), image),
+        member_type=_CLASSIC_MEMBER if member.classic is not None else _CONSUMER_MEMBER,
+    )
+
+
+def _shown(partitions: Mapping[bytes, set[int]], image: ClusterImage) -> described.Assignment:
+    return described.Assignment(
+        topic_partitions=[
+            described.TopicPartitions(
+                topic_id=topic_id,
+                topic_name=image.topics_by_id[TopicId(topic_id)].name,
+                partitions=sorted(indexes),
+            )
+            for topic_id, indexes in partitions.items()
+            if topic_id in image.topics_by_id
+        ]
+    )
+
+
 def delete_group(ledger: Ledger, offsets: Offsets, group_id: str) -> DeletableGroupResult:
     try:
         group = ledger.group(group_id)
@@ -71,6 +135,6 @@ def delete_group(ledger: Ledger, offsets: Offsets, group_id: str) -> DeletableGr
     except ApiError as e:
         return DeletableGroupResult(group_id=group_id, error_code=e.code)
     offsets.delete_all(group_id)
-    for key in group.record_keys():
+    for key in list(group.record_keys()):
         ledger.write(key, None)
     return DeletableGroupResult(group_id=group_id)

@@ -10,10 +10,18 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final
 
 from penstock.groups.classic import ClassicGroup
-from penstock.groups.classic_rebalance import JOIN, SESSION, SYNC
+from penstock.groups.classic_rebalance import JOIN, SYNC
+from penstock.groups.classic_rebalance import SESSION as CLASSIC_SESSION
 from penstock.groups.classic_requests import ClassicRequests
+from penstock.groups.consumer_group import ConsumerGroup
+from penstock.groups.consumer_member import ConsumerMember
+from penstock.groups.consumer_replay import ConsumerReplay
+from penstock.groups.consumer_requests import JOINING, ConsumerRequests, check_request
+from penstock.groups.consumer_steps import CONSUMER_TIMERS
 from penstock.groups.ledger import Asker, Client, Environment, Ledger, Outbox
-from penstock.groups.listing import delete_group, describe_classic, list_groups
+from penstock.groups.listing import delete_group, describe_classic, describe_consumer, list_groups
+from penstock.groups.migration import Migration
+from penstock.groups.mixed import MixedRequests
 from penstock.groups.offsets import Offsets
 from penstock.groups.records import (
     GroupMetadataKey,
@@ -23,11 +31,16 @@ from penstock.groups.records import (
 )
 from penstock.groups.timers import TimerKey, Timers
 from penstock.model.errors import ApiError, ErrorCode
+from penstock.wire.apis.consumer_group_describe import DescribedGroup as DescribedConsumerGroup
+from penstock.wire.apis.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
 from penstock.wire.apis.delete_groups import DeletableGroupResult
 from penstock.wire.apis.describe_groups import DescribedGroup
 from penstock.wire.apis.heartbeat import HeartbeatRequest, HeartbeatResponse
 from penstock.wire.apis.join_group import JoinGroupRequest, JoinGroupResponse
-from penstock.wire.apis.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from penstock.wire.apis.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
 from penstock.wire.apis.list_groups import ListedGroup
 from penstock.wire.apis.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from penstock.wire.apis.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
@@ -47,9 +60,13 @@ class GroupShard:
         ledger.apply = self._apply
         self.offsets: Final = Offsets(ledger)
         self._classic = ClassicRequests(ledger)
+        self._consumer = ConsumerRequests(ledger)
+        self._mixed = MixedRequests(ledger, self._consumer)
+        self._migration = Migration(ledger, self._consumer.steps, self._classic.rebalance)
         self._replays: dict[type[Any], Callable[[Any, Any], None]] = {
             OffsetCommitKey: self.offsets.replay,
             GroupMetadataKey: self._replay_classic,
+            **ConsumerReplay(ledger).by_key,
         }
 
     # -- for the runtime
@@ -75,7 +92,10 @@ class GroupShard:
         """The log has been replayed: from now on members have to show that they are alive."""
         settings = self._ledger.env.settings
         for group in list(self._ledger.groups.values()):
-            if isinstance(group, ClassicGroup):
+            if isinstance(group, ConsumerGroup):
+                for consumer in group.members.values():
+                    self._consumer.steps.resume(group, consumer)
+            elif isinstance(group, ClassicGroup):
                 for member in group.members.values():
                     self._classic.rebalance.keep_alive(group, member)
                 if len(group.members) > settings.classic_size_max:
@@ -89,12 +109,49 @@ class GroupShard:
             return
         group = self._ledger.groups.get(key[1])
         if isinstance(group, ClassicGroup):
-            if key[0] == SESSION:
+            if key[0] == CLASSIC_SESSION:
                 self._classic.rebalance.session_is_over(group, key[2])
             elif key[0] == JOIN:
                 self._classic.rebalance.join_time_is_up(group)
             elif key[0] == SYNC:
                 self._classic.rebalance.sync_time_is_up(group)
+        elif isinstance(group, ConsumerGroup) and key[0] in CONSUMER_TIMERS:
+            member = group.members.get(key[2])
+            if member is not None:
+                self._fence(group, [member])
+
+    # -- the new protocol
+
+    def consumer_heartbeat(
+        self, request: ConsumerGroupHeartbeatRequest, client: Client
+    ) -> ConsumerGroupHeartbeatResponse:
+        check_request(request, client.version, self._ledger.env.settings.consumer_assignors)
+        group = self._ledger.groups.get(request.group_id)
+        if request.member_epoch < JOINING:
+            if not isinstance(group, ConsumerGroup):
+                raise _not_consumer(request.group_id, group)
+            leaver, response = self._consumer.leave(group, request)
+            if leaver is not None:
+                self._fence(group, [leaver])
+            return response
+        if not isinstance(group, ConsumerGroup):
+            if request.member_epoch != JOINING:
+                raise _not_consumer(request.group_id, group)
+            if isinstance(group, ClassicGroup):
+                group = self._migration.upgrade(group)
+            else:
+                group = ConsumerGroup(request.group_id)
+        return self._consumer.heartbeat(group, request, client)
+
+    def describe_consumer(self, group_id: str) -> DescribedConsumerGroup:
+        return describe_consumer(self._ledger, group_id)
+
+    def _fence(self, group: ConsumerGroup, members: Sequence[ConsumerMember]) -> None:
+        """Remove members; if only classic ones are left, the group becomes theirs."""
+        if self._migration.can_downgrade(group, members):
+            self._classic.rebalance.prepare(self._migration.downgrade(group, members))
+        else:
+            self._consumer.fence(group, members)
 
     # -- the classic protocol
 
@@ -106,6 +163,11 @@ class GroupShard:
         if not settings.session_timeout_ms_min <= timeout_ms <= settings.session_timeout_ms_max:
             raise ApiError(ErrorCode.INVALID_SESSION_TIMEOUT)
         group = self._ledger.groups.get(request.group_id)
+        if isinstance(group, ConsumerGroup):
+            if not group.is_empty:
+                return self._join_mixed(group, request, client)
+            self._migration.erase(group)
+            group = None
         if group is None:
             if request.member_id:
                 raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)
@@ -115,23 +177,55 @@ class GroupShard:
         assert isinstance(group, ClassicGroup)
         return self._classic.join(group, request, client, asker)
 
+    def _join_mixed(
+        self, group: ConsumerGroup, request: JoinGroupRequest, client: Client
+    ) -> JoinGroupResponse:
+        response = self._mixed.join(group, request, client)
+        if self._migration.can_downgrade(group, ()):
+            # A classic member has taken the place of the last one that was not. It learns from its next
+            # request that there is a round to join.
+            self._classic.rebalance.prepare(self._migration.downgrade(group, ()))
+        return response
+
     def sync(self, request: SyncGroupRequest, asker: Asker) -> SyncGroupResponse | None:
-        return self._classic.sync(self._member_group(request.group_id), request, asker)
+        group = self._member_group(request.group_id)
+        if isinstance(group, ConsumerGroup):
+            return self._mixed.sync(group, request)
+        return self._classic.sync(group, request, asker)
 
     def heartbeat(self, request: HeartbeatRequest) -> HeartbeatResponse:
-        return self._classic.heartbeat(self._member_group(request.group_id), request)
+        group = self._member_group(request.group_id)
+        if isinstance(group, ConsumerGroup):
+            return self._mixed.heartbeat(group, request)
+        return self._classic.heartbeat(group, request)
 
     def leave(self, request: LeaveGroupRequest) -> LeaveGroupResponse:
-        return self._classic.leave(self._member_group(request.group_id), request)
+        group = self._member_group(request.group_id)
+        if isinstance(group, ClassicGroup):
+            return self._classic.leave(group, request)
+        leaving = self._mixed.leaving(group, request)
+        members = {m.id: m for _, m in leaving if isinstance(m, ConsumerMember)}
+        if members:
+            self._fence(group, list(members.values()))
+        return LeaveGroupResponse(
+            members=[
+                MemberResponse(
+                    member_id=who.member_id,
+                    group_instance_id=who.group_instance_id,
+                    error_code=found if isinstance(found, ErrorCode) else ErrorCode.NONE,
+                )
+                for who, found in leaving
+            ]
+        )
 
-    def _member_group(self, group_id: str) -> ClassicGroup:
+    def _member_group(self, group_id: str) -> ClassicGroup | ConsumerGroup:
         """The group that a request of a member is for; to a member, an unknown group is an unknown member."""
         if not group_id:
             raise ApiError(ErrorCode.INVALID_GROUP_ID)
         group = self._ledger.groups.get(group_id)
         if group is None:
             raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)
-        assert isinstance(group, ClassicGroup)
+        assert isinstance(group, ClassicGroup | ConsumerGroup)
         return group
 
     # -- offsets
@@ -168,16 +262,16 @@ class GroupShard:
         self._replays[type(key)](key, value)
 
     def _replay_classic(self, key: GroupMetadataKey, value: GroupMetadataValue | None) -> None:
-        if value is None:
-            self._ledger.groups.pop(key.group, None)
-        else:
+        if value is not None:
             self._ledger.groups[key.group] = ClassicGroup.from_record(key, value)
+        elif isinstance(self._ledger.groups.get(key.group), ClassicGroup):
+            del self._ledger.groups[key.group]
 
     def _expire(self) -> None:
         """Forget unused offsets, and empty groups that have none."""
         for group in list(self._ledger.groups.values()):
             if self.offsets.expire(group) and group.is_empty and not _is_joined(group):
-                for key in group.record_keys():
+                for key in list(group.record_keys()):
                     self._ledger.write(key, None)
         self.timers.schedule((_RETENTION,), self._ledger.env.settings.retention_check_ms)
 
@@ -185,3 +279,8 @@ class GroupShard:
 def _is_joined(group: object) -> bool:
     """Whether someone has an id in the group and is about to come back with it."""
     return isinstance(group, ClassicGroup) and bool(group.pending_joins)
+
+
+def _not_consumer(group_id: str, group: object | None) -> ApiError:
+    reason = "not found" if group is None else "is not a consumer group"
+    return ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {reason}.")

@@ -15,6 +15,8 @@ from penstock.broker.handlers.configs import (
 from penstock.broker.handlers.fetch import fetch
 from penstock.broker.handlers.group_offsets import offset_commit, offset_delete, offset_fetch
 from penstock.broker.handlers.groups import (
+    consumer_group_describe,
+    consumer_group_heartbeat,
     delete_groups,
     describe_groups,
     find_coordinator,
@@ -33,6 +35,8 @@ from penstock.broker.handlers.topics import create_partitions, create_topics, de
 from penstock.wire.api import Api
 from penstock.wire.apis.alter_configs import ALTER_CONFIGS
 from penstock.wire.apis.api_versions import API_VERSIONS
+from penstock.wire.apis.consumer_group_describe import CONSUMER_GROUP_DESCRIBE
+from penstock.wire.apis.consumer_group_heartbeat import CONSUMER_GROUP_HEARTBEAT
 from penstock.wire.apis.create_partitions import CREATE_PARTITIONS
 from penstock.wire.apis.create_topics import CREATE_TOPICS
 from penstock.wire.apis.delete_groups import DELETE_GROUPS
@@ -93,6 +97,8 @@ HANDLERS: Final[dict[Api[Any, Any], Handler]] = {
     OFFSET_DELETE: offset_delete,
     DESCRIBE_CLUSTER: describe_cluster,
     DESCRIBE_PRODUCERS: describe_producers,
+    CONSUMER_GROUP_HEARTBEAT: consumer_group_heartbeat,
+    CONSUMER_GROUP_DESCRIBE: consumer_group_describe,
     LIST_CONFIG_RESOURCES: list_config_resources,
     DESCRIBE_TOPIC_PARTITIONS: describe_topic_partitions,
 }

@@ -1,4 +1,4 @@
-"""Members of classic groups, and those who look after groups."""
+"""Members of groups, and those who look after groups."""
 
 from __future__ import annotations
 
@@ -8,6 +8,15 @@ from penstock.broker.context import Context
 from penstock.broker.coordinator import client_of
 from penstock.model.errors import ApiError, ErrorCode
 from penstock.model.ids import OFFSETS_TOPIC
+from penstock.wire.apis.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+)
+from penstock.wire.apis.consumer_group_describe import DescribedGroup as DescribedConsumerGroup
+from penstock.wire.apis.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
 from penstock.wire.apis.delete_groups import (
     DeletableGroupResult,
     DeleteGroupsRequest,
@@ -35,6 +44,8 @@ from penstock.wire.apis.list_groups import ListGroupsRequest, ListGroupsResponse
 from penstock.wire.apis.sync_group import SyncGroupRequest, SyncGroupResponse
 
 __all__ = [
+    "consumer_group_describe",
+    "consumer_group_heartbeat",
     "delete_groups",
     "describe_groups",
     "find_coordinator",
@@ -192,6 +203,16 @@ def leave_group(context: Context, request: LeaveGroupRequest) -> Any:
     return context.broker.groups.ask(request.group_id, decide, refusal)
 
 
+def consumer_group_heartbeat(context: Context, request: ConsumerGroupHeartbeatRequest) -> Any:
+    return context.broker.groups.ask(
+        request.group_id,
+        lambda shard, _: shard.consumer_heartbeat(request, client_of(context)),
+        lambda error: ConsumerGroupHeartbeatResponse(
+            error_code=error.code, error_message=error.message or None
+        ),
+    )
+
+
 # -- administrators
 
 
@@ -229,6 +250,23 @@ def describe_groups(context: Context, request: DescribeGroupsRequest) -> Any:
         ((groups.partition_for(name), name) for name in request.groups),
         lambda shard, name: shard.describe(name),
         lambda name, error: DescribedGroup(group_id=name, error_code=error.code),
+        finish,
+    )
+
+
+def consumer_group_describe(context: Context, request: ConsumerGroupDescribeRequest) -> Any:
+    groups = context.broker.groups
+
+    def finish(answers: list[DescribedConsumerGroup]) -> ConsumerGroupDescribeResponse:
+        for answer in answers:
+            if request.include_authorized_operations and not answer.error_code:
+                answer.authorized_operations = GROUP_OPERATIONS
+        return ConsumerGroupDescribeResponse(groups=answers)
+
+    return groups.ask_each(
+        ((groups.partition_for(name), name) for name in request.group_ids),
+        lambda shard, name: shard.describe_consumer(name),
+        lambda name, error: DescribedConsumerGroup(group_id=name, error_code=error.code),
         finish,
     )
 

@@ -1,0 +1,238 @@
+"""A consumer group (KIP-848): members, epochs, the target assignment and who has what.
+
+The group epoch rises with every change that calls for a new assignment; the assignment epoch says for which
+group epoch the target was computed; members follow at their own pace. Changed by replaying records alone,
+except for `image_offset`, which only says how recent our look at the topics was.
+
+Invariants: `owners` has exactly the partitions in members' `assigned` and `revoking`; `instances` exactly the
+static members.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Final, NamedTuple
+
+from penstock.groups.assignors import Assignment
+from penstock.groups.consumer_member import ConsumerMember
+from penstock.groups.consumer_protocol import PROTOCOL_TYPE
+from penstock.groups.group import PartitionCheck
+from penstock.groups.records import (
+    ConsumerGroupCurrentMemberAssignmentValue,
+    ConsumerGroupMemberMetadataValue,
+    ConsumerGroupMetadataKey,
+    ConsumerGroupRegularExpressionKey,
+    ConsumerGroupTargetAssignmentMemberKey,
+    ConsumerGroupTargetAssignmentMetadataKey,
+)
+from penstock.metadata.image import ClusterImage
+from penstock.model.errors import ApiError, ErrorCode
+from penstock.wire.schema import Struct
+
+__all__ = ["ConsumerGroup", "ResolvedRegex"]
+
+#: the first version of OffsetCommit that members of the new protocol may use
+_COMMIT_FROM: Final = 9
+
+
+class ResolvedRegex(NamedTuple):
+    """What a regular expression matched when it was last looked at."""
+
+    topics: frozenset[str]
+    #: of the image
+    version: int
+
+
+class ConsumerGroup:
+    """See the module."""
+
+    type: Final = "Consumer"
+    shown_protocol_type: Final = PROTOCOL_TYPE
+
+    def __init__(self, id: str) -> None:
+        self.id = id
+        self.epoch = 0
+        self.metadata_hash = 0
+        self.assignment_epoch = 0
+        #: when the target was computed; 0 if that is not known
+        self.assignment_ms = 0
+        self.members: dict[str, ConsumerMember] = {}
+        self.instances: dict[str, str] = {}
+        self.target: dict[str, Assignment] = {}
+        self.owners: dict[tuple[bytes, int], str] = {}
+        self.regexes: dict[str, ResolvedRegex] = {}
+        #: of the image whose topics `metadata_hash` was last compared with
+        self.image_offset = -1
+
+    # -- members
+
+    def member(self, member_id: str) -> ConsumerMember:
+        member = self.members.get(member_id)
+        if member is None:
+            raise ApiError(
+                ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {self.id}."
+            )
+        return member
+
+    def static_member(self, instance_id: str | None) -> ConsumerMember | None:
+        return self.members.get(self.instances.get(instance_id or "", ""))
+
+    def classic_members(self) -> Iterator[ConsumerMember]:
+        return (member for member in self.members.values() if member.classic is not None)
+
+    def supports_classic(self, protocol_type: str, protocols: Mapping[str, bytes]) -> bool:
+        """Whether a classic member with these protocols could be in the group."""
+        if protocol_type != PROTOCOL_TYPE:
+            return False
+        offered = [
+            {p.name for p in m.classic.supported_protocols} for m in self.members.values() if m.classic
+        ]
+        return any(all(name in names for names in offered) for name in protocols)
+
+    # -- topics
+
+    def topics_of(self, member: ConsumerMember) -> set[str]:
+        """The names that a member subscribes to; a regular expression without a result matches none."""
+        names = set(member.topics)
+        resolved = self.regexes.get(member.regex or "")
+        return names if resolved is None else names | resolved.topics
+
+    def subscribed_names(self) -> set[str]:
+        names: set[str] = set()
+        for member in self.members.values():
+            names.update(member.topics)
+        for regex in self.regexes.values():
+            names.update(regex.topics)
+        return names
+
+    def hash_topics(self, image: ClusterImage) -> int:
+        """A number that changes with the ids and sizes of the subscribed topics; 0 if there are none."""
+        topics = [image.topics[name] for name in sorted(self.subscribed_names()) if name in image.topics]
+        if not topics:
+            return 0
+        digest = hashlib.blake2b(digest_size=8)
+        for topic in topics:
+            digest.update(topic.id + len(topic.partitions).to_bytes(4, "big"))
+        return int.from_bytes(digest.digest(), "big", signed=True)
+
+    def preferred_assignor(self) -> str | None:
+        """The one that most members name."""
+        votes = Counter(m.assignor for m in self.members.values() if m.assignor is not None)
+        return max(votes, key=lambda name: votes[name]) if votes else None
+
+    # -- the log
+
+    def take_member(self, member_id: str, value: ConsumerGroupMemberMetadataValue | None) -> None:
+        if value is None:
+            member = self.members.pop(member_id, None)
+            if member is not None:
+                self._release(member)
+                if self.instances.get(member.instance_id or "") == member_id:
+                    del self.instances[member.instance_id or ""]
+            return
+        member = self.members.setdefault(member_id, ConsumerMember(member_id))
+        member.take_wants(value)
+        if member.instance_id is not None:
+            self.instances[member.instance_id] = member_id
+
+    def take_current(self, member_id: str, value: ConsumerGroupCurrentMemberAssignmentValue | None) -> None:
+        member = self.members.get(member_id)
+        if member is None:
+            if value is None:
+                return
+            member = self.members.setdefault(member_id, ConsumerMember(member_id))
+        self._release(member)
+        if value is None:
+            member.assigned, member.revoking = {}, {}
+            return
+        member.take_has(value)
+        for partitions in (member.assigned, member.revoking):
+            for topic_id, epochs in partitions.items():
+                for index in epochs:
+                    self.owners[topic_id, index] = member_id
+
+    def _release(self, member: ConsumerMember) -> None:
+        for partitions in (member.assigned, member.revoking):
+            for topic_id, epochs in partitions.items():
+                for index in epochs:
+                    if self.owners.get((topic_id, index)) == member.id:
+                        del self.owners[topic_id, index]
+
+    def record_keys(self) -> Iterator[Struct]:
+        for member in self.members.values():
+            yield member.assignment_key(self.id)
+        for member_id in self.target:
+            yield ConsumerGroupTargetAssignmentMemberKey(group_id=self.id, member_id=member_id)
+        yield ConsumerGroupTargetAssignmentMetadataKey(group_id=self.id)
+        for member in self.members.values():
+            yield member.metadata_key(self.id)
+        for regex in self.regexes:
+            yield ConsumerGroupRegularExpressionKey(group_id=self.id, regular_expression=regex)
+        yield ConsumerGroupMetadataKey(group_id=self.id)
+
+    # -- as others see it
+
+    @property
+    def state_name(self) -> str:
+        if not self.members:
+            return "Empty"
+        if self.epoch > self.assignment_epoch:
+            return "Assigning"
+        if all(m.is_reconciled_to(self.assignment_epoch) for m in self.members.values()):
+            return "Stable"
+        return "Reconciling"
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.members
+
+    def check_commit(
+        self, member_id: str, instance_id: str | None, epoch: int, version: int
+    ) -> PartitionCheck | None:
+        if epoch < 0 and not self.members:
+            return None
+        member = self.member(member_id)
+        if member.classic is None and version < _COMMIT_FROM:
+            raise ApiError(ErrorCode.UNSUPPORTED_VERSION)
+        if epoch == member.epoch:
+            return None
+        stale = _stale(member)
+        if epoch > member.epoch:
+            raise ApiError(stale, f"Epoch {epoch} is newer than the member's epoch {member.epoch}.")
+
+        def check(topic: str, topic_id: bytes, partition: int) -> None:
+            """An older epoch is good for what the member has had since then."""
+            assigned = member.assignment_epoch(topic_id, partition)
+            if assigned is None or epoch < assigned:
+                raise ApiError(stale, f"{topic}-{partition} is not the member's in epoch {epoch}.")
+
+        return check
+
+    def check_fetch(self, member_id: str | None, epoch: int) -> None:
+        if member_id is None and epoch < 0:
+            return
+        member = self.member(member_id or "")
+        if epoch != member.epoch:
+            raise ApiError(_stale(member))
+
+    def check_offset_deletion(self) -> None:
+        """Allowed for topics that nobody reads; the caller asks about each."""
+
+    def check_deletion(self) -> None:
+        if self.members:
+            raise ApiError(ErrorCode.NON_EMPTY_GROUP)
+
+    def subscribes_to(self, topic: str) -> bool:
+        return any(topic in m.topics for m in self.members.values()) or any(
+            topic in regex.topics for regex in self.regexes.values()
+        )
+
+    def retention_starts_ms(self, commit_ms: int) -> int | None:
+        return commit_ms
+
+
+def _stale(member: ConsumerMember) -> ErrorCode:
+    """How a member is told that it is out of step: each protocol has its own word for it."""
+    return ErrorCode.ILLEGAL_GENERATION if member.classic is not None else ErrorCode.STALE_MEMBER_EPOCH

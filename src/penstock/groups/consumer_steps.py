@@ -1,0 +1,201 @@
+"""The steps that every change of a consumer group goes through, whoever caused it.
+
+    a member's wish or a topic changes ──▶ group epoch + 1 ──▶ new target ──▶ members reconcile one by one
+
+Each step writes what it decides, which applies it, so the next step sees it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Final
+
+from penstock.groups.assignors import ASSIGNORS, Assignment, MemberSpec
+from penstock.groups.consumer_group import ConsumerGroup
+from penstock.groups.consumer_member import ConsumerMember, MemberState
+from penstock.groups.ledger import Ledger
+from penstock.groups.reconciliation import next_assignment
+from penstock.groups.records import (
+    ConsumerGroupMetadataKey,
+    ConsumerGroupMetadataValue,
+    ConsumerGroupRegularExpressionKey,
+    ConsumerGroupRegularExpressionValue,
+    ConsumerGroupTargetAssignmentMemberKey,
+    ConsumerGroupTargetAssignmentMemberValue,
+    ConsumerGroupTargetAssignmentMetadataKey,
+    ConsumerGroupTargetAssignmentMetadataValue,
+    TargetTopicPartitions,
+)
+from penstock.groups.topic_regex import matching_topics
+
+__all__ = ["CONSUMER_JOIN", "CONSUMER_SYNC", "CONSUMER_TIMERS", "ConsumerSteps", "target_record"]
+
+#: kinds of timers, each per member: its session, giving partitions back, and, for a classic member, joining
+#: again and asking for its assignment
+SESSION: Final = "consumer-session"
+REVOCATION: Final = "consumer-revocation"
+CONSUMER_JOIN: Final = "consumer-join"
+CONSUMER_SYNC: Final = "consumer-sync"
+#: whichever expires, its member is out
+CONSUMER_TIMERS: Final = (SESSION, REVOCATION, CONSUMER_JOIN, CONSUMER_SYNC)
+
+
+class ConsumerSteps:
+    """See the module."""
+
+    __slots__ = ("_ledger",)
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+
+    # -- wishes and topics
+
+    def refresh(self, group: ConsumerGroup, changed: bool) -> None:
+        """Raise the group epoch if members' wishes have `changed`, or the topics that they read."""
+        image = self._ledger.env.image
+        if not changed and group.image_offset == image.offset:
+            return
+        changed |= self._resolve(group)
+        group.image_offset = image.offset
+        topics_hash = group.hash_topics(image)
+        if changed or topics_hash != group.metadata_hash:
+            self.bump(group, topics_hash)
+
+    def bump(self, group: ConsumerGroup, topics_hash: int) -> None:
+        self._ledger.write(
+            ConsumerGroupMetadataKey(group_id=group.id),
+            ConsumerGroupMetadataValue(epoch=group.epoch + 1, metadata_hash=topics_hash),
+        )
+
+    def _resolve(self, group: ConsumerGroup) -> bool:
+        """Look again which topics the members' regular expressions match; whether any match has changed."""
+        image = self._ledger.env.image
+        wanted = {m.regex for m in group.members.values() if m.regex}
+        for regex in [r for r in group.regexes if r not in wanted]:
+            self._ledger.write(
+                ConsumerGroupRegularExpressionKey(group_id=group.id, regular_expression=regex), None
+            )
+        changed = False
+        for regex in sorted(wanted):
+            known = group.regexes.get(regex)
+            if known is not None and known.version == image.offset:
+                continue
+            topics = matching_topics(regex, image.topics)
+            if known is not None and known.topics == topics:
+                continue
+            changed = True
+            self._ledger.write(
+                ConsumerGroupRegularExpressionKey(group_id=group.id, regular_expression=regex),
+                ConsumerGroupRegularExpressionValue(
+                    topics=sorted(topics), version=image.offset, timestamp=self._ledger.now_ms
+                ),
+            )
+        return changed
+
+    # -- the target
+
+    def assign(self, group: ConsumerGroup) -> None:
+        """Compute a target for the group epoch, unless the last one is too recent."""
+        if group.assignment_epoch >= group.epoch or not group.members:
+            return
+        settings, now_ms = self._ledger.env.settings, self._ledger.now_ms
+        interval_ms = settings.consumer_assignment_interval_ms
+        # A member that is alone disturbs nobody, and need not wait for others to come.
+        if len(group.members) > 1 and group.assignment_ms and now_ms < group.assignment_ms + interval_ms:
+            return
+        assignor = ASSIGNORS[group.preferred_assignor() or settings.consumer_assignors[0]]
+        members, topics = self._specs(group)
+        for member_id, target in assignor(members, topics).items():
+            if target != group.target.get(member_id, {}):
+                self._ledger.write(*target_record(group.id, member_id, target))
+        self._ledger.write(
+            ConsumerGroupTargetAssignmentMetadataKey(group_id=group.id),
+            ConsumerGroupTargetAssignmentMetadataValue(
+                assignment_epoch=group.epoch, assignment_timestamp=now_ms
+            ),
+        )
+
+    def _specs(self, group: ConsumerGroup) -> tuple[dict[str, MemberSpec], dict[bytes, int]]:
+        image = self._ledger.env.image
+        topics: dict[bytes, int] = {}
+        #: members mostly want the same: each set of names is looked up once
+        known: dict[frozenset[str], frozenset[bytes]] = {}
+        specs: dict[str, MemberSpec] = {}
+        for member in group.members.values():
+            names = frozenset(group.topics_of(member))
+            ids = known.get(names)
+            if ids is None:
+                found = [image.topics[name] for name in names if name in image.topics]
+                topics |= {topic.id: len(topic.partitions) for topic in found}
+                ids = known[names] = frozenset(topic.id for topic in found)
+            specs[member.id] = MemberSpec(member.instance_id, ids, group.target.get(member.id, {}))
+        return specs, topics
+
+    # -- members
+
+    def reconcile(
+        self,
+        group: ConsumerGroup,
+        member: ConsumerMember,
+        owned: Mapping[bytes, Collection[int]] | None,
+        subscription_changed: bool,
+    ) -> None:
+        """Take the member a step further towards its target."""
+        if not subscription_changed and member.is_reconciled_to(group.assignment_epoch):
+            return
+        image, owners = self._ledger.env.image, group.owners
+        value = next_assignment(
+            member,
+            target_epoch=group.assignment_epoch,
+            target=group.target.get(member.id, {}),
+            subscribed={image.topics[n].id for n in group.topics_of(member) if n in image.topics},
+            subscription_changed=subscription_changed,
+            owned=owned,
+            is_free=lambda topic, index: owners.get((topic, index), member.id) == member.id,
+        )
+        if value is None:
+            return
+        self._ledger.write(member.assignment_key(group.id), value)
+        self._expect_revocation(group, member)
+
+    def _expect_revocation(self, group: ConsumerGroup, member: ConsumerMember) -> None:
+        """Classic members have other deadlines: to join, and to sync."""
+        key = (REVOCATION, group.id, member.id)
+        if member.state is MemberState.UNREVOKED and member.classic is None:
+            self._ledger.timers.schedule(key, member.rebalance_timeout_ms)
+        else:
+            self._ledger.timers.cancel(key)
+
+    def resume(self, group: ConsumerGroup, member: ConsumerMember) -> None:
+        """The coordinator is new: what the member has to do it has to do as from now."""
+        self.keep_alive(group, member)
+        self._expect_revocation(group, member)
+
+    def keep_alive(self, group: ConsumerGroup, member: ConsumerMember) -> None:
+        timeout_ms = self._ledger.env.settings.consumer_session_timeout_ms
+        if member.classic is not None:
+            timeout_ms = member.classic.session_timeout_ms
+        self._ledger.timers.schedule((SESSION, group.id, member.id), timeout_ms)
+
+    def erase(self, group: ConsumerGroup, member: ConsumerMember) -> None:
+        """Write tombstones for all of a member's records."""
+        write = self._ledger.write
+        write(member.assignment_key(group.id), None)
+        write(ConsumerGroupTargetAssignmentMemberKey(group_id=group.id, member_id=member.id), None)
+        write(member.metadata_key(group.id), None)
+        for kind in CONSUMER_TIMERS:
+            self._ledger.timers.cancel((kind, group.id, member.id))
+
+
+def target_record(
+    group_id: str, member_id: str, target: Assignment
+) -> tuple[ConsumerGroupTargetAssignmentMemberKey, ConsumerGroupTargetAssignmentMemberValue]:
+    return (
+        ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id),
+        ConsumerGroupTargetAssignmentMemberValue(
+            topic_partitions=[
+                TargetTopicPartitions(topic_id=topic_id, partitions=sorted(indexes))
+                for topic_id, indexes in sorted(target.items())
+            ]
+        ),
+    )

@@ -1,0 +1,232 @@
+"""Classic groups become consumer groups and back, with their members in them.
+
+A classic group becomes a consumer group when somebody joins it with the new protocol; its classic members
+stay, keep what they have, and from then on join, sync and send heartbeats to a consumer group (`mixed`).
+When only classic members are left it becomes a classic group again, and they rebalance among themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Final
+
+from penstock.groups.assignors import Assignment
+from penstock.groups.classic import ClassicGroup, ClassicMember, ClassicState
+from penstock.groups.classic_rebalance import JOIN, SYNC, Rebalance
+from penstock.groups.classic_rebalance import SESSION as CLASSIC_SESSION
+from penstock.groups.consumer_group import ConsumerGroup
+from penstock.groups.consumer_member import ConsumerMember, MemberState, current_assignment
+from penstock.groups.consumer_protocol import (
+    PROTOCOL_TYPE,
+    decode_assignment,
+    decode_subscription,
+    encode_assignment,
+    subscription_version,
+)
+from penstock.groups.consumer_steps import ConsumerSteps, target_record
+from penstock.groups.ledger import Ledger
+from penstock.groups.records import (
+    ClassicMemberMetadata,
+    ClassicProtocol,
+    ConsumerGroupMemberMetadataValue,
+    ConsumerGroupMetadataKey,
+    ConsumerGroupMetadataValue,
+    ConsumerGroupTargetAssignmentMetadataKey,
+    ConsumerGroupTargetAssignmentMetadataValue,
+)
+from penstock.metadata.image import ClusterImage
+from penstock.model.errors import ApiError, ErrorCode, ProtocolError
+from penstock.model.ids import TopicId
+from penstock.wire.apis.join_group import JoinGroupResponse
+from penstock.wire.apis.sync_group import SyncGroupResponse
+
+__all__ = ["Migration", "named_assignment"]
+
+_UPGRADES: Final = ("bidirectional", "upgrade")
+_DOWNGRADES: Final = ("bidirectional", "downgrade")
+
+
+class Migration:
+    """See the module."""
+
+    __slots__ = ("_ledger", "_rebalance", "_steps")
+
+    def __init__(self, ledger: Ledger, steps: ConsumerSteps, rebalance: Rebalance) -> None:
+        self._ledger = ledger
+        self._steps = steps
+        self._rebalance = rebalance
+
+    # -- to the new protocol
+
+    def upgrade(self, group: ClassicGroup) -> ConsumerGroup:
+        """The consumer group that a classic one becomes; GROUP_ID_NOT_FOUND where it cannot."""
+        if group.is_empty:
+            self._erase_classic(group)
+            return ConsumerGroup(group.id)
+        self._check_upgrade(group)
+        try:
+            members = [(m, *self._understood(group, m)) for m in group.members.values()]
+        except ProtocolError as e:
+            raise _not_upgradable(group, "the embedded consumer protocol is malformed") from e
+        self._send_away(group)
+        self._erase_classic(group)
+        write = self._ledger.write
+        for member, wants, target in members:
+            consumer = ConsumerMember(member.id)
+            write(consumer.metadata_key(group.id), wants)
+            write(*target_record(group.id, member.id, target))
+            has = {
+                topic: dict.fromkeys(sorted(indexes), group.generation) for topic, indexes in target.items()
+            }
+            write(
+                consumer.assignment_key(group.id),
+                current_assignment(group.generation, group.generation, MemberState.STABLE, has, {}),
+            )
+        upgraded = self._ledger.groups[group.id]
+        assert isinstance(upgraded, ConsumerGroup)
+        write(
+            ConsumerGroupMetadataKey(group_id=group.id),
+            ConsumerGroupMetadataValue(
+                epoch=group.generation, metadata_hash=upgraded.hash_topics(self._ledger.env.image)
+            ),
+        )
+        write(
+            ConsumerGroupTargetAssignmentMetadataKey(group_id=group.id),
+            ConsumerGroupTargetAssignmentMetadataValue(assignment_epoch=group.generation),
+        )
+        for converted in upgraded.members.values():
+            self._steps.keep_alive(upgraded, converted)
+        return upgraded
+
+    def _check_upgrade(self, group: ClassicGroup) -> None:
+        settings = self._ledger.env.settings
+        if settings.migration_policy not in _UPGRADES:
+            raise _not_upgradable(group, "online upgrade is disabled")
+        if group.protocol_type != PROTOCOL_TYPE:
+            raise _not_upgradable(group, "the group does not use the consumer embedded protocol")
+        if len(group.members) > settings.consumer_size_max:
+            raise _not_upgradable(group, "the group size exceeds the consumer group maximum size")
+
+    def _understood(
+        self, group: ClassicGroup, member: ClassicMember
+    ) -> tuple[ConsumerGroupMemberMetadataValue, Assignment]:
+        """What a classic member wants and has, out of its opaque bytes."""
+        protocol = group.protocol or next(iter(member.protocols))
+        subscription = decode_subscription(member.protocols[protocol])
+        assignment = decode_assignment(member.assignment)
+        if assignment.user_data:
+            raise _not_upgradable(group, "a custom assignor is in use, and its user data would be lost")
+        topics = self._ledger.env.image.topics
+        target: Assignment = {}
+        for assigned in assignment.assigned_partitions:
+            if assigned.topic in topics and assigned.partitions:
+                target[topics[assigned.topic].id] = set(assigned.partitions)
+        wants = ConsumerGroupMemberMetadataValue(
+            instance_id=member.instance_id,
+            rack_id=subscription.rack_id,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            subscribed_topic_names=sorted(set(subscription.topics)),
+            rebalance_timeout_ms=member.rebalance_timeout_ms,
+            classic_member_metadata=ClassicMemberMetadata(
+                session_timeout_ms=member.session_timeout_ms,
+                supported_protocols=[
+                    ClassicProtocol(name=name, metadata=metadata)
+                    for name, metadata in member.protocols.items()
+                ],
+            ),
+        )
+        return wants, target
+
+    def _send_away(self, group: ClassicGroup) -> None:
+        """Whoever waits for the classic group's round to end has to join again."""
+        code = ErrorCode.REBALANCE_IN_PROGRESS
+        for member in group.members.values():
+            asker = group.end_join(member)
+            if asker is not None:
+                self._ledger.answer(asker, JoinGroupResponse(error_code=code, member_id=member.id))
+            if member.sync is not None:
+                self._ledger.answer(member.sync, SyncGroupResponse(error_code=code))
+                member.sync = None
+
+    def _erase_classic(self, group: ClassicGroup) -> None:
+        timers = self._ledger.timers
+        timers.cancel((JOIN, group.id))
+        timers.cancel((SYNC, group.id))
+        for member_id in (*group.members, *group.pending_joins):
+            timers.cancel((CLASSIC_SESSION, group.id, member_id))
+        for key in group.record_keys():
+            self._ledger.write(key, None)
+
+    # -- to the classic protocol
+
+    def can_downgrade(self, group: ConsumerGroup, leaving: Collection[ConsumerMember]) -> bool:
+        """Whether only classic members would be left without `leaving`."""
+        settings = self._ledger.env.settings
+        gone = {member.id for member in leaving}
+        left = [member for member in group.members.values() if member.id not in gone]
+        return (
+            bool(left)
+            and all(member.classic is not None for member in left)
+            and settings.migration_policy in _DOWNGRADES
+            and len(left) <= settings.classic_size_max
+        )
+
+    def downgrade(self, group: ConsumerGroup, leaving: Collection[ConsumerMember]) -> ClassicGroup:
+        """The classic group of those who do not leave, stable with the target as its assignment."""
+        gone = {member.id for member in leaving}
+        classic = ClassicGroup(group.id, self._ledger.now_ms)
+        classic.generation = group.epoch
+        for member in group.members.values():
+            if member.id not in gone:
+                classic.add(_classic_member(member), PROTOCOL_TYPE, None)
+        classic.protocol = classic.elected_protocol()
+        for restored in classic.members.values():
+            restored.assignment = encode_assignment(
+                named_assignment(group.target.get(restored.id, {}), self._ledger.env.image),
+                subscription_version(restored.protocols[classic.protocol]),
+            )
+        classic.state = ClassicState.STABLE
+        classic.topics = classic.topics_read()
+        self.erase(group)
+        self._ledger.log(*classic.record())
+        self._ledger.groups[group.id] = classic
+        for restored in classic.members.values():
+            self._rebalance.keep_alive(classic, restored)
+        return classic
+
+    def erase(self, group: ConsumerGroup) -> None:
+        """Tombstones for everything that a consumer group has in the log."""
+        for member in list(group.members.values()):
+            self._steps.erase(group, member)
+        for key in list(group.record_keys()):
+            self._ledger.write(key, None)
+
+
+def named_assignment(target: Assignment, image: ClusterImage) -> dict[str, set[int]]:
+    """An assignment by topics' names, as the classic protocol has it."""
+    return {
+        image.topics_by_id[TopicId(topic_id)].name: indexes
+        for topic_id, indexes in target.items()
+        if topic_id in image.topics_by_id
+    }
+
+
+def _classic_member(member: ConsumerMember) -> ClassicMember:
+    assert member.classic is not None
+    return ClassicMember(
+        id=member.id,
+        instance_id=member.instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        session_timeout_ms=member.classic.session_timeout_ms,
+        protocols={p.name: p.metadata for p in member.classic.supported_protocols},
+    )
+
+
+def _not_upgradable(group: ClassicGroup, reason: str) -> ApiError:
+    return ApiError(
+        ErrorCode.GROUP_ID_NOT_FOUND,
+        f"Cannot upgrade classic group {group.id} to consumer group because {reason}.",
+    )
