@@ -77,7 +77,7 @@ def _run(
 def topic(bootstrap: str, partitions: int = PARTITIONS) -> Iterator[str]:
     """A topic for one measurement, deleted afterwards so that page cache and disk are as before."""
     name = f"bench-{uuid.uuid4().hex[:8]}"
-    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 3})
     admin.create_topics([NewTopic(name, partitions, 1)])[name].result(30)
     try:
         yield name

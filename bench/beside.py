@@ -1,0 +1,148 @@
+"""What a producer feels of work beside it: a reader whose data is on the disk only, a compaction.
+
+One record at a time, acks=1, on its own connection, a thousand times a second; the latency of each answer.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import statistics
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+
+from bench.load import consume, produce, topic
+from bench.requests import RECORD, produce_frame, record_batch
+from bench.rows import Contender, Values
+from lab.server import HOST, Server
+
+SECONDS = 6.0
+RATE = 1000
+KEYS = 1000
+SEGMENT = {"segment.bytes": str(16 << 20), "file.delete.delay.ms": "0", "min.cleanable.dirty.ratio": "0.01"}
+
+
+def measure(contender: Contender, scale: float) -> Values:
+    with tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder, ExitStack() as stack:
+        server = contender.starter(Path(folder), {"log.cleaner.backoff.ms": "100"})
+        server.start()
+        stack.callback(server.stop)
+        name = stack.enter_context(topic(server.bootstrap, 1))
+        seconds = SECONDS * scale
+        _latencies(server, name, 1.0)
+        return {
+            "p99 alone": _p99(_latencies(server, name, seconds)),
+            "p99 beside a cold reader": _beside_cold_reader(server, name, Path(folder), seconds, scale),
+            "p99 beside a compaction": _beside_compaction(server, name, Path(folder), seconds, scale),
+        }
+
+
+def _latencies(server: Server, name: str, seconds: float) -> list[float]:
+    """Milliseconds from request to answer, at a fixed rate whatever the answers take."""
+    latencies = []
+    with socket.create_connection((HOST, server.port)) as connection:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        frame = produce_frame(name, 0, record_batch(RECORD))
+        began = time.perf_counter()
+        for i in range(int(seconds * RATE)):
+            due = began + i / RATE
+            wait = due - time.perf_counter()
+            if wait > 0:
+                time.sleep(wait)
+            connection.sendall(frame)
+            size = int.from_bytes(connection.recv(4, socket.MSG_WAITALL), "big")
+            connection.recv(size, socket.MSG_WAITALL)
+            # From when it was due: a stall delays all that queue behind it, and each of them counts.
+            latencies.append((time.perf_counter() - min(due, began + (i + 1) / RATE)) * 1e3)
+    return latencies
+
+
+def _p99(latencies: list[float]) -> float:
+    return statistics.quantiles(latencies, n=100)[98]
+
+
+def _beside_cold_reader(server: Server, name: str, folder: Path, seconds: float, scale: float) -> float:
+    count = int(1_000_000 * scale)
+    with topic(server.bootstrap, 1) as cold:
+        produce(server.bootstrap, cold, count, 1024, {"linger.ms": "5", "batch.num.messages": "1000"})
+        _drop_from_page_cache(folder)
+        with _in_background(lambda: consume(server.bootstrap, cold, count, {})):
+            return _p99(_latencies(server, name, seconds))
+
+
+def _beside_compaction(server: Server, name: str, folder: Path, seconds: float, scale: float) -> float:
+    with topic(server.bootstrap, 1) as compacted:
+        admin = AdminClient({"bootstrap.servers": server.bootstrap})
+        _set(admin, compacted, SEGMENT)
+        _write_keys(server, compacted, int(400_000 * scale))
+        before = _log_bytes(folder, compacted)
+        _set(admin, compacted, {"cleanup.policy": "compact"})
+        latencies = _latencies(server, name, seconds)
+        deadline = time.monotonic() + 60
+        while _log_bytes(folder, compacted) > before * 0.8:
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"{server.name} did not compact within a minute")
+            time.sleep(0.1)
+    return _p99(latencies)
+
+
+def _drop_from_page_cache(folder: Path) -> None:
+    for path in folder.rglob("*.log"):
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fdatasync(descriptor)
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        finally:
+            os.close(descriptor)
+
+
+@contextmanager
+def _in_background(work: object) -> Iterator[None]:
+    assert callable(work)
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        yield
+    finally:
+        thread.join()
+
+
+def _write_keys(server: Server, name: str, count: int) -> None:
+    producer = Producer({"bootstrap.servers": server.bootstrap, "linger.ms": 20})
+    value = os.urandom(500)
+    for i in range(count):
+        while True:
+            try:
+                producer.produce(name, value, key=str(i % KEYS))
+                break
+            except BufferError:
+                producer.poll(0.05)
+    producer.flush()
+
+
+def _set(admin: AdminClient, name: str, configs: dict[str, str]) -> None:
+    entries = [
+        ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET) for key, value in configs.items()
+    ]
+    resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=entries)
+    for future in admin.incremental_alter_configs([resource]).values():
+        future.result(20)
+
+
+def _log_bytes(folder: Path, name: str) -> int:
+    """Bytes of the topic's segments, as they lie on the disk."""
+    total = 0
+    for path in folder.rglob("*.log"):
+        if name in str(path.parent):
+            try:
+                total += path.stat().st_size
+            except FileNotFoundError:
+                continue
+    return total
