@@ -22,6 +22,7 @@ __all__ = ["OsFile", "OsFiles", "SystemClock", "SystemRng"]
 #: errno values by which a file system says that it cannot answer without waiting, or not at all
 _WOULD_WAIT = errno.EAGAIN
 _NO_NOWAIT = frozenset({errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS})
+_READ_BYTES = 1 << 20
 
 
 class SystemClock:
@@ -158,8 +159,14 @@ class OsFiles:
         return os.stat(path).st_size
 
     def read(self, path: str) -> bytes:
-        with open(path, "rb") as f:
-            return f.read()
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            data = bytearray()
+            while chunk := os.read(fd, _READ_BYTES):
+                data += chunk
+        finally:
+            os.close(fd)
+        return bytes(data)
 
     def write_atomic(self, path: str, data: Buffer) -> None:
         temporary = f"{path}.tmp"

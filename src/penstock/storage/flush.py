@@ -6,11 +6,37 @@ loop's thread then moves the recovery point. A plan that was overtaken by a trun
 
 from __future__ import annotations
 
+from contextlib import suppress
+from typing import Protocol
+
 from penstock.model.errors import StorageError
-from penstock.ports import File, Files
+from penstock.ports import Files
 from penstock.storage.health import Health
 
-__all__ = ["FlushPlan"]
+__all__ = ["ClosedFile", "FlushPlan", "Unsynced"]
+
+
+class Unsynced(Protocol):
+    """Something with bytes that the disk may not have; an open file is one."""
+
+    def sync(self) -> None: ...
+
+
+class ClosedFile:
+    """A file that was written by a process that is gone: it takes no descriptor until it is synced."""
+
+    __slots__ = ("_files", "_path")
+
+    def __init__(self, files: Files, path: str) -> None:
+        self._files = files
+        self._path = path
+
+    def sync(self) -> None:
+        # Retention may have been faster: what is gone needs no sync.
+        with suppress(FileNotFoundError):
+            file = self._files.open(self._path)
+            file.sync()
+            file.close()
 
 
 class FlushPlan:
@@ -33,7 +59,7 @@ class FlushPlan:
         directory: str,
         health: Health,
         *,
-        handles: list[File],
+        handles: list[Unsynced],
         sync_directory: bool,
         checkpoint: tuple[str, bytes] | None,
         end_offset: int,

@@ -10,19 +10,29 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from penstock.ports import Clock, File, Files
+from penstock.ports import Clock, Files
 from penstock.records.batch import CONTROL_BIT, LOG_OVERHEAD
 from penstock.storage.config import LogConfig
 from penstock.storage.epochs import LeaderEpochs
+from penstock.storage.flush import ClosedFile, Unsynced
 from penstock.storage.index import OFFSET_ENTRY_BYTES, IndexDamaged, OffsetIndex
 from penstock.storage.producers import ProducerStates
 from penstock.storage.recovery import Corruption, RecoveryReport, SegmentRecovery, replay_batch
 from penstock.storage.removal import DELETED, set_aside
 from penstock.storage.scan import CorruptLog, scan
-from penstock.storage.segment import LOG, OFFSET_INDEX, SNAPSHOT, SUFFIXES, Segment, file_name
+from penstock.storage.segment import (
+    LOG,
+    OFFSET_INDEX,
+    SNAPSHOT,
+    SUFFIXES,
+    TIME_INDEX,
+    TRANSACTION_INDEX,
+    Segment,
+    file_name,
+)
 from penstock.storage.segments import Segments
 from penstock.storage.snapshot import SnapshotDamaged, decode_snapshot
-from penstock.storage.swap import finish_interrupted_swaps
+from penstock.storage.swap import SWAP_DIRECTORIES, finish_interrupted_swaps
 
 __all__ = ["EPOCHS_FILE", "Loaded", "load", "load_producers", "prune_snapshots"]
 
@@ -43,7 +53,7 @@ class Loaded:
     end_offset: int
     recovery_point: int
     #: what recovery found or wrote above the recovery point: nobody knows whether it is on the disk
-    unsynced: list[File]
+    unsynced: list[Unsynced]
     #: whether names in the directory changed
     changed: bool
 
@@ -58,9 +68,7 @@ def load(
     log_start_offset: int,
 ) -> Loaded:
     """Open the log in the directory `path`, which is made if it is missing."""
-    files.makedirs(path)
-    finish_interrupted_swaps(files, path)
-    names = _without_debris(files, path)
+    names = _names(files, path)
     now_ms = clock.now_ms()
     bases = [int(name[: -len(LOG)]) for name in names if name.endswith(LOG)]
     segments = _segments(files, path, bases, log_start_offset, now_ms)
@@ -68,7 +76,7 @@ def load(
     snapshots = _snapshots(names)
     report = RecoveryReport(clean=clean)
     end_offset = _clean_end(segments.active) if clean else None
-    unsynced: list[File] = []
+    unsynced: list[Unsynced] = []
     if end_offset is None:
         report.clean = False
         recovery = _Recovery(files, path, config, recovery_point, log_start_offset, epochs, report, now_ms)
@@ -122,9 +130,16 @@ def prune_snapshots(files: Files, path: str, end_offset: int) -> list[int]:
     return [offset for offset in snapshots if offset <= end_offset]
 
 
-def _without_debris(files: Files, path: str) -> list[str]:
-    """The names in `path`, after what no segment owns has been removed."""
-    names = files.listdir(path)
+def _names(files: Files, path: str) -> list[str]:
+    """The names in `path`, after what was interrupted is over and what no segment owns is removed."""
+    try:
+        names = files.listdir(path)
+    except FileNotFoundError:
+        files.makedirs(path)
+        return []
+    if not SWAP_DIRECTORIES.isdisjoint(names):
+        finish_interrupted_swaps(files, path)
+        names = files.listdir(path)
     segments = {name[: -len(LOG)] for name in names if name.endswith(LOG)}
     kept = []
     for name in names:
@@ -240,7 +255,7 @@ class _Recovery:
         self._report = report
         self._now_ms = now_ms
         self.producers = ProducerStates()
-        self.unsynced: list[File] = []
+        self.unsynced: list[Unsynced] = []
 
     def run(self, segments: Segments, snapshots: list[int]) -> int:
         """Returns the log's end offset."""
@@ -266,12 +281,11 @@ class _Recovery:
 
     def _finish(self, segment: Segment, active: bool) -> None:
         """What survived in the page cache only would not survive the next crash: have it synced."""
-        self.unsynced.append(segment.open_file())
-        if segment.transactions.file is not None:
-            self.unsynced.append(segment.transactions.file)
         if not active:
-            self.unsynced += segment.save_indexes()
-            segment.release()
+            segment.save_indexes()
+        for suffix in (LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX):
+            self.unsynced.append(ClosedFile(self._files, segment.path(suffix)))
+        segment.release()
 
     def _drop(self, segments: Segments, dropped: list[Segment]) -> None:
         segments.replace(dropped, [])

@@ -363,7 +363,7 @@ class Log:
             with self._disk("close"):
                 store = self._store
                 store.unsynced += self.segments.active.save_indexes()
-                if self.end_offset > self.log_start_offset:
+                if self.end_offset > self.log_start_offset and not store.has_snapshot(self.end_offset):
                     snapshot = encode_snapshot(self.producers.states)
                     store.unsynced.append(store.write_snapshot(self.end_offset, snapshot))
             plan = self.flush_plan()

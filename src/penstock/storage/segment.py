@@ -261,6 +261,7 @@ class Segment:
         if self.indexes_saved:
             return []
         offsets, times = self.offsets(), self.times()
+        self._index_last_batch(offsets)
         times.add(self.max_timestamp(), self._max_timestamp_end - self.base_offset)
         written = [
             self._write_index(OFFSET_INDEX, offsets.encode()),
@@ -268,6 +269,14 @@ class Segment:
         ]
         self.indexes_saved = True
         return written
+
+    def _index_last_batch(self, offsets: OffsetIndex) -> None:
+        """Have the index end with the last batch, so that opening the segment finds its end at once."""
+        if self.size:
+            indexed = offsets.positions[-1] if offsets.positions else 0
+            *_, (position, header) = self.scan(indexed)
+            if position > indexed:
+                offsets.add(header[0] + header[6] - self.base_offset, position)
 
     def _write_index(self, suffix: str, data: bytes) -> File:
         file = self._files.open(self._path + suffix, create=True)

@@ -13,6 +13,7 @@ from typing import Final
 from penstock.ports import File, FileRange, Files, Rng
 from penstock.records.batch import LOG_OVERHEAD
 from penstock.storage.config import LogConfig
+from penstock.storage.flush import Unsynced
 from penstock.storage.removal import Removal, set_aside
 from penstock.storage.scan import ColdPages, read_bytes, scan
 from penstock.storage.segment import NOT_WORKED_OUT, SNAPSHOT, Segment, file_name
@@ -53,7 +54,7 @@ class SegmentStore:
         self._cache = cache
         self._rng = rng
         #: files of sealed segments that no sync has been planned for; holding them keeps them open
-        self.unsynced: list[File] = []
+        self.unsynced: list[Unsynced] = []
         #: whether names in the directory changed since the last planned sync
         self.directory_dirty = False
 
@@ -129,6 +130,9 @@ class SegmentStore:
         self.unsynced.append(self.segments.active.mark_compacted())
         self.directory_dirty = True
 
+    def has_snapshot(self, offset: int) -> bool:
+        return self.files.exists(f"{self.path}/{file_name(offset)}{SNAPSHOT}")
+
     def write_snapshot(self, offset: int, snapshot: bytes) -> File:
         """Keep the producers as of `offset`; to be synced with the rest."""
         file = self.files.open(f"{self.path}/{file_name(offset)}{SNAPSHOT}", create=True)
@@ -137,7 +141,7 @@ class SegmentStore:
         self.directory_dirty = True
         return file
 
-    def unsynced_files(self, grown: bool) -> list[File]:
+    def unsynced_files(self, grown: bool) -> list[Unsynced]:
         """Everything with unsynced bytes, each once; with `grown`, the last segment has some, too."""
         files, self.unsynced = self.unsynced, []
         if grown:

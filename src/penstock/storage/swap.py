@@ -15,10 +15,12 @@ from penstock.storage.checkpoint import format_checkpoint, parse_checkpoint
 from penstock.storage.health import Health
 from penstock.storage.segment import LOG, SNAPSHOT, SUFFIXES, file_name
 
-__all__ = ["CLEANED", "Swap", "finish_interrupted_swaps", "write_manifest"]
+__all__ = ["CLEANED", "SWAP_DIRECTORIES", "Swap", "finish_interrupted_swaps", "write_manifest"]
 
 CLEANED: Final = "cleaned"
 _SWAP: Final = "swap"
+#: what a swap that was interrupted leaves in the directory of a log
+SWAP_DIRECTORIES: Final = frozenset({CLEANED, _SWAP})
 _MANIFEST: Final = "replaced"
 
 
