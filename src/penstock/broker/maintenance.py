@@ -15,7 +15,7 @@ from penstock.broker.logs import get_logger
 from penstock.broker.partition import Partition
 from penstock.broker.partitions import Partitions
 from penstock.model.config import BrokerConfig
-from penstock.model.errors import PenstockError
+from penstock.model.errors import PenstockError, StorageError
 from penstock.ports import Clock, Files, Workers
 from penstock.storage import cleaner
 from penstock.storage.scan import CorruptLog
@@ -76,9 +76,13 @@ class Maintenance:
         for i, partition in enumerate(list(self._partitions)):
             if i % _SLICE == 0:
                 await asyncio.sleep(0)
-            if not partition.leading:
+            if not partition.leading or partition.directory.health.offline is not None:
                 continue
-            removals = partition.log.apply_retention(now_ms)
+            try:
+                removals = partition.log.apply_retention(now_ms)
+            except StorageError as e:
+                log.error("retention_failed", partition=partition.name, error=str(e))
+                continue
             delay_s = partition.log.config.file_delete_delay_ms / 1000
             for removal in removals:
                 log.info("segment_removed", partition=partition.name, base_offset=removal.base_offset)
