@@ -1,0 +1,265 @@
+"""The state of a log: what is committed, what is durable, what is kept, and where it ends.
+
+Offsets: log_start_offset <= high_watermark <= end_offset and recovery_point <= end_offset. Below the recovery
+point everything is on the disk; below the high watermark everything is committed, which the log is told
+(`advance_high_watermark`) and never decides. `Log` adds what clients do: appending and reading.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+
+from penstock.model.errors import OffsetOutOfRange
+from penstock.ports import Clock
+from penstock.storage.config import LogConfig
+from penstock.storage.flush import FlushPlan
+from penstock.storage.health import Health
+from penstock.storage.loading import EPOCHS_FILE, Loaded, load_producers, prune_snapshots
+from penstock.storage.producers import ProducerStates
+from penstock.storage.removal import Removal
+from penstock.storage.retention import expired_segments
+from penstock.storage.segment import Segment
+from penstock.storage.segments import Segments
+from penstock.storage.snapshot import encode_snapshot
+from penstock.storage.store import SegmentStore
+from penstock.storage.swap import Swap
+from penstock.storage.validation import Rules
+
+__all__ = ["LogState"]
+
+
+class LogState:
+    """What a log is, apart from what is in it."""
+
+    __slots__ = (
+        "_clock",
+        "_generation",
+        "_health",
+        "_index_interval",
+        "_rules",
+        "_store",
+        "before_truncation",
+        "config",
+        "end_offset",
+        "high_watermark",
+        "leader_epochs",
+        "local_log_start_offset",
+        "log_start_offset",
+        "path",
+        "producers",
+        "recovery",
+        "recovery_point",
+        "segments",
+    )
+
+    def __init__(
+        self, store: SegmentStore, config: LogConfig, clock: Clock, loaded: Loaded, health: Health
+    ) -> None:
+        self._store = store
+        self.path = store.path
+        self.segments: Segments = store.segments
+        self._clock = clock
+        self._health = health
+        self.leader_epochs = loaded.epochs
+        self.producers = loaded.producers
+        self.recovery = loaded.report
+        self.end_offset = loaded.end_offset
+        self.log_start_offset = loaded.log_start_offset
+        #: where this broker's own copy starts; the same as long as nothing is tiered
+        self.local_log_start_offset = loaded.log_start_offset
+        self.high_watermark = loaded.log_start_offset
+        self.recovery_point = loaded.recovery_point
+        #: called before bytes below the recovery point that is on the disk are cut
+        self.before_truncation: Callable[[], None] | None = None
+        self._generation = 0
+        self.reconfigure(config)
+
+    def reconfigure(self, config: LogConfig) -> None:
+        """Take a new config; it holds for what is appended, rolled and retained from now on."""
+        self.config = config
+        self._rules = Rules(config)
+        self._index_interval = config.index_interval_bytes
+        self._store.reconfigure(config)
+
+    @contextmanager
+    def _disk(self, doing: str) -> Iterator[None]:
+        """Refuse if the directory is offline; make an OSError what it means for the directory."""
+        self._health.check()
+        try:
+            yield
+        except OSError as e:
+            raise self._health.failed(e, f"cannot {doing} {self.path}") from e
+
+    # -- what is committed
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Readers of committed records see what is below: no open transaction, nothing uncommitted."""
+        unstable = self.producers.first_unstable
+        if unstable is None or unstable > self.high_watermark:
+            return self.high_watermark
+        return max(unstable, self.log_start_offset)
+
+    def advance_high_watermark(self, offset: int) -> None:
+        """Everything below `offset` is committed; it never moves back."""
+        offset = min(offset, self.end_offset)
+        if offset > self.high_watermark:
+            self.high_watermark = offset
+            if self.producers.first_unstable is not None:
+                self.producers.replicated_to(offset)
+
+    @property
+    def size(self) -> int:
+        """Bytes of all segments."""
+        return self.segments.size
+
+    # -- durability
+
+    def flush_plan(self) -> FlushPlan:
+        """What has to be synced for everything appended so far to last."""
+        store, epochs = self._store, self.leader_epochs
+        checkpoint = (f"{self.path}/{EPOCHS_FILE}", epochs.encode()) if epochs.dirty else None
+        plan = FlushPlan(
+            store.files,
+            self.path,
+            self._health,
+            handles=store.unsynced_files(self.end_offset > self.recovery_point),
+            sync_directory=store.directory_dirty,
+            checkpoint=checkpoint,
+            end_offset=self.end_offset,
+            generation=self._generation,
+        )
+        epochs.dirty = store.directory_dirty = False
+        return plan
+
+    def flush_failed(self, plan: FlushPlan) -> None:
+        """`plan` has not been carried out, or in part: the next one has to do what it left."""
+        self._store.unsynced += plan.handles
+        self.leader_epochs.dirty = self._store.directory_dirty = True
+
+    def flushed(self, plan: FlushPlan) -> None:
+        """`plan` has been carried out."""
+        if plan.generation == self._generation and plan.end_offset > self.recovery_point:
+            self.recovery_point = plan.end_offset
+
+    def close(self, clean: bool = True) -> None:
+        """Let go of the files; `clean` brings everything to the disk first, so that `open` may trust it."""
+        if clean:
+            with self._disk("close"):
+                store = self._store
+                store.unsynced += self.segments.active.save_indexes()
+                if self.end_offset > self.log_start_offset and not store.has_snapshot(self.end_offset):
+                    snapshot = encode_snapshot(self.producers.states)
+                    store.unsynced.append(store.write_snapshot(self.end_offset, snapshot))
+            plan = self.flush_plan()
+            plan.sync()
+            self.flushed(plan)
+        self._store.release()
+
+    # -- segments
+
+    def roll(self) -> None:
+        """Seal the last segment, unless it is empty, and start a new one at the end of the log."""
+        with self._disk("roll"):
+            self._roll(self.end_offset, self._clock.now_ms())
+
+    def _roll(self, first_offset: int, now_ms: int) -> None:
+        """Have a new segment for `first_offset` and what follows it."""
+        self._store.roll(self.end_offset, first_offset, now_ms, encode_snapshot(self.producers.states))
+
+    # -- the far end
+
+    def delete_records(self, before_offset: int) -> int:
+        """Start the log at `before_offset`, which must be committed; the new start. Space is freed later."""
+        if not 0 <= before_offset <= self.high_watermark:
+            raise OffsetOutOfRange(f"offset {before_offset} is not within [0, {self.high_watermark}]")
+        self._start_at(before_offset)
+        return self.log_start_offset
+
+    def _start_at(self, offset: int) -> None:
+        if offset > self.log_start_offset:
+            self.log_start_offset = self.local_log_start_offset = offset
+
+    def apply_retention(self, now_ms: int) -> list[Removal]:
+        """Let go of segments that are too old or too many; `delete` each in a worker thread, later."""
+        with self._disk("apply retention to"):
+            expired = expired_segments(
+                self._store.files,
+                self.segments,
+                self.config,
+                log_start_offset=self.log_start_offset,
+                high_watermark=self.high_watermark,
+                end_offset=self.end_offset,
+                now_ms=now_ms,
+            )
+            if not expired:
+                return []
+            if expired[-1] is self.segments.active:
+                self._roll(self.end_offset, now_ms)
+            removed = self._store.remove(expired)
+        self._start_at(self.segments.first.base_offset)
+        self.leader_epochs.forget_before(self.segments.first.base_offset)
+        return removed
+
+    def swap(self, replaced: Iterable[int]) -> Swap:
+        """The exchange of the segments at the offsets `replaced` for what compaction made of them."""
+        return Swap(self._store.files, self.path, self._health, replaced)
+
+    def replace_segments(self, swap: Swap, old: Iterable[int], new: Iterable[tuple[int, int]]) -> None:
+        """Move what `swap` has committed, (base offset, size) each, in the place of the segments at `old`."""
+        swap.move()
+        gone = set(old)
+        now_ms = self._clock.now_ms()
+        self._store.replace(
+            [segment for segment in self.segments if segment.base_offset in gone],
+            [Segment(self._store.files, self.path, base, size, now_ms) for base, size in new],
+        )
+
+    # -- the near end
+
+    def truncate_to(self, offset: int) -> None:
+        """Cut every batch that reaches `offset`: what a follower does with what its leader does not have."""
+        if offset >= self.end_offset:
+            return
+        with self._disk("truncate"):
+            segment, position, end_offset = self._store.cut_point(offset)
+        if end_offset <= self.log_start_offset:
+            # Nothing is left, and the log may have started within the batch that is cut.
+            self.reset_to(min(offset, self.log_start_offset))
+            return
+        with self._disk("truncate"):
+            self._lower_recovery_point(end_offset)
+            self._store.cut(segment, position, end_offset)
+            files = self._store.files
+            snapshots = prune_snapshots(files, self.path, end_offset)
+            self.producers = load_producers(self.segments, snapshots, end_offset, files, self.path)
+        self.end_offset = end_offset
+        self.high_watermark = min(self.high_watermark, end_offset)
+        self.producers.replicated_to(self.high_watermark)
+        self.leader_epochs.forget_from(end_offset)
+
+    def reset_to(self, offset: int) -> None:
+        """Drop everything and start over, empty, at `offset`."""
+        with self._disk("reset"):
+            self._lower_recovery_point(0)
+            self._store.restart(offset, self._clock.now_ms())
+            prune_snapshots(self._store.files, self.path, -1)
+        self.producers = ProducerStates()
+        self.leader_epochs.clear()
+        self.log_start_offset = self.local_log_start_offset = offset
+        self.end_offset = self.high_watermark = self.recovery_point = self.producers.end_offset = offset
+
+    def _lower_recovery_point(self, offset: int) -> None:
+        """Before what was durable goes: a crash must not miss it, and no flush in flight may count."""
+        self._generation += 1
+        if offset < self.recovery_point:
+            self.recovery_point = offset
+            if self.before_truncation is not None:
+                self.before_truncation()
+
+    def delete(self) -> None:
+        """Let go of the log and remove its directory."""
+        with self._disk("delete"):
+            self._store.release()
+            self._store.files.rmtree(self.path)
