@@ -31,7 +31,7 @@ class Alteration(NamedTuple):
 def alter_incrementally(
     current: Mapping[str, str], defaults: Mapping[str, str], alterations: Iterable[Alteration]
 ) -> dict[str, str]:
-    """The values after `alterations`; `defaults` has the text of every list config that may be appended to."""
+    """The values after `alterations`; `defaults` has the default, as text, of every config that is a list."""
     values = dict(current)
     names: set[str] = set()
     for name, operation, value in alterations:
