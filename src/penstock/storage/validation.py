@@ -117,9 +117,9 @@ def validate(batches: memoryview, rules: Rules, origin: AppendOrigin, now_ms: in
         if client and (
             base_offset != 0
             or delta + 1 != count
-            or count <= 0
+            or delta < 0
+            or sequence < 0 <= producer_id
             or attributes & _FORBIDDEN
-            or (producer_id >= 0 and sequence < 0)
             or end != size
         ):
             raise _refusal(header, size - end)
