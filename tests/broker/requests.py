@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import count
 from time import sleep, time_ns
 from typing import Any, NamedTuple
@@ -80,6 +80,13 @@ def new_name(prefix: str = "topic") -> str:
 
 def now_ms() -> int:
     return time_ns() // 1_000_000
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Return when the broker has brought about what a chore of its does sooner or later."""
+    while not condition():
+        # It needs the processor for that, and so do its processes.
+        sleep(0.005)
 
 
 # -- topics

@@ -18,6 +18,7 @@ from penstock.model.config import BrokerConfig
 from penstock.model.errors import PenstockError, StorageError
 from penstock.ports import Clock, Files, Workers
 from penstock.storage import cleaner
+from penstock.storage.compaction import CompactionPlan
 from penstock.storage.scan import CorruptLog
 
 __all__ = ["Maintenance"]
@@ -106,12 +107,13 @@ class Maintenance:
     async def clean(self) -> None:
         """Compact whatever is due, the dirtiest log first."""
         self._clean_until = {p: offset for p, offset in self._clean_until.items() if p.leading}
-        while await self._clean_one():
+        failed: set[Partition] = set()
+        while await self._clean_one(failed):
             pass
 
-    async def _clean_one(self) -> bool:
-        """Compact one log; False if none is due."""
-        candidates = [p for p in self._partitions if self._can_clean(p)]
+    async def _clean_one(self, failed: set[Partition]) -> bool:
+        """Compact one log, or note that it failed so that others get their turn; False if none is due."""
+        candidates = [p for p in self._partitions if p not in failed and self._can_clean(p)]
         for partition in candidates:
             if partition not in self._clean_until:
                 self._clean_until[partition] = cleaner.read_checkpoint(self._files, partition.log.path) or 0
@@ -120,14 +122,19 @@ class Maintenance:
         if found is None:
             return False
         partition, dirt = found
-        plan = cleaner.plan(dirt, now_ms, self._config.log_cleaner_dedupe_buffer_size)
         try:
-            result = await cleaner.clean(dirt.log, plan, self._files, self._workers)
-        except CorruptLog as e:
-            # It would be the dirtiest log for ever, and no other would get its turn.
-            self._uncleanable.add(partition)
+            plan = cleaner.plan(dirt, now_ms, self._config.log_cleaner_dedupe_buffer_size)
+            if not await self._compact(partition, plan):
+                failed.add(partition)
+        except (StorageError, OSError, CorruptLog) as e:
             log.error("compaction_failed", partition=partition.name, error=str(e))
-            return True
+            failed.add(partition)
+            if isinstance(e, CorruptLog):
+                self._uncleanable.add(partition)
+        return True
+
+    async def _compact(self, partition: Partition, plan: CompactionPlan) -> bool:
+        result = await cleaner.clean(partition.log, plan, self._files, self._workers)
         if result is None:
             log.info("compaction_abandoned", partition=partition.name)
             return False
@@ -153,3 +160,5 @@ async def _repeat(chore: Callable[[], Awaitable[None]], every_ms: Callable[[], i
             await chore()
         except (PenstockError, OSError) as e:
             log.error("chore_failed", chore=chore.__name__, error=str(e))
+        except Exception as e:
+            log.error("chore_failed", chore=chore.__name__, error=repr(e), exc_info=e)

@@ -197,7 +197,10 @@ class Partitions:
         """Write down how far the logs are safe, so that recovery need not look below."""
         for directory in self._flushers:
             if directory.health.offline is None:
-                await self.checkpoint_directory(directory)
+                try:
+                    await self.checkpoint_directory(directory)
+                except StorageError as e:
+                    log.error("checkpoint_failed", directory=directory.path, error=str(e))
 
     async def checkpoint_directory(self, directory: DataDirectory) -> None:
         """As `checkpoint`, for one directory; one at a time, so that an older one never comes last."""
