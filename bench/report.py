@@ -72,9 +72,8 @@ def number(value: float) -> str:
 def terminal(run: Run) -> str:
     table = [("row", "metric", *run.contenders, "ask")]
     for line in lines(run):
-        unit = f"{line.metric.name}, {line.metric.unit}" if line.metric.unit != "/s" else line.metric.name
         cells = (line.cells.get(name, "–") for name in run.contenders)
-        table.append((line.row.name, unit, *cells, line.ask))
+        table.append((line.row.name, line.metric.label, *cells, line.ask))
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     padded = ([cell.ljust(width) for cell, width in zip(row, widths, strict=True)] for row in table)
     return "\n".join("  ".join(cells).rstrip() for cells in padded)
@@ -94,5 +93,5 @@ def page(run: Run) -> str:
     body = []
     for line in lines(run):
         cells = " | ".join(line.cells.get(name, "–") for name in run.contenders)
-        body.append(f"| {line.row.what} | {line.metric.name}, {line.metric.unit} | {cells} | {line.ask} |")
+        body.append(f"| {line.row.what} | {line.metric.label} | {cells} | {line.ask} |")
     return "\n".join([*head, *body]) + "\n"

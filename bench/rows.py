@@ -46,6 +46,10 @@ class Metric:
     times_kafka: float | None = None
     limit: float | None = None
 
+    @property
+    def label(self) -> str:
+        return f"{self.name}, {self.unit}" if self.unit else self.name
+
     def best(self, values: list[float]) -> float:
         return max(values) if self.higher_is_better else min(values)
 
@@ -155,7 +159,7 @@ ROWS = (
         "produce-1k",
         "produce 1-KB messages, 4 partitions, acks=all",
         (
-            Metric("messages/s", "/s", True, times_kafka=1.5),
+            Metric("messages/s", "", True, times_kafka=1.5),
             Metric("CPU per million", "s", False, times_kafka=0.5),
         ),
         _producing(1024, 1_000_000, batch=1000),
@@ -164,7 +168,7 @@ ROWS = (
         "produce-100",
         "produce 100-byte messages, 4 partitions, acks=all",
         (
-            Metric("messages/s", "/s", True, times_kafka=1.1),
+            Metric("messages/s", "", True, times_kafka=1.1),
             Metric("CPU per million", "s", False, times_kafka=0.6),
         ),
         _producing(100, 3_000_000, batch=10_000),
@@ -173,7 +177,7 @@ ROWS = (
         "consume-1k",
         "consume 1-KB messages from the beginning",
         (
-            Metric("messages/s", "/s", True),
+            Metric("messages/s", "", True),
             Metric("CPU per GB", "s", False, times_kafka=1.1),
         ),
         _consuming,
@@ -182,7 +186,7 @@ ROWS = (
         "requests",
         "one-record Produce requests, acks=1, 50 deep on 4 raw sockets",
         (
-            Metric("requests/s", "/s", True, times_kafka=1.5),
+            Metric("requests/s", "", True, times_kafka=1.5),
             Metric("CPU per request", "µs", False, times_kafka=0.5),
         ),
         _requests,
