@@ -129,6 +129,17 @@ def test_the_high_watermark_follows_and_never_goes_back() -> None:
     assert log.high_watermark == 5
 
 
+def test_what_lies_behind_a_read_is_told_by_the_index() -> None:
+    log = filled([2] * 30, index_interval_bytes=0, segment_bytes=10 * len(batch(2)))
+    for offset in (0, 7, 20, 41):
+        for max_bytes in (1, 250, 1 << 20):
+            found = log.read(offset, max_bytes, upper=60)
+            assert found is not None
+            *_, (_, last) = iter_batches(found.read())
+            behind = log.offset_behind(offset, found)
+            assert last.next_offset <= behind <= last.next_offset + 4
+
+
 # -- rolling
 
 

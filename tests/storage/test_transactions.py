@@ -102,6 +102,22 @@ def test_a_transaction_that_ends_in_a_later_segment_is_found_from_the_earlier() 
     assert t.log.aborted_transactions(3, 4) == [(2, 1)]
 
 
+def test_only_segments_with_aborts_are_looked_at() -> None:
+    t = Transactions()
+    for _ in range(20):
+        t.log.append(batch(), 0)
+        t.log.roll()
+    assert t.log.aborted_transactions(0, 20) == []
+    assert t.log.segments.aborting_since(0) == []
+    t.write(1)
+    t.end(1, committed=False)
+    t.log.roll()
+    t.log.append(batch(), 0)
+    assert [segment.base_offset for segment in t.log.segments.aborting_since(3)] == [20]
+    assert t.log.segments.aborting_since(22) == []
+    assert t.log.aborted_transactions(3, 21) == [(1, 20)]
+
+
 @pytest.mark.parametrize("clean", [True, False])
 def test_open_and_aborted_transactions_survive_a_restart(clean: bool) -> None:
     files = MemoryFiles()

@@ -71,7 +71,7 @@ def load(
     names = _names(files, path)
     now_ms = clock.now_ms()
     bases = [int(name[: -len(LOG)]) for name in names if name.endswith(LOG)]
-    segments = _segments(files, path, bases, log_start_offset, now_ms)
+    segments = _segments(files, path, set(names), bases, log_start_offset, now_ms)
     epochs = _load_epochs(files, path, names)
     snapshots = _snapshots(names)
     report = RecoveryReport(clean=clean)
@@ -109,11 +109,19 @@ def load(
     )
 
 
-def _segments(files: Files, path: str, bases: list[int], log_start_offset: int, now_ms: int) -> Segments:
+def _segments(
+    files: Files, path: str, names: set[str], bases: list[int], log_start_offset: int, now_ms: int
+) -> Segments:
     if not bases:
         return Segments([Segment.create(files, path, log_start_offset, now_ms)])
-    sizes = [files.size(f"{path}/{file_name(base)}{LOG}") for base in bases]
-    return Segments(Segment(files, path, base, size, now_ms) for base, size in zip(bases, sizes, strict=True))
+    segments = []
+    for base in bases:
+        name = file_name(base)
+        segment = Segment(files, path, base, files.size(f"{path}/{name}{LOG}"), now_ms)
+        if name + TRANSACTION_INDEX not in names:
+            segment.transactions.assume_empty()
+        segments.append(segment)
+    return Segments(segments)
 
 
 def _snapshots(names: list[str]) -> list[int]:

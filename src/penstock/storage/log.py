@@ -179,6 +179,7 @@ class Log(LogState):
         except OSError as e:
             # The marker is in the log, and without its entry readers would see aborted records.
             raise self._health.sync_failed(e, f"cannot index an aborted transaction in {self.path}") from e
+        self.segments.aborted_in_active()
 
     # -- reading
 
@@ -210,6 +211,10 @@ class Log(LogState):
             return self._store.read(offset, max_bytes, upper, end_offset, at_least_one, cached_only)
         except OSError as e:
             raise self._health.failed(e, f"cannot read {self.path}") from e
+
+    def offset_behind(self, offset: int, found: FileRange) -> int:
+        """An offset at or behind the end of what a read from `offset` found; a near one, by the index."""
+        return self._store.offset_behind(offset, found, self.end_offset)
 
     def aborted_transactions(self, start: int, upper: int) -> list[tuple[int, int]]:
         """(producer id, first offset) of the aborted transactions that reach into [start, upper)."""

@@ -67,7 +67,7 @@ def latest_record(segments: Segments, cached_only: bool) -> TimestampOffset | No
 def aborted_transactions(segments: Segments, start: int, upper: int) -> list[AbortedTransaction]:
     """The aborted transactions that reach into [start, upper)."""
     found: list[AbortedTransaction] = []
-    for segment in segments.since(start):
+    for segment in segments.aborting_since(start):
         if segment.transactions.collect(start, upper, found):
             break
     return found

@@ -52,7 +52,7 @@ class SegmentCache:
 class Segments:
     """At least one segment, by rising base offset; the last one, `active`, takes the appends."""
 
-    __slots__ = ("_bases", "_segments", "active", "sealed_bytes")
+    __slots__ = ("_aborting", "_bases", "_segments", "active", "sealed_bytes")
 
     def __init__(self, segments: Iterable[Segment]) -> None:
         self._reset(segments)
@@ -62,6 +62,8 @@ class Segments:
         self._bases = array("q", [segment.base_offset for segment in self._segments])
         self.active = self._segments[-1]
         self.sealed_bytes = sum(segment.size for segment in self._segments[:-1])
+        #: those with aborted transactions, None if nobody has looked since the segments changed
+        self._aborting: list[Segment] | None = None
 
     def __len__(self) -> int:
         return len(self._segments)
@@ -86,6 +88,18 @@ class Segments:
     def since(self, offset: int) -> list[Segment]:
         """`holding(offset)` and everything behind it."""
         return self._segments[max(bisect_right(self._bases, offset) - 1, 0) :]
+
+    def aborting_since(self, offset: int) -> list[Segment]:
+        """Those of `since(offset)` in which transactions were aborted: often none, however many there are."""
+        if self._aborting is None:
+            self._aborting = [segment for segment in self._segments if segment.transactions.entries()]
+        start = self.holding(offset).base_offset
+        return [segment for segment in self._aborting if segment.base_offset >= start]
+
+    def aborted_in_active(self) -> None:
+        """A transaction was aborted in the last segment."""
+        if self._aborting is not None and self.active not in self._aborting[-1:]:
+            self._aborting.append(self.active)
 
     def after(self, segment: Segment) -> Segment | None:
         """The next segment, None behind the last."""

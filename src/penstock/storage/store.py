@@ -7,6 +7,7 @@ the segments as they were.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from struct import Struct
 from typing import Final
 
@@ -194,6 +195,21 @@ class SegmentStore:
         if following is not None and upper >= following.base_offset:
             return segment.size
         return segment.find(upper, cached_only)
+
+    def offset_behind(self, offset: int, found: FileRange, end_offset: int) -> int:
+        """See `Log.offset_behind`."""
+        segment = self.segments.holding(offset)
+        while segment.file is not found.file:
+            following = self.segments.after(segment)
+            if following is None:
+                return end_offset
+            segment = following
+        offsets = segment.offsets()
+        slot = bisect_left(offsets.positions, found.position + found.size)
+        if slot < len(offsets):
+            return segment.base_offset + offsets.ends[slot] + 1
+        following = self.segments.after(segment)
+        return following.base_offset if following is not None else end_offset
 
     # -- removing
 

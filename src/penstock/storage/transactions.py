@@ -7,6 +7,8 @@ where there are entries; its format is Kafka's, 34 bytes each.
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from operator import attrgetter
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -44,6 +46,10 @@ class TransactionIndex:
         """The open file, where entries were added since the segment was opened."""
         return self._file
 
+    def assume_empty(self) -> None:
+        """There is no file: whoever opened the log has seen its directory."""
+        self._entries = []
+
     def entries(self) -> list[AbortedTransaction]:
         if self._entries is None:
             data = self._files.read(self._path) if self._files.exists(self._path) else b""
@@ -62,8 +68,9 @@ class TransactionIndex:
 
     def collect(self, start: int, upper: int, into: list[AbortedTransaction]) -> bool:
         """Add to `into` what reaches into [start, upper); True when later segments cannot have more."""
-        for aborted in self.entries():
-            if aborted.last_offset >= start and aborted.first_offset < upper:
+        entries = self.entries()
+        for aborted in entries[bisect_left(entries, start, key=attrgetter("last_offset")) :]:
+            if aborted.first_offset < upper:
                 into.append(aborted)
             if aborted.last_stable_offset >= upper:
                 return True
