@@ -1,0 +1,291 @@
+"""Groups as librdkafka lives in them, in both protocols: joins, leaves, crashes, restarts, migration."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from itertools import count
+from typing import Any, TypeAlias
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+
+from lab.penstock import penstock
+from lab.server import Server
+
+#: quick rounds, and sessions that end within a test
+SETTINGS = {
+    "penstock.log.level": "warning",
+    "group.initial.rebalance.delay.ms": "50",
+    "group.min.session.timeout.ms": "500",
+    "group.consumer.heartbeat.interval.ms": "100",
+    "group.consumer.min.heartbeat.interval.ms": "100",
+    "group.consumer.session.timeout.ms": "1500",
+    "group.consumer.min.session.timeout.ms": "1000",
+    "group.consumer.assignment.interval.ms": "0",
+}
+PROTOCOLS = ["range", "cooperative-sticky", "consumer"]
+PATIENCE_S = 20.0
+#: a process that says how many partitions it has
+LONELY_MEMBER = """
+import json, sys
+from confluent_kafka import Consumer
+consumer = Consumer(json.loads(sys.argv[1]))
+consumer.subscribe([sys.argv[2]])
+while True:
+    consumer.poll(0.1)
+    print(len(consumer.assignment()), flush=True)
+"""
+_numbers = count()
+Member: TypeAlias = Any
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    server = penstock(tmp_path_factory.mktemp("groups"), SETTINGS)
+    server.start()
+    try:
+        yield server
+        assert server.healthy()
+    finally:
+        server.stop()
+    assert "handler_failed" not in server.log.read_text()
+
+
+@pytest.fixture
+def bootstrap(server: Server) -> str:
+    return server.bootstrap
+
+
+@pytest.fixture
+def topic(bootstrap: str) -> str:
+    name = f"grouped-{next(_numbers)}"
+    make_topic(bootstrap, name, 4)
+    return name
+
+
+@pytest.fixture
+def group() -> str:
+    return f"group-{next(_numbers)}"
+
+
+def make_topic(bootstrap: str, name: str, partitions: int) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([NewTopic(name, partitions)])[name].result(10)
+
+
+def configured(bootstrap: str, group: str, protocol: str, **more: Any) -> dict[str, Any]:
+    config: dict[str, Any] = {
+        "bootstrap.servers": bootstrap,
+        "group.id": group,
+        "auto.offset.reset": "earliest",
+        "enable.auto.commit": False,
+        "topic.metadata.refresh.interval.ms": 500,
+        "log_level": 0,
+    }
+    if protocol == "consumer":
+        config["group.protocol"] = "consumer"
+    else:
+        config |= {
+            "partition.assignment.strategy": protocol,
+            "session.timeout.ms": 1500,
+            "heartbeat.interval.ms": 100,
+        }
+    return config | {key.replace("_", "."): value for key, value in more.items()}
+
+
+@contextmanager
+def member(
+    bootstrap: str,
+    group: str,
+    protocol: str,
+    topics: list[str],
+    rounds: list[int] | None = None,
+    **more: Any,
+) -> Iterator[Member]:
+    """A consumer in the group; `rounds` grows with everything that it is given or loses."""
+    consumer = Consumer(configured(bootstrap, group, protocol, **more))
+    note = (lambda *_: None) if rounds is None else (lambda *_: rounds.append(1))
+    consumer.subscribe(topics, on_assign=note, on_revoke=note)
+    try:
+        yield consumer
+    finally:
+        consumer.close()
+
+
+def until(condition: Callable[[], bool], *members: Member, what: str = "it") -> None:
+    """Poll the members until `condition` holds."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline, f"waited {PATIENCE_S} s for {what}"
+        for each in members:
+            message = each.poll(0.02)
+            assert message is None or message.error() is None, message.error()
+
+
+def owned(consumer: Member) -> set[int]:
+    return {p.partition for p in consumer.assignment()}
+
+
+def divided(*members: Member, partitions: int = 4) -> Callable[[], bool]:
+    """Whether the members have all partitions between them, none twice, and none of them nothing."""
+
+    def holds() -> bool:
+        shares = [owned(each) for each in members]
+        return all(shares) and sorted(p for share in shares for p in share) == list(range(partitions))
+
+    return holds
+
+
+def produce(bootstrap: str, topic: str, values: list[str]) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap, "log_level": 0})
+    for number, value in enumerate(values):
+        producer.produce(topic, value, partition=number % 4)
+    assert producer.flush(10) == 0
+
+
+def consume(consumer: Member, number: int) -> list[str]:
+    values: list[str] = []
+    deadline = time.monotonic() + PATIENCE_S
+    while len(values) < number and time.monotonic() < deadline:
+        message = consumer.poll(0.1)
+        if message is not None:
+            assert message.error() is None, message.error()
+            values.append(message.value().decode())
+    return values
+
+
+def committed(bootstrap: str, group: str, topic: str) -> dict[int, int]:
+    reader = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "log_level": 0})
+    try:
+        found = reader.committed([TopicPartition(topic, p) for p in range(4)], timeout=10)
+        return {p.partition: p.offset for p in found if p.offset >= 0}
+    finally:
+        reader.close()
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_members_come_and_go(bootstrap: str, topic: str, group: str, protocol: str) -> None:
+    with member(bootstrap, group, protocol, [topic]) as first:
+        until(divided(first), first)
+        with member(bootstrap, group, protocol, [topic]) as second:
+            until(divided(first, second), first, second)
+        until(divided(first), first, what="what the other one had")
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_work_goes_on_where_it_was_committed(bootstrap: str, topic: str, group: str, protocol: str) -> None:
+    produce(bootstrap, topic, [f"old {i}" for i in range(40)])
+    with member(bootstrap, group, protocol, [topic]) as first:
+        assert len(consume(first, 40)) == 40
+        first.commit(asynchronous=False)
+    produce(bootstrap, topic, [f"new {i}" for i in range(40)])
+
+    with member(bootstrap, group, protocol, [topic]) as second:
+        assert sorted(consume(second, 40)) == sorted(f"new {i}" for i in range(40))
+        assert committed(bootstrap, group, topic) == dict.fromkeys(range(4), 10)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_member_that_crashes_is_replaced(bootstrap: str, topic: str, group: str, protocol: str) -> None:
+    """It stops sending heartbeats: its process is there, but does not serve its sockets."""
+    config = json.dumps(configured(bootstrap, group, protocol))
+    process = subprocess.Popen(
+        [sys.executable, "-c", LONELY_MEMBER, config, topic], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    try:
+        while process.stdout.readline().strip() != "4":
+            pass
+        os.kill(process.pid, signal.SIGSTOP)
+        with member(bootstrap, group, protocol, [topic]) as second:
+            until(divided(second), second)
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_static_member_that_restarts_disturbs_nobody(
+    bootstrap: str, topic: str, group: str, protocol: str
+) -> None:
+    """KIP-345: within its session it gets back what it had, and nobody else notices."""
+    static: dict[str, Any] = {"group_instance_id": "here", "session_timeout_ms": 10_000}
+    if protocol == "consumer":
+        del static["session_timeout_ms"]
+    with ExitStack() as stack:
+        rounds: list[int] = []
+        other = stack.enter_context(member(bootstrap, group, protocol, [topic], rounds))
+        first = Consumer(configured(bootstrap, group, protocol, **static))
+        first.subscribe([topic])
+        until(divided(first, other), first, other)
+        share = owned(first)
+        rounds.clear()
+        first.close()
+        with member(bootstrap, group, protocol, [topic], **static) as again:
+            until(divided(again, other), again, other)
+            assert owned(again) == share
+        assert not rounds
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_partitions_that_are_added_get_readers(bootstrap: str, topic: str, group: str, protocol: str) -> None:
+    with (
+        member(bootstrap, group, protocol, [topic]) as first,
+        member(bootstrap, group, protocol, [topic]) as second,
+    ):
+        until(divided(first, second), first, second)
+        admin = AdminClient({"bootstrap.servers": bootstrap})
+        admin.create_partitions([NewPartitions(topic, 6)])[topic].result(10)
+        until(divided(first, second, partitions=6), first, second)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_member_that_stops_polling_is_out(bootstrap: str, topic: str, group: str, protocol: str) -> None:
+    """`max.poll.interval.ms`: its heartbeats go on, but it leaves by itself."""
+    busy: dict[str, Any] = {"max_poll_interval_ms": 2000} | (
+        {} if protocol == "consumer" else {"session_timeout_ms": 1500}
+    )
+    with (
+        member(bootstrap, group, protocol, [topic], **busy) as stuck,
+        member(bootstrap, group, protocol, [topic]) as other,
+    ):
+        until(divided(stuck, other), stuck, other)
+        until(lambda: owned(other) == {0, 1, 2, 3}, other, what="the share of the one that does not poll")
+
+
+@pytest.mark.parametrize("protocol", ["range", "consumer"])
+def test_fifty_members_join_at_once(bootstrap: str, group: str, protocol: str) -> None:
+    name = f"wide-{next(_numbers)}"
+    make_topic(bootstrap, name, 50)
+    with ExitStack() as stack:
+        members = [stack.enter_context(member(bootstrap, group, protocol, [name])) for _ in range(50)]
+        until(divided(*members, partitions=50), *members, what="fifty shares of one")
+
+
+def test_a_regular_expression_follows_the_topics(bootstrap: str, group: str) -> None:
+    prefix = f"pattern{next(_numbers)}"
+    make_topic(bootstrap, f"{prefix}-a", 1)
+    with member(bootstrap, group, "consumer", [f"^{prefix}-.*"]) as consumer:
+        until(lambda: {p.topic for p in consumer.assignment()} == {f"{prefix}-a"}, consumer)
+        make_topic(bootstrap, f"{prefix}-b", 1)
+        until(lambda: {p.topic for p in consumer.assignment()} == {f"{prefix}-a", f"{prefix}-b"}, consumer)
+
+
+def test_a_group_changes_protocol_while_it_works(bootstrap: str, topic: str, group: str) -> None:
+    """A classic member, one of the new protocol beside it, and classic ones alone again."""
+    with member(bootstrap, group, "cooperative-sticky", [topic]) as classic:
+        until(divided(classic), classic)
+        with member(bootstrap, group, "consumer", [topic]) as modern:
+            until(divided(classic, modern), classic, modern)
+        until(divided(classic), classic, what="the group to be classic again")
+        with member(bootstrap, group, "cooperative-sticky", [topic]) as second:
+            until(divided(classic, second), classic, second)
