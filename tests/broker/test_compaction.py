@@ -237,7 +237,7 @@ def test_a_log_that_cannot_be_compacted_keeps_no_other_from_it() -> None:
         for topic in (large, small):
             seal(client, topic)
         # Room for what is left of one of them, not of the other.
-        disk.capacity = disk.used() + 5000
+        disk.capacity = disk.used() + 12_000
         for topic in (large, small):
             set_config(client, TOPIC, topic.name, "min.cleanable.dirty.ratio", "0.01")
 

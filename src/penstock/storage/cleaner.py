@@ -162,10 +162,12 @@ async def clean(
     """Compact `log` as planned and swap the result in; None if the log has changed too much meanwhile."""
     try:
         result = await _compact(compaction, files, workers)
-    except FileNotFoundError:
-        if files.is_dir(log.path):
-            raise
-        return None
+    except OSError:
+        if not files.is_dir(log.path):
+            return None
+        # What it has made so far would keep space from others, on a disk that may be full.
+        await workers.in_thread(log.swap(()).abandon)
+        raise
     bases = [source.base_offset for source in result.replaced]
     swap = log.swap(bases)
     if _still_there(log, result):
