@@ -1,0 +1,380 @@
+"""The group APIs over the raw protocol, in every version: what goes in, what comes out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import count
+
+import pytest
+
+from penstock.model.errors import ErrorCode
+from penstock.model.ids import NO_TOPIC_ID
+from penstock.testing import broker
+from penstock.wire.apis.consumer_group_describe import CONSUMER_GROUP_DESCRIBE, ConsumerGroupDescribeRequest
+from penstock.wire.apis.consumer_group_heartbeat import (
+    CONSUMER_GROUP_HEARTBEAT,
+    ConsumerGroupHeartbeatRequest,
+)
+from penstock.wire.apis.delete_groups import DELETE_GROUPS, DeleteGroupsRequest
+from penstock.wire.apis.describe_groups import DESCRIBE_GROUPS, DescribeGroupsRequest
+from penstock.wire.apis.find_coordinator import FIND_COORDINATOR, FindCoordinatorRequest
+from penstock.wire.apis.heartbeat import HEARTBEAT, HeartbeatRequest
+from penstock.wire.apis.join_group import (
+    JOIN_GROUP,
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    JoinGroupResponse,
+)
+from penstock.wire.apis.leave_group import LEAVE_GROUP, LeaveGroupRequest, MemberIdentity
+from penstock.wire.apis.list_groups import LIST_GROUPS, ListGroupsRequest
+from penstock.wire.apis.offset_commit import (
+    OFFSET_COMMIT,
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from penstock.wire.apis.offset_delete import (
+    OFFSET_DELETE,
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
+from penstock.wire.apis.offset_fetch import (
+    OFFSET_FETCH,
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+)
+from penstock.wire.apis.sync_group import SYNC_GROUP, SyncGroupRequest, SyncGroupRequestAssignment
+from tests.broker.raw import RawClient
+from tests.broker.requests import Topic, create_topic, delete_topic, every_version
+from tests.groups.stage import subscription
+
+BY_ID = 10
+BATCHED = 8
+_numbers = count()
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    with broker(config={"group.initial.rebalance.delay.ms": "0"}) as running:
+        with RawClient(running.bootstrap) as client:
+            client.ask(FIND_COORDINATOR, 4, FindCoordinatorRequest(coordinator_keys=["any"]))
+        yield running.bootstrap
+
+
+@pytest.fixture
+def client(address: str) -> Iterator[RawClient]:
+    with RawClient(address) as connected:
+        yield connected
+
+
+@pytest.fixture
+def topic(client: RawClient) -> Topic:
+    return create_topic(client)
+
+
+@pytest.fixture
+def group() -> str:
+    return f"raw-{next(_numbers)}"
+
+
+# -- asking
+
+
+def join(client: RawClient, version: int, group: str) -> JoinGroupResponse:
+    """Join, with the id that one is given where the version wants that."""
+    request = JoinGroupRequest(
+        group_id=group,
+        session_timeout_ms=10_000,
+        rebalance_timeout_ms=10_000,
+        protocol_type="consumer",
+        protocols=[JoinGroupRequestProtocol(name="range", metadata=subscription(["t"]))],
+    )
+    response = client.ask(JOIN_GROUP, version, request)
+    if response.error_code == ErrorCode.MEMBER_ID_REQUIRED:
+        request.member_id = response.member_id
+        response = client.ask(JOIN_GROUP, version, request)
+    return response
+
+
+def commit(client: RawClient, version: int, group: str, topic: Topic, index: int = 0, offset: int = 7) -> int:
+    partition = OffsetCommitRequestPartition(
+        partition_index=index, committed_offset=offset, committed_metadata="note"
+    )
+    wanted = OffsetCommitRequestTopic(name=topic.name, topic_id=topic.id, partitions=[partition])
+    response = client.ask(OFFSET_COMMIT, version, OffsetCommitRequest(group_id=group, topics=[wanted]))
+    (answered,) = response.topics
+    assert answered.topic_id == (topic.id if version >= BY_ID else NO_TOPIC_ID)
+    (only,) = answered.partitions
+    return only.error_code
+
+
+def fetch(
+    client: RawClient, version: int, group: str, topic: Topic | None
+) -> list[tuple[int, str | None, int]]:
+    """(offset, metadata, error) of each partition; of everything where `topic` is None."""
+    if version >= BATCHED:
+        topics = None
+        if topic is not None:
+            topics = [OffsetFetchRequestTopics(name=topic.name, topic_id=topic.id, partition_indexes=[0])]
+        response = client.ask(
+            OFFSET_FETCH,
+            version,
+            OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group, topics=topics)]),
+        )
+        (answered,) = response.groups
+        assert answered.error_code == ErrorCode.NONE
+        return [(p.committed_offset, p.metadata, p.error_code) for t in answered.topics for p in t.partitions]
+    old = None if topic is None else [OffsetFetchRequestTopic(name=topic.name, partition_indexes=[0])]
+    response = client.ask(OFFSET_FETCH, version, OffsetFetchRequest(group_id=group, topics=old))
+    assert response.error_code == ErrorCode.NONE
+    return [(p.committed_offset, p.metadata, p.error_code) for t in response.topics for p in t.partitions]
+
+
+# -- where a group is
+
+
+@pytest.mark.parametrize("version", every_version(FIND_COORDINATOR))
+def test_the_coordinator_of_a_group(client: RawClient, version: int) -> None:
+    request = FindCoordinatorRequest(key="g", coordinator_keys=["g", "h"])
+
+    response = client.ask(FIND_COORDINATOR, version, request)
+
+    found = response.coordinators if version >= 4 else [response]
+    assert len(found) == (2 if version >= 4 else 1)
+    for each in found:
+        assert (each.error_code, f"{each.host}:{each.port}") == (ErrorCode.NONE, client.address)
+
+
+@pytest.mark.parametrize(
+    ("kind", "code"),
+    [(1, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED), (2, ErrorCode.INVALID_REQUEST)],
+)
+def test_there_is_no_other_coordinator_yet(client: RawClient, kind: int, code: ErrorCode) -> None:
+    request = FindCoordinatorRequest(key_type=kind, coordinator_keys=["x"])
+    (found,) = client.ask(FIND_COORDINATOR, 6, request).coordinators
+    assert (found.error_code, found.node_id) == (code, -1)
+
+
+# -- a member's life
+
+
+@pytest.mark.parametrize("version", every_version(JOIN_GROUP))
+def test_a_member_joins_syncs_lives_and_leaves(client: RawClient, group: str, version: int) -> None:
+    joined = join(client, version, group)
+
+    assert (joined.error_code, joined.generation_id, joined.leader) == (0, 1, joined.member_id)
+    assert [m.member_id for m in joined.members] == [joined.member_id]
+    synced = client.ask(
+        SYNC_GROUP,
+        min(version, SYNC_GROUP.max_version),
+        SyncGroupRequest(
+            group_id=group,
+            generation_id=1,
+            member_id=joined.member_id,
+            assignments=[SyncGroupRequestAssignment(member_id=joined.member_id, assignment=b"everything")],
+        ),
+    )
+    assert (synced.error_code, synced.assignment) == (0, b"everything")
+    beat = HeartbeatRequest(group_id=group, generation_id=1, member_id=joined.member_id)
+    assert client.ask(HEARTBEAT, min(version, HEARTBEAT.max_version), beat).error_code == 0
+    leaving = LeaveGroupRequest(
+        group_id=group, member_id=joined.member_id, members=[MemberIdentity(member_id=joined.member_id)]
+    )
+    left = client.ask(LEAVE_GROUP, min(version, LEAVE_GROUP.max_version), leaving)
+    assert left.error_code == 0 and all(m.error_code == 0 for m in left.members)
+    assert client.ask(HEARTBEAT, 4, beat).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+@pytest.mark.parametrize("version", every_version(LEAVE_GROUP))
+def test_leaving_what_one_is_not_in(client: RawClient, group: str, version: int) -> None:
+    request = LeaveGroupRequest(group_id=group, member_id="x", members=[MemberIdentity(member_id="x")])
+
+    response = client.ask(LEAVE_GROUP, version, request)
+
+    told = [m.error_code for m in response.members] if version >= 3 else [response.error_code]
+    assert told == [ErrorCode.UNKNOWN_MEMBER_ID]
+
+
+def test_a_member_that_hangs_up_does_not_keep_others_from_being_answered(
+    client: RawClient, group: str
+) -> None:
+    """The one that waits in JoinGroup for the other goes away; the other gets its answer all the same."""
+    first = join(client, 3, group)
+    with client.another() as impatient:
+        impatient.send(
+            JOIN_GROUP,
+            3,
+            JoinGroupRequest(
+                group_id=group,
+                session_timeout_ms=10_000,
+                rebalance_timeout_ms=10_000,
+                protocol_type="consumer",
+                protocols=[JoinGroupRequestProtocol(name="range", metadata=subscription(["t"]))],
+            ),
+        )
+        beat = HeartbeatRequest(group_id=group, generation_id=1, member_id=first.member_id)
+        while client.ask(HEARTBEAT, 4, beat).error_code != ErrorCode.REBALANCE_IN_PROGRESS:
+            pass
+    again = client.ask(
+        JOIN_GROUP,
+        3,
+        JoinGroupRequest(
+            group_id=group,
+            session_timeout_ms=10_000,
+            rebalance_timeout_ms=10_000,
+            member_id=first.member_id,
+            protocol_type="consumer",
+            protocols=[JoinGroupRequestProtocol(name="range", metadata=subscription(["t"]))],
+        ),
+    )
+    assert (again.error_code, again.generation_id, len(again.members)) == (0, 2, 2)
+
+
+@pytest.mark.parametrize("version", every_version(CONSUMER_GROUP_HEARTBEAT))
+def test_a_member_of_the_new_protocol(client: RawClient, topic: Topic, group: str, version: int) -> None:
+    request = ConsumerGroupHeartbeatRequest(
+        group_id=group,
+        member_id="me" if version >= 1 else "",
+        rebalance_timeout_ms=1000,
+        subscribed_topic_names=[topic.name],
+        topic_partitions=[],
+    )
+    joined = client.ask(CONSUMER_GROUP_HEARTBEAT, version, request)
+    assert (joined.error_code, joined.member_epoch, joined.heartbeat_interval_ms) == (0, 1, 5000)
+    assert joined.member_id and (version == 0 or joined.member_id == "me")
+    assert joined.assignment is not None
+    assert [(t.topic_id, t.partitions) for t in joined.assignment.topic_partitions] == [(topic.id, [0])]
+
+    for describe_version in every_version(CONSUMER_GROUP_DESCRIBE):
+        asked = ConsumerGroupDescribeRequest(group_ids=[group, "nobody"], include_authorized_operations=True)
+        known, unknown = client.ask(CONSUMER_GROUP_DESCRIBE, describe_version, asked).groups
+        assert (known.group_state, known.group_epoch, known.assignor_name) == ("Stable", 1, "uniform")
+        assert known.authorized_operations == 0b1101_0100_1000
+        (member,) = known.members
+        assert [t.topic_name for t in member.assignment.topic_partitions] == [topic.name]
+        assert unknown.error_code == ErrorCode.GROUP_ID_NOT_FOUND and "nobody" in (
+            unknown.error_message or ""
+        )
+
+
+def test_a_bad_pattern_is_refused_with_a_reason(client: RawClient, group: str) -> None:
+    request = ConsumerGroupHeartbeatRequest(
+        group_id=group,
+        member_id="me",
+        rebalance_timeout_ms=1000,
+        subscribed_topic_regex="(",
+        topic_partitions=[],
+    )
+    response = client.ask(CONSUMER_GROUP_HEARTBEAT, 1, request)
+    assert response.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
+    assert "`(`" in (response.error_message or "")
+
+
+# -- offsets
+
+
+@pytest.mark.parametrize("version", every_version(OFFSET_COMMIT))
+def test_commit_in_every_version(client: RawClient, topic: Topic, group: str, version: int) -> None:
+    assert commit(client, version, group, topic) == ErrorCode.NONE
+    assert fetch(client, BATCHED, group, topic) == [(7, "note", 0)]
+    assert commit(client, version, group, topic, index=5) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    nowhere = Topic("nowhere", topic.id[::-1])  # type: ignore[arg-type]
+    missing = ErrorCode.UNKNOWN_TOPIC_ID if version >= BY_ID else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert commit(client, version, group, nowhere) == missing
+
+
+@pytest.mark.parametrize("version", every_version(OFFSET_FETCH))
+def test_fetch_in_every_version(client: RawClient, topic: Topic, group: str, version: int) -> None:
+    assert fetch(client, version, group, topic) == [(-1, "", 0)]
+    commit(client, 9, group, topic)
+    assert fetch(client, version, group, topic) == [(7, "note", 0)]
+    if version >= 2:
+        assert fetch(client, version, group, None) == [(7, "note", 0)]
+        assert fetch(client, version, "a group that nobody knows", None) == []
+
+
+def test_fetch_by_an_id_that_nobody_knows(client: RawClient, topic: Topic, group: str) -> None:
+    stranger = Topic(topic.name, topic.id[::-1])  # type: ignore[arg-type]
+    assert fetch(client, BY_ID, group, stranger) == [(-1, None, ErrorCode.UNKNOWN_TOPIC_ID)]
+
+
+def test_a_topic_that_is_made_again_has_no_offsets(client: RawClient, group: str) -> None:
+    topic = create_topic(client)
+    commit(client, 9, group, topic)
+    delete_topic(client, topic)
+    again = create_topic(client, topic.name)
+    assert fetch(client, 9, group, again) == [(-1, "", 0)]
+
+
+def test_delete_offsets(client: RawClient, topic: Topic, group: str) -> None:
+    def delete(name: str, index: int) -> tuple[int, list[int]]:
+        partitions = [OffsetDeleteRequestPartition(partition_index=index)]
+        wanted = OffsetDeleteRequestTopic(name=name, partitions=partitions)
+        response = client.ask(OFFSET_DELETE, 0, OffsetDeleteRequest(group_id=group, topics=[wanted]))
+        return response.error_code, [p.error_code for t in response.topics for p in t.partitions]
+
+    assert delete(topic.name, 0) == (ErrorCode.GROUP_ID_NOT_FOUND, [])
+    commit(client, 9, group, topic)
+    assert delete(topic.name, 9) == (0, [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION])
+    assert delete("nowhere", 0) == (0, [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION])
+    assert delete(topic.name, 0) == (0, [ErrorCode.NONE])
+    assert fetch(client, BATCHED, group, topic) == [(-1, "", 0)]
+
+
+# -- administrators
+
+
+@pytest.mark.parametrize("version", every_version(DESCRIBE_GROUPS))
+def test_describe_groups(client: RawClient, group: str, version: int) -> None:
+    join(client, 9, group)
+    request = DescribeGroupsRequest(groups=[group, "nobody"], include_authorized_operations=True)
+
+    known, unknown = client.ask(DESCRIBE_GROUPS, version, request).groups
+
+    assert (known.error_code, known.group_state) == (0, "CompletingRebalance")
+    assert (known.protocol_type, len(known.members)) == ("consumer", 1)
+    assert known.members[0].client_host == "/127.0.0.1"
+    assert unknown.group_state == "Dead"
+    assert unknown.error_code == (ErrorCode.GROUP_ID_NOT_FOUND if version >= 6 else ErrorCode.NONE)
+
+
+@pytest.mark.parametrize("version", every_version(LIST_GROUPS))
+def test_list_groups(client: RawClient, topic: Topic, group: str, version: int) -> None:
+    commit(client, 9, group, topic)
+
+    def listed(states: list[str], types: list[str]) -> bool:
+        request = ListGroupsRequest(states_filter=states, types_filter=types)
+        return group in [g.group_id for g in client.ask(LIST_GROUPS, version, request).groups]
+
+    assert listed([], [])
+    if version >= 4:
+        assert listed(["empty", "Stable"], []) and not listed(["STABLE"], [])
+    if version >= 5:
+        assert listed([], ["Classic"]) and not listed([], ["consumer"])
+
+
+@pytest.mark.parametrize("version", every_version(DELETE_GROUPS))
+def test_delete_groups(client: RawClient, topic: Topic, group: str, version: int) -> None:
+    commit(client, 9, group, topic)
+    busy = f"{group}-busy"
+    join(client, 9, busy)
+
+    request = DeleteGroupsRequest(groups_names=[group, busy, "nobody"])
+    results = {r.group_id: r.error_code for r in client.ask(DELETE_GROUPS, version, request).results}
+
+    assert results == {
+        group: ErrorCode.NONE,
+        busy: ErrorCode.NON_EMPTY_GROUP,
+        "nobody": ErrorCode.GROUP_ID_NOT_FOUND,
+    }
+    assert fetch(client, BATCHED, group, topic) == [(-1, "", 0)]
+
+
+def test_without_an_offsets_topic_there_are_no_groups() -> None:
+    with broker() as running, RawClient(running.bootstrap) as client:
+        assert client.ask(LIST_GROUPS, 5, ListGroupsRequest()).groups == []
+        beat = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
+        assert client.ask(HEARTBEAT, 4, beat).error_code == ErrorCode.NOT_COORDINATOR

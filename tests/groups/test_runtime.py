@@ -1,0 +1,250 @@
+"""The coordinator runtime over real logs: what is answered when, and what happens when the log refuses."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.broker.broker import Broker
+from penstock.broker.coordinator import java_hash
+from penstock.broker.partition import Partition
+from penstock.broker.server import system_world
+from penstock.groups.ledger import Client
+from penstock.model.config import BrokerConfig
+from penstock.model.errors import ApiError, ErrorCode, NotLeaderOrFollower, StorageError
+from penstock.model.ids import OFFSETS_TOPIC
+from penstock.net.deferred import Deferred
+from penstock.records.record import iter_batches
+from penstock.wire.apis.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from penstock.wire.apis.offset_fetch import (
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponseGroup,
+)
+
+CLIENT = Client("c", "/h", 9)
+GROUP = "g"
+
+
+@asynccontextmanager
+async def running(**config: str) -> AsyncIterator[Broker]:
+    """A broker in this event loop, with an offsets topic of one partition."""
+    settings = {"listeners": "PLAINTEXT://127.0.0.1:0", "offsets.topic.num.partitions": "1"}
+    if "log_dirs" not in config:
+        settings["penstock.memory"] = "true"
+    settings |= {name.replace("_", "."): value for name, value in config.items()}
+    parsed = BrokerConfig(settings)
+    broker = Broker(parsed, system_world(parsed))
+    await broker.start()
+    try:
+        await broker.groups.ensure_topic()
+        yield broker
+    finally:
+        await broker.stop()
+
+
+def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    asyncio.run(asyncio.wait_for(test(), 20))
+
+
+def offsets_partition(broker: Broker) -> Partition:
+    partition = broker.partitions.find(OFFSETS_TOPIC, 0)
+    assert isinstance(partition, Partition)
+    return partition
+
+
+def commit(broker: Broker, offset: int, metadata: str = "") -> Any:
+    request = OffsetCommitRequest(
+        group_id=GROUP,
+        topics=[
+            OffsetCommitRequestTopic(
+                name="t",
+                partitions=[
+                    OffsetCommitRequestPartition(
+                        partition_index=0, committed_offset=offset, committed_metadata=metadata
+                    )
+                ],
+            )
+        ],
+    )
+    return broker.groups.ask(GROUP, lambda shard, _: shard.commit(request, CLIENT), refusal)
+
+
+def refusal(error: ApiError) -> OffsetFetchResponseGroup:
+    """Any response that carries a code will do."""
+    return OffsetFetchResponseGroup(error_code=error.code)
+
+
+def fetch(broker: Broker) -> Any:
+    request = OffsetFetchRequestGroup(
+        group_id=GROUP, topics=[OffsetFetchRequestTopics(name="t", partition_indexes=[0])]
+    )
+    return broker.groups.ask(GROUP, lambda shard, _: shard.fetch(request), refusal)
+
+
+async def answer(promised: Any) -> Any:
+    """What was promised, once it is there."""
+    if not isinstance(promised, Deferred):
+        return promised
+    arrived: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    promised.then(arrived.set_result)
+    return await arrived
+
+
+async def fetched(broker: Broker) -> int:
+    response = await answer(fetch(broker))
+    assert response.error_code == ErrorCode.NONE
+    return int(response.topics[0].partitions[0].committed_offset)
+
+
+def batches(broker: Broker) -> list[int]:
+    """The number of records in each batch of the offsets topic."""
+    log = offsets_partition(broker).log
+    found = log.read(0, 1 << 20, upper=log.end_offset)
+    return [] if found is None else [header.record_count for _, header in iter_batches(found.read())]
+
+
+def test_what_one_turn_of_the_loop_decides_is_one_batch() -> None:
+    async def test() -> None:
+        async with running() as broker:
+            promised = [commit(broker, offset) for offset in (1, 2, 3)]
+            assert batches(broker) == []
+            for each in promised:
+                assert isinstance(await answer(each), OffsetCommitResponse)
+            assert batches(broker) == [3]
+            assert await fetched(broker) == 3
+
+    run(test)
+
+
+def test_a_read_of_what_is_committed_is_answered_at_once() -> None:
+    async def test() -> None:
+        async with running() as broker:
+            await answer(commit(broker, 1))
+            assert not isinstance(fetch(broker), Deferred)
+
+    run(test)
+
+
+def test_nothing_is_told_before_the_disk_has_it() -> None:
+    """penstock.flush=group: neither the commit nor a later read that sees it."""
+
+    async def test() -> None:
+        async with running(penstock_flush="group") as broker:
+            partition = offsets_partition(broker)
+            promised, read = commit(broker, 5), fetch(broker)
+            told: list[tuple[str, int]] = []
+            promised.then(lambda _: told.append(("commit", partition.log.high_watermark)))
+            read.then(lambda _: told.append(("read", partition.log.high_watermark)))
+            await asyncio.sleep(0)
+            assert partition.log.end_offset == 1 and not told
+            assert await fetched(broker) == 5
+            assert told == [("commit", 1), ("read", 1)]
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (StorageError("no space left"), ErrorCode.NOT_COORDINATOR),
+        (NotLeaderOrFollower(), ErrorCode.NOT_COORDINATOR),
+        (ApiError(ErrorCode.NOT_ENOUGH_REPLICAS), ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (ApiError(ErrorCode.MESSAGE_TOO_LARGE), ErrorCode.UNKNOWN_SERVER_ERROR),
+    ],
+)
+def test_what_the_log_refuses_has_not_happened(
+    monkeypatch: pytest.MonkeyPatch, error: ApiError, code: ErrorCode
+) -> None:
+    async def test() -> None:
+        async with running() as broker:
+            await answer(commit(broker, 1))
+
+            def refuse(*_: object) -> None:
+                raise error
+
+            with monkeypatch.context() as broken:
+                broken.setattr(Partition, "append", refuse)
+                promised = [commit(broker, 2), fetch(broker)]
+                assert [(await answer(each)).error_code for each in promised] == [code, code]
+            while (response := await answer(fetch(broker))).error_code:
+                assert response.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+                await asyncio.sleep(0)
+            assert await fetched(broker) == 1
+            await answer(commit(broker, 3))
+            assert await fetched(broker) == 3
+
+    run(test)
+
+
+def test_a_failed_sync_costs_the_partition(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test() -> None:
+        async with running(penstock_flush="group") as broker:
+            await answer(commit(broker, 1))
+            health = offsets_partition(broker).flusher.health
+            promised = commit(broker, 2)
+            health.sync_failed(OSError(5, "input/output error"), "a disk died")
+            assert (await answer(promised)).error_code == ErrorCode.NOT_COORDINATOR
+            while (again := await answer(commit(broker, 3))).error_code != ErrorCode.NOT_COORDINATOR:
+                assert again.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+                await asyncio.sleep(0)
+
+    run(test)
+
+
+def test_a_partition_that_is_gone_refuses_everyone() -> None:
+    async def test() -> None:
+        async with running(penstock_flush="group") as broker:
+            promised = commit(broker, 1)
+            await asyncio.sleep(0)
+            offsets_partition(broker).retire()
+            assert (await answer(promised)).error_code == ErrorCode.NOT_COORDINATOR
+            assert (await answer(fetch(broker))).error_code == ErrorCode.NOT_COORDINATOR
+
+    run(test)
+
+
+def test_a_restarted_broker_loads_first_and_then_knows(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with running(log_dirs=str(tmp_path)) as broker:
+            for offset in range(50):
+                await answer(commit(broker, offset, "x" * 1000))
+        async with running(log_dirs=str(tmp_path)) as broker:
+            assert fetch(broker).error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            while code := (await answer(fetch(broker))).error_code:
+                assert code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+                await asyncio.sleep(0)
+            assert await fetched(broker) == 49
+
+    run(test)
+
+
+def test_more_than_a_batch_may_hold_goes_into_several() -> None:
+    async def test() -> None:
+        async with running(message_max_bytes="5000") as broker:
+            promised = [commit(broker, offset, "x" * 2000) for offset in range(5)]
+            for each in promised:
+                assert isinstance(await answer(each), OffsetCommitResponse)
+            assert batches(broker) == [2, 2, 1]
+            assert await fetched(broker) == 4
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("", 0), ("a", 97), ("group", 98629247), ("polygenelubricants", 0), ("é", 233), ("\U0001f30a", 1773134)],
+)
+def test_groups_live_where_kafka_looks_for_them(text: str, expected: int) -> None:
+    """Java's hash; "polygenelubricants" has the one hash that has no absolute value."""
+    assert java_hash(text) == expected
