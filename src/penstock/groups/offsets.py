@@ -45,6 +45,8 @@ __all__ = ["Committed", "Offsets"]
 #: from this version on a commit for a group that does not exist says so
 _GROUP_NOT_FOUND_FROM: Final = 9
 _DEFAULT_RETENTION: Final = -1
+#: the last timestamp there is; a client may ask for more
+_NEVER: Final = 2**63 - 1
 _OWN_RETENTION_VERSION: Final = 1
 _NO_OFFSET: Final = -1
 
@@ -162,7 +164,7 @@ class Offsets:
                 leader_epoch=partition.committed_leader_epoch,
                 metadata=metadata,
                 commit_timestamp=now_ms,
-                expire_timestamp=now_ms + request.retention_time_ms if own_retention else -1,
+                expire_timestamp=min(now_ms + request.retention_time_ms, _NEVER) if own_retention else -1,
                 topic_id=topic.topic_id,
             ),
             _OWN_RETENTION_VERSION if own_retention else None,
