@@ -253,4 +253,4 @@ class ClassicGroups(RuleBasedStateMachine):
 
 
 TestClassicGroups = ClassicGroups.TestCase
-TestClassicGroups.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestClassicGroups.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)

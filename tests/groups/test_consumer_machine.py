@@ -257,4 +257,4 @@ def _all(member: Any) -> dict[str, object]:
 
 
 TestConsumerGroups = ConsumerGroups.TestCase
-TestConsumerGroups.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
+TestConsumerGroups.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)

@@ -5,7 +5,7 @@ group epoch the target was computed; members follow at their own pace. Changed b
 except for `image_offset`, which only says how recent our look at the topics was.
 
 Invariants: `owners` has exactly the partitions in members' `assigned` and `revoking`; `instances` exactly the
-static members.
+static members; `named` and `patterns` count what members subscribe to.
 """
 
 from __future__ import annotations
@@ -63,6 +63,9 @@ class ConsumerGroup:
         self.target: dict[str, Assignment] = {}
         self.owners: dict[tuple[bytes, int], str] = {}
         self.regexes: dict[str, ResolvedRegex] = {}
+        #: topic names and regular expressions to the number of members that subscribe to them
+        self.named: Counter[str] = Counter()
+        self.patterns: Counter[str] = Counter()
         #: of the image whose topics `metadata_hash` was last compared with
         self.image_offset = -1
 
@@ -100,12 +103,7 @@ class ConsumerGroup:
         return names if resolved is None else names | resolved.topics
 
     def subscribed_names(self) -> set[str]:
-        names: set[str] = set()
-        for member in self.members.values():
-            names.update(member.topics)
-        for regex in self.regexes.values():
-            names.update(regex.topics)
-        return names
+        return set(self.named).union(*(regex.topics for regex in self.regexes.values()))
 
     def hash_topics(self, image: ClusterImage) -> int:
         """A number that changes with the ids and sizes of the subscribed topics; 0 if there are none."""
@@ -129,11 +127,14 @@ class ConsumerGroup:
             member = self.members.pop(member_id, None)
             if member is not None:
                 self._release(member)
+                self._count(member, -1)
                 if self.instances.get(member.instance_id or "") == member_id:
                     del self.instances[member.instance_id or ""]
             return
         member = self.members.setdefault(member_id, ConsumerMember(member_id))
+        self._count(member, -1)
         member.take_wants(value)
+        self._count(member, 1)
         if member.instance_id is not None:
             self.instances[member.instance_id] = member_id
 
@@ -152,6 +153,15 @@ class ConsumerGroup:
             for topic_id, epochs in partitions.items():
                 for index in epochs:
                     self.owners[topic_id, index] = member_id
+
+    def _count(self, member: ConsumerMember, step: int) -> None:
+        """Count what a member subscribes to, in or out."""
+        counted = [(self.named, member.topics), (self.patterns, (member.regex,) if member.regex else ())]
+        for counts, names in counted:
+            for name in names:
+                counts[name] += step
+                if not counts[name]:
+                    del counts[name]
 
     def _release(self, member: ConsumerMember) -> None:
         for partitions in (member.assigned, member.revoking):
@@ -225,9 +235,7 @@ class ConsumerGroup:
             raise ApiError(ErrorCode.NON_EMPTY_GROUP)
 
     def subscribes_to(self, topic: str) -> bool:
-        return any(topic in m.topics for m in self.members.values()) or any(
-            topic in regex.topics for regex in self.regexes.values()
-        )
+        return topic in self.named or any(topic in regex.topics for regex in self.regexes.values())
 
     def retention_starts_ms(self, commit_ms: int) -> int | None:
         return commit_ms

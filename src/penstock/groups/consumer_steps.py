@@ -70,13 +70,12 @@ class ConsumerSteps:
     def _resolve(self, group: ConsumerGroup) -> bool:
         """Look again which topics the members' regular expressions match; whether any match has changed."""
         image = self._ledger.env.image
-        wanted = {m.regex for m in group.members.values() if m.regex}
-        for regex in [r for r in group.regexes if r not in wanted]:
+        for regex in [r for r in group.regexes if r not in group.patterns]:
             self._ledger.write(
                 ConsumerGroupRegularExpressionKey(group_id=group.id, regular_expression=regex), None
             )
         changed = False
-        for regex in sorted(wanted):
+        for regex in sorted(group.patterns):
             known = group.regexes.get(regex)
             if known is not None and known.version == image.offset:
                 continue

@@ -164,12 +164,11 @@ class Migration:
         """Whether only classic members would be left without `leaving`."""
         settings = self._ledger.env.settings
         gone = {member.id for member in leaving}
-        left = [member for member in group.members.values() if member.id not in gone]
+        left = len(group.members) - len(gone)
         return (
-            bool(left)
-            and all(member.classic is not None for member in left)
+            0 < left <= settings.classic_size_max
             and settings.migration_policy in _DOWNGRADES
-            and len(left) <= settings.classic_size_max
+            and not any(m.classic is None and m.id not in gone for m in group.members.values())
         )
 
     def downgrade(self, group: ConsumerGroup, leaving: Collection[ConsumerMember]) -> ClassicGroup:
