@@ -48,7 +48,15 @@ from penstock.wire.apis.offset_fetch import (
 )
 from penstock.wire.apis.sync_group import SYNC_GROUP, SyncGroupRequest, SyncGroupRequestAssignment
 from tests.broker.raw import RawClient
-from tests.broker.requests import Topic, create_topic, delete_topic, every_version
+from tests.broker.requests import (
+    Topic,
+    batch_of,
+    create_topic,
+    delete_topic,
+    every_version,
+    produce,
+    record,
+)
 from tests.groups.stage import subscription
 
 BY_ID = 10
@@ -156,6 +164,12 @@ def test_there_is_no_other_coordinator_yet(client: RawClient, kind: int, code: E
     request = FindCoordinatorRequest(key_type=kind, coordinator_keys=["x"])
     (found,) = client.ask(FIND_COORDINATOR, 6, request).coordinators
     assert (found.error_code, found.node_id) == (code, -1)
+
+
+def test_only_the_broker_writes_what_it_will_believe(client: RawClient) -> None:
+    offsets = Topic("__consumer_offsets", NO_TOPIC_ID)
+    answer = produce(client, offsets, batch_of([record(b"value", b"key")]), version=9)
+    assert answer.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
 # -- a member's life

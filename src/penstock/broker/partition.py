@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Protocol
 
 from penstock.model.errors import (
     FencedLeaderEpoch,
+    InvalidTopic,
     NotLeaderOrFollower,
     StorageError,
     UnknownLeaderEpoch,
 )
-from penstock.model.ids import TopicId
+from penstock.model.ids import INTERNAL_TOPICS, TopicId
 from penstock.records.codecs import Codec
 from penstock.storage.config import LogConfig
 from penstock.storage.directory import DataDirectory
@@ -43,6 +44,7 @@ class Partition:
         "flusher",
         "hidden_bytes",
         "index",
+        "internal",
         "leader_epoch",
         "leading",
         "log",
@@ -66,6 +68,8 @@ class Partition:
         self.topic = topic
         self.topic_id = topic_id
         self.index = index
+        #: only the broker itself writes here: what it reads back it has to be able to believe
+        self.internal = topic in INTERNAL_TOPICS
         self.log = log
         self.leader_epoch = leader_epoch
         self.leading = True
@@ -101,6 +105,8 @@ class Partition:
         """Append what a client sent, or a coordinator decided; stamps offsets into `batches` in place."""
         if not self.leading:
             raise NotLeaderOrFollower
+        if self.internal and origin is AppendOrigin.CLIENT:
+            raise InvalidTopic(f"Cannot append to internal topic {self.topic}")
         flusher = self.flusher
         log = self.log
         size = len(batches)
