@@ -16,7 +16,7 @@ from penstock.broker.partition import Partition
 from penstock.broker.server import system_world
 from penstock.groups.ledger import Client
 from penstock.model.config import BrokerConfig
-from penstock.model.errors import ApiError, ErrorCode, NotLeaderOrFollower, StorageError
+from penstock.model.errors import ApiError, ErrorCode, InvalidConfig, NotLeaderOrFollower, StorageError
 from penstock.model.ids import OFFSETS_TOPIC
 from penstock.net.deferred import Deferred
 from penstock.records.record import iter_batches
@@ -239,6 +239,12 @@ def test_more_than_a_batch_may_hold_goes_into_several() -> None:
             assert await fetched(broker) == 4
 
     run(test)
+
+
+def test_an_assignor_that_nobody_has_keeps_the_broker_from_starting() -> None:
+    config = BrokerConfig({"group.consumer.assignors": "uniform,magic", "penstock.memory": "true"})
+    with pytest.raises(InvalidConfig, match="'magic'"):
+        Broker(config, system_world(config))
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from penstock.groups.assignors import ASSIGNORS
 from penstock.model.config import BrokerConfig
+from penstock.model.errors import InvalidConfig
 
 __all__ = ["GroupSettings"]
 
@@ -33,6 +35,11 @@ class GroupSettings:
     @classmethod
     def of(cls, config: BrokerConfig) -> GroupSettings:
         values: dict[str, Any] = dict(config)
+        unknown = [name for name in values["group.consumer.assignors"] if name not in ASSIGNORS]
+        if unknown:
+            raise InvalidConfig(
+                f"group.consumer.assignors: there is no assignor {unknown[0]!r}; use {', '.join(ASSIGNORS)}"
+            )
         return cls(
             session_timeout_ms_min=values["group.min.session.timeout.ms"],
             session_timeout_ms_max=values["group.max.session.timeout.ms"],
