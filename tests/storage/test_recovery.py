@@ -269,3 +269,20 @@ def test_what_is_not_in_memory_is_warmed_elsewhere_and_asked_for_again() -> None
     with pytest.raises(ColdPages):
         cold.offset_for_timestamp(NOW_MS + 20, cached_only=True)
     assert cold.offset_for_timestamp(NOW_MS + 20) is not None
+
+
+def test_what_was_there_before_we_opened_the_log_may_be_on_the_disk_only() -> None:
+    """Also its newest bytes: nobody has written them in this process."""
+    disk = FaultyDisk(Random(0))
+    written(disk, 3).close()
+    reopened = open_log(disk, clean=True)
+    while True:
+        try:
+            # Once the index is there, only the batches themselves can be cold.
+            assert reopened.read(4, 1000, upper=6, cached_only=True) is not None
+            break
+        except ColdPages as pages:
+            pages.warm()
+    disk.evict()
+    with pytest.raises(ColdPages):
+        reopened.read(4, 1000, upper=6, cached_only=True)

@@ -100,6 +100,8 @@ def _read(
         limit = min(want.max_bytes, left)
         found = log.read(want.fetch_offset, limit, upper=upper, at_least_one=at_least_one, cached_only=True)
         if found is not None:
+            if committed:
+                upper = min(upper, log.offset_behind(want.fetch_offset, found))
             try:
                 answer.records = found.read() if found.size <= SMALL_RANGE else found
             except OSError as e:

@@ -83,6 +83,7 @@ class Segment:
         "recent",
         "roll_beyond",
         "size",
+        "size_found",
         "transactions",
         "unindexed_bytes",
     )
@@ -92,6 +93,8 @@ class Segment:
         self._path = f"{directory}/{file_name(base_offset)}"
         self.base_offset = base_offset
         self.size = size
+        #: bytes that were there before this process wrote any: nothing says that they are in memory
+        self.size_found = size
         self.created_ms = created_ms
         #: largest timestamp of the first batch, which time-based rolling counts from; None if not known yet
         self.first_timestamp: int | None = None

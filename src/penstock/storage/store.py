@@ -24,8 +24,10 @@ __all__ = ["SegmentStore"]
 
 _LENGTH: Final = Struct(">8xi")
 _RELATIVE_OFFSET_MAX: Final = 2**31 - 1
-#: The newest bytes of the last segment were just written: they are in memory, no need to probe.
+#: The newest bytes of the last segment, where this process wrote them: they are in memory, no need to probe.
 _HOT_TAIL_BYTES: Final = 16 * 1024 * 1024
+#: How far apart a larger range is probed: about what the kernel reads ahead at once.
+_PROBE_STRIDE: Final = 256 * 1024
 
 
 class SegmentStore:
@@ -183,7 +185,8 @@ class SegmentStore:
             self._cache.used(segment)
         if size <= 0:
             return None
-        if cached_only and (not active or position < segment.size - _HOT_TAIL_BYTES):
+        hot = max(segment.size_found, segment.size - _HOT_TAIL_BYTES) if active else segment.size
+        if cached_only and position < hot:
             _probe(file, position, size)
         return FileRange(file, position, size)
 
@@ -281,6 +284,8 @@ def _batch_size(file: File, position: int, cached_only: bool) -> int:
 
 
 def _probe(file: File, position: int, size: int) -> None:
-    """Raise `ColdPages` unless the first and the last byte of a range are in memory."""
-    if file.pread_cached(1, position) is None or file.pread_cached(1, position + size - 1) is None:
-        raise ColdPages(file, position, size)
+    """Raise `ColdPages` unless a range is in memory, as far as a byte here and there can tell."""
+    last = position + size - 1
+    for at in (*range(position, last, _PROBE_STRIDE), last):
+        if file.pread_cached(1, at) is None:
+            raise ColdPages(file, position, size)
