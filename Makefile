@@ -4,7 +4,7 @@ VENV := .venv
 PY := $(VENV)/bin/python
 READY := $(VENV)/.ready
 
-.PHONY: help run test lint format docs bench conformance clean
+.PHONY: help run test lint format docs bench fuzz conformance clean
 .DEFAULT_GOAL := help
 
 help: ## show this list
@@ -40,6 +40,9 @@ docs: $(READY) ## render the pages that come from code
 
 bench: $(READY) ## measure (ROWS=… for a part, QUICK=1, AGAINST=kafka)
 	ROWS='$(ROWS)' QUICK='$(QUICK)' AGAINST='$(AGAINST)' $(PY) -m bench
+
+fuzz: $(READY) ## throw garbage at a broker for a minute (SECONDS=…, SEED=…)
+	$(PY) -m tests.broker.fuzz $(or $(SECONDS),60) $(SEED)
 
 conformance: $(READY) ## all of other people's tests, and the scoreboard in docs/conformance.md
 	$(PY) -m conformance --update

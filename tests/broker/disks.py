@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from random import Random
 from time import sleep
+from typing import TypeVar
 
 from penstock.broker.broker import Broker
 from penstock.broker.server import new_event_loop, system_world
@@ -19,6 +20,8 @@ from penstock.storage.memory import Inode
 from penstock.testing.disk import FaultyDisk
 
 __all__ = ["BrokerOnDisk", "Disk", "Volumes", "on_disk"]
+
+T = TypeVar("T")
 
 
 class Disk(FaultyDisk):
@@ -130,6 +133,12 @@ class BrokerOnDisk:
     def start(self) -> None:
         self._thread.start()
         self._ready.result()
+
+    def call(self, function: Callable[[], T]) -> T:
+        """What `function` returns where the broker's state lives, in its thread."""
+        done: Future[T] = Future()
+        self._loop.call_soon_threadsafe(lambda: done.set_result(function()))
+        return done.result(10)
 
     def stop(self) -> None:
         self._loop.call_soon_threadsafe(self._stop.set)

@@ -15,6 +15,7 @@ from tests.broker.raw import RawClient
 from tests.broker.requests import (
     Topic,
     batch_of,
+    create_topic,
     edge_versions,
     every_version,
     fetch,
@@ -86,3 +87,10 @@ def test_a_request_without_partitions_is_answered(client: RawClient) -> None:
     response = client.ask(PRODUCE, 13, ProduceRequest(acks=-1, timeout_ms=1000))
 
     assert response.responses == []
+
+
+def test_more_replicas_than_there_are_cannot_be_waited_for(client: RawClient) -> None:
+    """Like Kafka, `min.insync.replicas` asks for no more replicas than the partition has."""
+    topic = create_topic(client, configs={"min.insync.replicas": "2"})
+
+    assert produce(client, topic, batch_of([b"x"]), acks=-1).error_code == ErrorCode.NONE

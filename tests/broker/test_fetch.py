@@ -8,6 +8,7 @@ from penstock.model.errors import ErrorCode
 from penstock.model.ids import TopicId
 from penstock.records.batch import read_header
 from penstock.records.codecs import Codec
+from penstock.testing import broker
 from penstock.wire.apis.fetch import FETCH
 from tests.broker.conftest import penstock_only
 from tests.broker.raw import RawClient
@@ -265,3 +266,16 @@ def test_batches_come_back_byte_for_byte(client: RawClient, topic: Topic, codec:
 
     # Everything behind the fields that the broker stamps: offset, length, leader epoch.
     assert stored[16:] == sent[16:]
+
+
+def test_the_broker_limits_what_one_answer_carries() -> None:
+    with broker(config={"fetch.max.bytes": "2048"}) as running, RawClient(running.bootstrap) as client:
+        topic = create_topic(client)
+        for _ in range(10):
+            append(client, topic, b"x" * 1000)
+
+        answer = fetch(client, topic, 0)
+
+        assert len(values_in(answer)) == 1
+        assert answer.records is not None
+        assert len(answer.records) <= 2048

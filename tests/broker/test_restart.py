@@ -1,0 +1,130 @@
+"""What a broker is and has stays the same when it is started again; who may use its directory."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from penstock.model.errors import ErrorCode, PenstockError
+from penstock.testing import broker
+from penstock.wire.apis.metadata import METADATA, MetadataRequest, MetadataResponse
+from tests.broker.raw import RawClient
+from tests.broker.requests import (
+    append,
+    create_topic,
+    delete_topic,
+    fetch,
+    read_all,
+    topic_exists,
+)
+
+
+def everything(client: RawClient) -> MetadataResponse:
+    return client.ask(METADATA, 12, MetadataRequest(topics=None))
+
+
+def test_cluster_topics_ids_and_partitions_survive(tmp_path: Path) -> None:
+    with broker(data=tmp_path) as running, RawClient(running.bootstrap) as client:
+        for number in range(3):
+            create_topic(client, f"topic-{number}", partitions=number + 1)
+        before = everything(client)
+
+    with broker(data=tmp_path) as running, RawClient(running.bootstrap) as client:
+        after = everything(client)
+
+    assert after.cluster_id == before.cluster_id
+    assert sorted(after.topics, key=lambda t: t.name or "") == sorted(
+        before.topics, key=lambda t: t.name or ""
+    )
+
+
+def test_records_of_every_partition_survive_and_offsets_go_on(tmp_path: Path) -> None:
+    with broker(data=tmp_path) as running, RawClient(running.bootstrap) as client:
+        topic = create_topic(client, partitions=3)
+        for partition in range(3):
+            for i in range(partition + 1):
+                append(client, topic, b"%d" % i, partition=partition)
+
+    with broker(data=tmp_path) as running, RawClient(running.bootstrap) as client:
+        for partition in range(3):
+            found = [r.value for r in read_all(client, topic, partition=partition)]
+            assert found == [b"%d" % i for i in range(partition + 1)]
+            assert append(client, topic, b"next", partition=partition) == partition + 1
+
+
+def test_a_deleted_topic_stays_deleted(tmp_path: Path) -> None:
+    with broker(data=tmp_path) as running, RawClient(running.bootstrap) as client:
+        topic = create_topic(client)
+        append(client, topic, b"x")
+        delete_topic(client, topic)
+
+    with broker(data=tmp_path) as running, RawClient(running.bootstrap) as client:
+        assert not topic_exists(client, topic.name)
+        assert fetch(client, topic, 0).error_code == ErrorCode.UNKNOWN_TOPIC_ID
+        assert list((tmp_path / "topics").iterdir()) == [tmp_path / "topics" / "__cluster_metadata"]
+
+
+def test_files_of_a_topic_that_is_not_known_are_cleared_away(tmp_path: Path) -> None:
+    with broker(data=tmp_path) as running, RawClient(running.bootstrap) as client:
+        topic = create_topic(client)
+        append(client, topic, b"x")
+    shutil.copytree(tmp_path / "topics" / topic.name, tmp_path / "topics" / "stray")
+
+    with broker(data=tmp_path) as running, RawClient(running.bootstrap) as client:
+        assert [r.value for r in read_all(client, topic)] == [b"x"]
+    assert not (tmp_path / "topics" / "stray").exists()
+
+
+def test_a_partition_that_lost_its_topics_id_keeps_its_records(tmp_path: Path) -> None:
+    with broker(data=tmp_path) as running, RawClient(running.bootstrap) as client:
+        topic = create_topic(client)
+        append(client, topic, b"x")
+    (tmp_path / "topics" / topic.name / "partition-0" / "partition.metadata").unlink()
+
+    with broker(data=tmp_path) as running, RawClient(running.bootstrap) as client:
+        assert [r.value for r in read_all(client, topic)] == [b"x"]
+
+
+def test_a_directory_serves_one_broker_at_a_time(tmp_path: Path) -> None:
+    with broker(data=tmp_path), pytest.raises(PenstockError, match="in use"), broker(data=tmp_path):
+        pytest.fail("two brokers in one directory")
+
+
+def test_a_directory_belongs_to_its_node(tmp_path: Path) -> None:
+    with broker(data=tmp_path):
+        pass
+
+    other = broker(data=tmp_path, config={"node.id": "7"})
+    with pytest.raises(PenstockError, match="belongs to node 1"), other:
+        pytest.fail("another node's directory")
+
+
+def test_directories_of_two_clusters_do_not_mix(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        with broker(data=tmp_path / name):
+            pass
+
+    both = broker(config={"penstock.memory": "false", "log.dirs": f"{tmp_path}/a,{tmp_path}/b"})
+    with pytest.raises(PenstockError, match="cluster"), both:
+        pytest.fail("directories of two clusters")
+
+
+def test_a_second_directory_can_be_added(tmp_path: Path) -> None:
+    with broker(data=tmp_path / "a") as running, RawClient(running.bootstrap) as client:
+        old = create_topic(client)
+        append(client, old, b"x")
+
+    both = {"penstock.memory": "false", "log.dirs": f"{tmp_path}/a,{tmp_path}/b"}
+    with broker(config=both) as running, RawClient(running.bootstrap) as client:
+        assert [r.value for r in read_all(client, old)] == [b"x"]
+        new = create_topic(client, partitions=4)
+        for partition in range(4):
+            append(client, new, b"y", partition=partition)
+        assert (tmp_path / "b" / "topics" / new.name).exists()
+
+    with broker(config=both) as running, RawClient(running.bootstrap) as client:
+        assert [r.value for r in read_all(client, old)] == [b"x"]
+        for partition in range(4):
+            assert [r.value for r in read_all(client, new, partition=partition)] == [b"y"]
