@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import count
 
 import pytest
 
@@ -47,13 +46,16 @@ from penstock.wire.apis.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 from penstock.wire.apis.sync_group import SYNC_GROUP, SyncGroupRequest, SyncGroupRequestAssignment
+from tests.broker.conftest import penstock_only
 from tests.broker.raw import RawClient
 from tests.broker.requests import (
+    AGAINST,
     Topic,
     batch_of,
     create_topic,
     delete_topic,
     every_version,
+    new_name,
     produce,
     record,
 )
@@ -61,11 +63,14 @@ from tests.groups.stage import subscription
 
 BY_ID = 10
 BATCHED = 8
-_numbers = count()
 
 
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
+    """A broker of ours, or the one that `tests.broker.conftest` tells of."""
+    if AGAINST:
+        yield AGAINST
+        return
     with broker(config={"group.initial.rebalance.delay.ms": "0"}) as running:
         with RawClient(running.bootstrap) as client:
             client.ask(FIND_COORDINATOR, 4, FindCoordinatorRequest(coordinator_keys=["any"]))
@@ -85,7 +90,7 @@ def topic(client: RawClient) -> Topic:
 
 @pytest.fixture
 def group() -> str:
-    return f"raw-{next(_numbers)}"
+    return new_name("group")
 
 
 # -- asking
@@ -156,6 +161,7 @@ def test_the_coordinator_of_a_group(client: RawClient, version: int) -> None:
         assert (each.error_code, f"{each.host}:{each.port}") == (ErrorCode.NONE, client.address)
 
 
+@penstock_only
 @pytest.mark.parametrize(
     ("kind", "code"),
     [(1, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED), (2, ErrorCode.INVALID_REQUEST)],
@@ -181,16 +187,16 @@ def test_a_member_joins_syncs_lives_and_leaves(client: RawClient, group: str, ve
 
     assert (joined.error_code, joined.generation_id, joined.leader) == (0, 1, joined.member_id)
     assert [m.member_id for m in joined.members] == [joined.member_id]
-    synced = client.ask(
-        SYNC_GROUP,
-        min(version, SYNC_GROUP.max_version),
-        SyncGroupRequest(
-            group_id=group,
-            generation_id=1,
-            member_id=joined.member_id,
-            assignments=[SyncGroupRequestAssignment(member_id=joined.member_id, assignment=b"everything")],
-        ),
+    sync = SyncGroupRequest(
+        group_id=group,
+        generation_id=1,
+        member_id=joined.member_id,
+        assignments=[SyncGroupRequestAssignment(member_id=joined.member_id, assignment=b"everything")],
     )
+    nameless = client.ask(SYNC_GROUP, 5, sync)
+    assert nameless.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    sync.protocol_type, sync.protocol_name = "consumer", "range"
+    synced = client.ask(SYNC_GROUP, min(version, SYNC_GROUP.max_version), sync)
     assert (synced.error_code, synced.assignment) == (0, b"everything")
     beat = HeartbeatRequest(group_id=group, generation_id=1, member_id=joined.member_id)
     assert client.ask(HEARTBEAT, min(version, HEARTBEAT.max_version), beat).error_code == 0
@@ -257,15 +263,16 @@ def test_a_member_of_the_new_protocol(client: RawClient, topic: Topic, group: st
         topic_partitions=[],
     )
     joined = client.ask(CONSUMER_GROUP_HEARTBEAT, version, request)
-    assert (joined.error_code, joined.member_epoch, joined.heartbeat_interval_ms) == (0, 1, 5000)
+    assert (joined.error_code, joined.member_epoch, joined.heartbeat_interval_ms) == (0, 2, 5000)
     assert joined.member_id and (version == 0 or joined.member_id == "me")
     assert joined.assignment is not None
     assert [(t.topic_id, t.partitions) for t in joined.assignment.topic_partitions] == [(topic.id, [0])]
 
     for describe_version in every_version(CONSUMER_GROUP_DESCRIBE):
         asked = ConsumerGroupDescribeRequest(group_ids=[group, "nobody"], include_authorized_operations=True)
-        known, unknown = client.ask(CONSUMER_GROUP_DESCRIBE, describe_version, asked).groups
-        assert (known.group_state, known.group_epoch, known.assignor_name) == ("Stable", 1, "uniform")
+        found = {g.group_id: g for g in client.ask(CONSUMER_GROUP_DESCRIBE, describe_version, asked).groups}
+        known, unknown = found[group], found["nobody"]
+        assert (known.group_state, known.group_epoch, known.assignor_name) == ("Stable", 2, "uniform")
         assert known.authorized_operations == 0b1101_0100_1000
         (member,) = known.members
         assert [t.topic_name for t in member.assignment.topic_partitions] == [topic.name]
@@ -312,7 +319,7 @@ def test_fetch_in_every_version(client: RawClient, topic: Topic, group: str, ver
 
 def test_fetch_by_an_id_that_nobody_knows(client: RawClient, topic: Topic, group: str) -> None:
     stranger = Topic(topic.name, topic.id[::-1])  # type: ignore[arg-type]
-    assert fetch(client, BY_ID, group, stranger) == [(-1, None, ErrorCode.UNKNOWN_TOPIC_ID)]
+    assert fetch(client, BY_ID, group, stranger) == [(-1, "", ErrorCode.UNKNOWN_TOPIC_ID)]
 
 
 def test_a_topic_that_is_made_again_has_no_offsets(client: RawClient, group: str) -> None:
@@ -341,6 +348,7 @@ def test_delete_offsets(client: RawClient, topic: Topic, group: str) -> None:
 # -- administrators
 
 
+@penstock_only  # which shows a group only once its first record is committed
 @pytest.mark.parametrize("version", every_version(DESCRIBE_GROUPS))
 def test_describe_groups(client: RawClient, group: str, version: int) -> None:
     join(client, 9, group)
@@ -387,6 +395,7 @@ def test_delete_groups(client: RawClient, topic: Topic, group: str, version: int
     assert fetch(client, BATCHED, group, topic) == [(-1, "", 0)]
 
 
+@penstock_only
 def test_without_an_offsets_topic_there_are_no_groups() -> None:
     with broker() as running, RawClient(running.bootstrap) as client:
         assert client.ask(LIST_GROUPS, 5, ListGroupsRequest()).groups == []

@@ -53,7 +53,7 @@ class ConsumerGroup:
 
     def __init__(self, id: str) -> None:
         self.id = id
-        self.epoch = 0
+        self.epoch = 1
         self.metadata_hash = 0
         self.assignment_epoch = 0
         #: when the target was computed; 0 if that is not known

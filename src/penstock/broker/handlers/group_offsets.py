@@ -167,7 +167,10 @@ def _unknown_topic(topic: OffsetFetchRequestTopics) -> OffsetFetchResponseTopics
         topic_id=topic.topic_id,
         partitions=[
             OffsetFetchResponsePartitions(
-                partition_index=index, committed_offset=-1, error_code=ErrorCode.UNKNOWN_TOPIC_ID
+                partition_index=index,
+                committed_offset=-1,
+                metadata="",
+                error_code=ErrorCode.UNKNOWN_TOPIC_ID,
             )
             for index in topic.partition_indexes
         ],

@@ -62,10 +62,13 @@ GROUP_OPERATIONS: Final = 0b1101_0100_1000
 #: types of coordinators
 _GROUP_KEY: Final = 0
 _TRANSACTION_KEY: Final = 1
+#: first versions with several keys, with no protocol, with several members, with an error for unknown groups,
+#: and with a protocol that has to be named
 _BATCHED_KEYS_FROM: Final = 4
 _NULL_PROTOCOL_FROM: Final = 7
 _BATCHED_MEMBERS_FROM: Final = 3
 _NOT_FOUND_FROM: Final = 6
+_PROTOCOL_NAMED_FROM: Final = 5
 
 
 # -- where a group is
@@ -158,6 +161,10 @@ def join_group(context: Context, request: JoinGroupRequest) -> Any:
 
 
 def sync_group(context: Context, request: SyncGroupRequest) -> Any:
+    if context.version >= _PROTOCOL_NAMED_FROM and (
+        request.protocol_type is None or request.protocol_name is None
+    ):
+        return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     return context.broker.groups.ask(
         request.group_id,
         lambda shard, asker: shard.sync(request, asker),
