@@ -31,8 +31,11 @@ class Deferred(Generic[T]):
             return
         self.done = True
         self._value = value
-        if self._then is not None:
-            self._then(value)
+        # Let go of both: they lead back to here, and cycles are left to the garbage collector.
+        then, self._then = self._then, None
+        self.on_cancel = None
+        if then is not None:
+            then(value)
 
     def then(self, callback: Callable[[T], None]) -> None:
         """Have `callback` called with the value, at once if it is there."""

@@ -1,0 +1,132 @@
+"""The hot path stays within its budget of interpreter steps, calls, memory and system calls.
+
+Counted, not timed, so that a slow machine changes nothing and a slower hot path fails here first. The limits
+are a few percent above what CPython 3.11 needs; later versions need fewer opcodes for the same code.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.broker.broker import Broker
+from penstock.broker.server import new_event_loop, system_world
+from penstock.metadata.topics import NewTopic
+from penstock.model.config import BrokerConfig
+from penstock.records.record import Record, build_batch
+from penstock.wire.apis.fetch import FETCH, FetchPartition, FetchRequest, FetchTopic
+from penstock.wire.apis.produce import PRODUCE, PartitionProduceData, ProduceRequest, TopicProduceData
+from penstock.wire.messages import encode_request
+from tests.bench.counting import Cost, Peer, cost_of
+
+TOPIC = "budget"
+NOW_MS = 1_700_000_000_000
+RECORD_BYTES = 100
+WARM_UP = 40
+COUNTED = 2 * 48
+FETCHED_BYTES = 64 << 10
+#: as shipped, but the timer of the flusher must not fire while we count
+SETTINGS = {"listeners": "PLAINTEXT://127.0.0.1:0", "penstock.flush.interval.ms": "3600000"}
+
+Frames = Sequence[Sequence[bytes]]
+
+
+def batch(size: int, **header: Any) -> bytes:
+    return build_batch([Record(0, NOW_MS, None, b"x" * size, ())], **header)
+
+
+def produce(records: bytes) -> bytes:
+    """Version 7 by name, as librdkafka sends it."""
+    partition = PartitionProduceData(index=0, records=memoryview(records))
+    topic = TopicProduceData(name=TOPIC, partition_data=[partition])
+    request = ProduceRequest(acks=-1, timeout_ms=10_000, topic_data=[topic])
+    return b"".join(map(bytes, encode_request(PRODUCE, 7, 1, "budget", request)))  # type: ignore[arg-type]
+
+
+def fetch(offset: int, max_bytes: int = 1 << 20) -> bytes:
+    """Version 11 without a session, as librdkafka sends it."""
+    partition = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=max_bytes)
+    topic = FetchTopic(topic=TOPIC, partitions=[partition])
+    request = FetchRequest(
+        max_wait_ms=5000, min_bytes=1, max_bytes=50 << 20, session_id=0, session_epoch=-1, topics=[topic]
+    )
+    return b"".join(map(bytes, encode_request(FETCH, 11, 1, "budget", request)))  # type: ignore[arg-type]
+
+
+def one_record() -> Frames:
+    return [[produce(batch(RECORD_BYTES))]] * (WARM_UP + COUNTED)
+
+
+def one_idempotent_record() -> Frames:
+    return [
+        [produce(batch(RECORD_BYTES, producer_id=7, producer_epoch=0, base_sequence=sequence))]
+        for sequence in range(WARM_UP + COUNTED)
+    ]
+
+
+def one_megabyte() -> Frames:
+    return [[produce(batch(1_000_000))]] * 24
+
+
+def tail() -> Frames:
+    """A Fetch that waits at the end of the log, and the Produce that wakes it."""
+    return [[fetch(offset), produce(batch(RECORD_BYTES))] for offset in range(WARM_UP + COUNTED)]
+
+
+def file_range() -> Frames:
+    """A large read from the log's beginning, after enough was written for it."""
+    filled = [[produce(batch(FETCHED_BYTES - 200))]] * WARM_UP
+    return [*filled, *[[fetch(0, FETCHED_BYTES)]] * COUNTED]
+
+
+def measured(folder: Path, frames: Frames, warm_up: int) -> Cost:
+    async def run() -> Cost:
+        config = BrokerConfig(SETTINGS | {"log.dirs": str(folder)})
+        broker = Broker(config, system_world(config))
+        await broker.start()
+        try:
+            await broker.create_topic(NewTopic(TOPIC, 1, 1))
+            peer = Peer(broker)
+            try:
+                return await cost_of(peer, frames, warm_up)
+            finally:
+                peer.close()
+        finally:
+            await broker.stop()
+
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        return runner.run(run())
+
+
+BUDGETS = {
+    "one record": (one_record, WARM_UP, Cost(1850, 42, 78, 3, 5200, 1)),
+    "one idempotent record": (one_idempotent_record, WARM_UP, Cost(2025, 45, 83, 3, 5200, 1)),
+    "1-MB batch": (one_megabyte, 4, Cost(2350, 59, 97, 4, 5200, 5)),
+    "fetch at the tail": (tail, WARM_UP, Cost(4575, 125, 169, 5, 8000, 3)),
+    "fetch of a file range": (file_range, WARM_UP, Cost(2310, 67, 88, 6.1, 13_000, 2)),
+}
+
+
+@pytest.mark.parametrize("name", BUDGETS)
+def test_the_hot_path_stays_within_its_budget(name: str, tmp_path: Path) -> None:
+    frames, warm_up, budget = BUDGETS[name]
+    cost = measured(tmp_path, frames(), warm_up)
+    over = {
+        what: f"{spent:.1f}, budget {limit:g}"
+        for what, spent, limit in zip(Cost._fields, cost, budget, strict=True)
+        if spent > limit
+    }
+    assert not over, (
+        f"{name} costs more than its budget: {over}. Find the step that was added to the hot path "
+        "(`make profile ROW=requests`) and take it out. Where it is worth its cost, run `make bench` to see "
+        "that the asks still hold, and raise the budget in the same commit, saying why."
+    )
+
+
+def test_counting_again_gives_the_same(tmp_path: Path) -> None:
+    first, second = (measured(tmp_path / run, one_record(), WARM_UP) for run in ("first", "second"))
+    assert first[:4] == second[:4]
