@@ -253,3 +253,22 @@ def test_an_offline_directory_takes_no_partitions() -> None:
 def test_a_directory_knows_how_much_room_there_is() -> None:
     total, usable = opened(MemoryFiles()).space()
     assert 0 < usable <= total
+
+
+class Forgetful(Random):
+    """Makes a disk keep nothing that was not synced."""
+
+    def randint(self, a: int, b: int) -> int:
+        return a
+
+
+@pytest.mark.parametrize("path", ["/data", "/a/new/path"])
+def test_a_new_directory_survives_a_power_loss_under_its_name(path: str) -> None:
+    disk = FaultyDisk(Forgetful(0))
+    disk.makedirs("/other")
+    directory = DataDirectory.open(disk, path, cluster_id="c", node_id=1, rng=RNG)
+    directory.create_partitions([StoredPartition("a", 0, ID_A)])
+    disk.restart()
+    again = DataDirectory.open(disk, path, cluster_id=None, node_id=1, rng=RNG)
+    assert again.directory_id == directory.directory_id
+    assert again.partitions() == [StoredPartition("a", 0, ID_A)]

@@ -131,6 +131,8 @@ class DataDirectory:
         Without a `cluster_id`, the directory's own is taken, or a new one if it has none.
         """
         try:
+            if not files.exists(f"{path}/{_META}"):
+                _make(files, path)
             files.makedirs(f"{path}/{_TOPICS}")
             lock = files.lock(f"{path}/{_LOCK}")
             cluster_id, directory_id = _own(files, path, cluster_id, node_id, rng)
@@ -301,6 +303,17 @@ class DataDirectory:
                 topic, partition, offset = line.split(" ")
                 offsets[TopicPartition(topic, int(partition))] = int(offset)
         return offsets
+
+
+def _make(files: Files, path: str) -> None:
+    """Make a directory and what is missing above it, durably: names, too, are lost unless they are synced."""
+    parent = path.rpartition("/")[0] or "/"
+    if not files.exists(parent):
+        _make(files, parent)
+    files.makedirs(path)
+    # A parent that we may not even read has not got its names from us.
+    with suppress(PermissionError):
+        files.sync_dir(parent)
 
 
 def _own(files: Files, path: str, cluster_id: str | None, node_id: int, rng: Rng) -> tuple[str, str]:

@@ -106,7 +106,7 @@ def broker(
     if data is None:
         settings["penstock.memory"] = "true"
     else:
-        settings["log.dirs"] = os.fspath(data)
+        settings["log.dirs"] = os.path.abspath(data)
     running = BrokerThread(settings | dict(config or {}))
     running.start()
     try:
