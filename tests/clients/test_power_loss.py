@@ -23,7 +23,7 @@ def make_topic(bootstrap: str) -> None:
 @pytest.mark.parametrize("seed", range(4))
 def test_nothing_acknowledged_is_lost(seed: int) -> None:
     rng = Random(seed)
-    machine = Machine(rng, penstock_flush="group")
+    machine = Machine(rng, penstock_flush="group", log_dirs="/disk1,/disk2" if seed % 2 else "/disk")
     assert machine.start()
     make_topic(machine.bootstrap)
     load = Load(machine.bootstrap, TOPIC, PARTITIONS, producers=2)
@@ -42,13 +42,14 @@ def test_nothing_acknowledged_is_lost(seed: int) -> None:
             assert machine.start()
         before = load.count
         wait_until(lambda: load.count > before or bool(load.errors), "an acknowledgement")
+        load.stop()
+        stored = read_all(machine.bootstrap, TOPIC, PARTITIONS)
+        load.check(stored)
+        reader.check(stored)
     finally:
         load.stop()
         reader.stop()
-    stored = read_all(machine.bootstrap, TOPIC, PARTITIONS)
-    machine.stop()
-    load.check(stored)
-    reader.check(stored)
+        machine.stop()
 
 
 class Forgetful(Random):
