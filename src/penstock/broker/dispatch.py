@@ -21,7 +21,7 @@ from penstock.net.connection import Answer, Connection, Parts
 from penstock.net.deferred import Deferred
 from penstock.wire.api import Api
 from penstock.wire.apis.api_versions import API_VERSIONS, ApiVersion, ApiVersionsResponse
-from penstock.wire.messages import RequestHeader, decode_request_header, encode_response
+from penstock.wire.messages import RequestHeader, decode_request_header, encode_response, response_writer
 from penstock.wire.schema import Struct
 
 if TYPE_CHECKING:
@@ -38,14 +38,13 @@ log = get_logger("requests")
 class Route:
     """All that is known about one version of one API before a request comes."""
 
-    __slots__ = ("api", "decode", "handler", "is_async", "stats", "version")
+    __slots__ = ("decode", "handler", "is_async", "stats", "write")
 
     def __init__(self, api: Api[Any, Any], version: int, handler: Handler, stats: ApiStats) -> None:
-        self.api = api
-        self.version = version
         self.handler = handler
         self.is_async = inspect.iscoroutinefunction(handler)
         self.decode = api.request_decoder(version)
+        self.write = response_writer(api, version)
         self.stats = stats
 
 
@@ -79,7 +78,7 @@ class Dispatcher:
             return None
         if isinstance(response, Deferred):
             return self._later(route, header.correlation_id, response, started)
-        parts = encode_response(route.api, route.version, header.correlation_id, response)
+        parts = route.write(header.correlation_id, response)
         route.stats.latency.observe(perf_counter_ns() - started)
         return parts
 
@@ -116,7 +115,7 @@ class Dispatcher:
         def resolved(message: Struct | None) -> None:
             parts = None
             if message is not None:
-                parts = encode_response(route.api, route.version, correlation_id, message)
+                parts = route.write(correlation_id, message)
             route.stats.latency.observe(perf_counter_ns() - started)
             answer.resolve(parts)
 

@@ -8,6 +8,7 @@ v0. ApiVersions responses keep header v0 always: whoever asks may not know our f
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from typing import Any
 
 from penstock.model.errors import ProtocolError
@@ -24,6 +25,7 @@ __all__ = [
     "encode_request",
     "encode_response",
     "response_correlation_id",
+    "response_writer",
 ]
 
 #: api key, api version, correlation id, length of the client id
@@ -92,18 +94,33 @@ def _skip_header_tags(frame: memoryview, offset: int) -> int:
         raise ProtocolError("header is truncated") from e
 
 
+def response_writer(api: Api[Any, ResponseT], version: int) -> Callable[[int, ResponseT], list[Part]]:
+    """A function of (correlation id, message) that gives a response as it goes out, its size first.
+
+    Record batches are parts of their own.
+    """
+    encode = api.response_encoder(version)
+    if version >= api.flexible_from and api.key != _API_VERSIONS_KEY:
+        header_size, pack = 5, _RESPONSE_V1.pack
+        tail: tuple[int, ...] = (0,)
+    else:
+        header_size, pack, tail = 4, _RESPONSE_V0.pack, ()
+
+    def write(correlation_id: int, message: ResponseT) -> list[Part]:
+        parts = encode(message)
+        size = len(parts[0]) if len(parts) == 1 else sum(map(len, parts))
+        header = pack(size + header_size, correlation_id, *tail)
+        parts[0] = header + parts[0]  # type: ignore[operator]  # the first part is always bytes of ours
+        return parts
+
+    return write
+
+
 def encode_response(
     api: Api[Any, ResponseT], version: int, correlation_id: int, message: ResponseT
 ) -> list[Part]:
-    """A response as it goes out, its size first. Record batches are parts of their own."""
-    parts = api.response_encoder(version)(message)
-    size = len(parts[0]) if len(parts) == 1 else sum(map(len, parts))
-    if version >= api.flexible_from and api.key != _API_VERSIONS_KEY:
-        header = _RESPONSE_V1.pack(size + 5, correlation_id, 0)
-    else:
-        header = _RESPONSE_V0.pack(size + 4, correlation_id)
-    parts[0] = header + parts[0]  # type: ignore[operator]  # the first part is always bytes of ours
-    return parts
+    """One response as it goes out; see `response_writer`."""
+    return response_writer(api, version)(correlation_id, message)
 
 
 def encode_request(

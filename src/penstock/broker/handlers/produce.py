@@ -43,6 +43,8 @@ def produce(
     broker = context.broker
     version = context.version
     acks = request.acks
+    if acks not in _VALID_ACKS:
+        return _refuse_acks(request)
     find = broker.partitions.find
     metrics = broker.metrics
     topics: list[TopicProduceResponse] = []
@@ -56,8 +58,6 @@ def produce(
         )
         for data in topic.partition_data:
             try:
-                if acks not in _VALID_ACKS:
-                    raise ApiError(ErrorCode.INVALID_REQUIRED_ACKS, "acks must be -1, 0 or 1")
                 partition = find(key, data.index)
                 if isinstance(partition, ErrorCode):
                     raise ApiError(partition)
@@ -86,6 +86,24 @@ def produce(
     if rest is not None:
         return rest.deferred
     return _finished(context, acks, topics, failed)
+
+
+def _refuse_acks(request: ProduceRequest) -> ProduceResponse:
+    def refuse(index: int) -> PartitionProduceResponse:
+        answer = PartitionProduceResponse(index=index)
+        _fill_error(answer, ApiError(ErrorCode.INVALID_REQUIRED_ACKS, "acks must be -1, 0 or 1"))
+        return answer
+
+    return ProduceResponse(
+        responses=[
+            TopicProduceResponse(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partition_responses=[refuse(data.index) for data in topic.partition_data],
+            )
+            for topic in request.topic_data
+        ]
+    )
 
 
 def _finished(
