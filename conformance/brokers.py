@@ -13,7 +13,14 @@ from lab.server import Server
 
 Starter: TypeAlias = Callable[[Path, Mapping[str, str]], Server]
 
-COMMON = {"num.partitions": "4"}
+# What the suites' own test clusters set: several partitions, and groups that settle fast.
+COMMON = {
+    "num.partitions": "4",
+    "group.initial.rebalance.delay.ms": "1000",
+    "group.min.session.timeout.ms": "1000",
+    "group.consumer.min.session.timeout.ms": "1000",
+    "group.consumer.min.heartbeat.interval.ms": "500",
+}
 SCENARIOS = {DEFAULT_SCENARIO: COMMON, "noautocreate": {**COMMON, "auto.create.topics.enable": "false"}}
 
 

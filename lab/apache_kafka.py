@@ -41,7 +41,7 @@ JVM = (
     "-XX:+ExplicitGCInvokesConcurrent",
 )
 
-# One broker cannot replicate its internal topics, and test groups want short timeouts.
+# One broker cannot replicate its internal topics; tests of access control need an authorizer.
 SINGLE_BROKER = {
     "offsets.topic.replication.factor": "1",
     "offsets.topic.num.partitions": "8",
@@ -51,10 +51,6 @@ SINGLE_BROKER = {
     "share.coordinator.state.topic.replication.factor": "1",
     "share.coordinator.state.topic.min.isr": "1",
     "share.coordinator.state.topic.num.partitions": "8",
-    "group.initial.rebalance.delay.ms": "0",
-    "group.min.session.timeout.ms": "1000",
-    "group.consumer.min.session.timeout.ms": "1000",
-    "group.consumer.min.heartbeat.interval.ms": "500",
     "broker.rack": "RACK1",
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "allow.everyone.if.no.acl.found": "true",
