@@ -72,7 +72,7 @@ class Volumes:
         return self._at(path).open(path, create=create)
 
     def exists(self, path: str) -> bool:
-        return self._at(path).exists(path)
+        return not path.strip("/") or self._at(path).exists(path)
 
     def is_dir(self, path: str) -> bool:
         return self._at(path).is_dir(path)
@@ -102,7 +102,9 @@ class Volumes:
         self._at(path).rmtree(path)
 
     def sync_dir(self, path: str) -> None:
-        self._at(path).sync_dir(path)
+        # Where the disks are mounted, there is nothing to sync.
+        if path.strip("/"):
+            self._at(path).sync_dir(path)
 
     def modified_ms(self, path: str) -> int:
         return self._at(path).modified_ms(path)

@@ -20,6 +20,13 @@ from penstock.wire.apis.create_topics import (
     CreatableTopicResult,
     CreateTopicsRequest,
 )
+from penstock.wire.apis.delete_records import (
+    DELETE_RECORDS,
+    DeleteRecordsPartition,
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
 from penstock.wire.apis.delete_topics import DELETE_TOPICS, DeleteTopicsRequest, DeleteTopicState
 from penstock.wire.apis.fetch import (
     FETCH,
@@ -140,6 +147,22 @@ def topic_exists(client: RawClient, name: str) -> bool:
     if AGAINST:
         sleep(0.1)
     return describe_topic(client, name).error_code == ErrorCode.NONE
+
+
+def delete_before(
+    client: RawClient,
+    topic: Topic,
+    offset: int,
+    *,
+    partition: int = 0,
+    version: int = DELETE_RECORDS.max_version,
+) -> DeleteRecordsPartitionResult:
+    wanted = DeleteRecordsPartition(partition_index=partition, offset=offset)
+    request = DeleteRecordsRequest(
+        topics=[DeleteRecordsTopic(name=topic.name, partitions=[wanted])], timeout_ms=5000
+    )
+    ((answer,),) = [t.partitions for t in client.ask(DELETE_RECORDS, version, request).topics]
+    return answer
 
 
 # -- writing

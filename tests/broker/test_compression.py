@@ -36,6 +36,7 @@ from tests.broker.requests import (
     record,
     records_in,
     stored_batches,
+    until,
 )
 
 LABELS = {
@@ -136,9 +137,8 @@ def test_acks_of_recompressed_batches(client: RawClient, acks: int) -> None:
     if acks:
         client.receive()
 
-    while not (values := [r.value for r in read_all(client, topic)]):
-        pass
-    assert values == [b"x"]
+    until(lambda: bool(read_all(client, topic)))
+    assert [r.value for r in read_all(client, topic)] == [b"x"]
 
 
 def test_a_duplicate_is_recognised_although_it_was_recompressed(client: RawClient) -> None:

@@ -24,6 +24,7 @@ from tests.broker.requests import (
     edge_versions,
     every_version,
     read_all,
+    until,
 )
 
 NODE = 1
@@ -61,8 +62,7 @@ def test_partitions_are_added_and_old_data_stays(client: RawClient, version: int
     result = grow(client, topic.name, 3, version)
 
     assert (result.error_code, result.error_message) == (ErrorCode.NONE, None)
-    while len(describe_topic(client, topic.name).partitions) < 3:
-        pass
+    until(lambda: len(describe_topic(client, topic.name).partitions) == 3)
     assert [r.value for r in read_all(client, topic)] == [b"0"]
 
 
@@ -106,8 +106,7 @@ def test_new_partitions_can_be_assigned_by_hand(client: RawClient, topic: Topic,
     result = grow(client, topic.name, 3, version, [[NODE], [NODE]])
 
     assert result.error_code == ErrorCode.NONE
-    while len(describe_topic(client, topic.name).partitions) < 3:
-        pass
+    until(lambda: len(describe_topic(client, topic.name).partitions) == 3)
 
 
 @pytest.mark.parametrize("version", edge_versions(CREATE_PARTITIONS))

@@ -16,10 +16,6 @@ from penstock.model.errors import ErrorCode
 from penstock.testing import broker
 from penstock.wire.apis.delete_records import (
     DELETE_RECORDS,
-    DeleteRecordsPartition,
-    DeleteRecordsPartitionResult,
-    DeleteRecordsRequest,
-    DeleteRecordsTopic,
 )
 from tests.broker.raw import RawClient
 from tests.broker.requests import (
@@ -29,6 +25,7 @@ from tests.broker.requests import (
     append,
     batch_of,
     create_topic,
+    delete_before,
     delete_topic,
     every_version,
     fetch,
@@ -38,26 +35,10 @@ from tests.broker.requests import (
     read_all,
     record,
 )
-from tests.broker.test_fetch_sessions import SessionClient
+from tests.broker.sessions import SessionClient
 
 VERSIONS = pytest.mark.parametrize("version", every_version(DELETE_RECORDS))
 HIGH_WATERMARK = -1
-
-
-def delete_before(
-    client: RawClient,
-    topic: Topic,
-    offset: int,
-    *,
-    partition: int = 0,
-    version: int = DELETE_RECORDS.max_version,
-) -> DeleteRecordsPartitionResult:
-    wanted = DeleteRecordsPartition(partition_index=partition, offset=offset)
-    request = DeleteRecordsRequest(
-        topics=[DeleteRecordsTopic(name=topic.name, partitions=[wanted])], timeout_ms=5000
-    )
-    ((answer,),) = [t.partitions for t in client.ask(DELETE_RECORDS, version, request).topics]
-    return answer
 
 
 def fill(client: RawClient, topic: Topic) -> None:

@@ -23,6 +23,7 @@ from tests.broker.requests import (
     ask_for_topic,
     batch_of,
     create_topic,
+    delete_before,
     every_version,
     fetch,
     list_offset,
@@ -30,9 +31,9 @@ from tests.broker.requests import (
     produce,
     read_all,
     topic_exists,
+    until,
     values_in,
 )
-from tests.broker.test_delete_records import delete_before
 
 POLICIES = pytest.mark.parametrize("policy", ["group", "interval", "os"])
 STORAGE = ErrorCode.KAFKA_STORAGE_ERROR
@@ -135,8 +136,8 @@ def test_a_topic_whose_partitions_found_no_room_opens_when_there_is_some() -> No
         assert codes == {ErrorCode.NONE, STORAGE}
 
         data.capacity = None
-        while {produce(client, topic, batch_of([b"x"]), partition=p).error_code for p in (0, 1)} != {0}:
-            pass
+        until(lambda: not produce(client, topic, batch_of([b"x"]), partition=0).error_code)
+        until(lambda: not produce(client, topic, batch_of([b"x"]), partition=1).error_code)
         expected = {p: len(read_all(client, topic, partition=p)) for p in (0, 1)}
 
     with (
@@ -316,8 +317,7 @@ def test_with_an_interval_a_failed_sync_is_noticed_by_itself() -> None:
         disk.sync_error = errno.EIO
         append(client, topic, b"x")
 
-        while produce(client, topic, batch_of([b"y"])).error_code == ErrorCode.NONE:
-            pass
+        until(lambda: produce(client, topic, batch_of([b"y"])).error_code != ErrorCode.NONE)
         assert fetch(client, topic, 0).error_code == STORAGE
 
 

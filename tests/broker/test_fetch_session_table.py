@@ -20,7 +20,7 @@ from tests.broker.raw import RawClient
 from tests.broker.requests import (
     create_topic,
 )
-from tests.broker.test_fetch_sessions import SessionClient
+from tests.broker.sessions import SessionClient
 
 
 @pytest.fixture

@@ -26,6 +26,7 @@ from tests.broker.requests import (
     new_producer_id,
     only_partition,
     produce_request,
+    until,
     values_in,
     wanted,
 )
@@ -196,8 +197,7 @@ def test_interval_acks_at_once_and_syncs_soon() -> None:
         assert values_in(fetch(client, topic, 0)) == [b"x"]
         disk.release_syncs()
 
-        while disk.syncs == before:
-            pass
+        until(lambda: disk.syncs > before)
 
 
 def test_os_never_syncs_until_the_broker_stops() -> None:

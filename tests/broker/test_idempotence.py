@@ -34,6 +34,7 @@ from tests.broker.requests import (
     produce_request,
     read_all,
     record,
+    until,
 )
 
 LAST_SEQUENCE = 0x7FFFFFFF
@@ -229,8 +230,7 @@ def test_a_producer_silent_for_too_long_is_forgotten() -> None:
         assert produce(client, topic, long_ago).error_code == ErrorCode.NONE
         young.offset(0)
 
-        while {p.producer_id for p in producers(client, topic)} != {young.id}:
-            pass
+        until(lambda: {p.producer_id for p in producers(client, topic)} == {young.id})
 
         assert old.offset(7) == 2
         assert young.send(7).error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER

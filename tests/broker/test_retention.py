@@ -20,6 +20,7 @@ from tests.broker.requests import (
     append,
     batch_of,
     create_topic,
+    delete_before,
     fetch,
     list_offset,
     now_ms,
@@ -28,7 +29,6 @@ from tests.broker.requests import (
     record,
     until,
 )
-from tests.broker.test_delete_records import delete_before
 
 BUSY = {"log.retention.check.interval.ms": "5", "log.segment.delete.delay.ms": "0"}
 HOUR_MS = 3_600_000
