@@ -60,7 +60,8 @@ def running_broker(*arguments: str, cwd: Path | None = None) -> Iterator[tuple[s
 @pytest.fixture(scope="session")
 def broker() -> Iterator[str]:
     """The address of a broker that all tests of client commands share."""
-    with running_broker("--memory", "--log-level", "error") as (_, address):
+    quick = ("--set", "group.initial.rebalance.delay.ms=0")
+    with running_broker("--memory", "--log-level", "error", *quick) as (_, address):
         yield address
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import typer
 
-from penstock.cli import config, consume, log, produce, topic, up, version
+from penstock.cli import config, consume, group, log, produce, topic, up, version
 from penstock.cli.failure import guarded
 
 __all__ = ["app", "main"]
@@ -25,6 +25,7 @@ app.command()(up.up)
 app.add_typer(topic.app, name="topic")
 app.command()(produce.produce)
 app.command()(consume.consume)
+app.add_typer(group.app, name="group")
 app.add_typer(config.app, name="config")
 app.add_typer(log.app, name="log")
 app.command()(version.version)

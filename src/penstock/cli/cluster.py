@@ -30,6 +30,9 @@ _ADVICE = {
     "TOPIC_ALREADY_EXISTS": "choose another name, or pass --if-not-exists",
     "UNKNOWN_TOPIC_OR_PART": "`penstock topic list` shows what there is",
     "INVALID_REPLICATION_FACTOR": "use --replication-factor no larger than the number of brokers",
+    "GROUP_ID_NOT_FOUND": "`penstock group list` shows what there is",
+    "NON_EMPTY_GROUP": "stop its members first",
+    "UNKNOWN_MEMBER_ID": "while a group has members only they move its offsets: stop them first",
     "MSG_SIZE_TOO_LARGE": "raise the topic's max.message.bytes, or send smaller messages",
 }
 
@@ -65,7 +68,7 @@ class Cluster:
         return client
 
     def consumer(self, config: Mapping[str, Any]) -> Consumer:
-        """A consumer for `assign`: it joins no group and commits nothing; the name is librdkafka's wish."""
+        """A consumer that commits nothing and whose group is but a name, unless `config` says otherwise."""
         own = {"group.id": "penstock-cli", "enable.auto.commit": False, "enable.partition.eof": True}
         client = Consumer(self._client_config({**own, **config}), logger=_silent)
         self.metadata(client)

@@ -1,21 +1,28 @@
-"""`penstock consume`: messages become lines. No consumer group: it reads partitions from where it is told."""
+"""`penstock consume`: messages become lines.
+
+Without a group it reads partitions from where it is told and commits nothing. With one it is a member like
+any other, and commits what it has printed: after a crash a message may be printed again, none is passed over.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, Annotated
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from penstock.cli.failure import Failure, misused
 from penstock.cli.messages import MessageFormat, format_message
-from penstock.cli.options import DEFAULT_BOOTSTRAP, DEFAULT_TIMEOUT, AsJson, Bootstrap, Timeout
+from penstock.cli.options import DEFAULT_BOOTSTRAP, DEFAULT_TIMEOUT, AsJson, Bootstrap, Timeout, milliseconds
 
 if TYPE_CHECKING:
-    from confluent_kafka import Consumer
+    from confluent_kafka import Consumer, Message, TopicPartition
 
     from penstock.cli.cluster import Cluster
+
+SETTINGS = {"fetch.wait.max.ms": 100}  # an end is noticed when a fetch comes back empty
 
 
 def consume(
@@ -33,6 +40,10 @@ def consume(
         str | None,
         typer.Option("--timestamp", metavar="TIME", help="Start here: ms since 1970, or an ISO 8601 time."),
     ] = None,
+    group: Annotated[
+        str | None,
+        typer.Option("--group", "-g", help="Join this consumer group, go on where it is, and commit."),
+    ] = None,
     count: Annotated[int | None, typer.Option("--count", "-n", min=1, help="Stop after N messages.")] = None,
     exit_at_end: Annotated[
         bool, typer.Option("--exit-at-end", "-e", help="Stop when every partition has been read to its end.")
@@ -43,23 +54,27 @@ def consume(
     timeout: Timeout = DEFAULT_TIMEOUT,
     as_json: AsJson = False,
 ) -> None:
-    """Print messages as they come, from now on or from where it is told, until Ctrl-C."""
-    if from_beginning + (offset is not None) + (timestamp is not None) > 1:
-        misused("start at one place: --from-beginning, --offset or --timestamp")
-    start_ms = None if timestamp is None else _milliseconds(timestamp)
+    """Print messages as they come, from now on or from where it is told, until Ctrl-C.
+
+    In a group, --from-beginning and the default matter only for partitions that it has not committed.
+    """
+    start = Start(partition, from_beginning, offset, timestamp)
+    start.check(group)
 
     from penstock.cli.cluster import Cluster
 
     cluster = Cluster(bootstrap, timeout)
-    consumer = cluster.consumer({"fetch.wait.max.ms": 100})  # an end is noticed when a fetch comes back empty
+    consumer = cluster.consumer(SETTINGS if group is None else _group_settings(group, from_beginning))
     try:
         partitions = _partitions(cluster, consumer, topic, partition)
-        if start_ms is not None:
-            _assign_at_time(consumer, topic, partitions, start_ms, timeout)
+        share = Share()
+        if group is None:
+            share.partitions = set(partitions)
+            start.assign(consumer, topic, partitions, timeout)
         else:
-            _assign(consumer, topic, partitions, 0 if from_beginning else offset, timeout)
+            share.follow(consumer, topic)
         how = MessageFormat.JSON if as_json else format
-        _print_messages(consumer, len(partitions), count, exit_at_end, how, key_separator.encode())
+        _print_messages(consumer, share, count, exit_at_end, how, key_separator.encode())
     except KeyboardInterrupt:
         return  # the usual way to end it
     except BrokenPipeError:
@@ -70,33 +85,119 @@ def consume(
         consumer.close()
 
 
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Where to read from, as it was asked for: at one place at most."""
+
+    partitions: list[int] | None
+    from_beginning: bool
+    offset: int | None
+    timestamp: str | None
+
+    def check(self, group: str | None) -> None:
+        if self.from_beginning + (self.offset is not None) + (self.timestamp is not None) > 1:
+            misused("start at one place: --from-beginning, --offset or --timestamp")
+        if self.timestamp is not None:
+            milliseconds(self.timestamp, "--timestamp")
+        if group is not None and (self.partitions or self.offset is not None or self.timestamp is not None):
+            misused(
+                "a group has its own partitions and offsets: no --partition, --offset or --timestamp with it "
+                "(`penstock group reset-offsets` moves a group)"
+            )
+
+    def assign(self, consumer: Consumer, topic: str, partitions: list[int], timeout: float) -> None:
+        if self.timestamp is not None:
+            start_ms = milliseconds(self.timestamp, "--timestamp")
+            _assign_at_time(consumer, topic, partitions, start_ms, timeout)
+        else:
+            _assign(consumer, topic, partitions, 0 if self.from_beginning else self.offset, timeout)
+
+
+class Share:
+    """The partitions that are being read (None until a group has given them out), and those at their end."""
+
+    __slots__ = ("_at_end", "in_group", "partitions")
+
+    def __init__(self) -> None:
+        self.in_group = False
+        self.partitions: set[int] | None = None
+        self._at_end: set[int] = set()
+
+    def follow(self, consumer: Consumer, topic: str) -> None:
+        """Join the group, and take what it gives from now on."""
+
+        def assigned(_: Consumer, given: list[TopicPartition]) -> None:
+            self.partitions = {p.partition for p in given}
+
+        def revoked(_: Consumer, taken: list[TopicPartition]) -> None:
+            self.partitions = None
+            self._at_end.clear()
+
+        self.in_group = True
+        consumer.subscribe([topic], on_assign=assigned, on_revoke=revoked, on_lost=revoked)
+
+    def at_end(self) -> bool:
+        return self.partitions is not None and self.partitions <= self._at_end
+
+    def note(self, message: Message) -> bool:
+        """Whether there is something to print; an end is noted, and an error that will not pass raises."""
+        from confluent_kafka import KafkaError
+
+        from penstock.cli.cluster import Refused
+
+        error = message.error()
+        if error is None:
+            self._at_end.discard(message.partition())
+            return True
+        if error.code() == KafkaError._PARTITION_EOF:
+            self._at_end.add(message.partition())
+        elif not error.retriable():
+            raise Refused(error, f"{message.topic()} partition {message.partition()}")
+        return False
+
+
+def _group_settings(group: str, from_beginning: bool) -> dict[str, Any]:
+    return {
+        **SETTINGS,
+        "group.id": group,
+        "auto.offset.reset": "earliest" if from_beginning else "latest",
+        # What is stored is committed in the background, before partitions go, and when it is closed.
+        "enable.auto.commit": True,
+        "enable.auto.offset.store": False,
+    }
+
+
 def _print_messages(
     consumer: Consumer,
-    partitions: int,
+    share: Share,
     count: int | None,
     exit_at_end: bool,
-    format: MessageFormat,
+    how: MessageFormat,
     separator: bytes,
 ) -> None:
-    from confluent_kafka import KafkaError
-
-    from penstock.cli.cluster import Refused
-
     output = sys.stdout.buffer
     remaining = sys.maxsize if count is None else count
-    at_end: set[int] = set()
-    while remaining and not (exit_at_end and len(at_end) == partitions):
-        for message in consumer.consume(min(remaining, 500), timeout=0.1):
-            error = message.error()
-            if error is None:
-                at_end.discard(message.partition())
-                output.write(format_message(message, format, separator) + b"\n")
-                remaining -= 1
-            elif error.code() == KafkaError._PARTITION_EOF:
-                at_end.add(message.partition())
-            elif not error.retriable():
-                raise Refused(error, f"{message.topic()} partition {message.partition()}")
+    while remaining and not (exit_at_end and share.at_end()):
+        messages = [m for m in consumer.consume(min(remaining, 500), timeout=0.1) if share.note(m)]
+        for message in messages:
+            output.write(format_message(message, how, separator) + b"\n")
         output.flush()
+        remaining -= len(messages)
+        if share.in_group and messages:
+            _store(consumer, messages)
+
+
+def _store(consumer: Consumer, messages: list[Message]) -> None:
+    """Have the messages' offsets committed, now that they are printed."""
+    from confluent_kafka import KafkaError, KafkaException, TopicPartition
+
+    done = {(m.topic(), m.partition()): m.offset() + 1 for m in messages}
+    try:
+        consumer.store_offsets(offsets=[TopicPartition(*key, offset) for key, offset in done.items()])
+    except KafkaException as error:
+        # All of them were given to somebody else meanwhile, who prints them again.
+        if error.args[0].code() != KafkaError._STATE:
+            raise
 
 
 def _partitions(cluster: Cluster, consumer: Consumer, topic: str, wanted: list[int] | None) -> list[int]:
@@ -135,15 +236,3 @@ def _assign_at_time(
 
     times = [TopicPartition(topic, partition, start_ms) for partition in partitions]
     consumer.assign(consumer.offsets_for_times(times, timeout=timeout))
-
-
-def _milliseconds(text: str) -> int:
-    """Milliseconds since 1970 from digits or from an ISO 8601 time, local unless it says otherwise."""
-    if text.isdigit():
-        return int(text)
-    from datetime import datetime
-
-    try:
-        return int(datetime.fromisoformat(text).timestamp() * 1000)
-    except ValueError:
-        misused(f"--timestamp {text!r} is neither milliseconds nor a time like 2030-01-31T12:00:00Z")

@@ -1,4 +1,4 @@
-"""Options that several commands share, and the reading of `key=value` pairs."""
+"""Options that several commands share, and the reading of `key=value` pairs and times."""
 
 from __future__ import annotations
 
@@ -36,3 +36,15 @@ def pairs(texts: Iterable[str], what: str) -> dict[str, str]:
             misused(f"{what} {text!r} is not KEY=VALUE")
         found[key.strip()] = value
     return found
+
+
+def milliseconds(text: str, option: str) -> int:
+    """Milliseconds since 1970 from digits or from an ISO 8601 time, local unless it says otherwise."""
+    if text.isdigit():
+        return int(text)
+    from datetime import datetime
+
+    try:
+        return int(datetime.fromisoformat(text).timestamp() * 1000)
+    except ValueError:
+        misused(f"{option} {text!r} is neither milliseconds nor a time like 2030-01-31T12:00:00Z")

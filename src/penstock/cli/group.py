@@ -1,0 +1,230 @@
+"""`penstock group list|describe|reset-offsets|delete`."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from penstock.cli.options import DEFAULT_BOOTSTRAP, DEFAULT_TIMEOUT, AsJson, Bootstrap, Timeout
+
+if TYPE_CHECKING:
+    from penstock.cli.cluster import Cluster
+
+app = typer.Typer(
+    help="List, describe and delete consumer groups, and move their offsets.", no_args_is_help=True
+)
+
+Name = Annotated[str, typer.Argument(metavar="GROUP")]
+Names = Annotated[list[str], typer.Argument(metavar="GROUP")]
+
+
+@app.command("list")
+def list_groups(
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+    as_json: AsJson = False,
+) -> None:
+    """List consumer groups."""
+    from penstock.cli.cluster import Cluster, Refused
+    from penstock.cli.output import print_rows
+
+    cluster = Cluster(bootstrap, timeout)
+    listed = cluster.wait(cluster.admin.list_consumer_groups(request_timeout=timeout))
+    for error in listed.errors:
+        raise Refused(error.args[0], "a broker does not list its groups")
+    rows = [
+        {"group": group.group_id, "type": _words(group.type), "state": _words(group.state)}
+        for group in sorted(listed.valid, key=lambda group: group.group_id)
+    ]
+    print_rows(
+        rows,
+        as_json=as_json,
+        columns=("group", "type", "state"),
+        empty="no groups: `penstock consume TOPIC --group NAME` makes one",
+    )
+
+
+@app.command()
+def describe(
+    names: Names,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+    as_json: AsJson = False,
+) -> None:
+    """Show groups' members, what each has, and how far behind every partition is."""
+    from penstock.cli.cluster import Cluster
+    from penstock.cli.output import print_json
+
+    cluster = Cluster(bootstrap, timeout)
+    groups = [_described(cluster, name) for name in names]
+    if as_json:
+        print_json(groups)
+        return
+    for group in groups:
+        _print_group(group)
+
+
+@app.command("reset-offsets")
+def reset_offsets(
+    name: Name,
+    topic: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--topic",
+            "-t",
+            metavar="TOPIC[:P,...]",
+            help="All or some partitions of a topic; repeatable. Default: all that it has committed.",
+        ),
+    ] = None,
+    to_earliest: Annotated[bool, typer.Option("--to-earliest", help="To the oldest messages.")] = False,
+    to_latest: Annotated[bool, typer.Option("--to-latest", help="Past the newest messages.")] = False,
+    to_offset: Annotated[int | None, typer.Option(min=0, help="To this offset.")] = None,
+    to_datetime: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="To the first message from then on: ISO 8601, or ms since 1970."),
+    ] = None,
+    shift_by: Annotated[
+        int | None, typer.Option(metavar="N", help="On by N messages, back by -N; from what is committed.")
+    ] = None,
+    execute: Annotated[bool, typer.Option("--execute", help="Do it; else it is only shown.")] = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+    as_json: AsJson = False,
+) -> None:
+    """Move the offsets of a group without members. Shows what it would do; --execute does it.
+
+    Offsets stay within what the partitions hold.
+    """
+    from penstock.cli.offset_reset import commit, moved, selected, target
+    from penstock.cli.output import print_json, print_rows
+
+    goal = target(to_earliest, to_latest, to_offset, to_datetime, shift_by)
+
+    from penstock.cli.cluster import Cluster
+
+    cluster = Cluster(bootstrap, timeout)
+    moves = moved(cluster, name, selected(cluster, name, topic or ()), goal)
+    if execute:
+        commit(cluster, name, moves)
+    rows = [move.row() for move in moves]
+    if as_json:
+        print_json({"group": name, "executed": execute, "offsets": rows})
+        return
+    print_rows(rows, as_json=False, columns=("topic", "partition", "committed", "new"), empty="no partitions")
+    if not execute:
+        print("nothing has been changed: --execute does it", file=sys.stderr)
+
+
+@app.command()
+def delete(
+    names: Names,
+    if_exists: Annotated[bool, typer.Option("--if-exists", help="Succeed if it is not there.")] = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+    as_json: AsJson = False,
+) -> None:
+    """Delete groups without members, and their offsets."""
+    from penstock.cli.cluster import Cluster, Refused
+    from penstock.cli.output import print_json
+
+    cluster = Cluster(bootstrap, timeout)
+    rows = []
+    for name, future in cluster.admin.delete_consumer_groups(list(names), request_timeout=timeout).items():
+        outcome = "deleted"
+        try:
+            cluster.wait(future, name)
+        except Refused as refusal:
+            if not if_exists or refusal.reason != "GROUP_ID_NOT_FOUND":
+                raise
+            outcome = "missing"
+        rows.append({"group": name, "outcome": outcome})
+    if as_json:
+        print_json(rows)
+    else:
+        for row in rows:
+            print(f"{row['outcome']} {row['group']}")
+
+
+def _described(cluster: Cluster, name: str) -> dict[str, Any]:
+    from confluent_kafka import ConsumerGroupState
+
+    from penstock.cli.failure import Failure
+
+    group = cluster.wait(cluster.admin.describe_consumer_groups([name])[name], name)
+    if group.state is ConsumerGroupState.DEAD:  # what brokers say of a group that they have never heard of
+        raise Failure(f"no group {name}: `penstock group list` shows what there is")
+    return {
+        "group": name,
+        "type": _words(group.type),
+        "state": _words(group.state),
+        "assignor": group.partition_assignor or None,
+        "coordinator": group.coordinator.id,
+        "members": [
+            {
+                "member": member.member_id,
+                "client": member.client_id,
+                "host": member.host.lstrip("/"),
+                "instance": member.group_instance_id,
+                "partitions": [f"{p.topic}:{p.partition}" for p in _assigned(member)],
+            }
+            for member in sorted(group.members, key=lambda member: member.member_id)
+        ],
+        "partitions": _progress(cluster, group),
+    }
+
+
+def _progress(cluster: Cluster, group: Any) -> list[dict[str, Any]]:
+    """Every partition that the group has committed or a member has; the lag where both ends are known."""
+    from penstock.cli.offset_reset import committed_offsets, log_ends
+
+    committed = committed_offsets(cluster, group.group_id)
+    owners = {(p.topic, p.partition): member for member in group.members for p in _assigned(member)}
+    partitions = sorted(committed.keys() | owners.keys())
+    ends = log_ends(cluster, partitions)
+    rows = []
+    for key in partitions:
+        offset, end = committed.get(key), ends.get(key)
+        owner = owners.get(key)
+        rows.append(
+            {
+                "topic": key[0],
+                "partition": key[1],
+                "committed": offset,
+                "end": end,
+                "lag": None if offset is None or end is None else max(0, end - offset),
+                "member": None if owner is None else owner.member_id,
+            }
+        )
+    return rows
+
+
+def _assigned(member: Any) -> list[Any]:
+    return sorted(member.assignment.topic_partitions, key=lambda p: (p.topic, p.partition))
+
+
+def _print_group(group: dict[str, Any]) -> None:
+    from penstock.cli.output import print_rows
+
+    print(
+        f"{group['group']}  {group['type']}, {group['state']}  assignor {group['assignor'] or '-'}"
+        f"  coordinator {group['coordinator']}"
+    )
+    print_rows(
+        group["partitions"],
+        as_json=False,
+        columns=("topic", "partition", "committed", "end", "lag", "member"),
+        empty="nothing committed or assigned",
+    )
+    print_rows(
+        group["members"],
+        as_json=False,
+        columns=("member", "client", "host", "instance", "partitions"),
+        empty="no members",
+    )
+
+
+def _words(kind: Any) -> str:
+    """A state or type of librdkafka's, in words."""
+    return str(kind.name).lower().replace("_", " ")

@@ -1,0 +1,165 @@
+"""Where a group's offsets are, where they would go, and the commit that moves them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka.admin import OffsetSpec
+
+from penstock.cli.cluster import Cluster, Refused
+from penstock.cli.failure import Failure, misused
+from penstock.cli.options import milliseconds
+
+Key: TypeAlias = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A partition of a group: its bounds, what is committed, and what the target's own lookup found."""
+
+    key: Key
+    start: int
+    end: int
+    committed: int | None
+    looked_up: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """How a partition's new offset comes about; `spec` is a lookup that it needs beyond the log's bounds."""
+
+    offset: Callable[[Place], int]
+    spec: OffsetSpec | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """One partition's offset, before and after."""
+
+    topic: str
+    partition: int
+    committed: int | None
+    new: int
+
+    def row(self) -> dict[str, Any]:
+        return {
+            "topic": self.topic,
+            "partition": self.partition,
+            "committed": self.committed,
+            "new": self.new,
+        }
+
+
+def target(
+    to_earliest: bool, to_latest: bool, to_offset: int | None, to_datetime: str | None, shift_by: int | None
+) -> Target:
+    """The one target that was asked for."""
+    targets: list[Target] = []
+    if to_earliest:
+        targets.append(Target(lambda place: place.start))
+    if to_latest:
+        targets.append(Target(lambda place: place.end))
+    if to_offset is not None:
+        targets.append(Target(lambda place: to_offset))
+    if to_datetime is not None:
+        at = OffsetSpec.for_timestamp(milliseconds(to_datetime, "--to-datetime"))
+        targets.append(Target(_looked_up_or_end, at))
+    if shift_by is not None:
+        targets.append(Target(lambda place: _committed(place) + shift_by))
+    if len(targets) != 1:
+        misused("say where to: one of --to-earliest, --to-latest, --to-offset, --to-datetime, --shift-by")
+    return targets[0]
+
+
+def selected(cluster: Cluster, group: str, topics: Sequence[str]) -> list[Key]:
+    """The partitions that `TOPIC` and `TOPIC:P,...` name, or else all that the group has committed."""
+    if not topics:
+        committed = sorted(committed_offsets(cluster, group))
+        if not committed:
+            raise Failure(f"{group} has committed nothing: name topics with --topic")
+        return committed
+    # Ask for all topics: asking for one by name would create it where the broker creates topics on demand.
+    known = cluster.metadata(cluster.admin).topics
+    keys: set[Key] = set()
+    for text in topics:
+        name, _, numbers = text.partition(":")
+        if name not in known:
+            raise Failure(f"no topic {name}: `penstock topic list` shows what there is")
+        there = known[name].partitions
+        wanted = _numbers(text, numbers) if numbers else set(there)
+        for missing in sorted(wanted - there.keys()):
+            raise Failure(f"{name} has no partition {missing}: it has {len(there)}, from 0")
+        keys |= {(name, number) for number in wanted}
+    return sorted(keys)
+
+
+def moved(cluster: Cluster, group: str, keys: list[Key], goal: Target) -> list[Move]:
+    """Where the partitions' offsets go; never outside of what the logs hold."""
+    committed = committed_offsets(cluster, group)
+    starts = _looked_up(cluster, keys, OffsetSpec.earliest())
+    ends = _looked_up(cluster, keys, OffsetSpec.latest())
+    looked_up = {} if goal.spec is None else _looked_up(cluster, keys, goal.spec)
+    moves = []
+    for key in keys:
+        place = Place(key, starts[key], ends[key], committed.get(key), looked_up.get(key))
+        new = max(place.start, min(place.end, goal.offset(place)))
+        moves.append(Move(*key, place.committed, new))
+    return moves
+
+
+def commit(cluster: Cluster, group: str, moves: Iterable[Move]) -> None:
+    wanted = [TopicPartition(move.topic, move.partition, move.new) for move in moves]
+    request = [ConsumerGroupTopicPartitions(group, wanted)]
+    done = cluster.wait(cluster.admin.alter_consumer_group_offsets(request)[group], group)
+    for partition in done.topic_partitions:
+        if partition.error is not None:
+            raise Refused(partition.error, f"{group}, {partition.topic} partition {partition.partition}")
+
+
+def committed_offsets(cluster: Cluster, group: str) -> dict[Key, int]:
+    asked = cluster.admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])
+    found = cluster.wait(asked[group], group).topic_partitions
+    return {(p.topic, p.partition): p.offset for p in found if p.offset >= 0}
+
+
+def log_ends(cluster: Cluster, keys: Iterable[Key]) -> dict[Key, int]:
+    """The partitions' end offsets; those that are no more have none."""
+    ends: dict[Key, int] = {}
+    for key in keys:
+        try:
+            ends |= _looked_up(cluster, [key], OffsetSpec.latest())
+        except Refused as refusal:
+            if refusal.reason != "UNKNOWN_TOPIC_OR_PART":
+                raise
+    return ends
+
+
+def _looked_up(cluster: Cluster, keys: Iterable[Key], spec: OffsetSpec) -> dict[Key, int]:
+    partitions = {TopicPartition(*key): spec for key in keys}
+    futures = cluster.admin.list_offsets(partitions)
+    return {
+        (p.topic, p.partition): cluster.wait(future, f"{p.topic} partition {p.partition}").offset
+        for p, future in futures.items()
+    }
+
+
+def _looked_up_or_end(place: Place) -> int:
+    """A partition with nothing that late has no such offset: everything in it is before."""
+    return place.end if place.looked_up is None or place.looked_up < 0 else place.looked_up
+
+
+def _committed(place: Place) -> int:
+    if place.committed is None:
+        topic, partition = place.key
+        raise Failure(f"{topic} partition {partition} has no committed offset to shift: try another target")
+    return place.committed
+
+
+def _numbers(text: str, numbers: str) -> set[int]:
+    try:
+        return {int(number) for number in numbers.split(",")}
+    except ValueError:
+        misused(f"--topic {text!r} is not TOPIC or TOPIC:PARTITION,...")
