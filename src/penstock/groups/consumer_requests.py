@@ -165,6 +165,9 @@ class ConsumerRequests:
         client: Client,
     ) -> bool:
         """Write down what the member wants if that is new; whether it wants to read something else."""
+        is_new = member.id not in group.members
+        if not is_new and _says_nothing_new(member, request, client):
+            return False
         wants = member.wants()
         wants.client_id, wants.client_host = client.id, client.host
         wants.classic_member_metadata = None
@@ -183,7 +186,6 @@ class ConsumerRequests:
             if request.subscribed_topic_regex and request.subscribed_topic_regex not in group.regexes:
                 # What is no regular expression must not get into the log.
                 matching_topics(request.subscribed_topic_regex, ())
-        is_new = member.id not in group.members
         changed = (
             is_new
             or tuple(wants.subscribed_topic_names) != member.topics
@@ -253,6 +255,21 @@ def check_instance(member: ConsumerMember, member_id: str) -> None:
             f"Static member {member_id} with instance id {member.instance_id} was fenced by member "
             f"{member.id}.",
         )
+
+
+def _says_nothing_new(member: ConsumerMember, request: ConsumerGroupHeartbeatRequest, client: Client) -> bool:
+    """Whether it is a plain heartbeat, as nearly all are."""
+    return (
+        request.subscribed_topic_names is None
+        and request.subscribed_topic_regex is None
+        and request.rebalance_timeout_ms == -1
+        and request.server_assignor is None
+        and request.rack_id is None
+        and request.instance_id == member.instance_id
+        and client.id == member.client_id
+        and client.host == member.client_host
+        and member.classic is None
+    )
 
 
 def _owned(request: ConsumerGroupHeartbeatRequest) -> dict[bytes, list[int]] | None:
