@@ -1,0 +1,57 @@
+"""Producer, Consumer and Admin: a small async API over librdkafka, for any broker that speaks Kafka.
+
+Nothing in here knows the broker of this package; what is said on the wire is all that the two share. The
+event loop's thread owns every object: librdkafka's threads hand over what they have in batches. Durations
+are seconds, timestamps are aware `datetime`s.
+"""
+
+from penstock.client.admin import Admin
+from penstock.client.consumer import Consumer
+from penstock.client.errors import (
+    ClientClosed,
+    ClientError,
+    DeliveryFailed,
+    HandlerFailed,
+    MisusedClient,
+    NotReachable,
+    QueueFull,
+    Refused,
+    SerializationError,
+)
+from penstock.client.handling import RetryPolicy
+from penstock.client.message import Delivery, Message, Record
+from penstock.client.partitioners import Partitioner, range_partitioner, round_robin
+from penstock.client.producer import Producer
+from penstock.client.serializers import BYTES, JSON, MSGPACK, STRING, Serializer, avro, json_of, protobuf
+from penstock.model.ids import TopicPartition
+
+__all__ = [
+    "BYTES",
+    "JSON",
+    "MSGPACK",
+    "STRING",
+    "Admin",
+    "ClientClosed",
+    "ClientError",
+    "Consumer",
+    "Delivery",
+    "DeliveryFailed",
+    "HandlerFailed",
+    "Message",
+    "MisusedClient",
+    "NotReachable",
+    "Partitioner",
+    "Producer",
+    "QueueFull",
+    "Record",
+    "Refused",
+    "RetryPolicy",
+    "SerializationError",
+    "Serializer",
+    "TopicPartition",
+    "avro",
+    "json_of",
+    "protobuf",
+    "range_partitioner",
+    "round_robin",
+]

@@ -1,0 +1,238 @@
+"""Topics, configs, groups and offsets: what there is, and changing it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Self, TypeVar
+
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException
+from confluent_kafka import TopicPartition as _Place
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+    OffsetSpec,
+    ResourceType,
+)
+
+from penstock.client.errors import ClientClosed, MisusedClient, translated
+from penstock.model.ids import TopicPartition
+
+__all__ = ["Admin", "Group", "GroupMember", "Topic"]
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic as the cluster has it."""
+
+    name: str
+    partitions: int
+    replicas: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMember:
+    """A member and what it reads."""
+
+    id: str
+    client_id: str
+    host: str
+    assignment: frozenset[TopicPartition]
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A group, its state in Kafka's words (`STABLE`, `EMPTY`...), and its members."""
+
+    name: str
+    state: str
+    members: tuple[GroupMember, ...]
+
+
+class Admin:
+    """Manages a cluster; use it in `async with`, or call `start` and `close`."""
+
+    def __init__(
+        self, bootstrap: str, *, timeout: float = 10.0, config: Mapping[str, Any] | None = None
+    ) -> None:
+        """`config` takes what has no name here (security, for example) under librdkafka's names."""
+        self._config = {"bootstrap.servers": bootstrap, "log_level": 2, **(config or {})}
+        self._timeout = timeout
+        self._rk: Any = None
+        self._closed = False
+
+    async def start(self) -> None:
+        try:
+            self._rk = AdminClient(self._config)
+        except KafkaException as e:
+            raise MisusedClient(f"librdkafka does not accept this configuration: {e.args[0].str()}") from e
+
+    async def close(self) -> None:
+        self._closed = True
+        last_reference, self._rk = [self._rk], None
+        await asyncio.to_thread(last_reference.clear)
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    # -- topics
+
+    async def topics(self) -> dict[str, Topic]:
+        """All topics but the internal ones."""
+        metadata = await self._blocking(lambda rk: rk.list_topics(timeout=self._timeout))
+        return {
+            name: Topic(
+                name,
+                len(topic.partitions),
+                max((len(p.replicas) for p in topic.partitions.values()), default=0),
+            )
+            for name, topic in metadata.topics.items()
+            if not name.startswith("__")
+        }
+
+    async def create_topic(
+        self, name: str, *, partitions: int = 1, replicas: int = -1, config: Mapping[str, str] | None = None
+    ) -> None:
+        """-1 replicas are as many as the cluster's default says."""
+        new = NewTopic(name, partitions, replicas, config=dict(config or {}))
+        await self._one(lambda rk: rk.create_topics([new], request_timeout=self._timeout))
+
+    async def delete_topic(self, name: str) -> None:
+        await self._one(lambda rk: rk.delete_topics([name], request_timeout=self._timeout))
+
+    async def add_partitions(self, topic: str, total: int) -> None:
+        """Raise the number of partitions to `total`. Keys may move: their hash is taken of the number."""
+        new = NewPartitions(topic, total)
+        await self._one(lambda rk: rk.create_partitions([new], request_timeout=self._timeout))
+
+    async def config(self, topic: str) -> dict[str, str]:
+        """All configs of a topic, defaults included."""
+        resource = ConfigResource(ResourceType.TOPIC, topic)
+        found = await self._one(lambda rk: rk.describe_configs([resource], request_timeout=self._timeout))
+        return {name: entry.value for name, entry in found.items()}
+
+    async def set_config(self, topic: str, changes: Mapping[str, str | None]) -> None:
+        """Change some configs and leave the others; None goes back to the default."""
+        entries = [
+            ConfigEntry(
+                name,
+                value,
+                incremental_operation=AlterConfigOpType.DELETE if value is None else AlterConfigOpType.SET,
+            )
+            for name, value in changes.items()
+        ]
+        resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
+        await self._one(lambda rk: rk.incremental_alter_configs([resource], request_timeout=self._timeout))
+
+    async def end_offsets(self, topic: str) -> dict[TopicPartition, int]:
+        """The offset that the next message of each partition will get."""
+        metadata = await self._blocking(lambda rk: rk.list_topics(topic, timeout=self._timeout))
+        if metadata.topics[topic].error is not None:
+            raise translated(metadata.topics[topic].error)
+        return await self._ends([TopicPartition(topic, p) for p in metadata.topics[topic].partitions])
+
+    async def _ends(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
+        wanted = {_Place(*partition): OffsetSpec.latest() for partition in partitions}
+        futures = self._asked(lambda rk: rk.list_offsets(wanted)) if wanted else {}
+        return {
+            TopicPartition(place.topic, place.partition): (await self._answer(future)).offset
+            for place, future in futures.items()
+        }
+
+    # -- groups
+
+    async def groups(self) -> list[str]:
+        """The names of all groups."""
+        future = self._asked(lambda rk: rk.list_consumer_groups(request_timeout=self._timeout))
+        return sorted(group.group_id for group in (await self._answer(future)).valid)
+
+    async def group(self, name: str) -> Group:
+        found = await self._one(lambda rk: rk.describe_consumer_groups([name], request_timeout=self._timeout))
+        return Group(name, found.state.name, tuple(_member(m) for m in found.members))
+
+    async def delete_group(self, name: str) -> None:
+        await self._one(lambda rk: rk.delete_consumer_groups([name], request_timeout=self._timeout))
+
+    async def offsets(self, group: str) -> dict[TopicPartition, int]:
+        """What a group has committed: the offset of the next message to read, for each partition."""
+        request = [ConsumerGroupTopicPartitions(group)]
+        found = await self._one(
+            lambda rk: rk.list_consumer_group_offsets(request, request_timeout=self._timeout)
+        )
+        return {
+            TopicPartition(p.topic, p.partition): p.offset for p in found.topic_partitions if p.offset >= 0
+        }
+
+    async def set_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Move a group that nobody is in."""
+        request = [
+            ConsumerGroupTopicPartitions(group, [_Place(*tp, offset) for tp, offset in offsets.items()])
+        ]
+        found = await self._one(
+            lambda rk: rk.alter_consumer_group_offsets(request, request_timeout=self._timeout)
+        )
+        for place in found.topic_partitions:
+            if place.error is not None:
+                raise translated(place.error)
+
+    async def lag(self, group: str) -> dict[TopicPartition, int]:
+        """How many messages a group has yet to read, in the partitions that it has committed in."""
+        committed = await self.offsets(group)
+        ends = await self._ends(list(committed))
+        return {partition: ends[partition] - offset for partition, offset in committed.items()}
+
+    # -- asking
+
+    async def _one(self, ask: Callable[[Any], Mapping[Any, Any]]) -> Any:
+        """The answer to a request about one thing."""
+        (future,) = self._asked(ask).values()
+        return await self._answer(future)
+
+    def _asked(self, ask: Callable[[Any], T]) -> T:
+        try:
+            return ask(self._running())
+        except KafkaException as e:
+            raise translated(e) from e
+        except (TypeError, ValueError) as e:
+            raise MisusedClient(str(e)) from e
+
+    async def _answer(self, future: Any) -> Any:
+        try:
+            return await asyncio.wrap_future(future)
+        except KafkaException as e:
+            raise translated(e) from e
+
+    async def _blocking(self, ask: Callable[[Any], T]) -> T:
+        rk = self._running()
+        try:
+            return await asyncio.to_thread(ask, rk)
+        except KafkaException as e:
+            raise translated(e) from e
+
+    def _running(self) -> Any:
+        if self._closed:
+            raise ClientClosed("admin client")
+        if self._rk is None:
+            raise MisusedClient("this admin client has not started: use `async with`, or await start()")
+        return self._rk
+
+
+def _member(member: Any) -> GroupMember:
+    assigned = member.assignment.topic_partitions if member.assignment else []
+    return GroupMember(
+        member.member_id,
+        member.client_id,
+        member.host,
+        frozenset(TopicPartition(p.topic, p.partition) for p in assigned),
+    )

@@ -1,0 +1,121 @@
+"""What the clients raise; each message says what to do.
+
+PenstockError
+└── ClientError
+    ├── MisusedClient        an argument or a call that cannot work: change the code
+    ├── ClientClosed         used after `close`: make a new one
+    ├── SerializationError   a key or value does not fit its serializer
+    ├── NotReachable         no broker answered in time: a retry may succeed
+    ├── Refused              a broker said no, with an error code
+    ├── QueueFull            more unsent messages than the producer keeps: wait for some
+    ├── DeliveryFailed       messages of a batch, or that nobody waited for, were not delivered
+    └── HandlerFailed        a handler gave up on a message and there is no dead-letter topic
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock.model.errors import PenstockError
+
+__all__ = [
+    "ClientClosed",
+    "ClientError",
+    "DeliveryFailed",
+    "HandlerFailed",
+    "MisusedClient",
+    "NotReachable",
+    "QueueFull",
+    "Refused",
+    "SerializationError",
+    "translated",
+]
+
+
+class ClientError(PenstockError):
+    """Anything that a Producer, a Consumer or an Admin raises on purpose."""
+
+
+class MisusedClient(ClientError):
+    """What was asked for cannot be done, however often it is tried."""
+
+
+class ClientClosed(ClientError):
+    """The client was closed before or during the call."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__(f"this {kind} is closed: make a new one")
+
+
+class SerializationError(ClientError):
+    """A key or value that its serializer cannot write or read."""
+
+
+class Refused(ClientError):
+    """A broker, or librdkafka on its behalf, refused; `code` is Kafka's (librdkafka's own are below -1)."""
+
+    def __init__(self, message: str, code: int, *, retriable: bool = False) -> None:
+        super().__init__(message)
+        self.code = code
+        self.retriable = retriable
+
+
+class NotReachable(Refused):
+    """Nobody answered in time. Whether a request took effect is then unknown."""
+
+
+class QueueFull(ClientError):
+    """The producer keeps no more unsent messages."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the producer's queue is full: use `await send(...)`, which waits, or `await flush()` first"
+        )
+
+
+class DeliveryFailed(ClientError):
+    """Some messages of a batch, or of `send_nowait` without a callback, were not delivered."""
+
+    def __init__(self, count: int, first: ClientError) -> None:
+        super().__init__(
+            f"{count} message(s) were not delivered, the first because: {first}. "
+            "To learn the fate of each, await send() or pass a callback to send_nowait()"
+        )
+        self.count = count
+        self.first = first
+
+
+class HandlerFailed(ClientError):
+    """A handler raised on every attempt; the message stays uncommitted and comes again."""
+
+
+#: librdkafka's codes for "nobody there" and "no answer in time": transport, timed out, message timed out,
+#: all brokers down, resolve, time out in queue; and Kafka's own REQUEST_TIMED_OUT.
+_UNREACHABLE = frozenset({-195, -185, -192, -187, -193, -166, 7})
+
+_ADVICE = {
+    3: "create the topic first, or check its name",
+    10: "send less at once, or raise max.message.bytes of the topic",
+    16: "try again: the group's coordinator is moving",
+    22: "the group has rebalanced: go on consuming, the message comes again",
+    25: "the group has removed this consumer: poll more often or raise max.poll.interval.ms",
+    29: "ask for access to the topic",
+    30: "ask for access to the group",
+    36: "choose another name, or use the topic that is there",
+    68: "stop the group's members first",
+    69: "check the group's name",
+    110: "the group has fenced this consumer: poll more often or raise max.poll.interval.ms",
+    113: "the group has rebalanced: go on consuming, the message comes again",
+}
+
+
+def translated(error: Any) -> Refused:
+    """A `KafkaError`, or the `KafkaException` around one, as an error of ours."""
+    error = error.args[0] if isinstance(error, Exception) else error
+    code, text = int(error.code()), f"{error.name()}: {error.str()}"
+    if code in _UNREACHABLE:
+        return NotReachable(
+            f"{text}. Check that a broker listens at the bootstrap address", code, retriable=True
+        )
+    advice = _ADVICE.get(code)
+    return Refused(f"{text}. Advice: {advice}" if advice else text, code, retriable=bool(error.retriable()))

@@ -1,0 +1,235 @@
+"""librdkafka's consumer, asked on a thread of its own.
+
+Blocking calls run on the fetcher's threads; the buffer belongs to the event loop. A fetch waits for one
+message and then takes what else is there, so that neither latency nor throughput pays for the other. A fetch
+whose caller was cancelled is kept for the next one: nothing that was read is dropped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
+from typing import Any, Literal, TypeAlias, TypeVar
+
+from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, KafkaError, KafkaException
+from confluent_kafka import Consumer as _Librdkafka
+from confluent_kafka import TopicPartition as _Place
+
+from penstock.client.errors import ClientClosed, MisusedClient, translated
+from penstock.client.message import as_milliseconds
+from penstock.model.ids import TopicPartition
+
+__all__ = ["Fetcher", "Offsets", "Where", "places"]
+
+#: A position in a partition: an offset, an end, or the first message from a moment on.
+Where: TypeAlias = int | Literal["earliest", "latest"] | datetime
+Offsets: TypeAlias = Mapping[TopicPartition, int]
+T = TypeVar("T")
+
+_log = logging.getLogger("penstock.client")
+_REQUEST_TIMEOUT = 10.0
+#: How long a fetch may keep the thread, and with it whoever closes the consumer.
+_FETCH_TIMEOUT = 0.1
+
+
+def places(offsets: Offsets) -> list[Any]:
+    return [_Place(topic, partition, offset) for (topic, partition), offset in offsets.items()]
+
+
+class Fetcher:
+    """Reads ahead into `buffer`. `on_revoked` is awaited while partitions are still ours; what it returns is
+    committed before they go."""
+
+    def __init__(
+        self,
+        config: Mapping[str, Any],
+        start_at: int | datetime | None,
+        on_revoked: Callable[[set[TopicPartition]], Awaitable[Offsets]],
+        on_lost: Callable[[set[TopicPartition]], Awaitable[object]],
+    ) -> None:
+        self._config = dict(config)
+        self._start_at = start_at
+        self._on_revoked = on_revoked
+        self._on_lost = on_lost
+        self._rk: Any = None
+        self._fetching: asyncio.Future[list[Any]] | None = None
+        #: messages that are to be handed out, and those of partitions that are paused
+        self.buffer: deque[Any] = deque()
+        self._held: deque[Any] = deque()
+        #: whether something has come into the buffer; who minds sets it back
+        self.unclaimed = False
+        self._paused: set[TopicPartition] = set()
+
+    def start(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        try:
+            self._rk = _Librdkafka(self._config)
+        except KafkaException as e:
+            raise MisusedClient(f"librdkafka does not accept this configuration: {e.args[0].str()}") from e
+        # Two: a commit or a seek need not wait for a fetch.
+        self._threads = ThreadPoolExecutor(2, "penstock-consumer")
+
+    async def close(self) -> None:
+        if self._rk is None:
+            return
+        rk = self._rk
+        if self._fetching is not None:
+            await asyncio.wait([self._fetching])
+        try:
+            await self.call(rk.close)
+        finally:
+            self._rk = None
+            self._threads.shutdown(wait=False)
+
+    @property
+    def rk(self) -> Any:
+        if self._rk is None:
+            raise (
+                ClientClosed("consumer")
+                if hasattr(self, "_loop")
+                else MisusedClient("this consumer has not started: use `async with`, or await start()")
+            )
+        return self._rk
+
+    async def call(self, function: Callable[..., T], *arguments: Any) -> T:
+        """A blocking call, away from the event loop, with errors of ours."""
+        try:
+            return await self._loop.run_in_executor(self._threads, function, *arguments)
+        except KafkaException as e:
+            raise translated(e) from e
+
+    async def subscribe(self, topics: Iterable[str]) -> None:
+        rk, names = self.rk, list(topics)
+        await self.call(
+            lambda: rk.subscribe(names, on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._lost)
+        )
+
+    # -- reading
+
+    async def fill(self, limit: int, wait: float) -> None:
+        """Wait for messages, up to `wait` seconds or the longest that a fetch may take."""
+        if self._fetching is None:
+            wait = min(wait, _FETCH_TIMEOUT)
+            self._fetching = self._loop.run_in_executor(self._threads, _fetch, self.rk, limit, wait)
+        await self._collect()
+
+    async def _collect(self) -> None:
+        if self._fetching is None:
+            return
+        fetching = self._fetching
+        await asyncio.wait([fetching])
+        if self._fetching is not fetching:  # somebody else waited for it too
+            return
+        self._fetching = None
+        errors = []
+        for message in fetching.result():
+            error = message.error()
+            if error is None:
+                held = self._paused and _place_of(message) in self._paused
+                (self._held if held else self.buffer).append(message)
+                self.unclaimed = True
+            elif error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:  # a topic may come later
+                errors.append(error)
+        if errors:
+            raise translated(errors[0])
+
+    # -- positions
+
+    def pause(self, partitions: Iterable[TopicPartition]) -> None:
+        chosen = set(partitions)
+        self._paused |= chosen
+        self.rk.pause([_Place(*p) for p in chosen])
+        self._held.extend(m for m in self.buffer if _place_of(m) in chosen)
+        self.buffer = deque(m for m in self.buffer if _place_of(m) not in chosen)
+
+    def resume(self, partitions: Iterable[TopicPartition]) -> None:
+        chosen = set(partitions)
+        self._paused -= chosen
+        # They were read before anything that comes from now on.
+        self.buffer.extendleft(reversed([m for m in self._held if _place_of(m) in chosen]))
+        self._held = deque(m for m in self._held if _place_of(m) not in chosen)
+        self.unclaimed = True
+        self.rk.resume([_Place(*p) for p in chosen])
+
+    async def seek(self, partition: TopicPartition, where: Where) -> None:
+        await self._collect()
+        self._discard({partition})
+        await self.call(_seek, self.rk, partition, where)
+
+    def _discard(self, partitions: set[TopicPartition]) -> None:
+        self.buffer = deque(m for m in self.buffer if _place_of(m) not in partitions)
+        self._held = deque(m for m in self._held if _place_of(m) not in partitions)
+
+    # -- rebalances: on the fetcher's thread, inside a fetch or a close
+
+    def _assigned(self, rk: Any, partitions: list[Any]) -> None:
+        if self._start_at is None or not partitions:
+            return
+        found = rk.committed(partitions, timeout=_REQUEST_TIMEOUT)
+        for place in found:
+            if place.offset < 0:
+                place.offset = _offset(rk, TopicPartition(place.topic, place.partition), self._start_at)
+        cooperative = self._config["group.protocol"] == "consumer" or "cooperative" in str(
+            self._config.get("partition.assignment.strategy")
+        )
+        (rk.incremental_assign if cooperative else rk.assign)(found)
+
+    def _revoked(self, rk: Any, partitions: list[Any]) -> None:
+        offsets = self._on_loop(self._give_up(partitions, self._on_revoked))
+        if offsets:
+            try:
+                rk.commit(offsets=places(offsets), asynchronous=False)
+            except KafkaException as e:
+                # The group has moved on without us. Who has the partitions now reads from the last commit.
+                _log.warning("commit before a rebalance failed, messages will come again: %s", e)
+
+    def _lost(self, rk: Any, partitions: list[Any]) -> None:
+        self._on_loop(self._give_up(partitions, self._on_lost))
+
+    async def _give_up(
+        self, partitions: list[Any], listener: Callable[[set[TopicPartition]], Awaitable[T]]
+    ) -> T:
+        gone = {TopicPartition(p.topic, p.partition) for p in partitions}
+        self._discard(gone)
+        self._paused -= gone
+        return await listener(gone)
+
+    def _on_loop(self, coroutine: Any) -> Any:
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
+
+
+def _place_of(message: Any) -> TopicPartition:
+    return TopicPartition(message.topic(), message.partition())
+
+
+def _fetch(rk: Any, limit: int, timeout: float) -> list[Any]:
+    first: list[Any] = rk.consume(1, timeout)
+    if first and limit > 1:
+        first += rk.consume(limit - 1, 0)
+    return first
+
+
+def _offset(rk: Any, partition: TopicPartition, where: Where) -> int:
+    """A position as librdkafka takes it."""
+    if where == "earliest":
+        return int(OFFSET_BEGINNING)
+    if where == "latest":
+        return int(OFFSET_END)
+    if isinstance(where, datetime):
+        (found,) = rk.offsets_for_times(
+            [_Place(*partition, as_milliseconds(where))], timeout=_REQUEST_TIMEOUT
+        )
+        return int(OFFSET_END if found.offset < 0 else found.offset)
+    return where
+
+
+def _seek(rk: Any, partition: TopicPartition, where: Where) -> None:
+    if not any((p.topic, p.partition) == partition for p in rk.assignment()):
+        raise MisusedClient(
+            f"{partition} is not assigned to this consumer: seek only in what assignment() has"
+        )
+    rk.seek(_Place(*partition, _offset(rk, partition, where)))

@@ -1,0 +1,118 @@
+"""What goes in and what comes out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, NamedTuple, TypeAlias
+
+from penstock.client.errors import SerializationError
+from penstock.client.serializers import Decode
+from penstock.model.ids import TopicPartition
+
+__all__ = ["Delivery", "Headers", "Message", "Record", "as_header_list", "as_milliseconds", "moment"]
+
+#: A name may occur more than once; a mapping is for those who do not need that.
+Headers: TypeAlias = Sequence[tuple[str, bytes]] | Mapping[str, bytes | str]
+_UNREAD = object()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """A message to send, for `Producer.send_batch`."""
+
+    value: Any
+    key: Any = None
+    headers: Headers = ()
+    timestamp: datetime | None = None
+    partition: int | None = None
+
+
+class Delivery(NamedTuple):
+    """Where an acknowledged message went; with `acks=0` nobody tells, and `offset` is None."""
+
+    topic: str
+    partition: int
+    offset: int | None
+    timestamp_ms: int
+
+    @property
+    def timestamp(self) -> datetime | None:
+        return moment(self.timestamp_ms)
+
+
+class Message:
+    """A message as it was read. `key` and `value` are decoded when they are first looked at, so that one that
+    cannot be decoded fails where it is used; `raw_key` and `raw_value` are the bytes themselves."""
+
+    __slots__ = ("_decode_key", "_decode_value", "_message", "_value", "offset", "partition", "topic")
+
+    def __init__(self, message: Any, decode_key: Decode, decode_value: Decode) -> None:
+        self._message = message
+        self._decode_key = decode_key
+        self._decode_value = decode_value
+        self._value: Any = _UNREAD
+        self.topic: str = message.topic()
+        self.partition: int = message.partition()
+        self.offset: int = message.offset()
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
+
+    @property
+    def raw_key(self) -> bytes | None:
+        key: bytes | None = self._message.key()
+        return key
+
+    @property
+    def raw_value(self) -> bytes | None:
+        value: bytes | None = self._message.value()
+        return value
+
+    @property
+    def key(self) -> Any:
+        return self._decoded("key", self.raw_key, self._decode_key)
+
+    @property
+    def value(self) -> Any:
+        if self._value is _UNREAD:
+            self._value = self._decoded("value", self.raw_value, self._decode_value)
+        return self._value
+
+    @property
+    def headers(self) -> list[tuple[str, bytes | None]]:
+        return self._message.headers() or []
+
+    @property
+    def timestamp(self) -> datetime | None:
+        return moment(self._message.timestamp()[1])
+
+    def _decoded(self, what: str, raw: bytes | None, decode: Decode) -> Any:
+        if raw is None:
+            return None
+        try:
+            return decode(raw)
+        except Exception as e:
+            raise SerializationError(
+                f"the {what} at {self.topic_partition} offset {self.offset} cannot be read ({e}): "
+                f"check {what}_serializer, or look at raw_{what}"
+            ) from e
+
+    def __repr__(self) -> str:
+        return f"Message({self.topic_partition} offset {self.offset}, key {self.raw_key!r})"
+
+
+def as_header_list(headers: Headers) -> list[tuple[str, bytes]]:
+    if isinstance(headers, Mapping):
+        return [(name, v.encode() if isinstance(v, str) else v) for name, v in headers.items()]
+    return list(headers)
+
+
+def as_milliseconds(timestamp: datetime) -> int:
+    return round(timestamp.timestamp() * 1000)
+
+
+def moment(milliseconds: int) -> datetime | None:
+    return None if milliseconds < 0 else datetime.fromtimestamp(milliseconds / 1000, UTC)

@@ -1,0 +1,57 @@
+"""Partitioners in Python, and the partition counts that they need."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+from confluent_kafka import KafkaException
+
+from penstock.client.errors import MisusedClient, translated
+from penstock.client.partitioners import Partitioner
+
+__all__ = ["Placement"]
+
+#: As librdkafka's topic.metadata.refresh.interval.ms: partitions that are added are used that soon.
+_MAX_AGE = 300.0
+_METADATA_TIMEOUT = 10.0
+
+
+class Placement:
+    """Places messages with a function; remembers how many partitions topics have."""
+
+    def __init__(self, partitioner: Partitioner, rk: Any) -> None:
+        self._partitioner = partitioner
+        self._rk = rk
+        #: topic -> (partitions, when it was learnt)
+        self._counts: dict[str, tuple[int, float]] = {}
+
+    async def learn(self, topic: str) -> int:
+        """Ask the cluster, unless it was asked lately."""
+        known = self._counts.get(topic)
+        if known is not None and time.monotonic() - known[1] < _MAX_AGE:
+            return known[0]
+        try:
+            metadata = await asyncio.to_thread(self._rk.list_topics, topic, _METADATA_TIMEOUT)
+        except KafkaException as e:
+            raise translated(e) from e
+        found = metadata.topics[topic]
+        if found.error is not None:
+            raise translated(found.error)
+        self._counts[topic] = len(found.partitions), time.monotonic()
+        return len(found.partitions)
+
+    def place(self, topic: str, key: bytes | None) -> int:
+        known = self._counts.get(topic)
+        if known is None:
+            raise MisusedClient(
+                f"the partitioner needs the partitions of {topic!r}: await producer.partitions({topic!r}) "
+                "before the first send_nowait, or await send"
+            )
+        partition = self._partitioner(key, known[0])
+        if not 0 <= partition < known[0]:
+            raise MisusedClient(
+                f"the partitioner chose {partition}, {topic!r} has partitions 0 to {known[0] - 1}"
+            )
+        return partition
