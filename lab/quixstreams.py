@@ -1,0 +1,22 @@
+"""Quix Streams in an environment of its own: it wants an older confluent-kafka than our tests do."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from lab.home import built, command, lab_root
+
+REQUIREMENTS = Path(__file__).with_name("quixstreams.txt")
+
+
+def quixstreams_python() -> Path:
+    """The interpreter that can import `quixstreams`."""
+    folder = built(lab_root() / "quixstreams", (REQUIREMENTS.read_text(), sys.version), _install)
+    return folder / "bin" / "python"
+
+
+def _install(folder: Path) -> None:
+    command([sys.executable, "-m", "venv", folder], folder)
+    pip = (str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
+    command([*pip, "--no-deps", "--requirement", REQUIREMENTS], folder)
