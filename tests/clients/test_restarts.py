@@ -50,11 +50,9 @@ def more_arrive(load: Load, at_least: int) -> None:
     wait_until(lambda: load.count >= before + at_least or bool(load.errors), f"{at_least} acknowledgements")
 
 
-@pytest.mark.parametrize(
-    ("flush", "seed"), [("group", 1), ("group", 2), ("interval", 3), ("os", 4)], ids=lambda v: str(v)
-)
+@pytest.mark.parametrize(("flush", "seed"), [("group", 1), ("group", 2), ("interval", 3)])
 def test_kill_under_load(tmp_path: Path, flush: str, seed: int) -> None:
-    """With `group` an acknowledged message is on the disk; with the others the system's cache outlives us."""
+    """With `group` an acknowledged message is on the disk; otherwise the system's cache outlives us."""
     rng = random.Random(seed)
     # Short segments: the crash meets rolls, indexes and snapshots, too.
     with running(tmp_path, penstock_flush=flush) as server:
@@ -62,7 +60,7 @@ def test_kill_under_load(tmp_path: Path, flush: str, seed: int) -> None:
         load = Load(server.bootstrap, TOPIC, PARTITIONS, PRODUCERS)
         load.start()
         try:
-            for _ in range(5):
+            for _ in range(4):
                 more_arrive(load, rng.randint(1, 3000))
                 assert end(server, signal.SIGKILL) == -signal.SIGKILL
                 server.start()
@@ -79,7 +77,7 @@ def test_sigterm_under_load(tmp_path: Path) -> None:
         load = Load(server.bootstrap, TOPIC, PARTITIONS, PRODUCERS)
         load.start()
         try:
-            for _ in range(3):
+            for _ in range(2):
                 more_arrive(load, 1000)
                 assert end(server, signal.SIGTERM) == 0
                 assert (tmp_path / "data" / "clean-shutdown").exists()
