@@ -44,6 +44,9 @@ bench: $(READY) ## measure (ROWS=… for a part, QUICK=1, AGAINST=kafka)
 fuzz: $(READY) ## throw garbage at a broker for a minute (SECONDS=…, SEED=…)
 	$(PY) -m tests.broker.fuzz $(or $(SECONDS),60) $(SEED)
 
+profile: $(READY) ## a flame graph of the broker under one row's load (ROW=produce-1k)
+	ROW='$(ROW)' $(PY) -m bench.profile
+
 conformance: $(READY) ## all of other people's tests, and the scoreboard in docs/conformance.md
 	$(PY) -m conformance --update
 

@@ -16,7 +16,8 @@ from pathlib import Path
 from bench import load
 from bench.report import PAGE, page, terminal
 from bench.results import LATEST, PARTIAL, Run, commit, machine, save, versions
-from bench.rows import ROWS, Contender, Row, Starter
+from bench.rows import ROWS
+from bench.table import Contender, Row, Starter
 from lab import LabError, MissingTool
 from lab.apache_kafka import apache_kafka
 from lab.penstock import penstock
@@ -67,6 +68,8 @@ def _measure(rows: list[Row], names: list[str], quick: bool) -> Run:
         for round_number in range(rounds + 1):
             # Round 0 warms up a just-in-time compiler, the page cache and everybody's buffers.
             for row in rows:
+                if row.heavy and round_number != 1:
+                    continue
                 for contender in contenders:
                     measured = row.measure(contender, scale)
                     if round_number:

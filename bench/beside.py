@@ -20,7 +20,7 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 
 from bench.load import consume, produce, topic
 from bench.requests import RECORD, produce_frame, record_batch
-from bench.rows import Contender, Values
+from bench.table import Contender, Metric, Row, Values
 from lab.server import HOST, Server
 
 SECONDS = 6.0
@@ -29,7 +29,7 @@ KEYS = 1000
 SEGMENT = {"segment.bytes": str(16 << 20), "file.delete.delay.ms": "0", "min.cleanable.dirty.ratio": "0.01"}
 
 
-def measure(contender: Contender, scale: float) -> Values:
+def _beside(contender: Contender, scale: float) -> Values:
     with tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder, ExitStack() as stack:
         server = contender.starter(Path(folder), {"log.cleaner.backoff.ms": "100"})
         server.start()
@@ -146,3 +146,18 @@ def _log_bytes(folder: Path, name: str) -> int:
             except FileNotFoundError:
                 continue
     return total
+
+
+ROWS = (
+    Row(
+        "beside",
+        "one-record Produce, acks=1, 1,000 a second: alone, and beside the work of others",
+        (
+            Metric("p99 alone", "ms", False),
+            Metric("p99 beside a cold reader", "ms", False),
+            Metric("p99 beside a compaction", "ms", False),
+        ),
+        _beside,
+        heavy=True,
+    ),
+)

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
@@ -23,15 +24,35 @@ PARTITIONS = 4
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """What one run of the generator moved."""
+    """What one run of the generator moved, and the processor time that it took itself."""
 
     messages: int
     bytes: int
     seconds: float
+    client_cpu: float = 0.0
 
     @property
     def messages_per_second(self) -> float:
         return self.messages / self.seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Percentiles:
+    """Milliseconds."""
+
+    p50: float
+    p99: float
+    p99_9: float
+
+
+@dataclass(frozen=True, slots=True)
+class Latency:
+    """The way from producer to consumer, and the part of it that is the round trip of the Produce request."""
+
+    seconds: float
+    client_cpu: float
+    end_to_end: Percentiles
+    request: Percentiles
 
 
 def compiled() -> Path:
@@ -45,22 +66,39 @@ def compiled() -> Path:
         source = library.include
         strict = ("-O2", "-Wall", "-Wextra", "-Werror")
         paths = (f"-isystem{source}", f"-L{source}", f"-Wl,-rpath,{source}")
-        command(["cc", *strict, *paths, SOURCE, "-o", binary, "-lrdkafka"], binary.parent)
+        command(["cc", *strict, *paths, SOURCE, "-o", binary, "-lrdkafka", "-pthread"], binary.parent)
     return binary
 
 
 def produce(bootstrap: str, topic: str, messages: int, size: int, settings: Mapping[str, str]) -> Flow:
-    return _run("produce", bootstrap, topic, messages, size, settings)
+    return Flow(**_run("produce", bootstrap, topic, messages, size, settings))
 
 
 def consume(bootstrap: str, topic: str, messages: int, settings: Mapping[str, str]) -> Flow:
     """Read the topic's first `messages` messages from all partitions; no consumer group is involved."""
-    return _run("consume", bootstrap, topic, messages, PARTITIONS, settings)
+    return Flow(**_run("consume", bootstrap, topic, messages, PARTITIONS, settings))
+
+
+def latency(bootstrap: str, topic: str, messages: int, rate: int, settings: Mapping[str, str]) -> Latency:
+    """Send `rate` messages a second to a new topic and watch them arrive."""
+    told = _run("latency", bootstrap, topic, messages, rate, settings)
+    return Latency(
+        told["seconds"],
+        told["client_cpu"],
+        Percentiles(**told["end_to_end"]),
+        _round_trip(told["statistics"]),
+    )
+
+
+def _round_trip(statistics: dict[str, Any]) -> Percentiles:
+    """From a request's last byte sent to its answer, of the busiest connection in librdkafka's statistics."""
+    trip = max((broker["rtt"] for broker in statistics["brokers"].values()), key=lambda rtt: int(rtt["cnt"]))
+    return Percentiles(*(trip[name] / 1e3 for name in ("p50", "p99", "p99_99")))
 
 
 def _run(
     mode: str, bootstrap: str, topic: str, messages: int, argument: int, settings: Mapping[str, str]
-) -> Flow:
+) -> dict[str, Any]:
     pairs = [f"{key}={value}" for key, value in settings.items()]
     done = subprocess.run(
         [compiled(), mode, bootstrap, topic, str(messages), str(argument), *pairs],
@@ -70,15 +108,19 @@ def _run(
     )
     if done.returncode != 0:
         raise RuntimeError(f"load {mode} against {bootstrap}: {done.stderr.strip()[-500:]}")
-    return Flow(**json.loads(done.stdout))
+    told: dict[str, Any] = json.loads(done.stdout)
+    return told
 
 
 @contextmanager
-def topic(bootstrap: str, partitions: int = PARTITIONS) -> Iterator[str]:
+def topic(
+    bootstrap: str, partitions: int = PARTITIONS, configs: Mapping[str, str] | None = None
+) -> Iterator[str]:
     """A topic for one measurement, deleted afterwards so that page cache and disk are as before."""
     name = f"bench-{uuid.uuid4().hex[:8]}"
-    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 3})
-    admin.create_topics([NewTopic(name, partitions, 1)])[name].result(30)
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 2})
+    wanted = NewTopic(name, partitions, 1, config=dict(configs or {}))
+    admin.create_topics([wanted])[name].result(30)
     try:
         yield name
     finally:

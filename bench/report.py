@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.results import Run
-from bench.rows import ROWS, Metric, Row
+from bench.rows import ROWS
+from bench.table import Metric, Row
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "benchmarks.md"
 

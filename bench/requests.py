@@ -8,11 +8,15 @@ import time
 
 import crc32c
 
-from bench.load import Flow
+from bench.load import Flow, topic
+from bench.process import cpu_seconds
+from bench.table import Contender, Metric, Row, Values
+from lab.server import HOST
 
 CONNECTIONS = 4
 DEPTH = 50
 RECORD = b"x" * 100
+SETTLE_S = 0.5
 PRODUCE_V7_ERROR_AT = 4 + 4 + 2 + 4 + 4
 """Where the first partition's error code lies in a response, after the topic's name."""
 
@@ -27,16 +31,25 @@ def record_batch(value: bytes) -> bytes:
     return head + checked
 
 
-def produce_frame(topic: str, partition: int, batch: bytes) -> bytes:
+def produce_frame(name: str, partition: int, batch: bytes) -> bytes:
     """A Produce v7 request with acks=1."""
-    name = topic.encode()
+    encoded = name.encode()
     header = struct.pack(">hhih", 0, 7, 1, 5) + b"bench"
-    body = struct.pack(">hhiih", -1, 1, 30_000, 1, len(name)) + name
+    body = struct.pack(">hhiih", -1, 1, 30_000, 1, len(encoded)) + encoded
     body += struct.pack(">iii", 1, partition, len(batch)) + batch
     return struct.pack(">i", len(header) + len(body)) + header + body
 
 
-def pipelined(address: tuple[str, int], topic: str, requests: int) -> Flow:
+def fetch_frame(name: str, partition: int, offset: int, max_bytes: int) -> bytes:
+    """A Fetch v4 request that does not wait."""
+    encoded = name.encode()
+    header = struct.pack(">hhih", 1, 4, 1, 5) + b"bench"
+    body = struct.pack(">iiiibih", -1, 0, 0, 50 << 20, 0, 1, len(encoded)) + encoded
+    body += struct.pack(">iiqi", 1, partition, offset, max_bytes)
+    return struct.pack(">i", len(header) + len(body)) + header + body
+
+
+def pipelined(address: tuple[str, int], name: str, requests: int) -> Flow:
     """Send bursts of `DEPTH` requests on each connection and read all answers before the next burst."""
     batch = record_batch(RECORD)
     sockets = [socket.create_connection(address) for _ in range(CONNECTIONS)]
@@ -44,8 +57,8 @@ def pipelined(address: tuple[str, int], topic: str, requests: int) -> Flow:
         bursts = []
         for partition, connection in enumerate(sockets):
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            frame = produce_frame(topic, partition, batch)
-            bursts.append((connection, frame * DEPTH, _first_answer(connection, topic, frame) * DEPTH))
+            frame = produce_frame(name, partition, batch)
+            bursts.append((connection, frame * DEPTH, _first_answer(connection, name, frame) * DEPTH))
         began = time.perf_counter()
         done = 0
         while done < requests:
@@ -60,12 +73,12 @@ def pipelined(address: tuple[str, int], topic: str, requests: int) -> Flow:
             connection.close()
 
 
-def _first_answer(connection: socket.socket, topic: str, frame: bytes) -> int:
+def _first_answer(connection: socket.socket, name: str, frame: bytes) -> int:
     """Bytes of one answer, which all that follow share, once it is known to be a success."""
     connection.sendall(frame)
     size = int.from_bytes(connection.recv(4, socket.MSG_WAITALL), "big")
     answer = connection.recv(size, socket.MSG_WAITALL)
-    (error,) = struct.unpack_from(">h", answer, PRODUCE_V7_ERROR_AT + len(topic.encode()))
+    (error,) = struct.unpack_from(">h", answer, PRODUCE_V7_ERROR_AT + len(name.encode()))
     if error:
         raise RuntimeError(f"Produce answered error {error}")
     return 4 + size
@@ -87,3 +100,26 @@ def _varint(value: int) -> bytes:
         zigzag >>= 7
     encoded.append(zigzag)
     return bytes(encoded)
+
+
+def _requests(contender: Contender, scale: float) -> Values:
+    server = contender.server
+    with topic(server.bootstrap) as name:
+        time.sleep(SETTLE_S)
+        before = cpu_seconds(server.pid)
+        flow = pipelined((HOST, server.port), name, int(100_000 * scale))
+        spent = cpu_seconds(server.pid) - before
+    return {"requests/s": flow.messages_per_second, "CPU per request": spent / flow.messages * 1e6}
+
+
+ROWS = (
+    Row(
+        "requests",
+        "one-record Produce requests, acks=1, 50 deep on 4 raw sockets",
+        (
+            Metric("requests/s", "", True, times_kafka=1.5),
+            Metric("CPU per request", "µs", False, times_kafka=0.5),
+        ),
+        _requests,
+    ),
+)

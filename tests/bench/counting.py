@@ -1,8 +1,8 @@
 """What serving a frame costs, counted instead of timed: the same on every machine and in every run.
 
 A broker on real files, its event loop, and a connection whose socket is ours. A frame is handed over as the
-event loop would: into the connection's own buffer, one piece per `recv`. Everything from there to the answer's
-write counts. The functions of this module do not: they stand for the event loop, which is C.
+event loop would: into the connection's own buffer, one piece per `recv`. Everything from there to the write
+of the answer counts. The functions of this module do not: they stand for the event loop, which is C.
 """
 
 from __future__ import annotations

@@ -1,0 +1,120 @@
+"""What a broker costs before anybody sends data: its start, its memory, its connections, and its way back."""
+
+from __future__ import annotations
+
+import resource
+import socket
+import tempfile
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+from bench.load import PARTITIONS, produce, topic
+from bench.process import resident_bytes
+from bench.table import Contender, Metric, Row, Values, fresh
+from lab.server import API_VERSIONS_V0, HOST, Server, ask
+
+SETTLE_S = 0.5
+RECOVERY_TIMEOUT_S = 120
+
+
+def _starting(contender: Contender, scale: float) -> Values:
+    """A second broker on an empty folder: its start, and what it holds when nobody talks to it."""
+    with tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder:
+        server = contender.starter(Path(folder), {})
+        seconds = server.start()
+        try:
+            time.sleep(SETTLE_S)
+            idle = resident_bytes(server.pid)
+        finally:
+            server.stop()
+    return {"first Metadata answer": seconds, "resident, idle": idle / 1e6}
+
+
+def _connections(contender: Contender, scale: float) -> Values:
+    """Memory per connection that has asked once and then stays silent."""
+    count = int(10_000 * scale)
+    allow_open_files(count + 1000)
+    with fresh(contender, {}) as server, ExitStack() as stack:
+        time.sleep(SETTLE_S)
+        before = resident_bytes(server.pid)
+        for _ in range(count):
+            connection = stack.enter_context(socket.create_connection((HOST, server.port), 20))
+            connection.sendall(len(API_VERSIONS_V0).to_bytes(4, "big") + API_VERSIONS_V0)
+            connection.recv(65536)
+        after = resident_bytes(server.pid)
+        ask((HOST, server.port), API_VERSIONS_V0, 20)
+    return {"memory per connection": (after - before) / count / 1e3}
+
+
+def allow_open_files(count: int) -> None:
+    """Raise this process's limit, which the broker started from it inherits."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = count if hard == resource.RLIM_INFINITY else min(count, hard)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def _recovering(contender: Contender, scale: float) -> Values:
+    """Killed with a log that nobody closed: how long until all of it can be read again."""
+    count = int(1_000_000 * scale)
+    with fresh(contender, {}) as server, topic(server.bootstrap) as name:
+        produce(server.bootstrap, name, count, 1000, {"linger.ms": "5", "batch.num.messages": "1000"})
+        assert server.process is not None
+        server.process.kill()
+        server.process.wait()
+        began = time.perf_counter()
+        server.start()
+        _wait_for_messages(server, name, count)
+        seconds = time.perf_counter() - began
+    return {"recovery": seconds, "recovery per GB": seconds / (count * 1000 / 1e9)}
+
+
+def _wait_for_messages(server: Server, name: str, count: int) -> None:
+    """Return when every partition tells its end, and the ends add up to all that was acknowledged."""
+    deadline = time.monotonic() + RECOVERY_TIMEOUT_S
+    reader = Consumer({"bootstrap.servers": server.bootstrap, "group.id": "bench", "log_level": 0})
+    try:
+        for partition in range(PARTITIONS):
+            count -= _end_offset(reader, TopicPartition(name, partition), deadline)
+    finally:
+        reader.close()
+    if count:
+        raise RuntimeError(f"{server.name} lost {count} acknowledged messages")
+
+
+def _end_offset(reader: Consumer, partition: TopicPartition, deadline: float) -> int:
+    while True:
+        try:
+            return int(reader.get_watermark_offsets(partition, timeout=1.0)[1])
+        except KafkaException:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+
+
+ROWS = (
+    Row(
+        "start",
+        "start on an empty folder",
+        (
+            Metric("first Metadata answer", "s", False, limit=0.3),
+            Metric("resident, idle", "MB", False, limit=50),
+        ),
+        _starting,
+    ),
+    Row(
+        "connections",
+        "10,000 connections, each idle after one request",
+        (Metric("memory per connection", "KB", False, limit=20),),
+        _connections,
+    ),
+    Row(
+        "recovery",
+        "start again after `kill -9`, with 1 GB that was never synced",
+        (Metric("recovery", "s", False), Metric("recovery per GB", "s", False)),
+        _recovering,
+        heavy=True,
+    ),
+)

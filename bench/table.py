@@ -1,0 +1,76 @@
+"""What a table is made of: rows that measure, metrics that are judged, contenders that are measured."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+from lab.server import Server
+
+Values: TypeAlias = dict[str, float]
+Starter: TypeAlias = Callable[[Path, Mapping[str, str]], Server]
+
+
+@dataclass(frozen=True, slots=True)
+class Contender:
+    """A broker that runs through all rounds, and the way to start another like it."""
+
+    name: str
+    server: Server
+    starter: Starter
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One line of the table. The ask is relative to Kafka's best (`times_kafka`) or absolute (`limit`)."""
+
+    name: str
+    unit: str
+    higher_is_better: bool
+    times_kafka: float | None = None
+    limit: float | None = None
+
+    @property
+    def label(self) -> str:
+        return f"{self.name}, {self.unit}" if self.unit else self.name
+
+    def best(self, values: list[float]) -> float:
+        return max(values) if self.higher_is_better else min(values)
+
+    def goal(self, kafka_best: float | None) -> float | None:
+        """The value to reach, as far as it is known."""
+        if self.limit is not None:
+            return self.limit
+        if self.times_kafka is None or kafka_best is None:
+            return None
+        return self.times_kafka * kafka_best
+
+    def met(self, value: float, goal: float) -> bool:
+        return value >= goal if self.higher_is_better else value <= goal
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    name: str
+    what: str
+    metrics: tuple[Metric, ...]
+    measure: Callable[[Contender, float], Values]
+    """`measure(contender, scale)`: a scale of 1 is the full amount of work."""
+    heavy: bool = False
+    """Minutes of work on brokers of its own: measured once, without a round to warm up."""
+
+
+@contextmanager
+def fresh(contender: Contender, settings: Mapping[str, str]) -> Iterator[Server]:
+    """A second broker on an empty folder, for what must not happen to the one that all rows share."""
+    with tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder:
+        server = contender.starter(Path(folder), settings)
+        server.start()
+        try:
+            yield server
+        finally:
+            server.stop()

@@ -1,0 +1,126 @@
+"""As fast as the client can: by size of message, by codec, and with all on the disk before the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from bench.load import Flow, consume, produce, topic
+from bench.process import cpu_seconds
+from bench.table import Contender, Metric, Row, Values, fresh
+from lab.server import Server
+
+#: how many messages each codec gets: gzip keeps a client busy ten times longer than the others
+CODECS = {"gzip": 60_000, "snappy": 300_000, "lz4": 300_000, "zstd": 300_000}
+PRODUCER = {
+    "acks": "all",
+    "linger.ms": "5",
+    "queue.buffering.max.messages": "500000",
+    "queue.buffering.max.kbytes": "262144",
+    "message.max.bytes": "2000000",
+}
+CONSUMER = {"fetch.message.max.bytes": "10485760", "queued.min.messages": "1000000"}
+#: every acknowledged message is on the disk: how each broker is told
+SYNCED = {"penstock": {"penstock.flush": "group"}, "kafka": {"log.flush.interval.messages": "1"}}
+TOPIC = {"max.message.bytes": "2000000"}
+
+CLIENT_CORES = Metric("client cores", "", False)
+BROKER_CORES = Metric("broker cores", "", False)
+
+
+def _used(flow: Flow, broker_cpu: float) -> Values:
+    """Who was busy: where the broker has time left, the client or the machine was the limit."""
+    return {
+        CLIENT_CORES.name: flow.client_cpu / flow.seconds,
+        BROKER_CORES.name: broker_cpu / flow.seconds,
+    }
+
+
+def _produced(server: Server, count: int, size: int, settings: Mapping[str, str]) -> Values:
+    with topic(server.bootstrap, configs=TOPIC) as name:
+        before = cpu_seconds(server.pid)
+        flow = produce(server.bootstrap, name, count, size, settings)
+        spent = cpu_seconds(server.pid) - before
+    cost = {"CPU per million": spent / count * 1e6, "CPU per GB": spent / (flow.bytes / 1e9)}
+    return {"messages/s": flow.messages_per_second, **cost, **_used(flow, spent)}
+
+
+def _producing(size: int, messages: int, batch: int, **settings: str) -> Callable[[Contender, float], Values]:
+    wanted = PRODUCER | {"batch.num.messages": str(batch), **settings}
+
+    def measure(contender: Contender, scale: float) -> Values:
+        return _produced(contender.server, int(messages * scale), size, wanted)
+
+    return measure
+
+
+def _producing_synced(contender: Contender, scale: float) -> Values:
+    with fresh(contender, SYNCED[contender.name]) as server:
+        return _produced(server, int(300_000 * scale), 1024, PRODUCER | {"batch.num.messages": "1000"})
+
+
+def _consuming(contender: Contender, scale: float) -> Values:
+    server, count = contender.server, int(1_000_000 * scale)
+    with topic(server.bootstrap) as name:
+        produce(server.bootstrap, name, count, 1024, PRODUCER | {"batch.num.messages": "1000"})
+        before = cpu_seconds(server.pid)
+        flow = consume(server.bootstrap, name, count, CONSUMER)
+        spent = cpu_seconds(server.pid) - before
+    rate = {"messages/s": flow.messages_per_second, "CPU per GB": spent / (flow.bytes / 1e9)}
+    return {**rate, **_used(flow, spent)}
+
+
+def _metrics(rate_times_kafka: float | None, cost: str, cost_times_kafka: float | None) -> tuple[Metric, ...]:
+    return (
+        Metric("messages/s", "", True, times_kafka=rate_times_kafka),
+        Metric(cost, "s", False, times_kafka=cost_times_kafka),
+        CLIENT_CORES,
+        BROKER_CORES,
+    )
+
+
+def _codec_row(codec: str) -> Row:
+    settings = {"compression.codec": codec}
+    measure = _producing(1024, CODECS[codec], 1000, **settings)
+    what = f"produce 1-KB messages of text, compressed by the client: {codec}"
+    return Row(f"produce-{codec}", what, _metrics(None, "CPU per million", None), measure)
+
+
+ROWS = (
+    Row(
+        "produce-1k",
+        "produce 1-KB messages, 4 partitions, acks=all",
+        _metrics(1.5, "CPU per million", 0.5),
+        _producing(1024, 1_000_000, batch=1000),
+    ),
+    Row(
+        "produce-100",
+        "produce 100-byte messages, 4 partitions, acks=all",
+        _metrics(1.1, "CPU per million", 0.6),
+        _producing(100, 3_000_000, batch=10_000),
+    ),
+    Row(
+        "consume-1k",
+        "consume 1-KB messages from the beginning",
+        _metrics(None, "CPU per GB", 1.1),
+        _consuming,
+    ),
+    Row(
+        "produce-10k",
+        "produce 10-KB messages, 4 partitions, acks=all",
+        _metrics(None, "CPU per GB", None),
+        _producing(10 << 10, 100_000, batch=100),
+    ),
+    Row(
+        "produce-1m",
+        "produce 1-MB messages, 4 partitions, acks=all",
+        _metrics(None, "CPU per GB", None),
+        _producing(1 << 20, 1000, batch=1),
+    ),
+    *map(_codec_row, CODECS),
+    Row(
+        "produce-synced",
+        "produce 1-KB messages, on the disk before the answer (`penstock.flush=group`; Kafka: every append)",
+        _metrics(None, "CPU per million", None),
+        _producing_synced,
+    ),
+)
