@@ -94,6 +94,7 @@ class HandlerFailed(ClientError):
 _UNREACHABLE = frozenset({-195, -185, -192, -187, -193, -166, 7})
 
 _ADVICE = {
+    -190: "the topic has fewer partitions: add some, or let the key choose",
     3: "create the topic first, or check its name",
     10: "send less at once, or raise max.message.bytes of the topic",
     16: "try again: the group's coordinator is moving",

@@ -26,16 +26,25 @@ class Placement:
         self._rk = rk
         #: topic -> (partitions, when it was learnt)
         self._counts: dict[str, tuple[int, float]] = {}
+        self._asking: dict[str, asyncio.Task[int]] = {}
 
     async def learn(self, topic: str) -> int:
         """Ask the cluster, unless it was asked lately."""
         known = self._counts.get(topic)
         if known is not None and time.monotonic() - known[1] < _MAX_AGE:
             return known[0]
+        if topic not in self._asking:
+            # One question for all who wait, who then go on in the order in which they came.
+            self._asking[topic] = asyncio.create_task(self._ask(topic))
+        return await asyncio.shield(self._asking[topic])
+
+    async def _ask(self, topic: str) -> int:
         try:
             metadata = await asyncio.to_thread(self._rk.list_topics, topic, _METADATA_TIMEOUT)
         except KafkaException as e:
             raise translated(e) from e
+        finally:
+            del self._asking[topic]
         found = metadata.topics[topic]
         if found.error is not None:
             raise translated(found.error)

@@ -204,10 +204,11 @@ class Producer:
         return self._rk
 
     async def _enqueue(self, topic: str, record: Record, callback: DeliveryCallback) -> None:
-        if self._placement is not None and record.partition is None:
-            await self._placement.learn(topic)
+        """Put into the queue as soon as there is room; the callback learns of every failure."""
         while True:
             try:
+                if self._placement is not None and record.partition is None:
+                    await self._placement.learn(topic)
                 return self._produce(
                     topic,
                     record.value,
@@ -221,6 +222,8 @@ class Producer:
                 if self._ticked is None:
                     self._ticked = self._loop.create_future()
                 await asyncio.shield(self._ticked)
+            except ClientError as e:
+                return callback(None, e)
 
     def _produce(
         self,
@@ -232,7 +235,7 @@ class Producer:
         partition: int | None,
         callback: DeliveryCallback | None,
     ) -> None:
-        rk = self._rk or self._running()
+        rk = self._running()
         raw_key = encoded("key", key, self._encode_key)
         raw_value = encoded("value", value, self._encode_value)
         if partition is None:
