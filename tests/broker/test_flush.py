@@ -234,3 +234,24 @@ def test_group_what_was_acknowledged_survives_a_power_loss() -> None:
 
     with on_disk(survivor) as running, RawClient(running.bootstrap) as client:
         assert values_in(fetch(client, topic, 0)) == [b"x"]
+
+
+def test_flush_messages_makes_acknowledgements_wait_for_the_disk_once_so_many_are_unsynced() -> None:
+    disk = Disk()
+    with on_disk(disk, penstock_flush="os") as running, RawClient(running.bootstrap) as client:
+        topic = create_topic(client, configs={"flush.messages": "3"})
+        synced = disk.syncs
+        append(client, topic, b"1")
+        append(client, topic, b"2")
+        assert disk.syncs == synced
+        append(client, topic, b"3")
+        assert disk.syncs > synced
+
+
+def test_flush_ms_syncs_what_has_waited_that_long() -> None:
+    disk = Disk()
+    with on_disk(disk, penstock_flush="os") as running, RawClient(running.bootstrap) as client:
+        topic = create_topic(client, configs={"flush.ms": "20"})
+        synced = disk.syncs
+        append(client, topic, b"1")
+        until(lambda: disk.syncs > synced)

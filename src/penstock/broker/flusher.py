@@ -52,8 +52,10 @@ class Flusher:
         if self.acks_wait:
             # Even if nobody waits for an acknowledgement: readers do.
             self._start()
+        elif partition.flush_s is not None:
+            self._flush_later(partition.flush_s)
         elif self._timer is None and self.policy == "interval":
-            self._flush_later()
+            self._flush_later(self._interval_s)
 
     def forget(self, partition: Partition) -> None:
         self._dirty.pop(partition, None)
@@ -75,9 +77,14 @@ class Flusher:
         if self._timer is not None:
             self._timer.cancel()
 
-    def _flush_later(self) -> None:
-        if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(self._interval_s, self._interval_over)
+    def _flush_later(self, delay_s: float) -> None:
+        """Flush after `delay_s`, or when it was planned anyway if that is earlier."""
+        loop = asyncio.get_running_loop()
+        if self._timer is not None:
+            if self._timer.when() <= loop.time() + delay_s:
+                return
+            self._timer.cancel()
+        self._timer = loop.call_later(delay_s, self._interval_over)
 
     def _interval_over(self) -> None:
         self._timer = None
@@ -97,7 +104,7 @@ class Flusher:
                 callback(error)
         self._cycle = None
         if error is not None and self.health.offline is None:
-            self._flush_later()
+            self._flush_later(self._interval_s)
 
     async def _sync(self) -> StorageError | None:
         try:

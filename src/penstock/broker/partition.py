@@ -18,7 +18,7 @@ from penstock.model.errors import (
 )
 from penstock.model.ids import INTERNAL_TOPICS, TopicId
 from penstock.records.codecs import Codec
-from penstock.storage.config import LogConfig
+from penstock.storage.config import FOREVER, LogConfig
 from penstock.storage.directory import DataDirectory
 from penstock.storage.log import Appended, AppendOrigin, Log
 
@@ -38,9 +38,11 @@ class Partition:
     """Leader state of one partition. A partition whose directory failed keeps its place but not its log."""
 
     __slots__ = (
+        "_flush_records",
         "codec",
         "compression_level",
         "directory",
+        "flush_s",
         "flusher",
         "hidden_bytes",
         "index",
@@ -50,6 +52,7 @@ class Partition:
         "log",
         "order",
         "pending",
+        "sync_due",
         "topic",
         "topic_id",
         "waiters",
@@ -82,6 +85,8 @@ class Partition:
         #: appends that are with a worker, and the lock that keeps them in order (see `recompression`)
         self.pending: set[asyncio.Task[None]] = set()
         self.order = asyncio.Lock()
+        #: whether what was appended last has to be synced before it is acknowledged (`flush.messages`)
+        self.sync_due = False
         self.reconfigure(log.config)
 
     def reconfigure(self, config: LogConfig) -> None:
@@ -96,10 +101,18 @@ class Partition:
             Codec.ZSTD: config.compression_zstd_level,
         }
         self.compression_level = None if self.codec is None else levels.get(self.codec)
+        #: the topic's own wish: sync after so many seconds, or records; None leaves it to the broker
+        self.flush_s = config.flush_ms / 1000 if config.flush_ms < FOREVER else None
+        self._flush_records = config.flush_messages if config.flush_messages < FOREVER else None
 
     @property
     def name(self) -> str:
         return f"{self.topic}-{self.index}"
+
+    @property
+    def acks_wait(self) -> bool:
+        """Whether an acknowledgement of the last append has to wait for a sync."""
+        return self.flusher.acks_wait or self.sync_due
 
     def append(self, batches: memoryview, origin: AppendOrigin = AppendOrigin.CLIENT) -> Appended:
         """Append what a client sent, or a coordinator decided; stamps offsets into `batches` in place."""
@@ -113,6 +126,8 @@ class Partition:
         appended = log.append(batches, self.leader_epoch, origin)
         if not appended.duplicate:
             flusher.wrote(self)
+            if self._flush_records is not None:
+                self.sync_due = log.end_offset - log.recovery_point >= self._flush_records
             if flusher.acks_wait:
                 self.hidden_bytes += size
             else:

@@ -258,7 +258,7 @@ class Partitions:
     def _host(self, topic: TopicImage, index: int, config: LogConfig, directory: DataDirectory) -> None:
         try:
             opened = directory.open_log(topic.name, index, config, self._clock, self._rng)
-            if not opened.recovery.clean:
+            if opened.end_offset > opened.recovery_point:
                 # What readers may see must be on the disk before they do; later appends see to themselves.
                 plan = opened.flush_plan()
                 plan.sync()

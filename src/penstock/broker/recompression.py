@@ -10,9 +10,9 @@ from __future__ import annotations
 import asyncio
 from typing import Protocol
 
-from penstock.broker.flusher import Flusher
+from penstock.broker.logs import get_logger
 from penstock.broker.partition import Partition
-from penstock.model.errors import ApiError, CorruptMessage, MessageTooLarge
+from penstock.model.errors import ApiError, CorruptMessage, ErrorCode, MessageTooLarge
 from penstock.ports import Workers
 from penstock.records.batch import HEADER_SIZE, MAGIC, codec_of, crc_matches, read_header
 from penstock.records.codecs import Codec
@@ -21,9 +21,11 @@ from penstock.storage.log import Appended
 
 __all__ = ["append_recompressed"]
 
+log = get_logger("recompression")
+
 
 class Result(Protocol):
-    def __call__(self, flusher: Flusher, result: Appended | ApiError) -> None: ...
+    def __call__(self, partition: Partition, result: Appended | ApiError) -> None: ...
 
 
 def append_recompressed(workers: Workers, partition: Partition, batch: memoryview, result: Result) -> None:
@@ -44,7 +46,10 @@ async def _append(workers: Workers, partition: Partition, batch: bytearray, resu
             appended: Appended | ApiError = partition.append(memoryview(batch))
         except ApiError as e:
             appended = e
-    result(partition.flusher, appended)
+        except Exception as e:
+            log.error("recompression_failed", partition=partition.name, error=repr(e), exc_info=e)
+            appended = ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "The batch could not be recompressed")
+    result(partition, appended)
 
 
 def _check_size(batch: bytearray, size_max: int) -> None:

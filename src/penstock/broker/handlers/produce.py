@@ -6,6 +6,7 @@ from typing import Final
 
 from penstock.broker.context import Context
 from penstock.broker.flusher import Flusher
+from penstock.broker.partition import Partition
 from penstock.broker.recompression import append_recompressed
 from penstock.model.errors import (
     ApiError,
@@ -62,7 +63,6 @@ def produce(
                 if isinstance(partition, ErrorCode):
                     raise ApiError(partition)
                 batch = _checked_batch(data.records, version, request.transactional_id)
-                waits = partition.flusher.acks_wait and acks
                 codec = partition.codec
                 recompress = partition.pending or (codec is not None and codec_of(batch) != codec)
                 if not recompress:
@@ -72,7 +72,7 @@ def produce(
                     metrics.messages_in += appended.last_offset - appended.base_offset + 1
                 else:
                     answer = PartitionProduceResponse(index=data.index)
-                if waits or recompress:
+                if recompress or (partition.acks_wait and acks):
                     rest = rest or _Rest(context, acks, topics)
                     if recompress:
                         append_recompressed(broker.workers, partition, batch, rest.expect(answer))
@@ -170,7 +170,7 @@ class _Expected:
         self._rest = rest
         self._answer = answer
 
-    def __call__(self, flusher: Flusher, result: Appended | ApiError) -> None:
+    def __call__(self, partition: Partition, result: Appended | ApiError) -> None:
         answer = self._answer
         if isinstance(result, ApiError):
             _fill_error(answer, result)
@@ -178,8 +178,8 @@ class _Expected:
             answer.base_offset = result.base_offset
             answer.log_append_time_ms = result.append_time_ms
             answer.log_start_offset = result.log_start_offset
-            if flusher.acks_wait:
-                self._rest.expect_flush(flusher, answer)
+            if partition.acks_wait:
+                self._rest.expect_flush(partition.flusher, answer)
         self._rest.one_less()
 
 
