@@ -56,6 +56,7 @@ class Fetcher:
         self._on_revoked = on_revoked
         self._on_lost = on_lost
         self._rk: Any = None
+        self._closed = False
         self._fetching: asyncio.Future[list[Any]] | None = None
         #: messages that are to be handed out, and those of partitions that are paused
         self.buffer: deque[Any] = deque()
@@ -82,17 +83,15 @@ class Fetcher:
         try:
             await self.call(rk.close)
         finally:
-            self._rk = None
+            self._rk, self._closed = None, True
             self._threads.shutdown(wait=False)
 
     @property
     def rk(self) -> Any:
+        if self._closed:
+            raise ClientClosed("consumer")
         if self._rk is None:
-            raise (
-                ClientClosed("consumer")
-                if hasattr(self, "_loop")
-                else MisusedClient("this consumer has not started: use `async with`, or await start()")
-            )
+            raise MisusedClient("this consumer has not started: use `async with`, or await start()")
         return self._rk
 
     async def call(self, function: Callable[..., T], *arguments: Any) -> T:
@@ -113,15 +112,16 @@ class Fetcher:
     async def fill(self, limit: int, wait: float) -> None:
         """Wait for messages, up to `wait` seconds or the longest that a fetch may take."""
         if self._fetching is None:
-            wait = min(wait, _FETCH_TIMEOUT)
-            self._fetching = self._loop.run_in_executor(self._threads, _fetch, self.rk, limit, wait)
+            rk, wait = self.rk, min(wait, _FETCH_TIMEOUT)
+            self._fetching = self._loop.run_in_executor(self._threads, _fetch, rk, limit, wait)
         await self._collect()
 
     async def _collect(self) -> None:
         if self._fetching is None:
             return
         fetching = self._fetching
-        await asyncio.wait([fetching])
+        if not fetching.done():  # and if it is, take it even from a caller in too much of a hurry to wait
+            await asyncio.wait([fetching])
         if self._fetching is not fetching:  # somebody else waited for it too
             return
         self._fetching = None

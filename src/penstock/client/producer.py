@@ -83,6 +83,7 @@ class Producer:
         self._encode_value = encoder(value_serializer)
         self._partitioner = None if partitioner == "key_hash" else partitioner
         self._rk: Any = None
+        self._closed = False
         self._placement: Placement | None = None
         self._tracing: tracing.Tracing | None = None
         #: what is to be told on the loop: (whom, librdkafka's error or None, its message)
@@ -116,7 +117,7 @@ class Producer:
             if self._ticking is not None:
                 self._ticking.cancel()
             last_reference = [self._rk]
-            self._rk = self._placement = None
+            self._rk, self._placement, self._closed = None, None, True
             # Destroying it joins librdkafka's threads.
             await asyncio.to_thread(last_reference.clear)
 
@@ -195,12 +196,10 @@ class Producer:
     # -- the way through
 
     def _running(self) -> Any:
+        if self._closed:
+            raise ClientClosed("producer")
         if self._rk is None:
-            raise (
-                ClientClosed("producer")
-                if hasattr(self, "_loop")
-                else MisusedClient("this producer has not started: use `async with`, or await start()")
-            )
+            raise MisusedClient("this producer has not started: use `async with`, or await start()")
         return self._rk
 
     async def _enqueue(self, topic: str, record: Record, callback: DeliveryCallback) -> None:
