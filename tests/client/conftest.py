@@ -15,6 +15,7 @@ QUICK_GROUPS = {
     "group.consumer.session.timeout.ms": "1000",
     "group.consumer.min.heartbeat.interval.ms": "100",
     "group.consumer.heartbeat.interval.ms": "100",
+    "group.consumer.assignment.interval.ms": "0",
     "group.initial.rebalance.delay.ms": "0",
     "num.partitions": "3",
 }
