@@ -94,7 +94,7 @@ class ConsumerRequests:
         changed = self._update(group, member, request, client)
         group = self._written(group)
         member = group.members[member.id]
-        self.steps.refresh(group, changed)
+        self.steps.refresh(group, changed, named_first=bool(member.topics))
         self.steps.assign(group)
         self.steps.reconcile(group, member, _owned(request), changed)
         self.steps.keep_alive(group, member)

@@ -28,7 +28,7 @@ from penstock.groups.records import (
 )
 from penstock.groups.topic_regex import matching_topics
 
-__all__ = ["CONSUMER_JOIN", "CONSUMER_SYNC", "CONSUMER_TIMERS", "ConsumerSteps", "target_record"]
+__all__ = ["CONSUMER_JOIN", "CONSUMER_SYNC", "CONSUMER_TIMERS", "PATTERNS", "ConsumerSteps", "target_record"]
 
 #: kinds of timers, each per member: its session, giving partitions back, and, for a classic member, joining
 #: again and asking for its assignment
@@ -36,6 +36,8 @@ SESSION: Final = "consumer-session"
 REVOCATION: Final = "consumer-revocation"
 CONSUMER_JOIN: Final = "consumer-join"
 CONSUMER_SYNC: Final = "consumer-sync"
+#: of a group: its new regular expressions have not been looked up yet
+PATTERNS: Final = "consumer-patterns"
 #: whichever expires, its member is out
 CONSUMER_TIMERS: Final = (SESSION, REVOCATION, CONSUMER_JOIN, CONSUMER_SYNC)
 
@@ -50,12 +52,16 @@ class ConsumerSteps:
 
     # -- wishes and topics
 
-    def refresh(self, group: ConsumerGroup, changed: bool) -> None:
-        """Raise the group epoch if members' wishes have `changed`, or the topics that they read."""
+    def refresh(self, group: ConsumerGroup, changed: bool, named_first: bool = False) -> None:
+        """Raise the group epoch if members' wishes have `changed`, or the topics that they read.
+
+        With `named_first`, new regular expressions wait for a turn of their own: a member that also names
+        topics gets those first, as clients are used to.
+        """
         image = self._ledger.env.image
         if not changed and group.image_offset == image.offset:
             return
-        changed |= self._resolve(group)
+        changed |= self._resolve(group, named_first)
         group.image_offset = image.offset
         topics_hash = group.hash_topics(image)
         if changed or topics_hash != group.metadata_hash:
@@ -67,7 +73,12 @@ class ConsumerSteps:
             ConsumerGroupMetadataValue(epoch=group.epoch + 1, metadata_hash=topics_hash),
         )
 
-    def _resolve(self, group: ConsumerGroup) -> bool:
+    def resolve_patterns(self, group: ConsumerGroup) -> None:
+        """The turn of the regular expressions that had to wait."""
+        group.image_offset = -1
+        self.refresh(group, changed=False)
+
+    def _resolve(self, group: ConsumerGroup, named_first: bool) -> bool:
         """Look again which topics the members' regular expressions match; whether any match has changed."""
         image = self._ledger.env.image
         for regex in [r for r in group.regexes if r not in group.patterns]:
@@ -77,6 +88,9 @@ class ConsumerSteps:
         changed = False
         for regex in sorted(group.patterns):
             known = group.regexes.get(regex)
+            if known is None and named_first:
+                self._ledger.timers.schedule((PATTERNS, group.id), 0)
+                continue
             if known is not None and known.version == image.offset:
                 continue
             topics = matching_topics(regex, image.topics)

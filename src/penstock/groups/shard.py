@@ -17,7 +17,7 @@ from penstock.groups.consumer_group import ConsumerGroup
 from penstock.groups.consumer_member import ConsumerMember
 from penstock.groups.consumer_replay import ConsumerReplay
 from penstock.groups.consumer_requests import JOINING, ConsumerRequests, check_request
-from penstock.groups.consumer_steps import CONSUMER_TIMERS
+from penstock.groups.consumer_steps import CONSUMER_TIMERS, PATTERNS
 from penstock.groups.ledger import Asker, Client, Environment, Ledger, Outbox
 from penstock.groups.listing import delete_group, describe_classic, describe_consumer, list_groups
 from penstock.groups.migration import Migration
@@ -115,6 +115,8 @@ class GroupShard:
                 self._classic.rebalance.join_time_is_up(group)
             elif key[0] == SYNC:
                 self._classic.rebalance.sync_time_is_up(group)
+        elif isinstance(group, ConsumerGroup) and key[0] == PATTERNS:
+            self._consumer.steps.resolve_patterns(group)
         elif isinstance(group, ConsumerGroup) and key[0] in CONSUMER_TIMERS:
             member = group.members.get(key[2])
             if member is not None:
