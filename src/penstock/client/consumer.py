@@ -18,7 +18,6 @@ from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager, AsyncExitStack
 from typing import Any, Literal, Self, TypeAlias
 
-from penstock.client import tracing
 from penstock.client.errors import MisusedClient, translated
 from penstock.client.fetching import Fetcher, Offsets, Where, places
 from penstock.client.handling import Handler, Handling, RetryPolicy
@@ -27,6 +26,7 @@ from penstock.client.message import Message
 from penstock.client.producer import Producer
 from penstock.client.serializers import BYTES, Decode, Serializer, decoder
 from penstock.client.settings import Protocol, consumer_config
+from penstock.client.tracing import Tracing, configured
 from penstock.model.ids import TopicPartition
 
 __all__ = ["Consumer", "DeliveryMode", "Style"]
@@ -92,14 +92,14 @@ class Consumer:
         self._store_due = False
         self._store_at = 0.0
         self._lanes: Lanes | None = None
-        self._tracing: tracing.Tracing | None = None
+        self._tracing: Tracing | None = None
         self._span: AbstractContextManager[object] | None = None
 
     # -- life
 
     async def start(self) -> None:
         """Start, and subscribe to the topics that the constructor was given."""
-        self._tracing = tracing.configured()
+        self._tracing = configured()
         self._fetcher.start()
         if self._topics:
             await self._fetcher.subscribe(self._topics)

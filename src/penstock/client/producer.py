@@ -18,7 +18,6 @@ from typing import Any, Literal, Self, TypeAlias
 from confluent_kafka import KafkaException
 from confluent_kafka import Producer as _Librdkafka
 
-from penstock.client import tracing
 from penstock.client.errors import (
     ClientClosed,
     ClientError,
@@ -32,6 +31,7 @@ from penstock.client.partitioners import Partitioner
 from penstock.client.placement import Placement
 from penstock.client.serializers import BYTES, Encode, Serializer, encoded, encoder
 from penstock.client.settings import Acks, Compression, producer_config
+from penstock.client.tracing import Tracing, configured
 
 __all__ = ["DeliveryCallback", "Producer"]
 
@@ -85,7 +85,7 @@ class Producer:
         self._rk: Any = None
         self._closed = False
         self._placement: Placement | None = None
-        self._tracing: tracing.Tracing | None = None
+        self._tracing: Tracing | None = None
         #: what is to be told on the loop: (whom, librdkafka's error or None, its message)
         self._reports: deque[tuple[DeliveryCallback, Any, Any]] = deque()
         self._ticking: asyncio.TimerHandle | None = None
@@ -99,7 +99,7 @@ class Producer:
         """Make the connection's machinery; brokers are contacted in the background."""
         assert self._rk is None, "this producer runs already"
         self._loop = asyncio.get_running_loop()
-        self._tracing = tracing.configured()
+        self._tracing = configured()
         try:
             self._rk = _Librdkafka(self._config)
         except KafkaException as e:
@@ -244,29 +244,23 @@ class Producer:
             extra["timestamp"] = as_milliseconds(timestamp)
         if headers:
             extra["headers"] = as_header_list(headers)
-        if self._tracing is not None:
-            callback = self._traced(self._tracing, topic, extra, callback)
+        tracing, span = self._tracing, None
+        if tracing is not None:
+            span = tracing.sending(topic, extra.setdefault("headers", []))
+            callback = partial(self._sent, tracing, span, callback or self._note_failure)
         on_delivery = self._unwatched if callback is None else partial(self._report, callback)
         try:
             rk.produce(topic, raw_value, raw_key, partition, on_delivery, **extra)
         except BufferError:
             raise QueueFull from None
         except KafkaException as e:
-            raise translated(e) from e
+            error = translated(e)
+            if tracing is not None and span is not None:
+                tracing.sent(span, error, None)
+            raise error from e
         finally:
             if self._ticking is None:
                 self._ticking = self._loop.call_later(_POLL_INTERVAL, self._tick)
-
-    def _traced(
-        self, active: tracing.Tracing, topic: str, extra: dict[str, Any], callback: DeliveryCallback | None
-    ) -> DeliveryCallback:
-        span = active.sending(topic, extra.setdefault("headers", []))
-
-        def sent(delivery: Delivery | None, error: ClientError | None) -> None:
-            active.sent(span, error, delivery)
-            (callback or self._note_failure)(delivery, error)
-
-        return sent
 
     # -- what became of messages; librdkafka may call these from the thread that flushes
 
@@ -281,6 +275,17 @@ class Producer:
         if error is not None:
             self._unwatched_failures += 1
             self._first_unwatched = self._first_unwatched or error
+
+    def _sent(
+        self,
+        tracing: Tracing,
+        span: Any,
+        callback: DeliveryCallback,
+        delivery: Delivery | None,
+        error: ClientError | None,
+    ) -> None:
+        tracing.sent(span, error, delivery)
+        callback(delivery, error)
 
     def _tick(self) -> None:
         """Let librdkafka tell; come again as long as something is on its way."""

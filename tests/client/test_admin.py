@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+import asyncio
+import socket
+
+import pytest
+
+from penstock.client import (
+    Admin,
+    ClientClosed,
+    Consumer,
+    MisusedClient,
+    NotReachable,
+    Producer,
+    Record,
+    Refused,
+)
+from penstock.model.ids import TopicPartition
+
+
+def test_topics(bootstrap: str, name: str) -> None:
+    async def manage() -> None:
+        async with Admin(bootstrap) as admin:
+            await admin.create_topic(name, partitions=2, config={"retention.ms": "60000"})
+            topic = (await admin.topics())[name]
+            assert (topic.partitions, topic.replicas) == (2, 1)
+            await admin.add_partitions(name, 5)
+            assert (await admin.topics())[name].partitions == 5
+            await admin.delete_topic(name)
+            assert name not in await admin.topics()
+
+    asyncio.run(manage())
+
+
+def test_configs(bootstrap: str, name: str) -> None:
+    async def manage() -> None:
+        async with Admin(bootstrap) as admin:
+            await admin.create_topic(name, config={"retention.ms": "60000"})
+            await admin.set_config(name, {"cleanup.policy": "compact", "retention.ms": None})
+            config = await admin.config(name)
+            assert (config["cleanup.policy"], config["retention.ms"]) == ("compact", "604800000")
+
+    asyncio.run(manage())
+
+
+def test_groups_and_their_offsets(bootstrap: str, name: str) -> None:
+    partition = TopicPartition(name, 0)
+
+    async def manage() -> None:
+        async with Admin(bootstrap) as admin, Producer(bootstrap) as producer:
+            await producer.send_batch(name, [Record(value="x", partition=0)] * 5)
+            async with Consumer(bootstrap, name, group=name, client_id="me") as consumer:
+                await anext(consumer)
+                (member,) = (await admin.group(name)).members
+                assert (member.client_id, set(member.assignment)) == ("me", consumer.assignment())
+                assert (await admin.group(name)).state == "STABLE"
+            assert name in await admin.groups()
+            assert await admin.offsets(name) == {partition: 1}
+            assert await admin.lag(name) == {partition: 4}
+            assert (await admin.end_offsets(name))[partition] == 5
+            await admin.set_offsets(name, {partition: 3})
+            assert await admin.offsets(name) == {partition: 3}
+            await admin.delete_group(name)
+            assert name not in await admin.groups()
+            assert await admin.lag(name) == {}
+
+    asyncio.run(manage())
+
+
+def test_what_is_refused_says_what_to_do(bootstrap: str, name: str) -> None:
+    async def manage() -> None:
+        async with Admin(bootstrap) as admin:
+            await admin.create_topic(name)
+            with pytest.raises(Refused, match="choose another name") as caught:
+                await admin.create_topic(name)
+            assert caught.value.code == 36
+            with pytest.raises(Refused, match="create the topic first"):
+                await admin.config("no-such-topic")
+            with pytest.raises(Refused, match="check the group's name"):
+                await admin.delete_group("no-such-group")
+            with pytest.raises(MisusedClient):
+                await admin.create_topic(name, partitions=-7)
+
+    asyncio.run(manage())
+
+
+def test_nobody_there() -> None:
+    async def ask(address: str) -> None:
+        async with Admin(address, timeout=0.3) as admin:
+            await admin.topics()
+
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # and never listens
+        with pytest.raises(NotReachable, match="Check that a broker listens"):
+            asyncio.run(ask(f"127.0.0.1:{taken.getsockname()[1]}"))
+
+
+def test_use_outside_its_life(bootstrap: str) -> None:
+    async def ask() -> None:
+        admin = Admin(bootstrap)
+        with pytest.raises(MisusedClient, match="async with"):
+            await admin.topics()
+        async with admin:
+            pass
+        with pytest.raises(ClientClosed):
+            await admin.topics()
+
+    asyncio.run(ask())
