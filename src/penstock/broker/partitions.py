@@ -114,6 +114,9 @@ class Partitions:
         for topic in image.topics.values():
             config = self._log_config(image.topic_configs(topic.name))
             missing = [i for i in topic.partitions if TopicPartition(topic.name, i) not in found]
+            if missing:
+                # A crash just after the topic was made, or a disk that is not mounted: say it.
+                log.warning("partitions_missing", topic=topic.name, partitions=missing)
             found |= self._place(topic, missing)
             for index in topic.partitions:
                 directory = found[TopicPartition(topic.name, index)]
