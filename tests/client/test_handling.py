@@ -211,3 +211,13 @@ def test_run_commits_by_itself(bootstrap: str, name: str) -> None:
 
     with pytest.raises(MisusedClient, match="leave auto_commit on"):
         asyncio.run(play(lambda message: asyncio.sleep(0)))
+
+
+@pytest.mark.parametrize("arguments", [{"style": "lifo"}, {"style": "parallel", "concurrency": 0}])
+def test_a_style_that_is_not_there(bootstrap: str, name: str, arguments: Any) -> None:
+    async def play() -> None:
+        async with Consumer(bootstrap, name, group=name) as consumer:
+            await consumer.run(lambda message: asyncio.sleep(0), **arguments)
+
+    with pytest.raises(MisusedClient, match="'fifo' or 'parallel'"):
+        asyncio.run(play())

@@ -158,6 +158,23 @@ def test_nobody_there() -> None:
             asyncio.run(send(f"127.0.0.1:{taken.getsockname()[1]}"))
 
 
+def test_closing_in_a_hurry_tells_whoever_waits() -> None:
+    async def send(address: str) -> None:
+        producer = Producer(address)
+        await producer.start()
+        waiting = asyncio.create_task(producer.send("topic", b"x"))
+        await asyncio.sleep(0)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.2):
+                await producer.close()
+        with pytest.raises(Refused, match="PURGE"):
+            await waiting
+
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # and never listens
+        asyncio.run(send(f"127.0.0.1:{taken.getsockname()[1]}"))
+
+
 def test_use_outside_its_life(bootstrap: str) -> None:
     async def send() -> None:
         producer = Producer(bootstrap)

@@ -71,6 +71,22 @@ def test_handlers_run_inside_the_senders_trace(
     asyncio.run(play())
 
 
+def test_a_loop_that_fails_is_seen_in_its_span(
+    bootstrap: str, name: str, spans: InMemorySpanExporter
+) -> None:
+    async def play() -> None:
+        async with Producer(bootstrap) as producer:
+            await producer.send(name, b"x")
+        async with Consumer(bootstrap, name, group=name) as consumer:
+            async for _ in consumer:
+                raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        asyncio.run(play())
+    _, failed = spans.get_finished_spans()
+    assert failed.status.status_code is trace.StatusCode.ERROR
+
+
 def test_a_failed_send_is_seen_in_its_span(bootstrap: str, name: str, spans: InMemorySpanExporter) -> None:
     async def play() -> None:
         async with Producer(bootstrap) as producer:

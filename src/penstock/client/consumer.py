@@ -16,6 +16,7 @@ import asyncio
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager, AsyncExitStack
+from types import TracebackType
 from typing import Any, Literal, Self, TypeAlias
 
 from penstock.client.errors import MisusedClient, translated
@@ -114,9 +115,13 @@ class Consumer:
         await self.start()
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if kind is None:
             self._settle()
+        else:
+            self._end_span(kind, error, trace)
         await self.close()
 
     async def subscribe(self, *topics: str) -> None:
@@ -204,6 +209,8 @@ class Consumer:
         """
         if not self._auto_commit:
             raise MisusedClient("run() commits what is handled: leave auto_commit on")
+        if style not in ("fifo", "parallel") or concurrency < 1:
+            raise MisusedClient("style is 'fifo' or 'parallel', and concurrency at least 1")
         async with AsyncExitStack() as stack:
             letters = None
             if dead_letter is not None:
@@ -299,14 +306,19 @@ class Consumer:
             self._processed.update(self._lanes.positions())
             self._store_due = bool(self._processed)
         if self._store_due and self._auto_commit and not self._at_most_once:
-            self._fetcher.rk.store_offsets(offsets=places(self._processed))
+            self._fetcher.store(self._processed)
             self._store_due = False
         self._store_at = time.monotonic() + self._commit_interval / 2
 
-    def _end_span(self) -> None:
+    def _end_span(
+        self,
+        kind: type[BaseException] | None = None,
+        error: BaseException | None = None,
+        trace: TracebackType | None = None,
+    ) -> None:
         if self._span is not None:
             span, self._span = self._span, None
-            span.__exit__(None, None, None)
+            span.__exit__(kind, error, trace)
 
     # -- rebalances
 

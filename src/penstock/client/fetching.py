@@ -126,7 +126,7 @@ class Fetcher:
             return
         self._fetching = None
         errors = []
-        for message in fetching.result():
+        for message in _ours(fetching.result):
             error = message.error()
             if error is None:
                 held = self._paused and _place_of(message) in self._paused
@@ -142,7 +142,7 @@ class Fetcher:
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         chosen = set(partitions)
         self._paused |= chosen
-        self.rk.pause([_Place(*p) for p in chosen])
+        _ours(self.rk.pause, [_Place(*p) for p in chosen])
         self._held.extend(m for m in self.buffer if _place_of(m) in chosen)
         self.buffer = deque(m for m in self.buffer if _place_of(m) not in chosen)
 
@@ -153,7 +153,12 @@ class Fetcher:
         self.buffer.extendleft(reversed([m for m in self._held if _place_of(m) in chosen]))
         self._held = deque(m for m in self._held if _place_of(m) not in chosen)
         self.unclaimed = True
-        self.rk.resume([_Place(*p) for p in chosen])
+        _ours(self.rk.resume, [_Place(*p) for p in chosen])
+
+    def store(self, offsets: Offsets) -> None:
+        """What librdkafka is to commit when it is time."""
+        wanted = places(offsets)
+        _ours(lambda: self.rk.store_offsets(offsets=wanted))
 
     async def seek(self, partition: TopicPartition, where: Where) -> None:
         await self._collect()
@@ -200,6 +205,14 @@ class Fetcher:
 
     def _on_loop(self, coroutine: Any) -> Any:
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
+
+
+def _ours(function: Callable[..., T], *arguments: Any) -> T:
+    """A call that does not block, with errors of ours."""
+    try:
+        return function(*arguments)
+    except KafkaException as e:
+        raise translated(e) from e
 
 
 def _place_of(message: Any) -> TopicPartition:

@@ -116,6 +116,10 @@ class Producer:
         finally:
             if self._ticking is not None:
                 self._ticking.cancel()
+            # Only if the flush was cancelled is anything left; whoever waits for that must be told.
+            self._rk.purge()
+            self._rk.poll(0)
+            self._tell()
             last_reference = [self._rk]
             self._rk, self._placement, self._closed = None, None, True
             # Destroying it joins librdkafka's threads.
