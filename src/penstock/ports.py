@@ -142,6 +142,10 @@ class FileRange:
     def read(self) -> bytes:
         return self.file.pread(self.size, self.position)
 
+    def behind(self, skipped: int) -> FileRange:
+        """What is left of the range without its first `skipped` bytes."""
+        return FileRange(self.file, self.position + skipped, self.size - skipped)
+
 
 class Workers(Protocol):
     """Where work goes that must not hold up the event loop."""

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import select
 from collections.abc import Iterator
 
 import pytest
 
-from penstock.model.errors import ErrorCode
+from penstock.broker.flusher import Flusher
+from penstock.broker.workers import SystemWorkers
+from penstock.model.errors import ErrorCode, StorageError
+from penstock.storage.health import Health
 from penstock.wire.apis.fetch import FETCH, FetchResponse
 from penstock.wire.apis.metadata import METADATA, MetadataRequest
 from penstock.wire.apis.produce import PRODUCE, PartitionProduceResponse, ProduceResponse
@@ -255,3 +259,22 @@ def test_flush_ms_syncs_what_has_waited_that_long() -> None:
         synced = disk.syncs
         append(client, topic, b"1")
         until(lambda: disk.syncs > synced)
+
+
+def test_a_callback_that_fails_and_a_waiter_that_gave_up_do_not_end_the_syncs() -> None:
+    async def check() -> None:
+        workers = SystemWorkers(1)
+        flusher = Flusher("/data", Health(), "os", 1.0, workers)
+
+        def fail(error: StorageError | None) -> None:
+            raise RuntimeError("cannot take it")
+
+        flusher.when_flushed(fail)
+        await asyncio.wait_for(flusher.flush(), 5)
+        impatient = asyncio.ensure_future(flusher.flush())
+        await asyncio.sleep(0)
+        impatient.cancel()
+        await asyncio.wait_for(flusher.flush(), 5)
+        workers.close()
+
+    asyncio.run(check())

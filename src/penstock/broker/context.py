@@ -40,6 +40,10 @@ class Context:
     def principal(self) -> str:
         return self.connection.principal
 
+    def failed(self, error: Exception) -> None:
+        """Something that nobody foresaw, after the handler returned: it costs the connection that asked."""
+        self.broker.dispatcher.failed(self, error)
+
     def spawn(self, work: Coroutine[Any, Any, T]) -> Deferred[T]:
         """Answer with what a coroutine returns: for handlers that found out that they have to wait."""
         return self.broker.dispatcher.spawn(self, work)

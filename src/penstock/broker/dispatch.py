@@ -77,7 +77,7 @@ class Dispatcher:
             route.stats.latency.observe(perf_counter_ns() - started)
             return None
         if isinstance(response, Deferred):
-            return self._later(route, header.correlation_id, response, started)
+            return self._later(route, context, header.correlation_id, response, started)
         parts = route.write(header.correlation_id, response)
         route.stats.latency.observe(perf_counter_ns() - started)
         return parts
@@ -107,7 +107,12 @@ class Dispatcher:
         raise ProtocolError(f"unsupported request: API {api_key} ({name}) version {version}")
 
     def _later(
-        self, route: Route, correlation_id: int, response: Deferred[Struct | None], started: int
+        self,
+        route: Route,
+        context: Context,
+        correlation_id: int,
+        response: Deferred[Struct | None],
+        started: int,
     ) -> Deferred[Parts | None]:
         answer: Deferred[Parts | None] = Deferred()
         answer.on_cancel = response.cancel
@@ -115,7 +120,11 @@ class Dispatcher:
         def resolved(message: Struct | None) -> None:
             parts = None
             if message is not None:
-                parts = route.write(correlation_id, message)
+                try:
+                    parts = route.write(correlation_id, message)
+                except Exception as e:  # noqa: BLE001 - as in `serve`
+                    self.failed(context, e)
+                    return
             route.stats.latency.observe(perf_counter_ns() - started)
             answer.resolve(parts)
 
@@ -130,12 +139,16 @@ class Dispatcher:
             try:
                 response.resolve(await work)
             except Exception as e:  # noqa: BLE001 - as in `serve`
-                context.connection.fail(str(self._bug(context, e)))
+                self.failed(context, e)
 
         task = asyncio.get_running_loop().create_task(run())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return response
+
+    def failed(self, context: Context, error: Exception) -> None:
+        """Close the connection of a request whose answer met an error that nobody foresaw."""
+        context.connection.fail(str(self._bug(context, error)))
 
     def _bug(self, context: Context, error: Exception) -> ProtocolError:
         if isinstance(error, ProtocolError):

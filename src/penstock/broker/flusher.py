@@ -68,7 +68,7 @@ class Flusher:
     async def flush(self) -> None:
         """Return when everything written until now is on the disk; StorageError if that cannot be."""
         done: asyncio.Future[StorageError | None] = asyncio.get_running_loop().create_future()
-        self.when_flushed(done.set_result)
+        self.when_flushed(lambda error: None if done.done() else done.set_result(error))
         error = await done
         if error is not None:
             raise error
@@ -97,12 +97,14 @@ class Flusher:
     async def _run(self) -> None:
         """Sync in rounds until nobody waits."""
         error: StorageError | None = None
-        while self._callbacks or (self.acks_wait and self._dirty and error is None):
-            callbacks, self._callbacks = self._callbacks, []
-            error = await self._sync()
-            for callback in callbacks:
-                callback(error)
-        self._cycle = None
+        try:
+            while self._callbacks or (self.acks_wait and self._dirty and error is None):
+                callbacks, self._callbacks = self._callbacks, []
+                error = await self._sync()
+                for callback in callbacks:
+                    _tell(callback, error)
+        finally:
+            self._cycle = None
         if error is not None and self.health.offline is None:
             self._flush_later(self._interval_s)
 
@@ -111,8 +113,8 @@ class Flusher:
             self.health.check()
         except StorageError as e:
             return e
-        partitions, self._dirty = list(self._dirty), {}
-        rounds = [(p, p.log.flush_plan(), p.hidden_bytes) for p in partitions]
+        rounds = [(p, p.log.flush_plan(), p.hidden_bytes) for p in self._dirty]
+        self._dirty = {}
         try:
             await self._workers.in_thread(_sync_all, [plan for _, plan, _ in rounds])
         except StorageError as e:
@@ -126,6 +128,14 @@ class Flusher:
             partition.log.flushed(plan)
             partition.flushed(plan.end_offset, size)
         return None
+
+
+def _tell(callback: Callable[[StorageError | None], None], error: StorageError | None) -> None:
+    """One who cannot take the news must not keep it from the others, nor end the syncs."""
+    try:
+        callback(error)
+    except Exception as e:
+        log.error("flush_callback_failed", error=repr(e), exc_info=e)
 
 
 def _sync_all(plans: Sequence[FlushPlan]) -> None:

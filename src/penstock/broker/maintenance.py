@@ -87,7 +87,7 @@ class Maintenance:
             delay_s = partition.log.config.file_delete_delay_ms / 1000
             for removal in removals:
                 log.info("segment_removed", partition=partition.name, base_offset=removal.base_offset)
-                asyncio.get_running_loop().call_later(delay_s, self._workers.in_thread, removal.delete)
+                asyncio.get_running_loop().call_later(delay_s, self._partitions.delete_later, removal)
 
     async def checkpoint(self) -> None:
         await self._partitions.checkpoint()

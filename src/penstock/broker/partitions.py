@@ -21,6 +21,7 @@ from penstock.ports import Clock, Files, Rng, Workers
 from penstock.storage.config import LogConfig
 from penstock.storage.directory import DataDirectory, PartitionRemoval, StoredPartition
 from penstock.storage.log import Log
+from penstock.storage.removal import Removal
 
 __all__ = ["Partitions"]
 
@@ -184,7 +185,7 @@ class Partitions:
                 slot.flusher.forget(slot)
                 self._counts[slot.directory] -= 1
                 try:
-                    self._delete_later(slot.directory.remove_partition(name, slot.index))
+                    self.delete_later(slot.directory.remove_partition(name, slot.index))
                 except StorageError as e:
                     log.error("partition_not_removed", partition=slot.name, error=str(e))
         return name
@@ -215,8 +216,8 @@ class Partitions:
     async def close(self) -> None:
         """Bring everything to the disk and leave the mark of a clean shutdown, where the disk allows it."""
         for partition in self:
-            await asyncio.gather(*partition.pending)
-        await asyncio.gather(*self._deletions)
+            await asyncio.gather(*partition.pending, return_exceptions=True)
+        await asyncio.gather(*self._deletions, return_exceptions=True)
         for directory, flusher in self._flushers.items():
             flusher.stop()
             try:
@@ -283,7 +284,7 @@ class Partitions:
             topic.name, topic.id, index, opened, directory, self._flushers[directory], epoch
         )
 
-    def _delete_later(self, removal: PartitionRemoval) -> None:
+    def delete_later(self, removal: PartitionRemoval | Removal) -> None:
         async def delete() -> None:
             try:
                 await self._workers.in_thread(removal.delete)

@@ -6,11 +6,12 @@ import asyncio
 import gc
 import signal
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 import uvloop
 
 from penstock.broker.broker import Broker, World
+from penstock.broker.logs import get_logger
 from penstock.broker.workers import SystemWorkers
 from penstock.broker.world import OsFiles, SystemClock, SystemRng
 from penstock.model.config import BrokerConfig
@@ -18,6 +19,7 @@ from penstock.storage.memory import MemoryFiles
 
 __all__ = ["new_event_loop", "run", "system_world"]
 
+log = get_logger("server")
 #: Collecting young objects rarely: requests leave no cycles behind, and each pass costs latency.
 _GC_THRESHOLDS: Final = (50_000, 20, 20)
 
@@ -42,6 +44,7 @@ def run(config: BrokerConfig, *, ready: Callable[[str], None]) -> None:
 async def _serve(config: BrokerConfig, ready: Callable[[str], None]) -> None:
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
+    loop.set_exception_handler(_log_unhandled)
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
     broker = Broker(config, system_world(config))
@@ -52,3 +55,9 @@ async def _serve(config: BrokerConfig, ready: Callable[[str], None]) -> None:
     ready(broker.address)
     await stopped.wait()
     await broker.stop()
+
+
+def _log_unhandled(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """What a callback or a forgotten task raised: one event, like all else."""
+    error = context.get("exception")
+    log.error("unhandled_error", message=context.get("message"), error=repr(error), exc_info=error)

@@ -32,6 +32,8 @@ Parts: TypeAlias = Sequence[Buffer | FileRange]
 Answer: TypeAlias = "Parts | Deferred[Parts | None] | None"
 
 _LENGTH: Final = Struct(">i")
+#: an answer that is not worth holding back to send it along with others
+_LARGE_ANSWER: Final = 16 << 10
 #: answers a connection may be owed before we stop reading from it
 MAX_IN_FLIGHT: Final = 256
 
@@ -106,6 +108,10 @@ class Connection(asyncio.BufferedProtocol):
         self._output = Output(self._server.loop, self._transport, self._output_changed)
         self._server.admit(self)
 
+    def idle_since(self) -> float:
+        """When the peer last sent something, or took something of what it was owed."""
+        return max(self.active_at, self._output.active_at)
+
     def connection_lost(self, exc: Exception | None) -> None:
         self.closed = True
         self._output.close()
@@ -139,6 +145,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def resume_writing(self) -> None:
         self._write_blocked = False
+        self._output.resume()
         self._update_reading()
 
     # -- frames in ------------------------------------------------------------------------------------
@@ -220,6 +227,9 @@ class Connection(asyncio.BufferedProtocol):
             self._answers.append(answer)
         else:
             self._ready += answer
+            if len(answer) > 1 or len(answer[0]) > _LARGE_ANSWER:
+                # At once: whether the peer takes it decides whether we serve its next request.
+                self._flush()
             return
         if len(self._answers) >= MAX_IN_FLIGHT:
             self._update_reading()
@@ -278,7 +288,7 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.resume_reading()
 
     def fail(self, reason: str) -> None:
-        """Close because of what the peer sent; what it asked for before that is still answered."""
+        """Close because of what the peer sent; answers that are ready still go out."""
         if not self.closed:
             self._server.rejected(self, reason)
             self.close()

@@ -1,9 +1,12 @@
 """The sending half of a connection.
 
-Small answers go through the transport, which gathers what one turn of the loop wrote into one system call.
-A large file range goes round it: `sendfile` on a duplicate of the socket, allowed only while the transport
-holds nothing unsent; while such a transfer is under way everything else queues behind it. Transports without
-a plain socket (TLS, simulation) take the copying path.
+Answers without file ranges go through the transport, which gathers what one turn of the loop wrote into one
+system call. An answer with a range is queued and sent part by part on a duplicate of the socket, ranges by
+`sendfile`, once the transport holds nothing unsent; whatever comes later queues behind it. Where there is no
+plain socket (TLS, simulation) or no descriptor (memory), ranges are copied, a piece at a time.
+
+Nothing is read before there is room for it: a peer that does not read costs us what the kernel holds for it,
+and at most `HIGH_WATER` more.
 """
 
 from __future__ import annotations
@@ -17,18 +20,18 @@ from typing import Final
 
 from penstock.ports import Buffer, FileRange
 
-__all__ = ["Output"]
+__all__ = ["HIGH_WATER", "Output"]
 
-#: below this, copying through user space is cheaper than the extra system calls
-SENDFILE_MIN: Final = 24 << 10
 #: unsent bytes at which the peer counts as slow
 HIGH_WATER: Final = 1 << 20
+#: how much of a range is copied at a time where it cannot be sent as a file
+_PIECE: Final = 256 << 10
 
 
 class Output:
     """Writes answers in order; `blocked(True)`, then `blocked(False)`: a transfer waits for the peer."""
 
-    __slots__ = ("_blocked", "_closed", "_loop", "_queue", "_socket", "_transport", "_zero_copy")
+    __slots__ = ("_blocked", "_closed", "_loop", "_queue", "_socket", "_transport", "_waiting", "active_at")
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, transport: asyncio.Transport, blocked: Callable[[bool], None]
@@ -37,27 +40,27 @@ class Output:
         self._transport = transport
         self._blocked = blocked
         self._closed = False
+        self._waiting = False
+        #: when the peer last took something of what is queued
+        self.active_at = 0.0
         self._socket: socket.socket | None = None
         self._queue: deque[Buffer | FileRange] = deque()
-        self._zero_copy = (
-            transport.get_extra_info("socket") is not None and transport.get_extra_info("sslcontext") is None
-        )
         transport.set_write_buffer_limits(high=HIGH_WATER)
 
     def write(self, parts: Sequence[Buffer | FileRange]) -> None:
         if self._closed:
             return
-        if self._queue:
+        if self._queue or any(isinstance(part, FileRange) for part in parts):
             self._queue.extend(parts)
-            return
-        large = _largest_range(parts)
-        if large < 0:
-            self._transport.write(parts[0] if len(parts) == 1 else b"".join(parts))  # type: ignore[arg-type]
-        elif large >= SENDFILE_MIN and self._zero_copy and not self._transport.get_write_buffer_size():
-            self._queue.extend(parts)
-            self._pump(first=True)
+            if not self._waiting:
+                self._pump()
         else:
-            self._transport.writelines([p.read() if isinstance(p, FileRange) else p for p in parts])
+            self._transport.write(parts[0] if len(parts) == 1 else b"".join(parts))  # type: ignore[arg-type]
+
+    def resume(self) -> None:
+        """The transport has room again."""
+        if self._waiting:
+            self._pump()
 
     def close(self) -> None:
         self._closed = True
@@ -67,59 +70,77 @@ class Output:
             self._socket.close()
             self._socket = None
 
-    def _pump(self, first: bool = False) -> None:
+    def _pump(self) -> None:
         """Send from the queue until it is empty or the peer's window is full."""
+        duplicate = self._duplicate()
         try:
-            done = self._send_queue()
+            done = self._copy_queue() if duplicate is None else self._send_queue(duplicate)
         except OSError:
             # The peer is gone; asyncio tells everyone else through connection_lost.
             self._transport.abort()
             return
-        if done:
-            if not first:
-                self._loop.remove_writer(self._duplicate().fileno())
-                self._blocked(False)
-        elif first:
-            self._loop.add_writer(self._duplicate().fileno(), self._pump)
-            self._blocked(True)
+        if done == (not self._waiting):
+            return
+        self._waiting = not done
+        if duplicate is not None:
+            if done:
+                self._loop.remove_writer(duplicate.fileno())
+            else:
+                self._loop.add_writer(duplicate.fileno(), self._pump)
+        self._blocked(self._waiting)
 
-    def _send_queue(self) -> bool:
+    def _send_queue(self, duplicate: socket.socket) -> bool:
+        if self._transport.get_write_buffer_size():
+            return False
         queue = self._queue
-        sock = self._duplicate()
-        descriptor = sock.fileno()
         while queue:
             part = queue[0]
+            rest: Buffer | FileRange | None
             try:
-                if isinstance(part, FileRange) and part.file.fileno() >= 0:
-                    sent = os.sendfile(descriptor, part.file.fileno(), part.position, part.size)
-                    if not sent and part.size:
-                        raise OSError("file shorter than promised")
-                    if sent < part.size:
-                        queue[0] = FileRange(part.file, part.position + sent, part.size - sent)
-                        continue
+                if isinstance(part, FileRange):
+                    sent = _send_range(duplicate, part)
+                    rest = None if sent == part.size else part.behind(sent)
                 else:
-                    data = part.read() if isinstance(part, FileRange) else part
-                    sent = sock.send(data, socket.MSG_MORE if len(queue) > 1 else 0)
-                    if sent < len(data):
-                        queue[0] = memoryview(data)[sent:]
-                        continue
+                    sent = duplicate.send(part, socket.MSG_MORE if len(queue) > 1 else 0)
+                    rest = None if sent == len(part) else memoryview(part)[sent:]
             except (BlockingIOError, InterruptedError):
                 return False
-            queue.popleft()
+            self.active_at = self._loop.time()
+            if rest is None:
+                queue.popleft()
+            else:
+                queue[0] = rest
         return True
 
-    def _duplicate(self) -> socket.socket:
+    def _copy_queue(self) -> bool:
+        queue, transport = self._queue, self._transport
+        while queue and transport.get_write_buffer_size() < HIGH_WATER:
+            part = queue.popleft()
+            if isinstance(part, FileRange):
+                if part.size > _PIECE:
+                    queue.appendleft(part.behind(_PIECE))
+                part = part.file.pread(min(_PIECE, part.size), part.position)
+            transport.write(part)
+            self.active_at = self._loop.time()
+        return not queue
+
+    def _duplicate(self) -> socket.socket | None:
+        """A second handle on the socket, since the loop keeps the transport's own to itself."""
         if self._socket is None:
             original = self._transport.get_extra_info("socket")
+            if original is None or self._transport.get_extra_info("sslcontext") is not None:
+                return None
             self._socket = socket.socket(fileno=os.dup(original.fileno()))
             self._socket.setblocking(False)
         return self._socket
 
 
-def _largest_range(parts: Sequence[Buffer | FileRange]) -> int:
-    """The size of the largest range that `sendfile` could send; 0 if there are others only, -1 if none."""
-    largest = -1
-    for part in parts:
-        if isinstance(part, FileRange):
-            largest = max(largest, part.size if part.file.fileno() >= 0 else 0)
-    return largest
+def _send_range(duplicate: socket.socket, part: FileRange) -> int:
+    """Send some of a range; how much went."""
+    if part.file.fileno() >= 0:
+        sent = os.sendfile(duplicate.fileno(), part.file.fileno(), part.position, part.size)
+    else:
+        sent = duplicate.send(part.file.pread(min(_PIECE, part.size), part.position))
+    if not sent:
+        raise OSError("a file is shorter than its range")
+    return sent

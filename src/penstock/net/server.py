@@ -145,7 +145,7 @@ class Server:
     def _close_idle(self) -> None:
         oldest = self.loop.time() - self.limits.max_idle_s
         for connection in list(self.connections):
-            if connection.active_at < oldest:
+            if connection.idle_since() < oldest:
                 self.counts.expired += 1
                 # One that is closing already does not get rid of what we wrote.
                 (connection.abort if connection.closed else connection.close)()

@@ -17,9 +17,9 @@ from penstock.broker.fetch_sessions import (
 from penstock.broker.fetching import FetchLimits, FetchRead, WaitingFetch, read_partitions
 from penstock.model.errors import ApiError, ErrorCode
 from penstock.net.deferred import Deferred
-from penstock.ports import FileRange
+from penstock.ports import Buffer, FileRange
+from penstock.records.batch import HEADER_SIZE, read_header
 from penstock.records.codecs import Codec
-from penstock.records.record import iter_batches
 from penstock.wire.apis.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 
 __all__ = ["fetch"]
@@ -28,6 +28,7 @@ _BY_TOPIC_ID: Final = 13
 _ZSTD_FROM: Final = 10
 _READ_COMMITTED: Final = 1
 _WARM_TRIES: Final = 3
+_WALK_CHUNK: Final = 16 << 10
 
 
 def fetch(context: Context, request: FetchRequest) -> FetchResponse | Deferred[FetchResponse | None]:
@@ -95,7 +96,12 @@ class _Fetch:
     def _wait_over(self) -> None:
         """Enough bytes came, or the time is up: answer with what there is now."""
         assert self._deferred is not None
-        answer = self._answer(read_partitions(self._context.broker.partitions, self._wanted, self._limits))
+        try:
+            read = read_partitions(self._context.broker.partitions, self._wanted, self._limits)
+            answer = self._answer(read)
+        except Exception as e:  # noqa: BLE001 - nobody else would tell the client that waits
+            self._context.failed(e)
+            return
         if isinstance(answer, FetchResponse):
             self._deferred.resolve(answer)
         else:
@@ -154,13 +160,30 @@ class _Fetch:
 def _hide_zstd(answers: Iterable[PartitionData]) -> None:
     """These versions cannot carry zstd: end before the first such batch, or say so if it is first."""
     for answer in answers:
-        if not answer.records:
+        records = answer.records
+        if not records:
             continue
-        data = answer.records.read() if isinstance(answer.records, FileRange) else bytes(answer.records)
-        answer.records = data
-        for position, header in iter_batches(data):
-            if header.compression == Codec.ZSTD:
-                answer.records = data[:position]
-                if not position:
-                    answer.error_code = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
-                break
+        end = _first_zstd(records)
+        if end is None:
+            continue
+        if not end:
+            answer.error_code = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+        if isinstance(records, FileRange):
+            answer.records = FileRange(records.file, records.position, end) if end else b""
+        else:
+            answer.records = records[:end]
+
+
+def _first_zstd(records: Buffer | FileRange) -> int | None:
+    """Where the first zstd batch starts, by the batches' headers alone; None if there is none."""
+    start, position, size = 0, 0, len(records)
+    chunk: Buffer = b"" if isinstance(records, FileRange) else records
+    while position + HEADER_SIZE <= size:
+        if isinstance(records, FileRange) and position + HEADER_SIZE > start + len(chunk):
+            start = position
+            chunk = records.file.pread(min(_WALK_CHUNK, size - position), records.position + position)
+        header = read_header(chunk, position - start)
+        if header.compression == Codec.ZSTD:
+            return position
+        position += header.size
+    return None

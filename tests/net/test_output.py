@@ -1,0 +1,132 @@
+"""The sending half: what a peer that does not read may cost, and what counts as idle."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+from pathlib import Path
+from typing import cast
+
+from penstock.broker.world import OsFiles
+from penstock.net.connection import Answer, Connection
+from penstock.net.output import HIGH_WATER
+from penstock.ports import File, FileRange
+from penstock.storage.memory import MemoryFiles
+from tests.net.test_connection import Echo, connect, frame, on_uvloop, read_frame, serving, until
+
+SIZE = 18 << 20
+#: what the kernel may take off our hands for a peer that does not read, generously
+KERNEL = 8 << 20
+
+
+class Counting:
+    """A file that counts what is read from it into memory."""
+
+    def __init__(self, file: File) -> None:
+        self.file = file
+        self.read = 0
+
+    def fileno(self) -> int:
+        return self.file.fileno()
+
+    def pread(self, size: int, position: int) -> bytes:
+        self.read += size
+        return self.file.pread(size, position)
+
+
+class Serving(Echo):
+    """Answers "file" with a large range, after a few bytes through the transport where asked to."""
+
+    def __init__(self, file: Counting) -> None:
+        super().__init__()
+        self.counting = file
+
+    def serve(self, connection: Connection, data: memoryview) -> Answer:
+        if bytes(data) != b"file":
+            return super().serve(connection, data)
+        self.served += 1
+        return [struct.pack(">i", SIZE), FileRange(cast(File, self.counting), 0, SIZE)]
+
+
+def memory_file() -> Counting:
+    files = MemoryFiles()
+    file = files.open("/f", create=True)
+    file.append(bytes(SIZE))
+    return Counting(file)
+
+
+def disk_file(folder: Path) -> Counting:
+    path = folder / "f"
+    path.write_bytes(bytes(SIZE))
+    return Counting(OsFiles().open(str(path)))
+
+
+def test_a_file_in_memory_is_copied_as_the_peer_reads_it() -> None:
+    @on_uvloop
+    async def check() -> None:
+        file = memory_file()
+        app = Serving(file)
+        async with serving(app) as (_, port):
+            reader, writer = await connect(port)
+            writer.transport.pause_reading()  # type: ignore[attr-defined]
+            writer.write(frame(b"file") * 60)
+            await until(lambda: app.served > 0)
+            await asyncio.sleep(0.2)
+            assert file.read <= KERNEL + HIGH_WATER
+            assert app.served < 3
+            writer.transport.resume_reading()  # type: ignore[attr-defined]
+            for _ in range(3):
+                assert len(await read_frame(reader)) == SIZE
+
+    check()
+
+
+def test_a_range_waits_for_what_the_transport_has_not_sent(tmp_path: Path) -> None:
+    @on_uvloop
+    async def check() -> None:
+        file = disk_file(tmp_path)
+        app = Serving(file)
+        async with serving(app) as (_, port):
+            sock = socket.create_connection(("127.0.0.1", port))
+            sock.setblocking(False)
+            loop = asyncio.get_running_loop()
+            small = frame(b"x" * 15_000)
+            await loop.sock_sendall(sock, small * 700)
+            await asyncio.sleep(0.1)
+            sending = loop.create_task(loop.sock_sendall(sock, frame(b"file") * 20 + frame(b"end")))
+            await asyncio.sleep(0.2)
+            assert file.read == 0
+            received = 0
+            expected = len(small) * 700 + 20 * (SIZE + 4) + len(frame(b"end"))
+            tail = b""
+            while received < expected:
+                piece = await loop.sock_recv(sock, 1 << 20)
+                assert piece
+                received += len(piece)
+                tail = (tail + piece)[-7:]
+            await sending
+            assert tail == frame(b"end")
+            assert file.read == 0
+            sock.close()
+
+    check()
+
+
+def test_a_peer_that_takes_its_time_with_an_answer_is_not_idle(tmp_path: Path) -> None:
+    @on_uvloop
+    async def check() -> None:
+        app = Serving(disk_file(tmp_path))
+        async with serving(app, max_idle_s=0.3) as (server, port):
+            sock = socket.create_connection(("127.0.0.1", port))
+            sock.setblocking(False)
+            loop = asyncio.get_running_loop()
+            await loop.sock_sendall(sock, frame(b"file"))
+            received = 0
+            while received < SIZE + 4:
+                received += len(await loop.sock_recv(sock, 256 << 10))
+                await asyncio.sleep(0.012)
+            assert server.counts.expired == 0
+            sock.close()
+
+    check()
