@@ -4,7 +4,7 @@ VENV := .venv
 PY := $(VENV)/bin/python
 READY := $(VENV)/.ready
 
-.PHONY: help run test lint format docs bench fuzz conformance clean
+.PHONY: help run test lint format docs bench profile fuzz conformance clean
 .DEFAULT_GOAL := help
 
 help: ## show this list

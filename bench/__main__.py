@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from bench import load
-from bench.report import PAGE, page, terminal
+from bench.report import terminal, write
 from bench.results import LATEST, PARTIAL, Run, commit, machine, save, versions
 from bench.rows import ROWS
 from bench.table import Contender, Row, Starter
@@ -50,7 +50,7 @@ def main() -> int:
     whole = not quick and not names
     save(LATEST if whole else PARTIAL, run)
     if whole:
-        PAGE.write_text(page(run))
+        write(run)
     return 0
 
 

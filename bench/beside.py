@@ -36,17 +36,17 @@ def _beside(contender: Contender, scale: float) -> Values:
         stack.callback(server.stop)
         name = stack.enter_context(topic(server.bootstrap, 1))
         seconds = SECONDS * scale
-        _latencies(server, name, 1.0)
+        latencies(server, name, 1.0)
         return {
-            "p99 alone": _p99(_latencies(server, name, seconds)),
+            "p99 alone": p99(latencies(server, name, seconds)),
             "p99 beside a cold reader": _beside_cold_reader(server, name, Path(folder), seconds, scale),
             "p99 beside a compaction": _beside_compaction(server, name, Path(folder), seconds, scale),
         }
 
 
-def _latencies(server: Server, name: str, seconds: float) -> list[float]:
+def latencies(server: Server, name: str, seconds: float) -> list[float]:
     """Milliseconds from request to answer, at a fixed rate whatever the answers take."""
-    latencies = []
+    waits = []
     with socket.create_connection((HOST, server.port)) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         frame = produce_frame(name, 0, record_batch(RECORD))
@@ -60,12 +60,12 @@ def _latencies(server: Server, name: str, seconds: float) -> list[float]:
             size = int.from_bytes(connection.recv(4, socket.MSG_WAITALL), "big")
             connection.recv(size, socket.MSG_WAITALL)
             # From when it was due: a stall delays all that queue behind it, and each of them counts.
-            latencies.append((time.perf_counter() - min(due, began + (i + 1) / RATE)) * 1e3)
-    return latencies
+            waits.append((time.perf_counter() - min(due, began + (i + 1) / RATE)) * 1e3)
+    return waits
 
 
-def _p99(latencies: list[float]) -> float:
-    return statistics.quantiles(latencies, n=100)[98]
+def p99(waits: list[float]) -> float:
+    return statistics.quantiles(waits, n=100)[98]
 
 
 def _beside_cold_reader(server: Server, name: str, folder: Path, seconds: float, scale: float) -> float:
@@ -74,7 +74,7 @@ def _beside_cold_reader(server: Server, name: str, folder: Path, seconds: float,
         produce(server.bootstrap, cold, count, 1024, {"linger.ms": "5", "batch.num.messages": "1000"})
         _drop_from_page_cache(folder)
         with _in_background(lambda: consume(server.bootstrap, cold, count, {})):
-            return _p99(_latencies(server, name, seconds))
+            return p99(latencies(server, name, seconds))
 
 
 def _beside_compaction(server: Server, name: str, folder: Path, seconds: float, scale: float) -> float:
@@ -84,13 +84,13 @@ def _beside_compaction(server: Server, name: str, folder: Path, seconds: float, 
         _write_keys(server, compacted, int(400_000 * scale))
         before = _log_bytes(folder, compacted)
         _set(admin, compacted, {"cleanup.policy": "compact"})
-        latencies = _latencies(server, name, seconds)
+        waits = latencies(server, name, seconds)
         deadline = time.monotonic() + 60
         while _log_bytes(folder, compacted) > before * 0.8:
             if time.monotonic() > deadline:
                 raise RuntimeError(f"{server.name} did not compact within a minute")
             time.sleep(0.1)
-    return _p99(latencies)
+    return p99(waits)
 
 
 def _drop_from_page_cache(folder: Path) -> None:

@@ -26,6 +26,12 @@ def cpu_seconds(pid: int) -> float:
     return ticks / TICKS_PER_SECOND
 
 
+def thread_seconds(pid: int) -> float:
+    """As `cpu_seconds`, to the nanosecond, of the threads that live now: for times in which none ends."""
+    schedules = (path for member in family(pid) for path in Path(f"/proc/{member}/task").glob("*/schedstat"))
+    return sum(int(schedule.read_text().split()[0]) for schedule in schedules) / 1e9
+
+
 def resident_bytes(pid: int) -> int:
     total = 0
     for member in family(pid):

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import os
 import statistics
+import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from bench.charts import charts, number
 from bench.results import Run
 from bench.rows import ROWS
 from bench.table import Metric, Row
+from bench.throughput import BROKER_CORES, CLIENT_CORES
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "benchmarks.md"
+PICTURES = PAGE.with_suffix("")
+BUSY = 0.9
+"""The share of its cores at which somebody has no time left, as far as ticks can tell."""
 
 INTRODUCTION = """\
 # Benchmarks
@@ -62,12 +69,12 @@ def _ask(metric: Metric, values: dict[str, list[float]]) -> str:
     return f"{words}: {'met' if metric.met(metric.best(values['penstock']), goal) else 'missed'}"
 
 
-def number(value: float) -> str:
-    """Three figures are all that a noisy machine can mean."""
-    if value >= 1000:
-        digits = 10 ** (len(str(int(value))) - 3)
-        return f"{round(value / digits) * digits:,.0f}"
-    return f"{value:.3g}"
+def write(run: Run) -> None:
+    """The page and its pictures."""
+    PICTURES.mkdir(exist_ok=True)
+    for name, _, drawn in charts(run):
+        (PICTURES / f"{name}.svg").write_text(drawn)
+    PAGE.write_text(page(run))
 
 
 def terminal(run: Run) -> str:
@@ -82,17 +89,61 @@ def terminal(run: Run) -> str:
 
 def page(run: Run) -> str:
     versions = ", ".join(f"{name} {number}" for name, number in run.versions.items())
-    head = [
+    found = list(lines(run))
+    parts = [
         INTRODUCTION,
         f"- Machine: {run.machine}",
         f"- Versions: {versions}",
-        f"- Commit: {run.commit}; {run.rounds} rounds",
+        f"- Commit: {run.commit}; {run.rounds} rounds; rows that need brokers of their own: one",
         "",
         "| row | metric | " + " | ".join(run.contenders) + " | ask |",
         "|---|---|" + "--:|" * len(run.contenders) + "---|",
     ]
-    body = []
-    for line in lines(run):
+    for line in found:
         cells = " | ".join(line.cells.get(name, "–") for name in run.contenders)
-        body.append(f"| {line.row.what} | {line.metric.label} | {cells} | {line.ask} |")
-    return "\n".join([*head, *body]) + "\n"
+        parts.append(f"| {line.row.what} | {line.metric.label} | {cells} | {line.ask} |")
+    for section in (_limits(run), _misses(found), _pictures(run)):
+        parts += ["", *section] if section else []
+    return "\n".join(parts) + "\n"
+
+
+def _limits(run: Run) -> list[str]:
+    """Who was the limit where everybody went as fast as possible."""
+    told = []
+    cores = len(os.sched_getaffinity(0))
+    for row in ROWS:
+        measured = run.values.get(row.name, {})
+        if CLIENT_CORES.name in measured:
+            for name, used in measured[BROKER_CORES.name].items():
+                broker, client = statistics.median(used), statistics.median(measured[CLIENT_CORES.name][name])
+                told.append(
+                    f"| {row.name} | {name} | {broker:.2f} | {client:.2f} | {limit(broker, client, cores)} |"
+                )
+    if not told:
+        return []
+    explained = (
+        "The machine is the limit when broker and client together fill its cores, the broker when its event "
+        "loop (Penstock: one core) has no time left, otherwise the client: a faster broker would not show."
+    )
+    head = ["| row | broker | its cores | the client's cores | limit |", "|---|---|--:|--:|---|"]
+    return ["## What limits the throughput", "", *textwrap.wrap(explained, 110), "", *head, *told]
+
+
+def limit(broker: float, client: float, cores: int) -> str:
+    """The side that kept a throughput from being higher, from the cores that each kept busy."""
+    if broker + client > BUSY * cores:
+        return "the machine"
+    return "the broker" if broker > BUSY else "the client"
+
+
+def _misses(found: list[Line]) -> list[str]:
+    missed = {line.row.name: line.row for line in found if line.ask.endswith("missed")}
+    if not missed:
+        return []
+    told = [f"- `{row.name}`: {row.where or 'not explained yet'}" for row in missed.values()]
+    return ["## Where the time goes in the rows that miss", "", *told]
+
+
+def _pictures(run: Run) -> list[str]:
+    links = [f"![{title}]({PICTURES.name}/{name}.svg)" for name, title, _ in charts(run)]
+    return ["## Pictures", "", "Best rounds.", "", *links] if links else []

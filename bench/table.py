@@ -62,6 +62,8 @@ class Row:
     """`measure(contender, scale)`: a scale of 1 is the full amount of work."""
     heavy: bool = False
     """Minutes of work on brokers of its own: measured once, without a round to warm up."""
+    where: str = ""
+    """Where its time goes (`make profile`), told when it misses an ask."""
 
 
 @contextmanager

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
-from bench.report import number, page, terminal
+from bench.charts import charts, number
+from bench.report import limit, page, terminal
 from bench.results import Run, load, save
+from bench.rows import ROWS
 
 
 def a_run(**values: dict[str, list[float]]) -> Run:
@@ -43,3 +46,25 @@ def test_a_run_survives_the_file(tmp_path: Path) -> None:
     run = a_run(CPU_per_million={"penstock": [0.7]})
     save(tmp_path / "run.json", run)
     assert load(tmp_path / "run.json") == run
+
+
+def test_a_chart_has_a_bar_for_each_contender() -> None:
+    run = a_run(CPU_per_million={"penstock": [0.7, 0.5], "kafka": [1.2, 1.4]})
+    ((name, title, drawn),) = charts(run)
+    root = ElementTree.fromstring(drawn)
+    shown = [element.text for element in root.iter("{http://www.w3.org/2000/svg}text")]
+    assert shown == [title, "penstock", "kafka", "produce-1k", "0.5", "1.2"]
+    assert f"benchmarks/{name}.svg" in page(run)
+
+
+@pytest.mark.parametrize(
+    ("broker", "client", "expected"),
+    [(0.95, 0.5, "the broker"), (0.6, 0.9, "the client"), (0.9, 1.0, "the machine")],
+)
+def test_who_is_the_limit(broker: float, client: float, expected: str) -> None:
+    assert limit(broker, client, 2) == expected
+
+
+def test_every_row_has_its_own_name() -> None:
+    names = [row.name for row in ROWS]
+    assert len(set(names)) == len(names)
