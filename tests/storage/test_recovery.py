@@ -286,3 +286,52 @@ def test_what_was_there_before_we_opened_the_log_may_be_on_the_disk_only() -> No
     disk.evict()
     with pytest.raises(ColdPages):
         reopened.read(4, 1000, upper=6, cached_only=True)
+
+
+def test_a_large_range_is_warmed_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    file = MemoryFiles().open("/large", create=True)
+    file.append(bytes(5 << 19))
+    read: list[tuple[int, int]] = []
+    monkeypatch.setattr(type(file), "pread", lambda _, size, position: read.append((size, position)))
+
+    ColdPages(file, 7, (5 << 19) - 7).warm()
+
+    assert read == [(1 << 20, 7), (1 << 20, (1 << 20) + 7), ((1 << 19) - 7, (2 << 20) + 7)]
+
+
+def without_indexes(disk: FaultyDisk) -> Log:
+    log = written(disk, 150, segment_bytes=9000)
+    assert len(log.segments) > 1
+    log.close()
+    reopened = open_log(disk, clean=True)
+    for suffix in (".index", ".timeindex"):
+        disk.remove(FIRST + suffix)
+    reopened.segments.first.release()
+    return reopened
+
+
+def test_indexes_are_rebuilt_in_the_warm_step() -> None:
+    log = without_indexes(FaultyDisk(Random(0)))
+
+    with pytest.raises(ColdPages) as cold:
+        log.read(7, 100, upper=80, cached_only=True)
+    assert log.segments.first.index_entries == 0
+    cold.value.warm()
+
+    assert log.read(7, 100, upper=80, cached_only=True) is not None
+    assert log.segments.first.index_entries > 0
+    found = log.offset_for_timestamp(NOW_MS + 5, cached_only=True)
+    assert found is not None and found.offset == 9
+
+
+def test_a_segment_that_cannot_be_indexed_says_so_after_the_warm_step() -> None:
+    disk = FaultyDisk(Random(0))
+    log = without_indexes(disk)
+    disk.open(FIRST + ".log").pwrite(bytes(300), 200)
+
+    with pytest.raises(ColdPages) as cold:
+        log.read(7, 100, upper=80, cached_only=True)
+    cold.value.warm()
+
+    with pytest.raises(CorruptLog):
+        log.read(7, 100, upper=80, cached_only=True)

@@ -13,6 +13,8 @@ from penstock.records.batch import HEADER, HEADER_SIZE, LOG_OVERHEAD, MAGIC
 __all__ = ["ColdPages", "CorruptLog", "find_batch", "plausible", "read_bytes", "scan"]
 
 _CHUNK_BYTES: Final = 4096
+#: warming needs the pages, not the bytes: no more of them than this are held at a time
+_WARM_BYTES: Final = 1 << 20
 #: base offset, length, magic, last offset delta: what it takes to step from batch to batch
 _STEP: Final = Struct(">qi4xb6xi")
 
@@ -27,7 +29,9 @@ class ColdPages(PenstockError):
         self._size = size
 
     def warm(self) -> None:
-        self._file.pread(self._size, self._position)
+        end = self._position + self._size
+        for position in range(self._position, end, _WARM_BYTES):
+            self._file.pread(min(_WARM_BYTES, end - position), position)
 
 
 class CorruptLog(BrokerError):

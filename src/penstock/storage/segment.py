@@ -14,8 +14,9 @@ from typing import Final, NamedTuple
 
 from penstock.ports import Buffer, File, Files
 from penstock.records.batch import LOG_OVERHEAD
+from penstock.storage.cold_indexes import ColdIndexes
 from penstock.storage.index import TIME_ENTRY_BYTES, IndexDamaged, OffsetIndex, TimeIndex
-from penstock.storage.scan import find_batch, read_bytes, scan
+from penstock.storage.scan import CorruptLog, find_batch, read_bytes, scan
 from penstock.storage.transactions import TransactionIndex
 
 __all__ = [
@@ -80,6 +81,7 @@ class Segment:
         "first_timestamp",
         "full",
         "indexes_saved",
+        "rebuilt",
         "recent",
         "roll_beyond",
         "size",
@@ -104,6 +106,8 @@ class Segment:
         self.file: File | None = None
         self._offsets: OffsetIndex | None = None
         self._times: TimeIndex | None = None
+        #: what `ColdIndexes.warm` leaves for the next use: this segment with indexes, or why there are none
+        self.rebuilt: Segment | CorruptLog | None = None
         self.transactions = TransactionIndex(files, self._path + TRANSACTION_INDEX)
         self._entries_max = _ENTRIES_MAX
         #: whether the indexes have as many entries as they may
@@ -178,10 +182,27 @@ class Segment:
             times = TimeIndex.decode(self._read_index(TIME_INDEX, cached_only))
             self._check_last_entry(offsets, cached_only)
         except (IndexDamaged, FileNotFoundError):
-            self.rebuild_indexes()
+            if cached_only:
+                self._adopt_indexes()
+            else:
+                self.rebuild_indexes()
         else:
             self._offsets, self._times = offsets, times
             self.unindexed_bytes = self.size - (offsets.positions[-1] if offsets.positions else 0)
+
+    def _adopt_indexes(self) -> None:
+        """Take over what a worker thread rebuilt; have it do so if it has not."""
+        rebuilt, self.rebuilt = self.rebuilt, None
+        if isinstance(rebuilt, CorruptLog):
+            raise rebuilt
+        if rebuilt is None or rebuilt.size != self.size:
+            directory = self._path.rpartition("/")[0]
+            raise ColdIndexes(self, Segment(self._files, directory, self.base_offset, self.size, 0))
+        self._offsets, self._times = rebuilt._offsets, rebuilt._times
+        self._max_timestamp, self._max_timestamp_end = rebuilt._max_timestamp, rebuilt._max_timestamp_end
+        self.first_timestamp = rebuilt.first_timestamp
+        self.unindexed_bytes = rebuilt.unindexed_bytes
+        self.indexes_saved = False
 
     def _read_index(self, suffix: str, cached_only: bool) -> bytes:
         file = self._files.open(self._path + suffix)
