@@ -148,6 +148,26 @@ def test_without_dead_letters_a_failure_ends_it(bootstrap: str, name: str, style
     asyncio.run(play())
 
 
+@pytest.mark.parametrize("style", ["fifo", "parallel"])
+def test_whoever_reads_on_after_a_failure_gets_the_message_again(
+    bootstrap: str, name: str, style: str
+) -> None:
+    async def play() -> Work:
+        await fill(bootstrap, name, ["a", "b", "c", "d"])
+        work = Work(4, lambda message, attempt: message.value == b"b" and attempt == 1)
+        consumer = Consumer(bootstrap, name, group=name)
+        async with consumer:
+            with pytest.raises(HandlerFailed):
+                await consumer.run(work, style=style, retry=RetryPolicy(attempts=1))  # type: ignore[arg-type]
+            running = asyncio.create_task(consumer.run(work, style=style))  # type: ignore[arg-type]
+            await asyncio.wait_for(work.all_done.wait(), 20)
+            await consumer.close()
+            await running
+        return work
+
+    assert sorted(asyncio.run(play()).done) == [b"a", b"b", b"c", b"d"]
+
+
 def test_parallel_handlers_do_run_at_the_same_time(bootstrap: str, name: str) -> None:
     async def play() -> None:
         together = asyncio.Barrier(3)

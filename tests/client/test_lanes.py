@@ -101,7 +101,8 @@ def test_order_per_key_and_bounded_concurrency(
 
     async def add(lanes: Lanes) -> None:
         for m in messages:
-            await lanes.add(m)
+            await lanes.room()
+            lanes.add(m)
 
     def check(lanes: Lanes, stage: Stage) -> None:
         for partition, position in lanes.positions().items():
@@ -122,8 +123,8 @@ def test_draining_waits_for_its_partitions_only() -> None:
         stage = Stage()
         async with asyncio.TaskGroup() as group:
             lanes = Lanes(stage.handle, 2, group)
-            await lanes.add(mine)
-            await lanes.add(other)
+            lanes.add(mine)
+            lanes.add(other)
             drained = group.create_task(lanes.drain({TopicPartition("t", 0)}))
             await settle()
             assert not drained.done()
@@ -142,10 +143,10 @@ def test_what_is_handled_after_a_partition_went_counts_for_nothing() -> None:
         stage = Stage()
         async with asyncio.TaskGroup() as group:
             lanes = Lanes(stage.handle, 2, group)
-            await lanes.add(before)
+            lanes.add(before)
             await settle()
             lanes.forget({TopicPartition("t", 0)})
-            await lanes.add(after)
+            lanes.add(after)
             stage.end(before)
             await settle()
             assert lanes.positions() == {}
@@ -163,12 +164,34 @@ def test_nobody_waits_for_handlers_that_are_gone(partitions: set[TopicPartition]
         async with asyncio.TaskGroup() as group:
             lanes = Lanes(stage.handle, 1, group)
             only = message(0, 0)
-            await lanes.add(only)
+            lanes.add(only)
             drained = group.create_task(lanes.drain(partitions))
             await settle()
             lanes.abandon()
             await settle()
             assert drained.done()
             stage.end(only)
+
+    asyncio.run(play())
+
+
+def test_what_is_unfinished_is_known_in_order() -> None:
+    messages = [message(0, 0, b"a"), message(0, 1, b"b"), message(0, 2, b"a"), message(1, 3)]
+
+    async def play() -> None:
+        stage = Stage()
+        async with asyncio.TaskGroup() as group:
+            lanes = Lanes(stage.handle, 4, group)
+            for m in messages:
+                lanes.add(m)
+            await settle()
+            stage.end(messages[1])
+            await settle()
+            lanes.forget({TopicPartition("t", 1)})
+            assert lanes.unfinished() == [messages[0], messages[2]]
+            for m in (messages[0], messages[3]):
+                stage.end(m)
+            await settle()
+            stage.end(messages[2])
 
     asyncio.run(play())

@@ -226,7 +226,11 @@ class Consumer:
                 message = await self._next()
             except StopAsyncIteration:
                 return
-            await handling.handle(message)
+            try:
+                await handling.handle(message)
+            except BaseException:
+                self._put_back([message])
+                raise
             self._handed[message.topic_partition] = message.offset + 1
 
     async def _run_parallel(self, handling: Handling, concurrency: int) -> None:
@@ -241,15 +245,22 @@ class Consumer:
             if self._lanes is not None:
                 self._lanes.abandon()
                 self._processed.update(self._lanes.positions())
+                self._put_back(self._lanes.unfinished())
                 self._lanes = None
 
     async def _feed(self, lanes: Lanes) -> None:
         while not self._closing:
+            await lanes.room()
             try:
                 message = await self._next()
             except StopAsyncIteration:
                 return
-            await lanes.add(message)
+            lanes.add(message)
+
+    def _put_back(self, messages: list[Message]) -> None:
+        """A run ends without them. Who reads on with this consumer must not commit over their heads."""
+        if not self._at_most_once:
+            self._fetcher.put_back(messages)
 
     # -- positions
 

@@ -20,7 +20,7 @@ from confluent_kafka import Consumer as _Librdkafka
 from confluent_kafka import TopicPartition as _Place
 
 from penstock.client.errors import ClientClosed, MisusedClient, translated
-from penstock.client.message import as_milliseconds
+from penstock.client.message import Message, as_milliseconds
 from penstock.model.ids import TopicPartition
 
 __all__ = ["Fetcher", "Offsets", "Where", "places"]
@@ -136,6 +136,10 @@ class Fetcher:
                 errors.append(error)
         if errors:
             raise translated(errors[0])
+
+    def put_back(self, messages: Iterable[Message]) -> None:
+        """Messages that were handed out and not dealt with: they are the next again."""
+        self.buffer.extendleft(message.raw for message in reversed(list(messages)))
 
     # -- positions
 

@@ -65,10 +65,14 @@ class Lanes:
         self._changed = asyncio.Event()
         self._abandoned = False
 
-    async def add(self, message: Message) -> None:
-        """Take a message on; waits while there are too many."""
+    async def room(self) -> None:
+        """Wait while there are too many."""
         while self._unfinished >= self._limit:
             await self._change()
+
+    def add(self, message: Message) -> None:
+        """Take a message on, for which there must be room."""
+        assert self._unfinished < self._limit
         partition = message.topic_partition
         progress = self._progress.setdefault(partition, Progress())
         progress.begin(message.offset)
@@ -84,6 +88,16 @@ class Lanes:
     def positions(self) -> dict[TopicPartition, int]:
         """Up to where each partition is finished, of those that are."""
         return {tp: p.position for tp, p in self._progress.items() if p.position is not None}
+
+    def unfinished(self) -> list[Message]:
+        """What was taken on, is ours still and is not finished, in the order of the offsets."""
+        messages = [
+            message
+            for queue in self._lanes.values()
+            for message, progress in queue
+            if self._progress.get(message.topic_partition) is progress
+        ]
+        return sorted(messages, key=lambda message: message.offset)
 
     async def drain(self, partitions: set[TopicPartition]) -> None:
         """Wait until nothing of these partitions is being handled, or nobody will handle it any more."""

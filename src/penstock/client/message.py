@@ -46,10 +46,11 @@ class Message:
     """A message as it was read. `key` and `value` are decoded when they are first looked at, so that one that
     cannot be decoded fails where it is used; `raw_key` and `raw_value` are the bytes themselves."""
 
-    __slots__ = ("_decode_key", "_decode_value", "_message", "_value", "offset", "partition", "topic")
+    __slots__ = ("_decode_key", "_decode_value", "_value", "offset", "partition", "raw", "topic")
 
     def __init__(self, message: Any, decode_key: Decode, decode_value: Decode) -> None:
-        self._message = message
+        #: librdkafka's own
+        self.raw = message
         self._decode_key = decode_key
         self._decode_value = decode_value
         self._value: Any = _UNREAD
@@ -63,12 +64,12 @@ class Message:
 
     @property
     def raw_key(self) -> bytes | None:
-        key: bytes | None = self._message.key()
+        key: bytes | None = self.raw.key()
         return key
 
     @property
     def raw_value(self) -> bytes | None:
-        value: bytes | None = self._message.value()
+        value: bytes | None = self.raw.value()
         return value
 
     @property
@@ -83,11 +84,11 @@ class Message:
 
     @property
     def headers(self) -> list[tuple[str, bytes | None]]:
-        return self._message.headers() or []
+        return self.raw.headers() or []
 
     @property
     def timestamp(self) -> datetime | None:
-        return moment(self._message.timestamp()[1])
+        return moment(self.raw.timestamp()[1])
 
     def _decoded(self, what: str, raw: bytes | None, decode: Decode) -> Any:
         if raw is None:
