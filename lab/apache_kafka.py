@@ -54,7 +54,6 @@ SINGLE_BROKER = {
     "broker.rack": "RACK1",
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "allow.everyone.if.no.acl.found": "true",
-    "super.users": "User:ANONYMOUS",
 }
 
 
