@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import WAIT_S, run, running_broker
+from tests.cli.conftest import PENSTOCK, WAIT_S, run, running_broker
 
 
 @pytest.fixture(scope="module")
@@ -47,6 +48,33 @@ def test_dump_shows_indexes(partition: Path) -> None:
         log("dump", str(partition / "00000000000000000000.timeindex"), "--json").stdout.splitlines(),
     )
     assert entry["offset"] == 1
+
+
+def test_dump_says_which_file_of_which_partition(data: Path, partition: Path) -> None:
+    name = "00000000000000000000.log"
+    for shown in (log("dump", str(data)).stdout, log("dump", str(data), "--json").stdout):
+        named = [line for line in shown.splitlines() if "file" in line]
+        assert any(f"topics/t/partition-0/{name}" in line for line in named)
+        assert not any(str(data) in line for line in named)
+    assert f"file={name}\n" in log("dump", str(partition)).stdout
+    both = log("dump", str(partition / name), str(data)).stdout
+    assert both.startswith(f"file={partition / name}\nposition=0 ")
+    assert f"file={partition / name}\n" in both.partition("\n")[2]
+
+
+def test_verify_shows_its_progress_on_a_terminal(partition: Path) -> None:
+    terminal, stderr = os.openpty()
+    with os.fdopen(terminal, "rb", buffering=0) as screen:
+        try:
+            command = [*PENSTOCK, "log", "verify", str(partition / "00000000000000000000.log")]
+            environment = {**os.environ, "TERM": "xterm"}
+            done = subprocess.run(
+                command, stdout=subprocess.PIPE, stderr=stderr, env=environment, timeout=WAIT_S
+            )
+            assert done.returncode == 0
+            assert b"100%" in screen.read(65536)
+        finally:
+            os.close(stderr)
 
 
 def test_verify_takes_files_and_whole_data_directories(data: Path, partition: Path) -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,6 +10,7 @@ import typer
 
 from penstock.cli.failure import FAILED, Failure
 from penstock.cli.options import AsJson
+from penstock.cli.output import print_json_line, print_rows, progress
 
 app = typer.Typer(help="Look into segments and indexes on disk.", no_args_is_help=True)
 
@@ -30,68 +30,71 @@ def dump_files(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Print what files hold, an entry per line."""
-    from penstock.broker.world import OsFiles
-    from penstock.cli.output import print_json_line
-    from penstock.storage.dump import dump
-
-    files = OsFiles()
-    for place in _places(paths):
-        for entry in dump(files, str(place.absolute()), records=records):
-            if as_json:
-                print_json_line(_printable(entry))
-            else:
-                print(" ".join(f"{name}={value}" for name, value in entry.items()))
+    """Print what files hold, an entry per line; where there are several, each behind a line with its path."""
+    for entry in _dumped(paths, records):
+        if as_json:
+            print_json_line(_printable(entry))
+        else:
+            print(" ".join(f"{name}={value}" for name, value in entry.items()))
 
 
 @app.command("verify")
 def verify_files(paths: Paths, as_json: AsJson = False) -> None:
     """Check every batch, and every index entry against its batch; exit 1 if anything is wrong."""
     from penstock.broker.world import OsFiles
-    from penstock.cli.output import print_rows
     from penstock.storage.dump import verify
 
     files = OsFiles()
+    places = [place for path in paths for place in _places(path)]
     rows: list[dict[str, Any]] = []
-    for place in _watched(list(_places(paths))):
-        report = verify(files, str(place.absolute()))
-        rows.append(
-            {
-                "file": str(place),
-                "ok": report.ok,
-                "batches": report.batches,
-                "records": report.records,
-                "problems": report.problems,
-            }
-        )
+    with progress("verify", sum(map(_segment_bytes, places))) as advance:
+        for place in places:
+            report = verify(files, str(place.absolute()), advance)
+            rows.append(
+                {
+                    "file": str(place),
+                    "ok": report.ok,
+                    "batches": report.batches,
+                    "records": report.records,
+                    "problems": report.problems,
+                }
+            )
     columns = ("file", "ok", "batches", "records", "problems")
     print_rows(rows, as_json=as_json, columns=columns, empty="nothing to verify")
     if not all(row["ok"] for row in rows):
         raise typer.Exit(FAILED)
 
 
-def _places(paths: Sequence[Path]) -> Iterator[Path]:
-    """Files as they are; for a directory, each one at or below it that has segments."""
+def _dumped(paths: list[Path], records: bool) -> Iterator[dict[str, Any]]:
+    """The entries of all files. Paths start at the directory that was named, or are as given if more were."""
+    from penstock.broker.world import OsFiles
+    from penstock.storage.dump import dump
+
+    files = OsFiles()
+    several = len(paths) > 1
     for path in paths:
-        if path.is_file():
-            yield path
-            continue
-        found = sorted({segment.parent for segment in path.rglob("*.log")}) if path.is_dir() else []
-        if not found:
-            raise Failure(
-                f"{path} has no log: name a segment such as 00000000000000000000.log, or a directory"
-            )
-        yield from found
+        if several and path.is_file():
+            yield {"file": str(path)}
+        for place in _places(path):
+            shown = place if several else place.relative_to(path)
+            for entry in dump(files, str(place.absolute()), records=records):
+                yield {"file": str(shown / entry["file"])} if "file" in entry else entry
 
 
-def _watched(places: list[Path]) -> Iterable[Path]:
-    """The places, behind a progress bar on a terminal."""
-    if len(places) < 2 or not sys.stderr.isatty():
-        return places
-    from rich.console import Console
-    from rich.progress import track
+def _places(path: Path) -> list[Path]:
+    """A file as it is; for a directory, each one at or below it that has segments."""
+    if path.is_file():
+        return [path]
+    found = sorted({segment.parent for segment in path.rglob("*.log")}) if path.is_dir() else []
+    if not found:
+        raise Failure(f"{path} has no log: name a segment such as 00000000000000000000.log, or a directory")
+    return found
 
-    return track(places, description="verify", console=Console(stderr=True), transient=True)
+
+def _segment_bytes(place: Path) -> int:
+    """How much of `place` is segments: checking those is what takes time."""
+    files = [place] if place.is_file() else place.iterdir()
+    return sum(file.stat().st_size for file in files if file.suffix == ".log")
 
 
 def _printable(value: Any) -> Any:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 _UNLIMITED = 100_000
@@ -48,6 +49,20 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     if not console.is_terminal:
         console.width = _UNLIMITED
     console.print(table)
+
+
+@contextmanager
+def progress(label: str, total_bytes: int) -> Iterator[Callable[[int], None]]:
+    """A progress bar on a terminal, nothing anywhere else; it is moved on by calling what it gives."""
+    if not sys.stderr.isatty():
+        yield lambda size: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(label, total=total_bytes)
+        yield lambda size: bar.advance(task, size)
 
 
 def _cell(value: object) -> str:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
@@ -14,6 +14,7 @@ import typer
 from penstock.cli.failure import Failure, misused
 from penstock.cli.messages import MessageFormat, Outgoing, parse_line
 from penstock.cli.options import DEFAULT_BOOTSTRAP, DEFAULT_TIMEOUT, AsJson, Bootstrap, Timeout, pairs
+from penstock.cli.output import print_json, progress
 
 if TYPE_CHECKING:
     from confluent_kafka import Producer
@@ -68,7 +69,6 @@ def produce(
     )
 
     from penstock.cli.cluster import Cluster
-    from penstock.cli.output import print_json
 
     cluster = Cluster(bootstrap, timeout)
     delivery = _Delivery(cluster, topic, defaults, _producer_config(compression, acks, idempotent, timeout))
@@ -184,15 +184,8 @@ def _opened(source: Path | None) -> AbstractContextManager[BinaryIO]:
         raise Failure(f"cannot read {source}: {error.strerror}") from error
 
 
-@contextmanager
-def _progress(source: Path | None) -> Iterator[Callable[[int], None]]:
-    """A progress bar over a file's bytes, on a terminal; nothing anywhere else."""
-    if source is None or not sys.stderr.isatty():
-        yield lambda size: None
-        return
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(source.name, total=source.stat().st_size)
-        yield lambda size: bar.advance(task, size)
+def _progress(source: Path | None) -> AbstractContextManager[Callable[[int], None]]:
+    """A progress bar over a file's bytes; nobody knows how long standard input is."""
+    if source is None:
+        return nullcontext(lambda size: None)
+    return progress(source.name, source.stat().st_size)

@@ -191,26 +191,29 @@ _DUMPERS: Final[dict[str, Callable[[bytes, str], Entries]]] = {
 # -- verify
 
 
-def verify(files: Files, path: str) -> Report:
-    """Check a file, or every file of a partition's directory; an index is held against its segment."""
+def verify(files: Files, path: str, advance: Callable[[int], None] = lambda size: None) -> Report:
+    """Check a file, or every file of a partition's directory; an index is held against its segment.
+
+    `advance` is told of every byte of segments that is done.
+    """
     report = Report()
     if not files.is_dir(path):
-        _verify_file(files, path, report)
+        _verify_file(files, path, report, advance)
         return report
     names = [name for name in files.listdir(path) if _kind(name) is not None]
     for name in names:
-        _verify_file(files, f"{path}/{name}", report)
+        _verify_file(files, f"{path}/{name}", report, advance)
     return report
 
 
-def _verify_file(files: Files, path: str, report: Report) -> None:
+def _verify_file(files: Files, path: str, report: Report, advance: Callable[[int], None]) -> None:
     name = path.rpartition("/")[2]
     kind = _kind(name)
     if kind is None:
         raise UnknownFile(f"{path} is no file of a log, going by its name")
     try:
         if kind == LOG:
-            _verify_segment(files.open(path), _base_offset(name), report)
+            _verify_segment(files.open(path), _base_offset(name), report, advance)
         elif kind in (OFFSET_INDEX, TIME_INDEX):
             _verify_index(files, path, kind, report)
         else:
@@ -220,7 +223,7 @@ def _verify_file(files: Files, path: str, report: Report) -> None:
         report.problems.append(f"{path}: {e}")
 
 
-def _verify_segment(file: File, base_offset: int, report: Report) -> None:
+def _verify_segment(file: File, base_offset: int, report: Report, advance: Callable[[int], None]) -> None:
     next_offset = base_offset
     end = 0
     for position, fields, batch in whole_batches(file, 0, file.size()):
@@ -237,9 +240,11 @@ def _verify_segment(file: File, base_offset: int, report: Report) -> None:
             report.records += sum(1 for _ in iter_records(batch))
         except ApiError as e:
             report.problems.append(f"{file.path}: the batch at byte {position} cannot be read: {e}")
+        advance(header.size)
     if end != file.size():
         left = file.size() - end
         report.problems.append(f"{file.path}: the batch at byte {end} is damaged ({left} bytes are left)")
+        advance(left)
 
 
 def _verify_index(files: Files, path: str, kind: str, report: Report) -> None:
