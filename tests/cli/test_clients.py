@@ -136,6 +136,15 @@ def test_bad_input_is_refused_where_it_stands(penstock: Command) -> None:
     assert "max.message.bytes" in large.stderr
 
 
+def test_a_compacted_topic_asks_for_keys(penstock: Command) -> None:
+    penstock("topic", "create", "keyed", "--config", "cleanup.policy=compact")
+    done = penstock("produce", "keyed", input="no key\n")
+    assert done.returncode == 1
+    (line,) = lines(done.stderr)
+    assert "need keys: give --key-separator or --key" in line
+    assert penstock("produce", "keyed", "--key", "k", input="v\n").returncode == 0
+
+
 def test_consuming_what_is_not_there_does_not_create_it(penstock: Command) -> None:
     done = penstock("consume", "absent")
     assert (done.returncode, done.stdout) == (1, "")

@@ -33,6 +33,7 @@ _ADVICE = {
     "GROUP_ID_NOT_FOUND": "`penstock group list` shows what there is",
     "NON_EMPTY_GROUP": "stop its members first",
     "UNKNOWN_MEMBER_ID": "while a group has members only they move its offsets: stop them first",
+    "INVALID_RECORD": "messages to a compacted topic need keys: give --key-separator or --key",
     "MSG_SIZE_TOO_LARGE": "raise the topic's max.message.bytes, or send smaller messages",
 }
 
