@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 
 import pytest
@@ -10,6 +13,7 @@ import typer
 from penstock.cli import app
 from penstock.cli.failure import Failure, guarded, misused
 from penstock.model.errors import InvalidConfig, StorageError
+from tests.cli.conftest import WAIT_S
 
 
 def raises(error: BaseException) -> Callable[[], None]:
@@ -53,6 +57,42 @@ def test_misuse_is_exit_code_2(capsys: pytest.CaptureFixture[str]) -> None:
 def test_exit_codes_of_commands_pass_through() -> None:
     assert guarded(lambda: None) == 0
     assert guarded(lambda: 3) == 3
+
+
+@pytest.mark.parametrize("lines", [1, 100_000])
+def test_a_reader_that_has_seen_enough_is_no_failure(lines: int) -> None:
+    """Whether the pipe is found closed while a command prints (in Typer's hands), or when it has ended."""
+    code = f"""if True:
+        import typer
+        from penstock.cli.failure import guarded
+        app = typer.Typer()
+        @app.command()
+        def command() -> None:
+            input()
+            for number in range({lines}):
+                print(number)
+            raise typer.Exit(3)
+        raise SystemExit(guarded(lambda: app([], standalone_mode=False)))
+    """
+    with subprocess.Popen(
+        [sys.executable, "-c", code],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONUNBUFFERED": ""},
+    ) as process:
+        assert process.stdin is not None and process.stdout is not None and process.stderr is not None
+        process.stdout.close()
+        process.stdin.write("\n")
+        process.stdin.close()
+        assert process.wait(WAIT_S) == (3 if lines == 1 else 0)  # a verdict that was reached stands
+        assert process.stderr.read() == ""
+
+
+def test_other_exits_pass_through() -> None:
+    with pytest.raises(SystemExit):
+        guarded(raises(SystemExit(4)))
 
 
 def test_debug_lets_a_bug_through(monkeypatch: pytest.MonkeyPatch) -> None:

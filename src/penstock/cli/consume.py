@@ -6,7 +6,6 @@ any other, and commits what it has printed: after a crash a message may be print
 
 from __future__ import annotations
 
-import os
 import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
@@ -66,21 +65,11 @@ def consume(
     cluster = Cluster(bootstrap, timeout)
     consumer = cluster.consumer(SETTINGS if group is None else _group_settings(group, from_beginning))
     try:
-        partitions = _partitions(cluster, consumer, topic, partition)
-        share = Share()
-        if group is None:
-            share.partitions = set(partitions)
-            start.assign(consumer, topic, partitions, timeout)
-        else:
-            share.follow(consumer, topic)
+        share = _begin(cluster, consumer, topic, start, group)
         how = MessageFormat.JSON if as_json else format
         _print_messages(consumer, share, count, exit_at_end, how, key_separator.encode())
     except KeyboardInterrupt:
         return  # the usual way to end it
-    except BrokenPipeError:
-        # The reader has seen enough (`consume … | head`). Python would complain again when it flushes
-        # standard output at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     finally:
         consumer.close()
 
@@ -165,6 +154,18 @@ def _group_settings(group: str, from_beginning: bool) -> dict[str, Any]:
         "enable.auto.commit": True,
         "enable.auto.offset.store": False,
     }
+
+
+def _begin(cluster: Cluster, consumer: Consumer, topic: str, start: Start, group: str | None) -> Share:
+    """Start reading: what the group gives, or else the partitions that were asked for."""
+    partitions = _partitions(cluster, consumer, topic, start.partitions)
+    share = Share()
+    if group is None:
+        share.partitions = set(partitions)
+        start.assign(consumer, topic, partitions, cluster.timeout_s)
+    else:
+        share.follow(consumer, topic)
+    return share
 
 
 def _print_messages(

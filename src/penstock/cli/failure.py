@@ -33,8 +33,23 @@ def misused(message: str) -> NoReturn:
 
 def guarded(command: Callable[[], Any]) -> int:
     """Run a command and return its exit code; whatever goes wrong has been said in one line."""
+    exit_code = _outcome(command)
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _print_no_more()
+    return exit_code
+
+
+def _outcome(command: Callable[[], Any]) -> int:
     try:
         return int(command() or 0)
+    except BrokenPipeError:
+        return _print_no_more()
+    except SystemExit as ended:  # what Typer makes of a closed pipe
+        if not isinstance(ended.__context__, BrokenPipeError):
+            raise
+        return _print_no_more()
     except _UsageError as error:
         return _misuse(error)
     except Failure as failure:
@@ -52,6 +67,13 @@ def guarded(command: Callable[[], Any]) -> int:
             return _say(error.args[0].str(), FAILED)
         detail = f"{type(error).__name__}: {error}"
         return _say(f"{detail} (a bug in penstock: PENSTOCK_DEBUG=1 shows where)", FAILED)
+
+
+def _print_no_more() -> int:
+    """The reader has seen enough (`penstock … | head`), which is no failure."""
+    # Python would complain again when it flushes standard output at exit.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0
 
 
 def _misuse(error: Any) -> int:
