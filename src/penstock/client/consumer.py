@@ -26,7 +26,7 @@ from penstock.client.lanes import Lanes
 from penstock.client.message import Message
 from penstock.client.producer import Producer
 from penstock.client.serializers import BYTES, Decode, Serializer, decoder
-from penstock.client.settings import Protocol, consumer_config
+from penstock.client.settings import Protocol, consumer_config, security_of
 from penstock.client.tracing import Tracing, configured
 from penstock.model.ids import TopicPartition
 
@@ -39,7 +39,9 @@ Style: TypeAlias = Literal["fifo", "parallel"]
 class Consumer:
     """Reads the topics that it subscribes to, sharing them with the other members of its group.
 
-    Use it in `async with`, or call `start` and `close`. One task reads at a time.
+    Use it in `async with`, or call `start` and `close`. One task reads at a time. `reset` is where partitions
+    start that the group has no offset for. `config` takes what has no argument (security, for example) under
+    librdkafka's names.
     """
 
     def __init__(
@@ -59,8 +61,6 @@ class Consumer:
         instance_id: str | None = None,
         config: Mapping[str, Any] | None = None,
     ) -> None:
-        """`reset` is where partitions start that the group has no offset for. `config` takes what has no name
-        here (security, for example) under librdkafka's names."""
         _check(delivery, auto_commit)
         settings = consumer_config(
             bootstrap,
@@ -76,9 +76,7 @@ class Consumer:
         start_at = None if isinstance(reset, str) else reset
         self._fetcher = Fetcher(settings, start_at, self._revoked, self._forget)
         self._bootstrap = bootstrap
-        self._security = {
-            k: v for k, v in settings.items() if k.startswith(("security.", "sasl.", "ssl.", "oauth"))
-        }
+        self._security = security_of(settings)
         self._topics = topics
         self._at_most_once = delivery == "at_most_once"
         self._auto_commit = auto_commit

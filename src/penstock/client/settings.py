@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeAlias
 
 from penstock.client.errors import MisusedClient
 
-__all__ = ["Acks", "Compression", "Protocol", "consumer_config", "producer_config"]
+__all__ = ["Acks", "Compression", "Protocol", "consumer_config", "producer_config", "security_of"]
 
 Acks: TypeAlias = Literal[0, 1, "all"]
 Compression: TypeAlias = Literal["none", "gzip", "snappy", "lz4", "zstd"]
@@ -56,6 +56,11 @@ def producer_config(
     if retries is not None:
         settings["retries"] = retries
     return settings | dict(config)
+
+
+def security_of(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """What another client needs of `settings` to be let in to the same cluster."""
+    return {k: v for k, v in settings.items() if k.startswith(("security.", "sasl.", "ssl.", "oauth"))}
 
 
 def consumer_config(
