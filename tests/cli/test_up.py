@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -44,6 +45,33 @@ def test_logs_are_one_json_object_per_line(tmp_path: Path) -> None:
         _, errors = process.communicate(timeout=WAIT_S)
     for line in errors.splitlines():
         assert {"event", "level", "timestamp", "component"} <= json.loads(line).keys()
+
+
+def test_starts_and_stops_are_logged_with_what_recovery_did(tmp_path: Path) -> None:
+    started, stopped = events_of_a_life(tmp_path, produce=True, end=signal.SIGTERM)
+    assert (started["event"], stopped["event"]) == ("started", "stopped")
+    assert (started["node_id"], started["partitions"], started["clean"]) == (1, 0, True)
+    assert str(started["address"]).startswith("127.0.0.1:")
+
+    (started,) = events_of_a_life(tmp_path, produce=False, end=signal.SIGKILL)
+    assert (started["partitions"], started["clean"], started["bytes_walked"]) == (1, True, 0)
+
+    with (tmp_path / "topics" / "t" / "partition-0" / f"{0:020d}.log").open("ab") as segment:
+        segment.write(b"torn")
+    recovered, started, _ = events_of_a_life(tmp_path, produce=False, end=signal.SIGTERM)
+    assert (recovered["event"], recovered["partition"], recovered["bytes_cut"]) == ("recovered", "t-0", 4)
+    assert (started["clean"], started["bytes_cut"]) == (False, 4)
+    assert cast(int, started["bytes_walked"]) > 0
+
+
+def events_of_a_life(data: Path, *, produce: bool, end: signal.Signals) -> list[dict[str, object]]:
+    """What a broker logs that may be sent a message, and then a signal."""
+    with running_broker("--data", str(data), "--log-format", "json") as (process, address):
+        if produce:
+            assert run("produce", "t", input="x\n", bootstrap=address).returncode == 0
+        process.send_signal(end)
+        _, errors = process.communicate(timeout=WAIT_S)
+    return [json.loads(line) for line in errors.splitlines()]
 
 
 @pytest.mark.parametrize(

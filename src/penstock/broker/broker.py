@@ -20,10 +20,11 @@ from penstock.metadata.image import BROKER, TOPIC, ClusterImage
 from penstock.metadata.topics import Defaults, NewTopic, create_topic
 from penstock.model.config import BrokerConfig, resolve_topic_configs
 from penstock.model.errors import TopicAlreadyExists
-from penstock.model.ids import RESERVED_TOPIC_IDS, TopicId
+from penstock.model.ids import METADATA_TOPIC, RESERVED_TOPIC_IDS, TopicId
 from penstock.net.connection import Connection
 from penstock.net.server import Limits, Listener, Server
 from penstock.ports import Clock, Files, Rng, Workers
+from penstock.storage.log import Log
 from penstock.wire.metadata_records import (
     BrokerEndpoint,
     ConfigRecord,
@@ -83,8 +84,9 @@ class Broker:
         self.cluster_id = ""
 
     async def start(self) -> None:
+        began = self.clock.monotonic()
         try:
-            await self._start()
+            self._log_start(await self._start(), began)
         except BaseException:
             # Nothing stays behind: whoever tries again, even in this process, finds everything free.
             await self.server.stop()
@@ -93,7 +95,8 @@ class Broker:
             self.workers.close()
             raise
 
-    async def _start(self) -> None:
+    async def _start(self) -> Log:
+        """Returns the metadata log."""
         # First of all, because it fails most often: then the data directories stay as they were left.
         await self.server.bind(self.listeners)
         metadata_log = self.partitions.open(self.node_id)
@@ -111,15 +114,18 @@ class Broker:
         )
         await self.server.serve()
         self.maintenance.start()
+        return metadata_log
 
     async def stop(self) -> None:
         """Stop serving, put everything on the disk, and leave the mark of a clean shutdown."""
+        began = self.clock.monotonic()
         await self.server.stop()
         self.groups.stop()
         await self.dispatcher.stop()
         await self.maintenance.stop()
         await self.partitions.close()
         self.workers.close()
+        log.info("stopped", node_id=self.node_id, seconds=self._seconds_since(began))
 
     @property
     def address(self) -> str:
@@ -204,6 +210,36 @@ class Broker:
         for name in reconfigured:
             self.partitions.reconfigure(name, self.image.topic_configs(name))
         self.groups.metadata_changed(records, removed)
+
+    def _log_start(self, metadata_log: Log, began: float) -> None:
+        """Say that clients can connect, and what recovery had to do."""
+        recoveries = {partition.name: partition.log.recovery for partition in self.partitions}
+        partitions = len(recoveries)
+        recoveries[METADATA_TOPIC] = metadata_log.recovery
+        for name, found in recoveries.items():
+            if found.bytes_cut or found.segments_dropped or found.corruption:
+                log.info(
+                    "recovered",
+                    partition=name,
+                    bytes_cut=found.bytes_cut,
+                    segments_dropped=found.segments_dropped,
+                    damaged_ranges=len(found.corruption),
+                )
+        walked = sum(found.bytes_walked for found in recoveries.values())
+        log.info(
+            "started",
+            address=self.address,
+            node_id=self.node_id,
+            partitions=partitions,
+            # After an unclean stop there is always something to walk: the metadata log is never empty.
+            clean=walked == 0,
+            bytes_walked=walked,
+            bytes_cut=sum(found.bytes_cut for found in recoveries.values()),
+            seconds=self._seconds_since(began),
+        )
+
+    def _seconds_since(self, began: float) -> float:
+        return round(self.clock.monotonic() - began, 3)
 
     def _apply_broker_configs(self) -> None:
         self.config.set_dynamic(
