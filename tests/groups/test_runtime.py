@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -254,3 +255,49 @@ def test_an_assignor_that_nobody_has_keeps_the_broker_from_starting() -> None:
 def test_groups_live_where_kafka_looks_for_them(text: str, expected: int) -> None:
     """Java's hash; "polygenelubricants" has the one hash that has no absolute value."""
     assert java_hash(text) == expected
+
+
+def test_a_crowd_is_answered_in_order_and_a_few_at_a_time() -> None:
+    """So that a large group's round does not keep the event loop from everybody else."""
+
+    async def test() -> None:
+        async with running() as broker:
+            answered = crowd(broker, 10)
+            turns = []
+            while len(answered) < 10:
+                before = len(answered)
+                await asyncio.sleep(0)
+                turns.append(len(answered) - before)
+            assert answered == [(number, ErrorCode.NONE) for number in range(10)]
+            assert max(turns) <= 4
+
+    run(test)
+
+
+def test_whoever_only_waits_for_its_turn_is_not_refused() -> None:
+    """What it asked for is in the log: it would be told otherwise."""
+
+    async def test() -> None:
+        async with running() as broker:
+            answered = crowd(broker, 10)
+            await asyncio.sleep(0)  # they are written, and the first are answered
+            assert 0 < len(answered) < 10
+            broker.groups.runtime.resign_all()
+            assert answered == [(number, ErrorCode.NONE) for number in range(10)]
+
+    run(test)
+
+
+def crowd(broker: Broker, size: int) -> list[tuple[int, int]]:
+    """Commit often in one turn; (number, error) of each commit as it is answered."""
+    answered: list[tuple[int, int]] = []
+
+    def note(number: int, response: Any) -> None:
+        if isinstance(response, OffsetCommitResponse):
+            answered.append((number, response.topics[0].partitions[0].error_code))
+        else:
+            answered.append((number, response.error_code))
+
+    for number in range(size):
+        commit(broker, number).then(partial(note, number))
+    return answered

@@ -43,6 +43,9 @@ _APPEND_ERRORS: Final = {
     ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
     ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
 }
+#: answers of a shard that go out in one turn of the event loop: when a group of a thousand ends a round, no
+#: other request waits for a thousand answers, and the members do not all come with their next one at once
+_ANSWERS_PER_TURN: Final = 4
 
 
 class Shard(Protocol):
@@ -86,7 +89,9 @@ class _Seat(Generic[S]):
     """One partition's shard, what it has not written yet, and who waits for what it wrote."""
 
     __slots__ = (
+        "_answering",
         "_clock",
+        "_committed",
         "_flush_due",
         "_replies",
         "_timer",
@@ -119,6 +124,9 @@ class _Seat(Generic[S]):
         self._replies: list[tuple[Question, Struct]] = []
         #: (end offset, answers that may go out when it is committed), by offset
         self._waiting: deque[tuple[int, list[tuple[Question, Struct]]]] = deque()
+        #: answers that may go out
+        self._committed: deque[tuple[Question, Struct]] = deque()
+        self._answering = False
         #: questions that the shard keeps for later: an insertion-ordered set
         self.parked: dict[Question, None] = {}
         self._flush_due = False
@@ -153,8 +161,10 @@ class _Seat(Generic[S]):
         self._end_turn(shard)
 
     def unload(self, error: ApiError) -> None:
-        """Forget everything; whoever waits is refused."""
+        """Forget everything; whoever waits for more than its turn is refused."""
         self.shard = None
+        for question, response in self._committed:
+            question.answer.resolve(response)
         if self.task is not None:
             self.task.cancel()
             self.task = None
@@ -275,10 +285,21 @@ class _Seat(Generic[S]):
         waiting = self._waiting
         committed = self.partition.log.high_watermark
         while waiting and waiting[0][0] <= committed:
-            for question, response in waiting.popleft()[1]:
-                question.answer.resolve(response)
+            self._committed += waiting.popleft()[1]
         if not waiting:
             self.partition.waiters.pop(self, None)
+        if not self._answering:
+            self._answer_some()
+
+    def _answer_some(self) -> None:
+        answers = self._committed
+        self._answering = True
+        for _ in range(min(len(answers), _ANSWERS_PER_TURN)):
+            question, response = answers.popleft()
+            question.answer.resolve(response)
+        self._answering = bool(answers)
+        if answers:
+            asyncio.get_running_loop().call_soon(self._answer_some)
 
     # -- time
 

@@ -70,7 +70,7 @@ def decode_subscription(metadata: bytes) -> Subscription:
 def subscribed_topics(subscriptions: Iterable[bytes]) -> set[str]:
     """All topics that members subscribe to, looking at no more than every version has."""
     topics: set[str] = set()
-    for metadata in subscriptions:
+    for metadata in set(subscriptions):  # most members of a large group say the same
         subscription_version(metadata)
         topics.update(_decode(metadata, 0).topics)
     return topics
