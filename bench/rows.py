@@ -6,7 +6,7 @@ contenders, so each row leaves the broker as it found it.
 
 from __future__ import annotations
 
-from bench import beside, latency, lifecycle, requests, scaling, throughput
+from bench import beside, groups, latency, lifecycle, requests, scaling, throughput
 from bench.table import Row
 
 __all__ = ["ROWS"]
@@ -17,5 +17,6 @@ ROWS: tuple[Row, ...] = (
     *requests.ROWS,
     *lifecycle.ROWS,
     *beside.ROWS,
+    *groups.ROWS,
     *scaling.ROWS,
 )
