@@ -6,7 +6,10 @@ Apache Kafka, to see whether we expect what it does.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
+from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -16,6 +19,19 @@ from tests.broker.requests import AGAINST, Topic, create_topic
 
 #: for what we do otherwise than Apache Kafka, on purpose
 penstock_only = pytest.mark.skipif(AGAINST is not None, reason="Penstock differs from Apache Kafka here")
+
+
+def record_threads(monkeypatch: pytest.MonkeyPatch, module: ModuleType, name: str) -> list[str]:
+    """The names of the threads that call a function of `module` from now on."""
+    threads: list[str] = []
+    function = getattr(module, name)
+
+    def recorded(*args: Any) -> Any:
+        threads.append(threading.current_thread().name)
+        return function(*args)
+
+    monkeypatch.setattr(module, name, recorded)
+    return threads
 
 
 @pytest.fixture(scope="session")

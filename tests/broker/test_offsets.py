@@ -6,6 +6,7 @@ import pytest
 
 from penstock.model.errors import ErrorCode
 from penstock.records.codecs import Codec
+from penstock.storage import lookup
 from penstock.wire.apis.list_offsets import (
     LIST_OFFSETS,
     ListOffsetsPartition,
@@ -19,6 +20,7 @@ from penstock.wire.apis.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
+from tests.broker.conftest import penstock_only, record_threads
 from tests.broker.raw import RawClient
 from tests.broker.requests import (
     EARLIEST,
@@ -120,6 +122,23 @@ def test_a_timestamp_finds_its_record_inside_a_compressed_batch(
 
     assert list_offset(client, topic, start + 13).offset == 13
     assert list_offset(client, topic, MAX_TIMESTAMP).offset == 19
+
+
+@penstock_only
+@pytest.mark.parametrize(
+    ("count", "codec", "long"), [(10, Codec.NONE, False), (1001, Codec.NONE, True), (10, Codec.ZSTD, True)]
+)
+def test_long_batches_are_not_walked_on_the_event_loop(
+    client: RawClient, topic: Topic, monkeypatch: pytest.MonkeyPatch, count: int, codec: Codec, long: bool
+) -> None:
+    threads = record_threads(monkeypatch, lookup, "timestamps")
+    start = now_ms() - 10_000
+    produce(client, topic, batch_of([record(b"", timestamp=start + i) for i in range(count)], codec))
+
+    assert list_offset(client, topic, start + 5).offset == 5
+    assert list_offset(client, topic, MAX_TIMESTAMP).offset == count - 1
+
+    assert [name.startswith("penstock-worker") for name in threads] == [long, long]
 
 
 def test_timestamps_out_of_order_find_the_first_record_that_is_late_enough(

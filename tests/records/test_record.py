@@ -12,7 +12,7 @@ from kafka.record.default_records import DefaultRecordBatch as KafkaPythonBatch
 from kafka.record.default_records import DefaultRecordBatchBuilder as KafkaPythonBuilder
 
 from penstock.model.errors import CorruptMessage, RecordListTooLarge
-from penstock.records.batch import DELETE_HORIZON_BIT, HEADER_SIZE, crc_matches, read_header
+from penstock.records.batch import DELETE_HORIZON_BIT, HEADER_SIZE, crc_matches, is_long, read_header
 from penstock.records.codecs import Codec, compress, decompress
 from penstock.records.record import (
     Record,
@@ -23,6 +23,7 @@ from penstock.records.record import (
     recompress,
     records_without_key,
     seal,
+    timestamps,
     walk,
 )
 from tests.records.strategies import record_lists
@@ -41,6 +42,7 @@ def test_round_trip(records: list[Record], codec: Codec, base: int) -> None:
     batch = build_batch(records, codec=codec, base_offset=base)
     header = read_header(batch)
     assert list(iter_records(batch)) == records
+    assert list(timestamps(batch)) == [(record.offset, record.timestamp) for record in records]
     assert crc_matches(batch, header)
     assert header.size == len(batch)
     assert (header.base_offset, header.last_offset) == (base, records[-1].offset)
@@ -95,6 +97,27 @@ def test_the_header_says_what_it_was_told() -> None:
 def test_with_log_append_time_every_record_has_the_batch_s_time() -> None:
     batch = build_batch(THREE, log_append_time=True)
     assert [record.timestamp for record in iter_records(batch)] == [1001, 1001, 1001]
+    assert list(timestamps(batch)) == [(0, 1001), (1, 1001), (2, 1001)]
+
+
+@pytest.mark.parametrize(
+    ("count", "value", "codec", "long"),
+    [
+        (1000, b"", Codec.NONE, False),
+        (1001, b"", Codec.NONE, True),
+        (1, bytes(60_000), Codec.NONE, False),
+        (1, bytes(70_000), Codec.NONE, True),
+        (1, b"", Codec.LZ4, True),
+    ],
+)
+def test_batches_of_many_records_or_bytes_are_long(
+    count: int, value: bytes, codec: Codec, long: bool
+) -> None:
+    assert is_long(build_batch([Record(i, 0, None, value) for i in range(count)], codec=codec)) is long
+
+
+def test_what_is_too_short_for_a_batch_is_not_long() -> None:
+    assert not is_long(b"\xff" * (HEADER_SIZE - 1))
 
 
 def test_no_records_are_no_batch() -> None:

@@ -10,6 +10,7 @@ from penstock.records.control import EndTransaction, build_end_transaction
 from penstock.records.record import Record, build_batch, iter_batches, iter_records
 from penstock.storage.config import LogConfig
 from penstock.storage.log import Appended, AppendOrigin, Log
+from penstock.storage.lookup import TimestampOffset
 from penstock.storage.memory import MemoryFiles
 
 PATH = "/data/topics/t/partition-0"
@@ -103,3 +104,25 @@ def flush(log: Log) -> None:
     plan = log.flush_plan()
     plan.sync()
     log.flushed(plan)
+
+
+def record_at_or_after(log: Log, timestamp: int, *, cached_only: bool = False) -> TimestampOffset | None:
+    """The first record whose timestamp is `timestamp` or later."""
+    start = log.log_start_offset
+    while (dated := log.batch_at_or_after(timestamp, start, cached_only=cached_only)) is not None:
+        found = dated.first()
+        if found is not None:
+            return found
+        start = dated.next_offset
+    return None
+
+
+def latest_record(log: Log) -> TimestampOffset | None:
+    """The first record with the largest timestamp."""
+    start = 0
+    while (dated := log.latest_batch(start)) is not None:
+        found = dated.first()
+        if found is not None:
+            return found
+        start = dated.next_offset
+    return None

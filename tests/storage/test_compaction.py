@@ -15,6 +15,7 @@ from penstock.storage.config import LogConfig
 from penstock.storage.scan import CorruptLog
 from penstock.storage.swap import CLEANED
 from tests.storage.compacted import COMPACT, PATH, CompactedLog, latest
+from tests.storage.logs import record_at_or_after
 
 LONG = b"a key that is longer than its hash"
 
@@ -303,7 +304,7 @@ def test_indexes_of_compacted_segments_find_offsets_and_times() -> None:
     assert len(topic.log.segments.first.offsets()) > 3
     for record in survivors:
         assert topic.records(record.offset)[0] == record
-        found = topic.log.offset_for_timestamp(record.timestamp)
+        found = record_at_or_after(topic.log, record.timestamp)
         assert found is not None
         assert (found.timestamp, found.offset) == (record.timestamp, record.offset)
 

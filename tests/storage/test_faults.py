@@ -11,7 +11,18 @@ from penstock.model.errors import StorageError
 from penstock.storage.health import Health
 from penstock.storage.log import Log
 from penstock.testing.disk import FaultyDisk
-from tests.storage.logs import CLOCK, PATH, append_marker, batch, flush, idempotent, marker, open_log, records
+from tests.storage.logs import (
+    CLOCK,
+    PATH,
+    append_marker,
+    batch,
+    flush,
+    idempotent,
+    marker,
+    open_log,
+    record_at_or_after,
+    records,
+)
 
 
 @pytest.fixture
@@ -78,7 +89,7 @@ def test_a_failed_sync_takes_the_directory_offline_for_good(disk: FaultyDisk) ->
         with pytest.raises(StorageError, match="offline"):
             broken.read(0, 100, upper=1)
         with pytest.raises(StorageError, match="offline"):
-            broken.offset_for_timestamp(0)
+            record_at_or_after(broken, 0)
         with pytest.raises(StorageError, match="offline"):
             broken.roll()
         with pytest.raises(StorageError, match="offline"):

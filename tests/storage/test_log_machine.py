@@ -23,7 +23,17 @@ from penstock.storage.config import LogConfig
 from penstock.storage.directory import DataDirectory, StoredPartition
 from penstock.storage.log import Log
 from penstock.testing.disk import FaultyDisk, PowerLoss
-from tests.storage.logs import CLOCK, NOW_MS, Tokens, append_marker, flush, idempotent, marker, stored
+from tests.storage.logs import (
+    CLOCK,
+    NOW_MS,
+    Tokens,
+    append_marker,
+    flush,
+    idempotent,
+    marker,
+    record_at_or_after,
+    stored,
+)
 
 CONFIG = LogConfig(segment_bytes=1500, index_interval_bytes=200, retention_bytes=4000)
 
@@ -281,7 +291,7 @@ class LogMachine(RuleBasedStateMachine):
         records = [r for b in self.batches for r in b.records if r.offset >= log.log_start_offset]
         for wanted in (NOW_MS, NOW_MS + 250, NOW_MS + 500, NOW_MS + 2000):
             expected = next((r for r in records if r.timestamp >= wanted), None)
-            found = log.offset_for_timestamp(wanted)
+            found = record_at_or_after(log, wanted)
             assert (found and found[:2]) == (expected and (expected.timestamp, expected.offset))
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from penstock.records.codecs import Codec
-from penstock.records.record import Record, build_batch
+from penstock.records.record import Record, build_batch, open_batch, seal
 from penstock.storage.log import Log
 from penstock.storage.memory import MemoryFiles
-from tests.storage.logs import NOW_MS, StillClock, batch, open_log
+from tests.storage.logs import NOW_MS, StillClock, batch, latest_record, open_log, record_at_or_after
 
 
 def stamped(log: Log, *stamps: int, codec: Codec = Codec.NONE, epoch: int = 0) -> None:
@@ -18,7 +18,7 @@ def stamped(log: Log, *stamps: int, codec: Codec = Codec.NONE, epoch: int = 0) -
 
 
 def at(log: Log, timestamp: int) -> tuple[int, int] | None:
-    found = log.offset_for_timestamp(timestamp)
+    found = record_at_or_after(log, timestamp)
     return found and found[:2]
 
 
@@ -39,7 +39,7 @@ def test_the_leader_epoch_of_the_record_comes_along() -> None:
     log = open_log()
     stamped(log, 10, epoch=3)
     stamped(log, 20, epoch=5)
-    found = log.offset_for_timestamp(15)
+    found = record_at_or_after(log, 15)
     assert found is not None
     assert found.leader_epoch == 5
 
@@ -82,7 +82,7 @@ def test_with_append_time_all_records_of_a_batch_have_the_time_of_the_append() -
     stamped(log, 1, 2, 3)
     assert at(log, NOW_MS) == (NOW_MS, 0)
     assert at(log, NOW_MS + 1) == (NOW_MS + 100, 3)
-    latest = log.max_timestamp_offset()
+    latest = latest_record(log)
     assert latest is not None
     assert latest[:2] == (NOW_MS + 100, 3)
 
@@ -93,22 +93,22 @@ def test_the_largest_timestamp_is_that_of_the_first_record_that_has_it() -> None
     log.roll()
     stamped(log, 90, 30)
     stamped(log, 40)
-    latest = log.max_timestamp_offset()
+    latest = latest_record(log)
     assert latest is not None
     assert latest[:2] == (90, 1)
 
 
 def test_an_empty_log_has_no_timestamps() -> None:
     log = open_log()
-    assert log.offset_for_timestamp(0) is None
-    assert log.max_timestamp_offset() is None
+    assert record_at_or_after(log, 0) is None
+    assert latest_record(log) is None
 
 
 def test_records_without_timestamps_have_none_to_be_found_by() -> None:
     log = open_log()
     stamped(log, -1, -1)
-    assert log.max_timestamp_offset() is None
-    assert log.offset_for_timestamp(0) is None
+    assert latest_record(log) is None
+    assert record_at_or_after(log, 0) is None
 
 
 def test_a_sealed_segment_tells_its_largest_timestamp_without_loading_its_index() -> None:
@@ -139,3 +139,14 @@ def test_the_end_of_an_epoch_is_the_start_of_the_next() -> None:
         7: (7, 6),
         8: (-1, -1),
     }
+
+
+def test_a_batch_whose_header_promises_too_much_is_passed_over() -> None:
+    log = open_log()
+    for largest in (50, 90):
+        header, data = open_batch(build_batch([Record(0, 10, b"k", b"v")]))
+        log.append(memoryview(bytearray(seal(header._replace(max_timestamp=largest), data))), 0)
+    assert at(log, 40) is None
+    stamped(log, 45)
+    assert at(log, 40) == (45, 2)
+    assert latest_record(log) is None

@@ -14,7 +14,17 @@ from penstock.storage.log import Log
 from penstock.storage.memory import MemoryFiles
 from penstock.storage.scan import ColdPages, CorruptLog
 from penstock.testing.disk import FaultyDisk
-from tests.storage.logs import NOW_MS, PATH, batch, flush, idempotent, open_log, records, stored
+from tests.storage.logs import (
+    NOW_MS,
+    PATH,
+    batch,
+    flush,
+    idempotent,
+    open_log,
+    record_at_or_after,
+    records,
+    stored,
+)
 
 FIRST = f"{PATH}/{0:020d}"
 
@@ -212,7 +222,7 @@ def test_a_sealed_segments_index_is_rebuilt_when_it_cannot_be_trusted(suffix: st
     again = open_log(files, clean=True, segment_bytes=1000, index_interval_bytes=100)
     assert [record.offset for record in records(again)] == list(range(60))
     for i in range(30):
-        found = again.offset_for_timestamp(NOW_MS + i)
+        found = record_at_or_after(again, NOW_MS + i)
         assert found is not None
         assert found.timestamp >= NOW_MS + i
 
@@ -267,8 +277,8 @@ def test_what_is_not_in_memory_is_warmed_elsewhere_and_asked_for_again() -> None
     assert warmed >= 1
     disk.evict()
     with pytest.raises(ColdPages):
-        cold.offset_for_timestamp(NOW_MS + 20, cached_only=True)
-    assert cold.offset_for_timestamp(NOW_MS + 20) is not None
+        record_at_or_after(cold, NOW_MS + 20, cached_only=True)
+    assert record_at_or_after(cold, NOW_MS + 20) is not None
 
 
 def test_what_was_there_before_we_opened_the_log_may_be_on_the_disk_only() -> None:
@@ -320,7 +330,7 @@ def test_indexes_are_rebuilt_in_the_warm_step() -> None:
 
     assert log.read(7, 100, upper=80, cached_only=True) is not None
     assert log.segments.first.index_entries > 0
-    found = log.offset_for_timestamp(NOW_MS + 5, cached_only=True)
+    found = record_at_or_after(log, NOW_MS + 5, cached_only=True)
     assert found is not None and found.offset == 9
 
 

@@ -9,7 +9,17 @@ import pytest
 from penstock.model.errors import OffsetOutOfRange
 from penstock.storage.log import Log
 from penstock.storage.memory import MemoryFiles
-from tests.storage.logs import NOW_MS, StillClock, batch, flush, idempotent, open_log, records, stored
+from tests.storage.logs import (
+    NOW_MS,
+    StillClock,
+    batch,
+    flush,
+    idempotent,
+    latest_record,
+    open_log,
+    records,
+    stored,
+)
 
 SIZE = len(batch())
 
@@ -167,7 +177,7 @@ def test_truncation_cuts_every_batch_that_reaches_the_offset(offset: int, left: 
     assert log.end_offset_for_epoch(9) == (9, left + 1)
     again = open_log(files, recovery_point=left)
     assert [r.offset for r in records(again)] == list(range(left + 1))
-    latest = again.max_timestamp_offset()
+    latest = latest_record(again)
     assert latest is not None
     assert latest[:2] == (NOW_MS + 50, left)
 
@@ -204,7 +214,7 @@ def test_the_largest_timestamp_is_found_again_after_a_truncation() -> None:
     for stamp in (5, 9, 7):
         log.append(batch(timestamp=NOW_MS + stamp), 0)
     log.truncate_to(2)
-    latest = log.max_timestamp_offset()
+    latest = latest_record(log)
     assert latest is not None
     assert latest[:2] == (NOW_MS + 9, 1)
     log.truncate_to(1)

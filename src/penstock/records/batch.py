@@ -38,6 +38,10 @@ HEADER: Final = Struct(">qiibIhiqqqhii")
 _OFFSET_AND_LENGTH: Final = Struct(">qi")
 _STAMP: Final = Struct(">qii")
 _OFFSET: Final = Struct(">q")
+_RECORD_COUNT: Final = Struct(">57xi")
+#: what may be walked record by record while others wait: a few milliseconds' worth
+_SHORT_RECORDS_MAX: Final = 1000
+_SHORT_BYTES_MAX: Final = 64 << 10
 
 
 class BatchHeader(NamedTuple):
@@ -113,6 +117,15 @@ def codec_of(batch: Buffer) -> int:
 def is_transactional(batch: Buffer) -> bool:
     """Whether the batch is part of a transaction; not, for what is too short to be a batch."""
     return len(batch) >= HEADER_SIZE and bool(batch[_ATTRIBUTES_LOW] & TRANSACTIONAL_BIT)
+
+
+def is_long(batch: Buffer) -> bool:
+    """Whether a walk through the batch's records could hold others up; what unpacks tells nobody before."""
+    if len(batch) < HEADER_SIZE:
+        return False
+    if len(batch) > _SHORT_BYTES_MAX or batch[_ATTRIBUTES_LOW] & COMPRESSION_MASK:
+        return True
+    return bool(_RECORD_COUNT.unpack_from(batch)[0] > _SHORT_RECORDS_MAX)
 
 
 def crc_matches(batch: Buffer, header: BatchHeader) -> bool:

@@ -45,6 +45,7 @@ __all__ = [
     "recompress",
     "records_without_key",
     "seal",
+    "timestamps",
     "walk",
 ]
 
@@ -161,6 +162,19 @@ def iter_records(batch: Buffer, limit: int = DECOMPRESSED_BYTES_MAX) -> Iterator
             span.key,
             value,
             () if data[position] == 0 and position + 1 == span.end else _headers(data, position, span.end),
+        )
+
+
+def timestamps(batch: Buffer, limit: int = DECOMPRESSED_BYTES_MAX) -> Iterator[tuple[int, int]]:
+    """(offset, timestamp) of the records of exactly one batch."""
+    header, data = open_batch(batch, limit)
+    base_offset = header.base_offset
+    base_timestamp = header.base_timestamp
+    append_time = header.max_timestamp if header.is_log_append_time else None
+    for span in walk(data, header.record_count):
+        yield (
+            base_offset + span.offset_delta,
+            append_time if append_time is not None else base_timestamp + span.timestamp_delta,
         )
 
 

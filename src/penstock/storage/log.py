@@ -3,8 +3,9 @@
 Batches are appended at the end and never change; `LogState` has what else a log is.
 
 The event loop's thread owns a log. Work that waits for a disk goes to worker threads as objects that touch
-files only: `FlushPlan.sync`, `ColdPages.warm`, `Removal.delete`. Lookups by timestamp may run in one, too:
-what they change is only what stays open. Every error of a disk is a StorageError.
+files only: `FlushPlan.sync`, `ColdPages.warm`, `Removal.delete`. Reads and lookups stay in the loop's thread:
+told to use only what is cached, they raise ColdPages where they would wait, and are tried again once those
+are warm. Every error of a disk is a StorageError.
 
 Cost is per batch and does not grow with the log: the hot path is `append` and `read`.
 """
@@ -22,7 +23,7 @@ from penstock.storage.config import LogConfig
 from penstock.storage.health import Health
 from penstock.storage.loading import load
 from penstock.storage.log_state import LogState
-from penstock.storage.lookup import TimestampOffset, aborted_transactions, latest_record, record_at_or_after
+from penstock.storage.lookup import DatedBatch, aborted_transactions, batch_at_or_after, latest_batch
 from penstock.storage.producers import AppendOrigin, CompletedTransaction
 from penstock.storage.segment import Segment
 from penstock.storage.segments import SegmentCache
@@ -222,15 +223,17 @@ class Log(LogState):
             found = aborted_transactions(self.segments, start, upper)
         return [(aborted.producer_id, aborted.first_offset) for aborted in found]
 
-    def offset_for_timestamp(self, timestamp: int, *, cached_only: bool = False) -> TimestampOffset | None:
-        """The first record whose timestamp is `timestamp` or later; None if there is none."""
+    def batch_at_or_after(
+        self, timestamp: int, start: int, *, cached_only: bool = False
+    ) -> DatedBatch | None:
+        """Where the first record from `start` on may be whose timestamp is `timestamp` or later."""
         with self._disk("read"):
-            return record_at_or_after(self.segments, timestamp, self.log_start_offset, cached_only)
+            return batch_at_or_after(self.segments, timestamp, start, cached_only)
 
-    def max_timestamp_offset(self, *, cached_only: bool = False) -> TimestampOffset | None:
-        """The first record with the largest timestamp of the log; None if the log is empty."""
+    def latest_batch(self, start: int, *, cached_only: bool = False) -> DatedBatch | None:
+        """Where the first record from `start` on may be that has the largest timestamp of the log."""
         with self._disk("read"):
-            return latest_record(self.segments, cached_only)
+            return latest_batch(self.segments, start, cached_only)
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """(largest epoch at or below `epoch`, the offset behind its last record), (-1, -1) if unknown."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from penstock.records.batch import LOG_OVERHEAD
-from penstock.records.record import iter_records
+from penstock.records.record import timestamps
 from penstock.storage.scan import read_bytes
 from penstock.storage.segment import Segment
 from penstock.storage.segments import Segments
 from penstock.storage.transactions import AbortedTransaction
 
-__all__ = ["TimestampOffset", "aborted_transactions", "latest_record", "record_at_or_after"]
+__all__ = ["DatedBatch", "TimestampOffset", "aborted_transactions", "batch_at_or_after", "latest_batch"]
 
 
 class TimestampOffset(NamedTuple):
@@ -22,45 +22,57 @@ class TimestampOffset(NamedTuple):
     leader_epoch: int
 
 
-def record_at_or_after(
-    segments: Segments, timestamp: int, log_start: int, cached_only: bool
-) -> TimestampOffset | None:
-    """The first record from `log_start` on whose timestamp is `timestamp` or later."""
-    for segment in segments.since(log_start):
+class DatedBatch(NamedTuple):
+    """A batch whose header says that it has a record at `timestamp` or later.
+
+    Only its records tell, and to walk through them may take long: `first` needs no more than these bytes.
+    """
+
+    batch: bytes
+    timestamp: int
+    #: records before this offset do not count
+    start: int
+    leader_epoch: int
+    #: where to look on if no record is late enough after all
+    next_offset: int
+
+    def first(self) -> TimestampOffset | None:
+        """The first record from `start` on whose timestamp is `timestamp` or later."""
+        for offset, timestamp in timestamps(self.batch):
+            if timestamp >= self.timestamp and offset >= self.start:
+                return TimestampOffset(timestamp, offset, self.leader_epoch)
+        return None
+
+
+def batch_at_or_after(segments: Segments, timestamp: int, start: int, cached_only: bool) -> DatedBatch | None:
+    """The first batch that reaches `start` and whose largest timestamp is `timestamp` or later."""
+    for segment in segments.since(start):
         if segment.max_timestamp(cached_only) >= timestamp:
-            found = _first_in_segment(segment, timestamp, log_start, cached_only)
+            earlier_end = segment.base_offset + segment.times(cached_only).before(timestamp)
+            position = segment.find(max(earlier_end + 1, start), cached_only)
+            found = _first_in_segment(segment, position, timestamp, start, cached_only)
             if found is not None:
                 return found
     return None
 
 
-def _first_in_segment(
-    segment: Segment, timestamp: int, log_start: int, cached_only: bool
-) -> TimestampOffset | None:
-    start = max(segment.base_offset + segment.times(cached_only).before(timestamp) + 1, log_start)
-    for position, header in segment.scan(segment.find(start, cached_only), cached_only):
-        if header[8] < timestamp:
-            continue
-        batch = read_bytes(segment.open_file(), header[1] + LOG_OVERHEAD, position, cached_only)
-        for record in iter_records(batch):
-            if record.timestamp >= timestamp and record.offset >= log_start:
-                return TimestampOffset(record.timestamp, record.offset, header[2])
-    return None
-
-
-def latest_record(segments: Segments, cached_only: bool) -> TimestampOffset | None:
-    """The first record that has the largest timestamp of all."""
+def latest_batch(segments: Segments, start: int, cached_only: bool) -> DatedBatch | None:
+    """The first batch that reaches `start` and has the largest timestamp of all."""
     segment = max(segments, key=lambda candidate: candidate.max_timestamp(cached_only))
     timestamp = segment.max_timestamp(cached_only)
     if timestamp < 0:
         return None
-    position = segment.find(segment.max_timestamp_end, cached_only)
+    position = segment.find(max(segment.max_timestamp_end, start), cached_only)
+    return _first_in_segment(segment, position, timestamp, start, cached_only)
+
+
+def _first_in_segment(
+    segment: Segment, position: int, timestamp: int, start: int, cached_only: bool
+) -> DatedBatch | None:
     for at, header in segment.scan(position, cached_only):
-        if header[8] == timestamp:
+        if header[8] >= timestamp:
             batch = read_bytes(segment.open_file(), header[1] + LOG_OVERHEAD, at, cached_only)
-            for record in iter_records(batch):
-                if record.timestamp == timestamp:
-                    return TimestampOffset(timestamp, record.offset, header[2])
+            return DatedBatch(batch, timestamp, start, header[2], header[0] + header[6] + 1)
     return None
 
 

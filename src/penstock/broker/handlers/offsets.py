@@ -16,7 +16,9 @@ from penstock.model.errors import (
     StorageError,
     UnsupportedVersion,
 )
+from penstock.records.batch import is_long
 from penstock.storage.directory import DataDirectory
+from penstock.storage.lookup import DatedBatch
 from penstock.storage.scan import ColdPages
 from penstock.wire.apis.delete_records import (
     DeleteRecordsPartitionResult,
@@ -110,25 +112,39 @@ async def _by_timestamp(
     committed: bool,
     answer: ListOffsetsPartitionResponse,
 ) -> None:
-    """Look into the log; what is not in memory is warmed by a worker thread first."""
-    log = partition.log
+    """Look into the log; a walk that may take long, or the next after one in vain, is a worker thread's."""
+    start = 0 if timestamp == MAX_TIMESTAMP else partition.log.log_start_offset
+    found, in_vain = None, False
+    while found is None:
+        dated = await _dated_batch(context, partition, timestamp, start)
+        if dated is None:
+            return
+        if in_vain or is_long(dated.batch):
+            found = await context.broker.workers.in_thread(dated.first)
+        else:
+            found = dated.first()
+        start, in_vain = dated.next_offset, True
+    if found.offset >= partition.readable_end(committed) and timestamp >= 0:
+        return
+    answer.timestamp = found.timestamp
+    answer.offset = found.offset
+    answer.leader_epoch = found.leader_epoch
+
+
+async def _dated_batch(
+    context: Context, partition: Partition, timestamp: int, start: int
+) -> DatedBatch | None:
+    """The next batch to look into; what is not in memory is warmed by a worker thread first."""
     while True:
         try:
             if timestamp == MAX_TIMESTAMP:
-                found = log.max_timestamp_offset(cached_only=True)
-            else:
-                found = log.offset_for_timestamp(timestamp, cached_only=True)
-            break
+                return partition.log.latest_batch(start, cached_only=True)
+            return partition.log.batch_at_or_after(timestamp, start, cached_only=True)
         except ColdPages as cold:
             try:
                 await context.broker.workers.in_thread(cold.warm)
             except OSError as e:
                 raise partition.read_failed(e) from e
-    if found is None or (found.offset >= partition.readable_end(committed) and timestamp >= 0):
-        return
-    answer.timestamp = found.timestamp
-    answer.offset = found.offset
-    answer.leader_epoch = found.leader_epoch
 
 
 def _epoch_at(partition: Partition, offset: int) -> int:
