@@ -4,9 +4,9 @@ Two formats need care. Snappy: Java writes xerial's framing (a 16-byte header, t
 behind its length), librdkafka writes one raw block; every client reads the framing, so that is what we write,
 and we read both. LZ4: the standard frame, but with independent blocks, because Java cannot read linked ones.
 
-`cramjam` releases the interpreter while it works (measured on 6.6 MB: two threads take as long as one, and a
-third never waited longer than the interpreter's own switch interval), so compression that the broker must do
-runs in a worker thread, not in a subprocess.
+`cramjam` releases the interpreter for most of its work: two threads took as long as one, or up to 1.6 times
+as long (gzip, lz4), and a third waited for milliseconds; ADR 4 has the numbers. So compression that the
+broker must do runs in a worker thread, not in a subprocess.
 """
 
 from __future__ import annotations
