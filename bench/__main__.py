@@ -13,11 +13,13 @@ import tempfile
 from contextlib import ExitStack
 from pathlib import Path
 
+from confluent_kafka import KafkaException
+
 from bench import load
 from bench.report import terminal, write
 from bench.results import LATEST, PARTIAL, Run, commit, machine, save, versions
 from bench.rows import ROWS
-from bench.table import Contender, Row, Starter
+from bench.table import Contender, Row, Starter, Values
 from lab import LabError, MissingTool
 from lab.apache_kafka import apache_kafka
 from lab.penstock import penstock
@@ -71,12 +73,21 @@ def _measure(rows: list[Row], names: list[str], quick: bool) -> Run:
                 if row.heavy and round_number != 1:
                     continue
                 for contender in contenders:
-                    measured = row.measure(contender, scale)
+                    measured = _measured(row, contender, scale)
                     if round_number:
                         run.add(row.name, contender.name, measured)
                     shown = ", ".join(f"{metric} {value:,.4g}" for metric, value in measured.items())
                     print(f"  round {round_number} {contender.name} {row.name}: {shown}", file=sys.stderr)
     return run
+
+
+def _measured(row: Row, contender: Contender, scale: float) -> Values:
+    """What the row gives, or nothing where it fails: the other rows of a long run are still worth having."""
+    try:
+        return row.measure(contender, scale)
+    except (RuntimeError, OSError, KafkaException, LabError) as error:
+        print(f"bench: FAILED {row.name} on {contender.name}: {error}", file=sys.stderr)
+        return {}
 
 
 def _start(stack: ExitStack, names: list[str]) -> list[Contender]:
