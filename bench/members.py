@@ -67,7 +67,9 @@ class Member(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         for response in self._conversation.receive(data):
-            self._awaited.popleft().set_result(response.message)
+            answer = self._awaited.popleft()
+            if not answer.cancelled():  # at the end nobody waits any more
+                answer.set_result(response.message)
 
     async def ask(self, api: Api[RequestT, ResponseT], version: int, request: RequestT) -> ResponseT:
         _, parts = self._conversation.ask(api, version, request)
