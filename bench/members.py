@@ -1,8 +1,8 @@
 """A crowd of group members in one process: `python -m bench.members PORT TOPIC PROTOCOL GROUPS MEMBERS`.
 
 Each has its own connection and does what a consumer's background thread does: it joins, syncs or acknowledges
-what it is given, and sends heartbeats. One member of each group leaves again and again and comes back, so
-that the group rebalances all the time. It says `settled` once everybody is in, and ends with its input.
+what it is given, and sends heartbeats. One member of every tenth group leaves again and again and comes back,
+so that the group rebalances all the time. It says `settled` once everybody is in, and ends with its input.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ from penstock.wire.frames import Conversation
 HEARTBEAT_S = 3.0
 STAYS_S = 1.5
 """How long the member that comes and goes is there each time; the others notice with their next heartbeat."""
+RESTLESS_GROUPS = 10
 TIMEOUT_MS = 45_000
 ASSIGNMENT = b"\0" * 64
 PAUSE_S = 0.1
@@ -199,7 +200,8 @@ async def main(port: int, topic: str, protocol: str, groups: int, members: int) 
     tasks = []
     for group in range(groups):
         for number in range(members):
-            member = kind(f"crowd-{protocol}-{members}-{group}", topic, restless=number == 0)
+            restless = number == 0 and group % RESTLESS_GROUPS == 0
+            member = kind(f"crowd-{protocol}-{members}-{group}", topic, restless)
             await loop.create_connection(partial(_same, member), HOST, port)
             crowd.append(member)
             tasks.append(asyncio.create_task(member.run()))
