@@ -13,13 +13,14 @@ from penstock.model.ids import TopicId
 from penstock.records.batch import CRC_START, crc_matches, read_header
 from penstock.records.codecs import Codec
 from penstock.records.record import Record
+from penstock.storage import validation
 from penstock.wire.apis.produce import (
     PRODUCE,
     PartitionProduceData,
     ProduceRequest,
     TopicProduceData,
 )
-from tests.broker.conftest import penstock_only
+from tests.broker.conftest import penstock_only, record_threads
 from tests.broker.raw import RawClient
 from tests.broker.requests import (
     AGAINST,
@@ -324,6 +325,35 @@ def test_an_hour_ahead_is_the_limit_unless_the_topic_says_otherwise(client: RawC
 
     assert near.error_code == old.error_code == ErrorCode.NONE
     assert far.error_code == ErrorCode.INVALID_TIMESTAMP
+
+
+@penstock_only
+@pytest.mark.parametrize(
+    ("count", "codec", "long"), [(10, Codec.NONE, False), (1001, Codec.NONE, True), (10, Codec.ZSTD, True)]
+)
+def test_long_batches_are_not_walked_on_the_event_loop(
+    client: RawClient, monkeypatch: pytest.MonkeyPatch, count: int, codec: Codec, long: bool
+) -> None:
+    topic = create_topic(client, configs={"cleanup.policy": "compact"})
+    threads = record_threads(monkeypatch, validation, "records_without_key")
+
+    taken = produce(client, topic, batch_of([record(b"", key=b"")] * count, codec))
+    refused = produce(client, topic, batch_of([record(b"", key=b"")] * (count - 1) + [record(b"")], codec))
+
+    assert (taken.error_code, taken.base_offset) == (ErrorCode.NONE, 0)
+    assert refused.error_code == ErrorCode.INVALID_RECORD
+    assert [error.batch_index for error in refused.record_errors] == [count - 1]
+    assert [name.startswith("penstock-worker") for name in threads] == [long, long]
+    assert fetch(client, topic, 0).high_watermark == count
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])
+def test_records_of_a_long_batch_too_far_ahead_of_the_clock_are_named(
+    client: RawClient, topic: Topic, codec: Codec
+) -> None:
+    records = [*[record(b"")] * 1500, record(b"", timestamp=now_ms() + 7_200_000)]
+
+    assert errors_of(client, topic, records, 13, codec) == (ErrorCode.INVALID_TIMESTAMP, [1500])
 
 
 # -- whose time

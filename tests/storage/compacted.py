@@ -17,6 +17,7 @@ from penstock.storage.config import LogConfig
 from penstock.storage.log import Log
 from penstock.storage.memory import MemoryFiles
 from penstock.storage.producers import AppendOrigin
+from tests.storage.logs import append_checked
 
 T = TypeVar("T")
 PATH = "/data/topics/t/partition-0"
@@ -109,7 +110,7 @@ class CompactedLog:
         return self.log.end_offset - 1
 
     def _append(self, batch: bytes, origin: AppendOrigin) -> None:
-        self.log.append(memoryview(bytearray(batch)), 0, origin)
+        append_checked(self.log, memoryview(bytearray(batch)), origin)
         self.log.advance_high_watermark(self.log.end_offset)
 
     def compact(self, keys_max: int = 1_000_000) -> CompactionResult | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from struct import pack_into
 
 import pytest
@@ -20,8 +21,8 @@ from penstock.model.errors import (
 from penstock.records.batch import CONTROL_BIT, TIMESTAMP_TYPE_BIT, read_header
 from penstock.records.codecs import Codec
 from penstock.records.record import Record, build_batch, iter_records
-from penstock.storage.log import AppendOrigin, Log
-from tests.storage.logs import NOW_MS, batch, idempotent, open_log, records
+from penstock.storage.log import AppendOrigin, Log, LongWalk
+from tests.storage.logs import NOW_MS, append_checked, batch, idempotent, open_log, records
 
 COMPACT = frozenset({"compact"})
 
@@ -36,7 +37,7 @@ def changed(at: int, layout: str, value: int, *, count: int = 2) -> memoryview:
 
 def refused(log: Log, bad: memoryview, kind: type[ApiError]) -> ApiError:
     with pytest.raises(kind) as raised:
-        log.append(bad, 0)
+        append_checked(log, bad)
     assert log.end_offset == 0
     assert log.size == 0
     return raised.value
@@ -177,3 +178,45 @@ def test_replicated_batches_are_checked_for_damage_only() -> None:
 
 def test_an_idempotent_batch_needs_nothing_more() -> None:
     assert open_log().append(idempotent(0), 0).base_offset == 0
+
+
+# -- records that take long to look at
+
+
+def keyed(count: int, *, last_timestamp: int = NOW_MS) -> memoryview:
+    sent = [Record(i, NOW_MS, b"", None) for i in range(count)]
+    sent[-1] = sent[-1]._replace(timestamp=last_timestamp)
+    return memoryview(bytearray(build_batch(sent)))
+
+
+def test_a_long_batch_is_appended_once_its_records_were_checked() -> None:
+    log = open_log(cleanup_policy=COMPACT)
+    assert log.append(keyed(1000), 0).last_offset == 999
+    with pytest.raises(LongWalk) as walk:
+        log.append(keyed(1001), 0)
+    walk.value.check()
+    assert log.append(keyed(1001), 0, checked_by=walk.value.rules).base_offset == 1000
+
+
+def test_a_check_by_rules_of_before_does_not_count() -> None:
+    log = open_log(cleanup_policy=COMPACT)
+    with pytest.raises(LongWalk) as walk:
+        log.append(keyed(1001), 0)
+    log.reconfigure(replace(log.config, message_timestamp_before_max_ms=1000))
+    with pytest.raises(LongWalk):
+        log.append(keyed(1001), 0, checked_by=walk.value.rules)
+
+
+def test_only_clients_send_batches_that_take_long() -> None:
+    log = open_log(cleanup_policy=COMPACT)
+    assert log.append(keyed(1001), 0, AppendOrigin.COORDINATOR).last_offset == 1000
+
+
+def test_to_name_the_records_of_a_long_batch_is_a_long_walk_too() -> None:
+    log = open_log(message_timestamp_after_max_ms=1000)
+    assert log.append(keyed(1001), 0).last_offset == 1000
+    with pytest.raises(LongWalk) as walk:
+        log.append(keyed(1001, last_timestamp=NOW_MS + 1001), 0)
+    with pytest.raises(InvalidTimestamp) as raised:
+        walk.value.check()
+    assert [index for index, _ in raised.value.record_errors] == [1000]

@@ -21,6 +21,7 @@ from penstock.records.codecs import Codec
 from penstock.storage.config import FOREVER, LogConfig
 from penstock.storage.directory import DataDirectory
 from penstock.storage.log import Appended, AppendOrigin, Log
+from penstock.storage.validation import Rules
 
 if TYPE_CHECKING:
     from penstock.broker.flusher import Flusher
@@ -82,7 +83,7 @@ class Partition:
         self.flusher = flusher
         #: appended, but behind the high watermark until the disk has them
         self.hidden_bytes = 0
-        #: appends that are with a worker, and the lock that keeps them in order (see `recompression`)
+        #: appends that are with a worker, and the lock that keeps them in order (see `deferred_appends`)
         self.pending: set[asyncio.Task[None]] = set()
         self.order = asyncio.Lock()
         #: whether what was appended last has to be synced before it is acknowledged (`flush.messages`)
@@ -114,7 +115,12 @@ class Partition:
         """Whether an acknowledgement of the last append has to wait for a sync."""
         return self.flusher.acks_wait or self.sync_due
 
-    def append(self, batches: memoryview, origin: AppendOrigin = AppendOrigin.CLIENT) -> Appended:
+    def append(
+        self,
+        batches: memoryview,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+        checked_by: Rules | None = None,
+    ) -> Appended:
         """Append what a client sent, or a coordinator decided; stamps offsets into `batches` in place."""
         if not self.leading:
             raise NotLeaderOrFollower
@@ -123,7 +129,7 @@ class Partition:
         flusher = self.flusher
         log = self.log
         size = len(batches)
-        appended = log.append(batches, self.leader_epoch, origin)
+        appended = log.append(batches, self.leader_epoch, origin, checked_by)
         if not appended.duplicate:
             flusher.wrote(self)
             if self._flush_records is not None:

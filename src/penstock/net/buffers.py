@@ -20,7 +20,7 @@ _KEEP_FREE: Final = 8
 
 
 class BufferPool:
-    """Buffers in powers of two; `held` counts the bytes handed out."""
+    """Buffers in powers of two; `held` counts the bytes handed out, and copies that somebody charged."""
 
     __slots__ = ("_beyond", "_free", "_waiting", "held", "limit", "scratch")
 
@@ -60,6 +60,17 @@ class BufferPool:
         free = self._free.setdefault(capacity, [])
         if capacity <= EAGER_SIZE and len(free) < _KEEP_FREE:
             free.append(buffer)
+        self._wake()
+
+    def charge(self, size: int) -> None:
+        """Count a copy of what a frame brought that outlives its buffer; `release` it when it is gone."""
+        self.held += size
+
+    def release(self, size: int) -> None:
+        self.held -= size
+        self._wake()
+
+    def _wake(self) -> None:
         if self._waiting:
             waiting, self._waiting = self._waiting, []
             for retry in waiting:

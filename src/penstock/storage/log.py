@@ -29,9 +29,9 @@ from penstock.storage.segment import Segment
 from penstock.storage.segments import SegmentCache
 from penstock.storage.store import SegmentStore
 from penstock.storage.transactions import AbortedTransaction
-from penstock.storage.validation import check_replicated, validate
+from penstock.storage.validation import LongWalk, Rules, check_replicated, validate
 
-__all__ = ["AppendOrigin", "Appended", "Log"]
+__all__ = ["AppendOrigin", "Appended", "Log", "LongWalk"]
 
 #: base offset, length, leader epoch: what an append writes into a batch
 _STAMP: Final = Struct(">qii")
@@ -86,14 +86,21 @@ class Log(LogState):
     # -- appending
 
     def append(
-        self, batches: memoryview, leader_epoch: int, origin: AppendOrigin = AppendOrigin.CLIENT
+        self,
+        batches: memoryview,
+        leader_epoch: int,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+        checked_by: Rules | None = None,
     ) -> Appended:
-        """Append as the leader: check, stamp in place, write; all of `batches` or nothing."""
+        """Append as the leader: check, stamp in place, write; all of `batches` or nothing.
+
+        A client's batch that takes long to check is a `LongWalk`; `checked_by` then says that it was done.
+        """
         if self._health.offline is not None:
             self._health.check()
         now_ms = self._clock.now_ms()
         rules = self._rules
-        headers = validate(batches, rules, origin, now_ms)
+        headers = validate(batches, rules, origin, now_ms, checked_by)
         if len(batches) > rules.segment_bytes:
             raise RecordListTooLarge(f"{len(batches)} bytes at once; segment.bytes is {rules.segment_bytes}")
         base = offset = self.end_offset

@@ -17,6 +17,7 @@ from penstock.model.errors import (
     InvalidRecord,
     InvalidTimestamp,
     MessageTooLarge,
+    PenstockError,
     UnsupportedCompressionType,
 )
 from penstock.ports import Buffer
@@ -30,13 +31,15 @@ from penstock.records.batch import (
     MAGIC,
     NO_TIMESTAMP,
     TIMESTAMP_TYPE_BIT,
+    is_long,
+    read_header,
 )
 from penstock.records.codecs import Codec
-from penstock.records.record import iter_records, records_without_key
+from penstock.records.record import records_without_key, timestamps
 from penstock.storage.config import FOREVER, LogConfig
 from penstock.storage.producers import AppendOrigin
 
-__all__ = ["Rules", "check_replicated", "validate"]
+__all__ = ["LongWalk", "Rules", "check_replicated", "validate"]
 
 _CLIENT: Final = AppendOrigin.CLIENT
 _CODEC_MAX: Final = max(Codec)
@@ -76,13 +79,31 @@ class Rules:
         self.walk = self.compact or bounded
 
 
-def validate(batches: memoryview, rules: Rules, origin: AppendOrigin, now_ms: int) -> list[tuple[int, ...]]:
+class LongWalk(PenstockError):
+    """A client's batch has to be walked, which takes long: `check` it in a worker thread, then append it."""
+
+    def __init__(self, batch: memoryview, rules: Rules, now_ms: int) -> None:
+        super().__init__(f"a batch of {len(batch)} bytes has to be walked")
+        self.rules = rules
+        self._batch = batch
+        self._now_ms = now_ms
+
+    def check(self) -> None:
+        """Raise what the append would; if nothing, it may be told that `rules` are met."""
+        _check_records(self._batch, self.rules, self._now_ms)
+
+
+def validate(
+    batches: memoryview, rules: Rules, origin: AppendOrigin, now_ms: int, checked_by: Rules | None = None
+) -> list[tuple[int, ...]]:
     """The header fields of each of `batches`, all of which may enter the log; raises an ApiError otherwise.
 
     Where the topic says so, batches get the append time: attributes, largest timestamp and checksum change.
+    Records that meet the rules of `checked_by` are not looked at again for these.
     """
     size = len(batches)
     client = origin is _CLIENT
+    max_timestamp_max = FOREVER if rules.log_append_time else now_ms + rules.after_max_ms
     headers: list[tuple[int, ...]] = []
     position = 0
     while True:
@@ -125,12 +146,12 @@ def validate(batches: memoryview, rules: Rules, origin: AppendOrigin, now_ms: in
             raise _refusal(header, size - end)
         if attributes & COMPRESSION_MASK > _CODEC_MAX:
             raise UnsupportedCompressionType(f"there is no codec {attributes & COMPRESSION_MASK}")
+        if (rules.walk or max_timestamp > max_timestamp_max) and checked_by is not rules:
+            if client and is_long(batches):
+                raise LongWalk(batches, rules, now_ms)
+            _check_records(batches[position:end], rules, now_ms)
         if rules.log_append_time:
             header = _stamp_append_time(batches, position, end, header, now_ms)
-        elif max_timestamp > now_ms + rules.after_max_ms:
-            raise _timestamp_refusal(batches[position:end], rules, now_ms)
-        if rules.walk:
-            _check_records(batches[position:end], rules, now_ms)
         headers.append(header)
         if end == size:
             return headers
@@ -197,26 +218,25 @@ def _stamp_append_time(
 
 
 def _check_records(batch: memoryview, rules: Rules, now_ms: int) -> None:
+    dated = not rules.log_append_time
+    if dated and read_header(batch).max_timestamp > now_ms + rules.after_max_ms:
+        message = f"timestamps may be at most {rules.after_max_ms} ms ahead of the broker's clock"
+        raise InvalidTimestamp(message, _timestamp_errors(batch, rules, now_ms))
     if rules.compact:
         keyless = records_without_key(batch)
         if keyless:
             message = "a compacted topic takes no record without a key"
             raise InvalidRecord(message, tuple((index, message) for index in keyless))
-    if rules.before_max_ms < FOREVER and not rules.log_append_time:
+    if dated and rules.before_max_ms < FOREVER:
         errors = _timestamp_errors(batch, rules, now_ms)
         if errors:
             raise InvalidTimestamp("records have timestamps that the topic does not accept", errors)
 
 
-def _timestamp_refusal(batch: memoryview, rules: Rules, now_ms: int) -> InvalidTimestamp:
-    message = f"timestamps may be at most {rules.after_max_ms} ms ahead of the broker's clock"
-    return InvalidTimestamp(message, _timestamp_errors(batch, rules, now_ms))
-
-
 def _timestamp_errors(batch: memoryview, rules: Rules, now_ms: int) -> tuple[tuple[int, str | None], ...]:
     low, high = now_ms - rules.before_max_ms, now_ms + rules.after_max_ms
     return tuple(
-        (index, f"timestamp {record.timestamp} is not within [{low}, {high}]")
-        for index, record in enumerate(iter_records(batch))
-        if record.timestamp != NO_TIMESTAMP and not low <= record.timestamp <= high
+        (index, f"timestamp {timestamp} is not within [{low}, {high}]")
+        for index, (_, timestamp) in enumerate(timestamps(batch))
+        if timestamp != NO_TIMESTAMP and not low <= timestamp <= high
     )

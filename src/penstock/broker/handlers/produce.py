@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from penstock.broker.context import Context
+from penstock.broker.deferred_appends import append_at_once, append_later
 from penstock.broker.flusher import Flusher
+from penstock.broker.metrics import Metrics
 from penstock.broker.partition import Partition
-from penstock.broker.recompression import append_recompressed
 from penstock.model.errors import (
     ApiError,
     ErrorCode,
@@ -63,20 +64,19 @@ def produce(
                 if isinstance(partition, ErrorCode):
                     raise ApiError(partition)
                 batch = _checked_batch(data.records, version, request.transactional_id)
-                codec = partition.codec
-                recompress = partition.pending or (codec is not None and codec_of(batch) != codec)
-                if not recompress:
-                    appended = partition.append(batch)
+                appended = append_at_once(partition, batch)
+                if appended is None:
+                    answer = PartitionProduceResponse(index=data.index)
+                    rest = rest or _Rest(context, acks, topics)
+                    append_later(
+                        broker.workers, broker.server.pool, partition, batch, rest.expect(answer, len(batch))
+                    )
+                else:
                     answer = _answer(data.index, appended)
                     metrics.bytes_in += len(batch)
                     metrics.messages_in += appended.last_offset - appended.base_offset + 1
-                else:
-                    answer = PartitionProduceResponse(index=data.index)
-                if recompress or (partition.acks_wait and acks):
-                    rest = rest or _Rest(context, acks, topics)
-                    if recompress:
-                        append_recompressed(broker.workers, partition, batch, rest.expect(answer))
-                    else:
+                    if partition.acks_wait and acks:
+                        rest = rest or _Rest(context, acks, topics)
                         rest.expect_flush(partition.flusher, answer)
             except ApiError as e:
                 failed = True
@@ -132,9 +132,9 @@ class _Rest:
         self._count = 0
         self.deferred: Deferred[ProduceResponse | None] = Deferred()
 
-    def expect(self, answer: PartitionProduceResponse) -> _Expected:
+    def expect(self, answer: PartitionProduceResponse, size: int) -> _Expected:
         self._count += 1
-        return _Expected(self, answer)
+        return _Expected(self, self._context.broker.metrics, answer, size)
 
     def expect_flush(self, flusher: Flusher, answer: PartitionProduceResponse) -> None:
         answers = self._flushes.get(flusher)
@@ -148,7 +148,7 @@ class _Rest:
             if error is not None:
                 for answer in answers:
                     _fill_error(answer, error)
-            # Whoever comes later, from a recompression, waits for a flush of its own.
+            # Whoever comes later, from a deferred append, waits for a flush of its own.
             del self._flushes[flusher]
             self.one_less()
 
@@ -164,17 +164,21 @@ class _Rest:
 class _Expected:
     """Takes the result of an append that went through a worker."""
 
-    __slots__ = ("_answer", "_rest")
+    __slots__ = ("_answer", "_metrics", "_rest", "_size")
 
-    def __init__(self, rest: _Rest, answer: PartitionProduceResponse) -> None:
+    def __init__(self, rest: _Rest, metrics: Metrics, answer: PartitionProduceResponse, size: int) -> None:
         self._rest = rest
+        self._metrics = metrics
         self._answer = answer
+        self._size = size
 
     def __call__(self, partition: Partition, result: Appended | ApiError) -> None:
         answer = self._answer
         if isinstance(result, ApiError):
             _fill_error(answer, result)
         else:
+            self._metrics.bytes_in += self._size
+            self._metrics.messages_in += result.last_offset - result.base_offset + 1
             answer.base_offset = result.base_offset
             answer.log_append_time_ms = result.append_time_ms
             answer.log_start_offset = result.log_start_offset

@@ -1,0 +1,101 @@
+"""Appends that take work first: another codec, because the topic asks for it, or a walk through many records.
+
+The work runs in a worker thread, on a copy of the batch that counts as memory of requests in flight. Batches
+of one partition keep their order: while one of them is `pending`, those behind it come here, too, and queue
+for the same lock even if they need no work themselves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Protocol
+
+from penstock.broker.logs import get_logger
+from penstock.broker.partition import Partition
+from penstock.model.errors import ApiError, CorruptMessage, ErrorCode, MessageTooLarge
+from penstock.net.buffers import BufferPool
+from penstock.ports import Workers
+from penstock.records.batch import HEADER_SIZE, MAGIC, codec_of, crc_matches, read_header
+from penstock.records.codecs import Codec
+from penstock.records.record import recompress
+from penstock.storage.log import Appended, LongWalk
+
+__all__ = ["append_at_once", "append_later"]
+
+log = get_logger("deferred_appends")
+
+
+class Result(Protocol):
+    def __call__(self, partition: Partition, result: Appended | ApiError) -> None: ...
+
+
+def append_at_once(partition: Partition, batch: memoryview) -> Appended | None:
+    """Append what a client sent; None if it takes work first, and has to be appended later."""
+    codec = partition.codec
+    if partition.pending or (codec is not None and codec_of(batch) != codec):
+        # The limit holds for what is sent, too, and before it is copied; the append looks at what is stored.
+        size_max = partition.log.config.max_message_bytes
+        if len(batch) > size_max:
+            raise MessageTooLarge(f"a batch of {len(batch)} bytes; max.message.bytes is {size_max}")
+        return None
+    try:
+        return partition.append(batch)
+    except LongWalk:
+        return None
+
+
+def append_later(
+    workers: Workers, memory: BufferPool, partition: Partition, batch: memoryview, result: Result
+) -> None:
+    """Append a copy of `batch` in the topic's codec, and call `result` when that is done."""
+    size = len(batch)
+    memory.charge(size)
+    task = asyncio.get_running_loop().create_task(_append(workers, partition, bytearray(batch), result))
+
+    def done(task: asyncio.Task[None]) -> None:
+        partition.pending.discard(task)
+        memory.release(size)
+
+    partition.pending.add(task)
+    task.add_done_callback(done)
+
+
+async def _append(workers: Workers, partition: Partition, batch: bytearray, result: Result) -> None:
+    async with partition.order:
+        try:
+            codec = partition.codec
+            if codec is not None and codec_of(batch) != codec and _is_one_batch(batch):
+                batch = await workers.in_thread(_recompress, batch, codec, partition.compression_level)
+            appended: Appended | ApiError = await _append_checked(workers, partition, memoryview(batch))
+        except ApiError as e:
+            appended = e
+        except Exception as e:
+            log.error("append_failed", partition=partition.name, error=repr(e), exc_info=e)
+            appended = ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "The batch could not be appended")
+    result(partition, appended)
+
+
+async def _append_checked(workers: Workers, partition: Partition, batch: memoryview) -> Appended:
+    checked_by = None
+    while True:
+        try:
+            return partition.append(batch, checked_by=checked_by)
+        except LongWalk as walk:
+            # A pure-Python walk: threads take turns every few milliseconds, so the event loop gets its own.
+            await workers.in_thread(walk.check)
+            checked_by = walk.rules
+
+
+def _is_one_batch(batch: bytearray) -> bool:
+    """Whether there is something to recompress; if not, the append refuses it and says why."""
+    if len(batch) < HEADER_SIZE:
+        return False
+    header = read_header(batch)
+    return header.magic == MAGIC and header.size == len(batch)
+
+
+def _recompress(batch: bytearray, codec: Codec, level: int | None) -> bytearray:
+    """The batch in another codec. Its checksum is checked first: corruption must not get a new one."""
+    if not crc_matches(batch, read_header(batch)):
+        raise CorruptMessage("The checksum of the batch does not match its content")
+    return bytearray(recompress(batch, codec, level))
