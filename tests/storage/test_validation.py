@@ -220,3 +220,15 @@ def test_to_name_the_records_of_a_long_batch_is_a_long_walk_too() -> None:
     with pytest.raises(InvalidTimestamp) as raised:
         walk.value.check()
     assert [index for index, _ in raised.value.record_errors] == [1000]
+
+
+def test_no_more_than_a_thousand_records_are_named() -> None:
+    sent = [Record(i, NOW_MS + 5000, None, None) for i in range(1500)]
+    bad = memoryview(bytearray(build_batch(sent)))
+    for log, kind in (
+        (open_log(cleanup_policy=COMPACT), InvalidRecord),
+        (open_log(message_timestamp_after_max_ms=1000), InvalidTimestamp),
+    ):
+        error = refused(log, bad, kind)
+        assert isinstance(error, InvalidRecord | InvalidTimestamp)
+        assert [index for index, _ in error.record_errors] == list(range(1000))

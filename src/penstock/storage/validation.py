@@ -6,6 +6,7 @@ a bound on how old a timestamp may be, and to name the records of a batch that i
 
 from __future__ import annotations
 
+from itertools import islice
 from struct import Struct, error
 from typing import Final
 
@@ -50,6 +51,8 @@ _MAX_TIMESTAMP: Final = Struct(">q")
 _CRC_POSITION: Final = 17
 _ATTRIBUTES_POSITION: Final = 21
 _MAX_TIMESTAMP_POSITION: Final = 35
+#: how many of a batch's bad records are named: the answer must not take longer than the check
+_NAMED_MAX: Final = 1000
 #: a batch from a client has no business with these
 _FORBIDDEN: Final = CONTROL_BIT | TIMESTAMP_TYPE_BIT
 
@@ -226,7 +229,7 @@ def _check_records(batch: memoryview, rules: Rules, now_ms: int) -> None:
         keyless = records_without_key(batch)
         if keyless:
             message = "a compacted topic takes no record without a key"
-            raise InvalidRecord(message, tuple((index, message) for index in keyless))
+            raise InvalidRecord(message, tuple((index, message) for index in keyless[:_NAMED_MAX]))
     if dated and rules.before_max_ms < FOREVER:
         errors = _timestamp_errors(batch, rules, now_ms)
         if errors:
@@ -235,8 +238,9 @@ def _check_records(batch: memoryview, rules: Rules, now_ms: int) -> None:
 
 def _timestamp_errors(batch: memoryview, rules: Rules, now_ms: int) -> tuple[tuple[int, str | None], ...]:
     low, high = now_ms - rules.before_max_ms, now_ms + rules.after_max_ms
-    return tuple(
+    errors = (
         (index, f"timestamp {timestamp} is not within [{low}, {high}]")
         for index, (_, timestamp) in enumerate(timestamps(batch))
         if timestamp != NO_TIMESTAMP and not low <= timestamp <= high
     )
+    return tuple(islice(errors, _NAMED_MAX))
