@@ -75,7 +75,8 @@ def produce(
                     answer = _answer(data.index, appended)
                     metrics.bytes_in += len(batch)
                     metrics.messages_in += appended.last_offset - appended.base_offset + 1
-                    if partition.acks_wait and acks:
+                    # `partition.acks_wait`, without the call.
+                    if acks and (partition.sync_due or partition.flusher.acks_wait):
                         rest = rest or _Rest(context, acks, topics)
                         rest.expect_flush(partition.flusher, answer)
             except ApiError as e:
