@@ -221,7 +221,7 @@ def test_a_restarted_broker_loads_first_and_then_knows(tmp_path: Path) -> None:
             for offset in range(50):
                 await answer(commit(broker, offset, "x" * 1000))
         async with running(log_dirs=str(tmp_path)) as broker:
-            assert fetch(broker).error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            # How far it is by now is a matter of the machine's speed; what it says until then is not.
             while code := (await answer(fetch(broker))).error_code:
                 assert code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
                 await asyncio.sleep(0)

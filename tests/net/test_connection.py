@@ -307,3 +307,32 @@ def test_file_ranges_arrive_in_order_with_everything_else(tmp_path: Path) -> Non
                 assert await read_frame(reader) == content[position : position + size]
 
     check()
+
+
+class Copying(Echo):
+    """Keeps a copy of every frame that it makes wait, and has it counted."""
+
+    def serve(self, connection: Connection, data: memoryview) -> Answer:
+        if bytes(data).startswith(b"wait"):
+            self.server.pool.charge(1000)
+        return super().serve(connection, data)
+
+    server: Server
+
+
+@on_uvloop
+async def test_a_connection_waits_while_the_copies_of_its_requests_fill_the_memory() -> None:
+    app = Copying()
+    async with serving(app, memory_bytes=2500) as (server, port):
+        app.server = server
+        reader, writer = await connect(port)
+        writer.write(frame(b"wait") * 10)
+        await until(lambda: app.served == 3)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert app.served == 3
+        for i in range(10):
+            await until(lambda i=i: len(app.waiting) > i)  # type: ignore[misc]
+            server.pool.release(1000)
+            app.waiting[i].resolve([frame(b"done")])
+        assert [await read_frame(reader) for _ in range(10)] == [b"done"] * 10

@@ -92,9 +92,8 @@ def test_a_range_waits_for_what_the_transport_has_not_sent(tmp_path: Path) -> No
             sock.setblocking(False)
             loop = asyncio.get_running_loop()
             small = frame(b"x" * 15_000)
-            await loop.sock_sendall(sock, small * 700)
-            await asyncio.sleep(0.1)
-            sending = loop.create_task(loop.sock_sendall(sock, frame(b"file") * 20 + frame(b"end")))
+            requests = small * 700 + frame(b"file") * 20 + frame(b"end")
+            sending = loop.create_task(loop.sock_sendall(sock, requests))
             await asyncio.sleep(0.2)
             assert file.read == 0
             received = 0

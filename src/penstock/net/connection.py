@@ -223,6 +223,9 @@ class Connection(asyncio.BufferedProtocol):
         if isinstance(answer, Deferred):
             self._answers.append(answer)
             answer.then(self._deferred_resolved)
+            if self._server.pool.is_exhausted:
+                # What waits may have been copied; nobody sends more of it until some is done.
+                self._wait_for_buffer()
         elif self._answers:
             self._answers.append(answer)
         else:
