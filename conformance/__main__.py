@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -43,6 +44,8 @@ def options() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     wanted = options().parse_args(arguments)
+    # An exit like any other, so that the brokers that were started here end with us.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     record = RESULTS if wanted.against == "penstock" else REFERENCE
     if not wanted.render:
         recorded = load(record)

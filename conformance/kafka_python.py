@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from collections.abc import Sequence
 from itertools import groupby
@@ -12,7 +11,7 @@ from xml.etree import ElementTree
 
 from conformance.goals import Goal
 from conformance.outcome import Outcome, Verdict, one_line
-from conformance.suite import Unit, Workbench
+from conformance.suite import Unit, Workbench, run_logged
 from lab.kafka_python import kafka_python_tests
 
 KAFKA_VERSION = "4.1.0"
@@ -50,20 +49,8 @@ class KafkaPythonSuite:
         report.unlink(missing_ok=True)
         nodes = [f"test/integration/{test}" for test in unit.tests]
         log = workbench.folder / f"kafka-python-{unit.name}.log"
-        with log.open("wb") as output:
-            process = subprocess.Popen(
-                [sys.executable, *PYTEST, f"--junitxml={report}", *nodes],
-                cwd=self._source,
-                env=_environment(workbench),
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-            )
-            try:
-                process.wait(unit.timeout)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+        pytest = [sys.executable, *PYTEST, f"--junitxml={report}", *nodes]
+        run_logged(pytest, self._source, _environment(workbench), log, unit.timeout)
         return judge(report.read_text() if report.exists() else "", unit)
 
 

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
 
 from conformance.goals import Goal
 from conformance.outcome import Outcome, Verdict, one_line
-from conformance.suite import Unit, Workbench
+from conformance.suite import Unit, Workbench, run_logged
 from lab.librdkafka import Librdkafka, librdkafka
 
 KAFKA_VERSION = "4.2.0"
@@ -53,21 +52,9 @@ class LibrdkafkaSuite:
     def run(self, unit: Unit, workbench: Workbench) -> dict[str, Outcome]:
         assert self._build is not None, "prepare() first"
         log = workbench.folder / f"librdkafka-{unit.name}-{unit.scenario}.log"
-        with log.open("wb") as output:
-            process = subprocess.Popen(
-                [self._build.test_runner, "-p1", "-L"],
-                cwd=self._directory(workbench.folder),
-                env=self._environment(unit, workbench),
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-            )
-            try:
-                ended = process.wait(unit.timeout)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-                ended = None
+        directory, environment = self._directory(workbench.folder), self._environment(unit, workbench)
+        runner = [self._build.test_runner, "-p1", "-L"]
+        ended = run_logged(runner, directory, environment, log, unit.timeout)
         return judge(log.read_text(errors="replace"), unit, ended)
 
     def _directory(self, folder: Path) -> Path:

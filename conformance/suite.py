@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import subprocess
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -44,6 +45,26 @@ class Workbench:
     bootstrap: str
     folder: Path
     kafka_path: Path
+
+
+def run_logged(
+    arguments: Sequence[str | Path], cwd: Path, environment: Mapping[str, str], log: Path, timeout: float
+) -> int | None:
+    """Run to the end with all output in `log`: its exit status, or None where it had to be killed."""
+    with log.open("wb") as output:
+        try:
+            done = subprocess.run(
+                arguments,
+                cwd=cwd,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                timeout=timeout,
+            )
+        except subprocess.TimeoutExpired:
+            return None
+    return done.returncode
 
 
 class Suite(Protocol):
