@@ -53,7 +53,7 @@ class LibrdkafkaSuite:
         assert self._build is not None, "prepare() first"
         log = workbench.folder / f"librdkafka-{unit.name}-{unit.scenario}.log"
         directory, environment = self._directory(workbench.folder), self._environment(unit, workbench)
-        runner = [self._build.test_runner, "-p1", "-L"]
+        runner = [str(self._build.test_runner), "-p1", "-L"]
         ended = run_logged(runner, directory, environment, log, unit.timeout)
         return judge(log.read_text(errors="replace"), unit, ended)
 
