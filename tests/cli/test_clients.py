@@ -207,7 +207,14 @@ def test_interrupting_consume_is_how_it_ends(penstock: Command, broker: str) -> 
     penstock("topic", "create", "interrupted")
     penstock("produce", "interrupted", input="x\n")
     command = [*PENSTOCK, "consume", "interrupted", "--from-beginning", "--bootstrap", broker]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    # A test run in the background may have SIGINT ignored, and children would inherit that.
+    with subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "x\n"
         process.send_signal(signal.SIGINT)
