@@ -279,9 +279,7 @@ def test_a_member_that_stops_polling_is_out(bootstrap: str, topic: str, group: s
         "range",
         pytest.param(
             "consumer",
-            marks=pytest.mark.skip(
-                "librdkafka 2.16 waits for itself when fifty members close in turn"
-            ),
+            marks=pytest.mark.skip("librdkafka 2.16 waits for itself when fifty members close in turn"),
         ),
     ],
 )
