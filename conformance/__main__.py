@@ -6,7 +6,7 @@ import argparse
 import signal
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from conformance.brokers import Brokers, ExternalBroker
@@ -18,8 +18,9 @@ from conformance.outcome import REFERENCE, RESULTS, Results, load, save
 from conformance.runner import Runner, subset
 from conformance.scoreboard import PAGE, Change, compare, merge, render
 from lab import LabError
-from lab.apache_kafka import apache_kafka
+from lab.apache_kafka import ACCESS_CONTROL, apache_kafka
 from lab.penstock import penstock
+from lab.server import Server
 
 SUBSET_S = 240.0
 GAINED_SHOWN = 10
@@ -82,12 +83,16 @@ def _run(wanted: argparse.Namespace, goals: Sequence[Goal], recorded: Results) -
         logs = wanted.logs or folder / "logs"
         logs.mkdir(parents=True, exist_ok=True)
         tools = (kafka_tools if wanted.against == "kafka" else penstock_tools)(folder / "kafka")
-        starter = apache_kafka if wanted.against == "kafka" else penstock
+        starter = _kafka_with_access_control if wanted.against == "kafka" else penstock
         brokers = ExternalBroker(wanted.bootstrap) if wanted.bootstrap else Brokers(starter, folder)
         with brokers:
             suites = (LibrdkafkaSuite(), KafkaPythonSuite())
             runner = Runner(suites, brokers, logs, tools, lambda line: print(line, flush=True))
             return runner.run(goals, recorded)
+
+
+def _kafka_with_access_control(folder: Path, settings: Mapping[str, str]) -> Server:
+    return apache_kafka(folder, {**settings, **ACCESS_CONTROL})
 
 
 def _summarize(found: Results, change: Change) -> None:
