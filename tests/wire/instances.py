@@ -62,7 +62,7 @@ def _simple(field: Field, random: Random, plausible: bool) -> Any:
     if field.kind == "uuid":
         return random.choice((bytes(16), random.randbytes(16)))
     if field.kind == "records":
-        return random.choice((None, *_RECORDS))
+        return random.choice((None, *_RECORDS) if field.nullable else _RECORDS)
     if field.kind == "bytes":
         return random.choice(_BYTES)
     assert field.kind == "string", field.kind

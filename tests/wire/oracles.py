@@ -59,7 +59,12 @@ def _ours(cls: type[Struct], version: int, theirs: Any) -> Struct:
 
 
 def _their_names(name: str) -> tuple[str, ...]:
-    return name, name.removesuffix("_ms"), name.removeprefix("topic_").removeprefix("cluster_")
+    return (
+        name,
+        name.removesuffix("_ms"),
+        name.removeprefix("topic_").removeprefix("cluster_"),
+        name.replace("kraft", "k_raft"),
+    )
 
 
 def _our_value(field: Field, version: int, value: Any) -> Any:
@@ -102,12 +107,16 @@ class Kio:
     def _theirs(self, schema: Any, message: Struct) -> Any:
         values = {}
         for field in dataclasses.fields(schema):
-            name = field.name if hasattr(message, field.name) else field.name + "_ms"
+            name = next(name for name in self._our_names(field.name) if hasattr(message, name))
             value = getattr(message, name)
-            absent = value is None and "tag" in field.metadata and dataclasses.is_dataclass(field.type)
-            if not absent:
-                values[field.name] = self._their_value(field, value)
+            if value is None and "tag" in field.metadata and dataclasses.is_dataclass(field.type):
+                # Absent: what they call the default, and leave out.
+                value = next(ours.of() for ours in type(message).fields if ours.name == name)
+            values[field.name] = self._their_value(field, value)
         return schema(**values)
+
+    def _our_names(self, name: str) -> tuple[str, ...]:
+        return name, name + "_ms", name.replace("k_raft", "kraft")
 
     def _their_value(self, field: Any, value: Any) -> Any:
         nested = next((t for t in _types_within(field.type) if dataclasses.is_dataclass(t)), None)

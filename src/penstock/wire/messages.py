@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from penstock.model.errors import ProtocolError
 from penstock.wire.api import Api, RequestT, ResponseT
@@ -25,6 +25,7 @@ __all__ = [
     "encode_request",
     "encode_response",
     "response_correlation_id",
+    "response_skeleton",
     "response_writer",
 ]
 
@@ -38,15 +39,12 @@ _API_VERSIONS_KEY = API_VERSIONS.key
 _unpack_request_header = _REQUEST_HEADER.unpack_from
 _REQUEST_HEADER_SIZE = _REQUEST_HEADER.size
 _FLEXIBLE_FROM = {api.key: api.flexible_from for api in APIS.values()}
+_NEVER = 1 << 15
+_NUMBER_SIZE = 8
 
 
-class RequestHeader:
-    """What comes before a request's body. Nothing is known about the API or version that it names.
-
-    Only `decode_request_header` makes one; it fills in the fields itself: cheaper than a constructor.
-    """
-
-    __slots__ = ("api_key", "api_version", "body_offset", "client_id", "correlation_id")
+class RequestHeader(NamedTuple):
+    """What comes before a request's body. Nothing is known about the API or version that it names."""
 
     api_key: int
     api_version: int
@@ -54,37 +52,30 @@ class RequestHeader:
     client_id: str | None
     body_offset: int
 
-    def __repr__(self) -> str:
-        return (
-            f"RequestHeader({self.api_key} v{self.api_version}, correlation_id={self.correlation_id}, "
-            f"client_id={self.client_id!r})"
-        )
+
+#: `RequestHeader(…)` without the call of a Python function, for what every request brings
+_new_header = tuple.__new__
 
 
 def decode_request_header(frame: memoryview) -> RequestHeader:
     """The header of a request, of whatever API; ProtocolError where there is none."""
-    header = RequestHeader()
     try:
-        api_key, version, header.correlation_id, length = _unpack_request_header(frame)
+        api_key, version, correlation_id, length = _unpack_request_header(frame)
     except struct.error as e:
         raise ProtocolError(f"request of {len(frame)} bytes") from e
-    header.api_key = api_key
-    header.api_version = version
+    client_id = None
     offset = _REQUEST_HEADER_SIZE
     if length >= 0:
         offset += length
         # Replacing what is no UTF-8, as Kafka does: a name for logs is no reason to turn a client away.
-        header.client_id = frame[_REQUEST_HEADER_SIZE:offset].tobytes().decode("utf-8", "replace")
-    elif length == -1:
-        header.client_id = None
-    else:
+        client_id = str(frame[_REQUEST_HEADER_SIZE:offset], "utf-8", "replace")
+    elif length != -1:
         raise ProtocolError(f"client id of {length} bytes")
-    if version >= _FLEXIBLE_FROM.get(api_key, version + 1):
+    if version >= _FLEXIBLE_FROM.get(api_key, _NEVER):
         offset = _skip_header_tags(frame, offset)
     if offset > len(frame):
         raise ProtocolError("request header is truncated")
-    header.body_offset = offset
-    return header
+    return _new_header(RequestHeader, (api_key, version, correlation_id, client_id, offset))
 
 
 def _skip_header_tags(frame: memoryview, offset: int) -> int:
@@ -114,6 +105,27 @@ def response_writer(api: Api[Any, ResponseT], version: int) -> Callable[[int, Re
         return parts
 
     return write
+
+
+def response_skeleton(
+    api: Api[Any, ResponseT], version: int, message: Callable[[int], ResponseT]
+) -> Callable[[int, int], bytes]:
+    """A function of (correlation id, number) that gives the response `message(number)` as it goes out.
+
+    For a response that is sent again and again with nothing new but one 64-bit field: it is encoded here, and
+    from then on the two numbers are all that is written.
+    """
+    write = response_writer(api, version)
+    zeros, ones = (b"".join(write(0, message(number))) for number in (0, -1))  # type: ignore[arg-type]
+    at = next(index for index, pair in enumerate(zip(zeros, ones, strict=True)) if pair[0] != pair[1])
+    assert ones == zeros[:at] + b"\xff" * _NUMBER_SIZE + zeros[at + _NUMBER_SIZE :], "one field, once"
+    size, between, behind = zeros[:4], zeros[8:at], zeros[at + _NUMBER_SIZE :]
+    pack = struct.Struct(f">4si{len(between)}sq{len(behind)}s").pack
+
+    def fill(correlation_id: int, number: int) -> bytes:
+        return pack(size, correlation_id, between, number, behind)
+
+    return fill
 
 
 def encode_response(

@@ -45,6 +45,7 @@ __all__ = [
     "struct",
     "tagged_struct",
     "uint16",
+    "unaligned_batches",
     "uuid",
 ]
 
@@ -208,6 +209,11 @@ def nullable_bytes(
 def record_batches(versions: str = ALL) -> memoryview | None:
     """Record batches, possibly null. Decoded as a view of the frame; encoded, as any `Records`, uncopied."""
     return cast("memoryview | None", Field("records", versions, None, nullable=ALL))
+
+
+def unaligned_batches(versions: str = ALL) -> Records:
+    """As `record_batches`, but never null: a piece of a file of batches that may end within one."""
+    return cast("Records", Field("records", versions, b""))
 
 
 @overload

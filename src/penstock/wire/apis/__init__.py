@@ -5,10 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from penstock.wire.api import Api
+from penstock.wire.apis.add_raft_voter import ADD_RAFT_VOTER
+from penstock.wire.apis.allocate_producer_ids import ALLOCATE_PRODUCER_IDS
 from penstock.wire.apis.alter_configs import ALTER_CONFIGS
+from penstock.wire.apis.alter_partition import ALTER_PARTITION
+from penstock.wire.apis.alter_partition_reassignments import ALTER_PARTITION_REASSIGNMENTS
 from penstock.wire.apis.api_versions import API_VERSIONS
+from penstock.wire.apis.begin_quorum_epoch import BEGIN_QUORUM_EPOCH
+from penstock.wire.apis.broker_heartbeat import BROKER_HEARTBEAT
+from penstock.wire.apis.broker_registration import BROKER_REGISTRATION
 from penstock.wire.apis.consumer_group_describe import CONSUMER_GROUP_DESCRIBE
 from penstock.wire.apis.consumer_group_heartbeat import CONSUMER_GROUP_HEARTBEAT
+from penstock.wire.apis.controller_registration import CONTROLLER_REGISTRATION
 from penstock.wire.apis.create_partitions import CREATE_PARTITIONS
 from penstock.wire.apis.create_topics import CREATE_TOPICS
 from penstock.wire.apis.delete_groups import DELETE_GROUPS
@@ -19,8 +27,13 @@ from penstock.wire.apis.describe_configs import DESCRIBE_CONFIGS
 from penstock.wire.apis.describe_groups import DESCRIBE_GROUPS
 from penstock.wire.apis.describe_log_dirs import DESCRIBE_LOG_DIRS
 from penstock.wire.apis.describe_producers import DESCRIBE_PRODUCERS
+from penstock.wire.apis.describe_quorum import DESCRIBE_QUORUM
 from penstock.wire.apis.describe_topic_partitions import DESCRIBE_TOPIC_PARTITIONS
+from penstock.wire.apis.elect_leaders import ELECT_LEADERS
+from penstock.wire.apis.end_quorum_epoch import END_QUORUM_EPOCH
+from penstock.wire.apis.envelope import ENVELOPE
 from penstock.wire.apis.fetch import FETCH
+from penstock.wire.apis.fetch_snapshot import FETCH_SNAPSHOT
 from penstock.wire.apis.find_coordinator import FIND_COORDINATOR
 from penstock.wire.apis.heartbeat import HEARTBEAT
 from penstock.wire.apis.incremental_alter_configs import INCREMENTAL_ALTER_CONFIGS
@@ -30,13 +43,19 @@ from penstock.wire.apis.leave_group import LEAVE_GROUP
 from penstock.wire.apis.list_config_resources import LIST_CONFIG_RESOURCES
 from penstock.wire.apis.list_groups import LIST_GROUPS
 from penstock.wire.apis.list_offsets import LIST_OFFSETS
+from penstock.wire.apis.list_partition_reassignments import LIST_PARTITION_REASSIGNMENTS
 from penstock.wire.apis.metadata import METADATA
 from penstock.wire.apis.offset_commit import OFFSET_COMMIT
 from penstock.wire.apis.offset_delete import OFFSET_DELETE
 from penstock.wire.apis.offset_fetch import OFFSET_FETCH
 from penstock.wire.apis.offset_for_leader_epoch import OFFSET_FOR_LEADER_EPOCH
 from penstock.wire.apis.produce import PRODUCE
+from penstock.wire.apis.remove_raft_voter import REMOVE_RAFT_VOTER
 from penstock.wire.apis.sync_group import SYNC_GROUP
+from penstock.wire.apis.unregister_broker import UNREGISTER_BROKER
+from penstock.wire.apis.update_features import UPDATE_FEATURES
+from penstock.wire.apis.update_raft_voter import UPDATE_RAFT_VOTER
+from penstock.wire.apis.vote import VOTE
 
 __all__ = ["APIS"]
 
@@ -68,13 +87,32 @@ APIS: dict[int, Api[Any, Any]] = {
         DESCRIBE_LOG_DIRS,
         CREATE_PARTITIONS,
         DELETE_GROUPS,
+        ELECT_LEADERS,
         INCREMENTAL_ALTER_CONFIGS,
+        ALTER_PARTITION_REASSIGNMENTS,
+        LIST_PARTITION_REASSIGNMENTS,
         OFFSET_DELETE,
+        VOTE,
+        BEGIN_QUORUM_EPOCH,
+        END_QUORUM_EPOCH,
+        DESCRIBE_QUORUM,
+        ALTER_PARTITION,
+        UPDATE_FEATURES,
+        ENVELOPE,
+        FETCH_SNAPSHOT,
         DESCRIBE_CLUSTER,
         DESCRIBE_PRODUCERS,
+        BROKER_REGISTRATION,
+        BROKER_HEARTBEAT,
+        UNREGISTER_BROKER,
+        ALLOCATE_PRODUCER_IDS,
         CONSUMER_GROUP_HEARTBEAT,
         CONSUMER_GROUP_DESCRIBE,
+        CONTROLLER_REGISTRATION,
         LIST_CONFIG_RESOURCES,
         DESCRIBE_TOPIC_PARTITIONS,
+        ADD_RAFT_VOTER,
+        REMOVE_RAFT_VOTER,
+        UPDATE_RAFT_VOTER,
     )
 }

@@ -1,0 +1,34 @@
+"""BrokerHeartbeat, versions 0 to 2."""
+
+from __future__ import annotations
+
+from penstock.wire.api import Api
+from penstock.wire.schema import Struct, array, boolean, int16, int32, int64, nullable_array, uuid
+
+
+class BrokerHeartbeatRequest(Struct):
+    broker_id: int = int32()
+    broker_epoch: int = int64(default=-1)
+    current_metadata_offset: int = int64()
+    want_fence: bool = boolean()
+    want_shut_down: bool = boolean()
+    offline_log_dirs: list[bytes] = array(uuid(), "1+", tag=0)
+    cordoned_log_dirs: list[bytes] | None = nullable_array(uuid(), "2+", tag=1)
+
+
+class BrokerHeartbeatResponse(Struct):
+    throttle_time_ms: int = int32()
+    error_code: int = int16()
+    is_caught_up: bool = boolean()
+    is_fenced: bool = boolean(default=True)
+    should_shut_down: bool = boolean()
+
+
+BROKER_HEARTBEAT = Api(
+    63,
+    "BrokerHeartbeat",
+    (0, 2),
+    flexible_from=0,
+    request=BrokerHeartbeatRequest,
+    response=BrokerHeartbeatResponse,
+)
