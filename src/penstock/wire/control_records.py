@@ -1,0 +1,113 @@
+"""Control records of the metadata log: who leads, who votes, and where a snapshot begins and ends.
+
+The key says the kind (`penstock.records.control`), the value is a message that starts with its own version.
+Kafka 4.3 reads and writes version 0 of each, whatever that field says, and so do we.
+"""
+
+from __future__ import annotations
+
+from struct import Struct as Packer
+from typing import Final
+
+from penstock.model.errors import CorruptMessage, ProtocolError
+from penstock.records.control import ControlType, control_type
+from penstock.wire.apis.endpoints import Endpoint, KRaftVersionFeature
+from penstock.wire.compiler import Decoder, Encoder, decoder, encoder
+from penstock.wire.schema import Struct, array, int16, int32, int64, struct, uuid
+
+__all__ = [
+    "KRaftVersionRecord",
+    "LeaderChangeMessage",
+    "LeaderChangeVoter",
+    "SnapshotFooterRecord",
+    "SnapshotHeaderRecord",
+    "Voter",
+    "VotersRecord",
+    "decode_control_record",
+    "encode_control_record",
+]
+
+_KEY: Final = Packer(">hh")
+_VERSION: Final = 0
+
+
+class LeaderChangeVoter(Struct):
+    voter_id: int = int32()
+    voter_directory_id: bytes = uuid("1+")
+
+
+class LeaderChangeMessage(Struct):
+    """The first record of a leader's epoch."""
+
+    version: int = int16()
+    leader_id: int = int32()
+    voters: list[LeaderChangeVoter] = array(LeaderChangeVoter)
+    granting_voters: list[LeaderChangeVoter] = array(LeaderChangeVoter)
+
+
+class SnapshotHeaderRecord(Struct):
+    version: int = int16()
+    last_contained_log_timestamp: int = int64()
+
+
+class SnapshotFooterRecord(Struct):
+    version: int = int16()
+
+
+class KRaftVersionRecord(Struct):
+    version: int = int16()
+    kraft_version: int = int16()
+
+
+class Voter(Struct):
+    voter_id: int = int32()
+    voter_directory_id: bytes = uuid()
+    endpoints: list[Endpoint] = array(Endpoint)
+    kraft_version_feature: KRaftVersionFeature = struct(KRaftVersionFeature)
+
+
+class VotersRecord(Struct):
+    """The whole set of voters, in force from its offset on, committed or not (KIP-853)."""
+
+    version: int = int16()
+    voters: list[Voter] = array(Voter)
+
+
+_KINDS: Final[dict[ControlType, type[Struct]]] = {
+    ControlType.LEADER_CHANGE: LeaderChangeMessage,
+    ControlType.SNAPSHOT_HEADER: SnapshotHeaderRecord,
+    ControlType.SNAPSHOT_FOOTER: SnapshotFooterRecord,
+    ControlType.KRAFT_VERSION: KRaftVersionRecord,
+    ControlType.KRAFT_VOTERS: VotersRecord,
+}
+_KEYS: Final = {record: _KEY.pack(_VERSION, kind) for kind, record in _KINDS.items()}
+#: compiled on first use: a broker without a quorum needs none of them
+_encoders: Final[dict[type[Struct], Encoder[Struct]]] = {}
+_decoders: Final[dict[int, Decoder[Struct]]] = {}
+
+
+def encode_control_record(record: Struct) -> tuple[bytes, bytes]:
+    """The key and the value of a control record, for any record of this module."""
+    cls = type(record)
+    encode = _encoders.get(cls)
+    if encode is None:
+        encode = _encoders[cls] = encoder(cls, _VERSION, flexible=True)
+    return _KEYS[cls], b"".join(encode(record))  # type: ignore[arg-type]  # bytes of ours
+
+
+def decode_control_record(key: bytes | None, value: bytes | None) -> Struct | None:
+    """The inverse of `encode_control_record`; None for a kind that is not of this module.
+
+    CorruptMessage where the bytes are none of it: unlike a peer's, they are in our log.
+    """
+    kind = control_type(key)
+    decode = _decoders.get(kind)
+    if decode is None:
+        cls = next((cls for known, cls in _KINDS.items() if known == kind), None)
+        if cls is None:
+            return None
+        decode = _decoders[kind] = decoder(cls, _VERSION, flexible=True)
+    try:
+        return decode(memoryview(value or b""), 0)
+    except ProtocolError as e:
+        raise CorruptMessage(f"a control record of kind {kind}: {e}") from e
