@@ -1,8 +1,9 @@
 """From a frame to its handler and back.
 
 A handler is `handler(context, request)`. It returns the response, a `Deferred` of it, or None where the
-request wants no answer; handlers off the hot path may be coroutines. Handlers answer what they foresee with
-error codes; what nobody foresaw is logged and costs the connection that asked.
+request wants no answer; handlers off the hot path may be coroutines, and one on it may return a skeleton
+with the number to fill in (`response_skeleton`). Handlers answer what they foresee with error codes; what
+nobody foresaw is logged and costs the connection that asked.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Dispatcher", "Handler"]
 
-#: (context, request) to a response, a Deferred of one, None, or a coroutine of any of these
+#: (context, request) to a response, a (skeleton, number), a Deferred of a response, None, or a coroutine
 Handler: TypeAlias = Callable[[Context, Any], Any]
 T = TypeVar("T")
 log = get_logger("requests")
@@ -38,7 +39,7 @@ log = get_logger("requests")
 class Route:
     """All that is known about one version of one API before a request comes."""
 
-    __slots__ = ("decode", "handler", "is_async", "stats", "write")
+    __slots__ = ("decode", "handler", "is_async", "observe", "stats", "write")
 
     def __init__(self, api: Api[Any, Any], version: int, handler: Handler, stats: ApiStats) -> None:
         self.handler = handler
@@ -46,6 +47,7 @@ class Route:
         self.decode = api.request_decoder(version)
         self.write = response_writer(api, version)
         self.stats = stats
+        self.observe = stats.latency.observe
 
 
 class Dispatcher:
@@ -60,26 +62,31 @@ class Dispatcher:
     def serve(self, connection: Connection, frame: memoryview) -> Answer:
         started = perf_counter_ns()
         header = decode_request_header(frame)
-        route = self._routes.get((header.api_key, header.api_version))
+        api_key, version, correlation_id, client_id, body_offset = header
+        route = self._routes.get((api_key, version))
         if route is None:
             route = self._find_route(header)
             if route is None:
                 return _unsupported_api_versions(header)
-        request = route.decode(frame, header.body_offset)
-        context = Context(self._broker, connection, header.client_id, header.api_version, route.stats)
+        request = route.decode(frame, body_offset)
+        context = Context(self._broker, connection, client_id, version, route.stats)
         try:
             response = route.handler(context, request)
             if route.is_async:
                 response = self.spawn(context, response)
         except Exception as e:
             raise self._bug(context, e) from e
-        if response is None:
-            route.stats.latency.observe(perf_counter_ns() - started)
-            return None
-        if isinstance(response, Deferred):
-            return self._later(route, context, header.correlation_id, response, started)
-        parts = route.write(header.correlation_id, response)
-        route.stats.latency.observe(perf_counter_ns() - started)
+        parts: Parts | None
+        if response.__class__ is tuple:
+            fill, number = response
+            parts = (fill(correlation_id, number),)
+        elif response is None:
+            parts = None
+        elif isinstance(response, Deferred):
+            return self._later(route, context, correlation_id, response, started)
+        else:
+            parts = route.write(correlation_id, response)
+        route.observe(perf_counter_ns() - started)
         return parts
 
     def connection_lost(self, connection: Connection) -> None:
@@ -125,7 +132,7 @@ class Dispatcher:
                 except Exception as e:  # noqa: BLE001 - as in `serve`
                     self.failed(context, e)
                     return
-            route.stats.latency.observe(perf_counter_ns() - started)
+            route.observe(perf_counter_ns() - started)
             answer.resolve(parts)
 
         response.then(resolved)

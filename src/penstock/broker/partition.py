@@ -7,6 +7,7 @@ for the disk (`penstock.flush=group`), what the disk has confirmed.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from penstock.model.errors import (
@@ -40,6 +41,7 @@ class Partition:
 
     __slots__ = (
         "_flush_records",
+        "acknowledgements",
         "codec",
         "compression_level",
         "directory",
@@ -88,6 +90,8 @@ class Partition:
         self.order = asyncio.Lock()
         #: whether what was appended last has to be synced before it is acknowledged (`flush.messages`)
         self.sync_due = False
+        #: the answers that producers get, by version: log start offset, and all else but the base offset
+        self.acknowledgements: dict[int, tuple[int, Callable[[int, int], bytes]]] = {}
         self.reconfigure(log.config)
 
     def reconfigure(self, config: LogConfig) -> None:

@@ -32,6 +32,7 @@ Parts: TypeAlias = Sequence[Buffer | FileRange]
 Answer: TypeAlias = "Parts | Deferred[Parts | None] | None"
 
 _LENGTH: Final = Struct(">i")
+_unpack_length: Final = _LENGTH.unpack_from
 #: an answer that is not worth holding back to send it along with others
 _LARGE_ANSWER: Final = 16 << 10
 #: answers a connection may be owed before we stop reading from it
@@ -154,16 +155,25 @@ class Connection(asyncio.BufferedProtocol):
         """Serve every whole frame in `data` (all that is unserved) and keep what is left."""
         position = 0
         end = len(data)
+        serve = self._server.application.serve
+        length_max = self._server.max_request_bytes
         self._serving = True
         while end - position >= 4 and not self._paused:
-            length: int = _LENGTH.unpack_from(data, position)[0]
-            if not 0 <= length <= self._server.max_request_bytes:
-                self.fail(f"frame of {length} bytes, limit {self._server.max_request_bytes}")
-            stop = position + 4 + length
+            (length,) = _unpack_length(data, position)
+            start = position + 4
+            if not 0 <= length <= length_max:
+                self.fail(f"frame of {length} bytes, limit {length_max}")
+            stop = start + length
             if stop > end or self.closed:
                 break
-            self._serve(data[position + 4 : stop])
+            try:
+                answer = serve(self, data[start:stop])
+            except ProtocolError as e:
+                self.fail(str(e))
+                break
             position = stop
+            if answer is not None:
+                self._take(answer)
         self._serving = False
         self._flush()
         if not self.closed:
@@ -212,14 +222,8 @@ class Connection(asyncio.BufferedProtocol):
 
     # -- answers out ----------------------------------------------------------------------------------
 
-    def _serve(self, frame: memoryview) -> None:
-        try:
-            answer = self._server.application.serve(self, frame)
-        except ProtocolError as e:
-            self.fail(str(e))
-            return
-        if answer is None:
-            return
+    def _take(self, answer: Parts | Deferred[Parts | None]) -> None:
+        """The answer to the request that came last: ready, or in the queue behind others."""
         if isinstance(answer, Deferred):
             self._answers.append(answer)
             answer.then(self._deferred_resolved)

@@ -50,12 +50,13 @@ class Output:
     def write(self, parts: Sequence[Buffer | FileRange]) -> None:
         if self._closed:
             return
-        if self._queue or any(isinstance(part, FileRange) for part in parts):
-            self._queue.extend(parts)
-            if not self._waiting:
-                self._pump()
-        else:
-            self._transport.write(parts[0] if len(parts) == 1 else b"".join(parts))  # type: ignore[arg-type]
+        joined = None if self._queue else _joined(parts)
+        if joined is not None:
+            self._transport.write(joined)
+            return
+        self._queue.extend(parts)
+        if not self._waiting:
+            self._pump()
 
     def resume(self) -> None:
         """The transport has room again."""
@@ -133,6 +134,15 @@ class Output:
             self._socket = socket.socket(fileno=os.dup(original.fileno()))
             self._socket.setblocking(False)
         return self._socket
+
+
+def _joined(parts: Sequence[Buffer | FileRange]) -> bytes | None:
+    """All parts as one, None where there is a range among them."""
+    try:
+        return b"".join(parts)  # type: ignore[arg-type]
+    except TypeError:
+        # Found before anything was copied, and cheaper than to look at each part of every answer.
+        return None
 
 
 def _send_range(duplicate: socket.socket, part: FileRange) -> int:

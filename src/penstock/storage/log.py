@@ -51,6 +51,10 @@ class Appended(NamedTuple):
     duplicate: bool
 
 
+#: `Appended(…)` without the call of a Python function, for what every Produce makes
+_appended: Final = tuple.__new__
+
+
 class Log(LogState):
     """The log in one directory."""
 
@@ -125,7 +129,7 @@ class Log(LogState):
         if leader_epoch != self.leader_epochs.latest:
             self.leader_epochs.assign(leader_epoch, base)
         append_time_ms = now_ms if rules.log_append_time else -1
-        return Appended(base, offset - 1, append_time_ms, self.log_start_offset, False)
+        return _appended(Appended, (base, offset - 1, append_time_ms, self.log_start_offset, False))
 
     def append_replicated(self, batches: Buffer) -> None:
         """Append what the leader has: offsets and epochs as they are, continuing this log."""
@@ -171,7 +175,7 @@ class Log(LogState):
         for header, base, marker in placed:
             size = header[1] + LOG_OVERHEAD
             segment.index(position, size, base + header[6], header[8], self._index_interval)
-            segment.remember(base, position)
+            segment.recent[base] = position
             if header[9] >= 0 and (marker is not None or not header[5] & CONTROL_BIT):
                 completed = producers.apply(header, base, marker)
                 if completed is not None and completed.aborted:

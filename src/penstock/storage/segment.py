@@ -10,6 +10,7 @@ Where the caller asks not to wait for a disk, reads raise `ColdPages` instead.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import Final, NamedTuple
 
 from penstock.ports import Buffer, File, Files
@@ -46,7 +47,8 @@ SUFFIXES: Final = (LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX, SNAPSHOT, C
 #: below every timestamp
 NOT_WORKED_OUT: Final = -(2**63)
 _ENTRIES_MAX: Final = 2**31
-#: How many of the latest batches the last segment finds without its index; bounds memory per partition.
+#: How many of the latest batches the last segment finds without its index, at least; bounds memory per
+#: partition, together with the bytes from one index entry to the next.
 _RECENT_BATCHES: Final = 32
 
 
@@ -116,7 +118,7 @@ class Segment:
         self.indexes_saved = True
         #: a largest timestamp up to which time is no reason to roll, as far as somebody has worked it out
         self.roll_beyond = NOT_WORKED_OUT
-        #: base offset -> position, of the latest batches
+        #: base offset -> position, of the latest batches; the log adds each that it appends
         self.recent: dict[int, int] = {}
         self.unindexed_bytes = 0
         #: what recovery has found to be damaged, in order
@@ -243,13 +245,16 @@ class Segment:
         if max_timestamp > largest:
             self._max_timestamp = max_timestamp
             self._max_timestamp_end = last_offset
-        if self.unindexed_bytes > interval:
+        unindexed = self.unindexed_bytes
+        if unindexed > interval:
             base = self.base_offset
             self.offsets().add(last_offset - base, position)
             self.times().add(self.max_timestamp(), self._max_timestamp_end - base)
-            self.unindexed_bytes = 0
             self.full = len(self.offsets()) >= self._entries_max
-        self.unindexed_bytes += size
+            unindexed = 0
+            if len(self.recent) > _RECENT_BATCHES:
+                self._forget_old_batches()
+        self.unindexed_bytes = unindexed + size
 
     def max_timestamp(self, cached_only: bool = False) -> int:
         """The largest timestamp in the segment, -1 if there is none."""
@@ -333,12 +338,9 @@ class Segment:
         self.indexes_saved = False
         return position
 
-    def remember(self, base_offset: int, position: int) -> None:
-        """Make the batch at `position` one that is found at once."""
-        recent = self.recent
-        recent[base_offset] = position
-        if len(recent) > _RECENT_BATCHES:
-            del recent[next(iter(recent))]
+    def _forget_old_batches(self) -> None:
+        """Keep the latest batches only; from one index entry to the next there may be more of them."""
+        self.recent = dict(islice(self.recent.items(), len(self.recent) - _RECENT_BATCHES, None))
 
     def find(self, offset: int, cached_only: bool = False) -> int:
         """Where the first batch starts that reaches `offset`; the segment's size if none does."""

@@ -139,7 +139,7 @@ def validate(
         if crc32c(batches[position + CRC_START : end]) != crc:
             raise CorruptMessage("a batch's checksum does not match its content")
         if client and (
-            base_offset != 0
+            base_offset
             or delta + 1 != count
             or delta < 0
             or sequence < 0 <= producer_id
@@ -147,7 +147,7 @@ def validate(
             or end != size
         ):
             raise _refusal(header, size - end)
-        if attributes & COMPRESSION_MASK > _CODEC_MAX:
+        if attributes and attributes & COMPRESSION_MASK > _CODEC_MAX:
             raise UnsupportedCompressionType(f"there is no codec {attributes & COMPRESSION_MASK}")
         if (rules.walk or max_timestamp > max_timestamp_max) and checked_by is not rules:
             if client and is_long(batches):

@@ -138,8 +138,11 @@ class _DecoderSource(Source):
             self.indent("else:")
         elif self._flexible:
             self.line(f"if n == 0: raise Bad('{field.name} is null')")
-        if not self._flexible:
-            self.line(f"if n < 0: raise Bad('{field.name}: length below zero')")
+        if not self._flexible and field.kind != "array":
+            self._refuse_below_zero(field)
+
+    def _refuse_below_zero(self, field: Field) -> None:
+        self.line(f"if n < 0: raise Bad('{field.name}: length below zero')")
 
     def _end_value(self, field: Field) -> None:
         if in_versions(field.nullable, self._version):
@@ -178,10 +181,15 @@ class _DecoderSource(Source):
         least = min_size(field.of, self._version, self._flexible)
         assert least > 0, f"elements of {field.name} take no bytes"
         self.line(f"{count} = {length}")
+        # One element needs no check: to read it past the end fails, and whoever holds it was counted.
+        self.indent(f"if {count} != 1:")
+        if not self._flexible:
+            self._refuse_below_zero(field)
         self.line(
             f"if {count} * {least} > size - pos or {count} > budget: raise Bad('{field.name}: too many')"
         )
         self.line(f"budget -= {count}")
+        self.dedent()
         if not isinstance(field.of, StructType) and field.of.kind in FIXED:
             self._fixed_values(field.of, target, count)
         else:

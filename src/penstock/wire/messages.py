@@ -68,7 +68,7 @@ def decode_request_header(frame: memoryview) -> RequestHeader:
     if length >= 0:
         offset += length
         # Replacing what is no UTF-8, as Kafka does: a name for logs is no reason to turn a client away.
-        client_id = str(frame[_REQUEST_HEADER_SIZE:offset], "utf-8", "replace")
+        client_id = frame[_REQUEST_HEADER_SIZE:offset].tobytes().decode("utf-8", "replace")
     elif length != -1:
         raise ProtocolError(f"client id of {length} bytes")
     if version >= _FLEXIBLE_FROM.get(api_key, _NEVER):

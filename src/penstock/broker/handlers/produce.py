@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable
+from typing import Final, TypeAlias
 
 from penstock.broker.context import Context
 from penstock.broker.deferred_appends import append_at_once, append_later
@@ -24,12 +25,15 @@ from penstock.records.batch import codec_of, is_transactional
 from penstock.records.codecs import Codec
 from penstock.storage.log import Appended
 from penstock.wire.apis.produce import (
+    PRODUCE,
     BatchIndexAndErrorMessage,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
+    TopicProduceData,
     TopicProduceResponse,
 )
+from penstock.wire.messages import response_skeleton
 
 __all__ = ["produce"]
 
@@ -37,11 +41,13 @@ __all__ = ["produce"]
 _BY_TOPIC_ID: Final = 13
 _ZSTD_FROM: Final = 7
 _VALID_ACKS: Final = (-1, 1, 0)
+#: a response that is encoded but for its base offset, and that
+Acknowledgement: TypeAlias = tuple[Callable[[int, int], bytes], int]
 
 
 def produce(
     context: Context, request: ProduceRequest
-) -> ProduceResponse | Deferred[ProduceResponse | None] | None:
+) -> ProduceResponse | Acknowledgement | Deferred[ProduceResponse | None] | None:
     broker = context.broker
     version = context.version
     acks = request.acks
@@ -52,12 +58,10 @@ def produce(
     topics: list[TopicProduceResponse] = []
     rest: _Rest | None = None
     failed = False
+    one = acks and len(request.topic_data) == 1 == len(request.topic_data[0].partition_data)
     for topic in request.topic_data:
         key = TopicId(topic.topic_id) if version >= _BY_TOPIC_ID else topic.name
         answers: list[PartitionProduceResponse] = []
-        topics.append(
-            TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers)
-        )
         for data in topic.partition_data:
             try:
                 partition = find(key, data.index)
@@ -72,11 +76,14 @@ def produce(
                         broker.workers, broker.server.pool, partition, batch, rest.expect(answer, len(batch))
                     )
                 else:
-                    answer = _answer(data.index, appended)
                     metrics.bytes_in += len(batch)
-                    metrics.messages_in += appended.last_offset - appended.base_offset + 1
+                    metrics.messages_in += appended[1] - appended[0] + 1
                     # `partition.acks_wait`, without the call.
-                    if acks and (partition.sync_due or partition.flusher.acks_wait):
+                    waits = acks and (partition.sync_due or partition.flusher.acks_wait)
+                    if one and not waits and appended[2] < 0:
+                        return _acknowledged(partition, version, topic, appended)
+                    answer = _answer(data.index, appended)
+                    if waits:
                         rest = rest or _Rest(context, acks, topics)
                         rest.expect_flush(partition.flusher, answer)
             except ApiError as e:
@@ -84,9 +91,33 @@ def produce(
                 answer = PartitionProduceResponse(index=data.index)
                 _fill_error(answer, e)
             answers.append(answer)
+        topics.append(
+            TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers)
+        )
     if rest is not None:
         return rest.deferred
     return _finished(context, acks, topics, failed)
+
+
+def _acknowledged(
+    partition: Partition, version: int, topic: TopicProduceData, appended: Appended
+) -> Acknowledgement:
+    """The answer to the usual request, one batch without an append time: only its offset is news."""
+    log_start_offset = appended[3]
+    known = partition.acknowledgements.get(version)
+    if known is None or known[0] != log_start_offset:
+
+        def message(base_offset: int) -> ProduceResponse:
+            answer = _answer(partition.index, appended)
+            answer.base_offset = base_offset
+            told = TopicProduceResponse(
+                name=topic.name, topic_id=topic.topic_id, partition_responses=[answer]
+            )
+            return ProduceResponse(responses=[told])
+
+        known = log_start_offset, response_skeleton(PRODUCE, version, message)
+        partition.acknowledgements[version] = known
+    return known[1], appended[0]
 
 
 def _refuse_acks(request: ProduceRequest) -> ProduceResponse:
