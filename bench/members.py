@@ -36,7 +36,7 @@ from penstock.wire.apis.join_group import (
 )
 from penstock.wire.apis.leave_group import LEAVE_GROUP, LeaveGroupRequest, MemberIdentity
 from penstock.wire.apis.sync_group import SYNC_GROUP, SyncGroupRequest, SyncGroupRequestAssignment
-from penstock.wire.frames import Conversation
+from penstock.wire.conversation import Conversation
 
 HEARTBEAT_S = 3.0
 STAYS_S = 1.5
@@ -73,7 +73,7 @@ class Member(asyncio.Protocol):
                 answer.set_result(response.message)
 
     async def ask(self, api: Api[RequestT, ResponseT], version: int, request: RequestT) -> ResponseT:
-        _, parts = self._conversation.ask(api, version, request)
+        _, parts = self._conversation.ask(api, request, version=version)
         answer: asyncio.Future[ResponseT] = asyncio.get_running_loop().create_future()
         self._awaited.append(answer)
         self._transport.write(b"".join(cast("list[bytes]", parts)))

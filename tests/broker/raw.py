@@ -8,12 +8,14 @@ from types import TracebackType
 from typing import Any, cast
 
 from penstock.wire.api import Api, RequestT, ResponseT
-from penstock.wire.frames import Conversation
+from penstock.wire.conversation import Conversation
 from penstock.wire.schema import Struct
 
 __all__ = ["RawClient"]
 
 _READ_BYTES = 1 << 16
+#: no limit of ours: it is the broker that is tested
+_IN_FLIGHT_MAX = 1 << 20
 
 
 class RawClient:
@@ -23,7 +25,7 @@ class RawClient:
         host, _, port = address.rpartition(":")
         self.address = address
         self.socket = socket.create_connection((host, int(port)), timeout_s)
-        self._conversation = Conversation(client_id)
+        self._conversation = Conversation(client_id, max_in_flight=_IN_FLIGHT_MAX)
         self._answers: deque[Struct] = deque()
 
     def __enter__(self) -> RawClient:
@@ -48,7 +50,7 @@ class RawClient:
     def send(
         self, api: Api[RequestT, Any], version: int, request: RequestT, *, answered: bool = True
     ) -> None:
-        _, parts = self._conversation.ask(api, version, request, answered=answered)
+        _, parts = self._conversation.ask(api, request, version=version, answered=answered)
         self.socket.sendall(b"".join(cast(list[bytes], parts)))
 
     def receive(self) -> Struct:

@@ -1,109 +1,96 @@
-"""The asking side of a connection, without the connection: bytes in, responses out.
+"""Frames out of a stream of bytes, without copying what is large.
 
-A broker answers the requests of a connection in their order, so whoever asks keeps a queue of what it awaits:
-an answer out of order, or one nobody asked for, ends the conversation. Clients, brokers that talk to brokers
-and tests drive the same code over whatever carries the bytes.
+Bytes are read straight into the reader's buffer and a frame is a view of it, so a buffer is never written to
+again once a frame of it was handed out. A frame that does not fit the rest of its buffer moves to one made
+for it; what had arrived by then is all that is copied. A buffer grows with what has arrived, not with what a
+length field claims, once that claim is past `EAGER_SIZE`.
 """
 
 from __future__ import annotations
 
 import struct
-from collections import deque
-from typing import Any, NamedTuple
+from typing import Final
 
-from penstock.model.errors import ProtocolError, UnsupportedVersion
+from penstock.model.errors import ProtocolError
 from penstock.ports import Buffer
-from penstock.wire.api import Api, RequestT
-from penstock.wire.apis.api_versions import ApiVersionsResponse
-from penstock.wire.compiler import Part
-from penstock.wire.messages import decode_response, encode_request, response_correlation_id
-from penstock.wire.schema import Struct
 
-__all__ = ["Conversation", "FrameSplitter", "Response", "common_version"]
+__all__ = ["MAX_FRAME_BYTES", "FrameReader"]
 
-_SIZE = struct.Struct(">i")
 #: As large as a response may be; a broker's fetch limit is half of it.
-_MAX_FRAME_BYTES = 100 * 1024 * 1024
-_INT32_MAX = 0x7FFFFFFF
+MAX_FRAME_BYTES: Final = 100 << 20
+#: A frame up to this size gets all of its buffer at once.
+EAGER_SIZE: Final = 16 << 20
+#: What small frames are read into, as many as fit.
+_CHUNK_SIZE: Final = 64 << 10
+#: Less room than this is not worth a read.
+_SMALLEST_READ: Final = 4 << 10
+_SIZE: Final = struct.Struct(">i")
 
 
-class FrameSplitter:
-    """Cuts a stream of bytes into frames. Holds at most one incomplete frame, of `max_bytes` at the most."""
+class FrameReader:
+    """Cuts a stream into frames of at most `max_bytes`; holds at most one incomplete frame."""
 
-    def __init__(self, max_bytes: int = _MAX_FRAME_BYTES) -> None:
+    __slots__ = ("_end", "_max_bytes", "_start", "_view")
+
+    def __init__(self, max_bytes: int = MAX_FRAME_BYTES) -> None:
         self._max_bytes = max_bytes
-        self._pending = bytearray()
+        # What arrived and is no frame yet: `_view[_start:_end]`.
+        self._view = memoryview(b"")
+        self._start = 0
+        self._end = 0
 
-    def feed(self, data: Buffer) -> list[memoryview]:
-        """The frames that `data` completes, without their sizes."""
-        self._pending += data
+    def get_buffer(self) -> memoryview:
+        """Where the next bytes go; never empty."""
+        if self._end == len(self._view):
+            assert self._start == self._end, "a full buffer is replaced as soon as it is full"
+            self._view = memoryview(bytearray(_CHUNK_SIZE))
+            self._start = self._end = 0
+        return self._view[self._end :]
+
+    def received(self, size: int) -> list[memoryview]:
+        """The frames, without their sizes, that `size` more bytes in the buffer complete."""
+        self._end += size
         frames = []
-        start = 0
-        while len(self._pending) - start >= _SIZE.size:
-            (size,) = _SIZE.unpack_from(self._pending, start)
-            if not 0 <= size <= self._max_bytes:
-                raise ProtocolError(f"frame of {size} bytes")
-            end = start + _SIZE.size + size
-            if end > len(self._pending):
+        view, start, end = self._view, self._start, self._end
+        need = _SIZE.size
+        while end - start >= _SIZE.size:
+            length: int = _SIZE.unpack_from(view, start)[0]
+            if not 0 <= length <= self._max_bytes:
+                raise ProtocolError(f"frame of {length} bytes")
+            need = _SIZE.size + length
+            if end - start < need:
                 break
-            frames.append(memoryview(bytes(self._pending[start + _SIZE.size : end])))
-            start = end
-        del self._pending[:start]
+            frames.append(view[start + _SIZE.size : start + need])
+            start += need
+            need = _SIZE.size
+        self._start = start
+        self._make_room(need)
         return frames
 
+    def feed(self, data: Buffer) -> list[memoryview]:
+        """As `received`, for bytes that came in somebody else's buffer."""
+        rest = memoryview(data)
+        frames = []
+        while rest:
+            room = self.get_buffer()
+            size = min(len(room), len(rest))
+            room[:size] = rest[:size]
+            frames += self.received(size)
+            rest = rest[size:]
+        return frames
 
-class Response(NamedTuple):
-    """An answer, and which request it answers."""
-
-    correlation_id: int
-    message: Struct
-
-
-class Conversation:
-    """Numbers requests, and reads the answers to them."""
-
-    def __init__(self, client_id: str | None, max_response_bytes: int = _MAX_FRAME_BYTES) -> None:
-        self._client_id = client_id
-        self._frames = FrameSplitter(max_response_bytes)
-        self._last_correlation_id = 0
-        self._awaited: deque[tuple[int, Api[Any, Any], int]] = deque()
-
-    @property
-    def in_flight(self) -> int:
-        """How many requests await their answers; the caller decides how many are too many."""
-        return len(self._awaited)
-
-    def ask(
-        self, api: Api[RequestT, Any], version: int, message: RequestT, *, answered: bool = True
-    ) -> tuple[int, list[Part]]:
-        """A correlation id and what to send; not `answered` only for Produce with acks=0."""
-        correlation_id = self._last_correlation_id = self._last_correlation_id % _INT32_MAX + 1
-        parts = encode_request(api, version, correlation_id, self._client_id, message)
-        if answered:
-            self._awaited.append((correlation_id, api, version))
-        return correlation_id, parts
-
-    def receive(self, data: Buffer) -> list[Response]:
-        """The answers that `data` completes, in the order of their requests."""
-        return [self._answer(frame) for frame in self._frames.feed(data)]
-
-    def _answer(self, frame: memoryview) -> Response:
-        correlation_id = response_correlation_id(frame)
-        awaited, api, version = self._awaited.popleft() if self._awaited else (None, None, 0)
-        if api is None or awaited != correlation_id:
-            raise ProtocolError(f"response {correlation_id} where {awaited} was awaited")
-        return Response(correlation_id, decode_response(api, version, frame))
-
-
-def common_version(api: Api[Any, Any], theirs: ApiVersionsResponse) -> int:
-    """The highest version that we have tables for and a peer serves; UnsupportedVersion if there is none."""
-    for served in theirs.api_keys:
-        if served.api_key == api.key:
-            version = min(api.max_version, served.max_version)
-            if version >= max(api.min_supported, served.min_version):
-                return version
-            raise UnsupportedVersion(
-                f"{api.name}: the peer serves {served.min_version} to {served.max_version}, "
-                f"we speak {api.min_supported} to {api.max_version}"
-            )
-    raise UnsupportedVersion(f"the peer does not serve {api.name}")
+    def _make_room(self, need: int) -> None:
+        """See to it that the incomplete frame, of `need` bytes as far as we know, can go on."""
+        capacity, have = len(self._view), self._end - self._start
+        if not have:
+            if capacity - self._end < _SMALLEST_READ:
+                self._view = memoryview(b"")
+                self._start = self._end = 0
+            return
+        misplaced = self._start > 0 and self._start + need > capacity
+        if not misplaced and self._end < capacity:
+            return
+        size = max(_CHUNK_SIZE, min(need, max(EAGER_SIZE, 2 * have)))
+        view = memoryview(bytearray(size))
+        view[:have] = self._view[self._start : self._end]
+        self._view, self._start, self._end = view, 0, have

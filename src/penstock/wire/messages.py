@@ -23,7 +23,9 @@ __all__ = [
     "decode_request_header",
     "decode_response",
     "encode_request",
+    "encode_request_header",
     "encode_response",
+    "response_body_offset",
     "response_correlation_id",
     "response_skeleton",
     "response_writer",
@@ -140,13 +142,20 @@ def encode_request(
 ) -> list[Part]:
     """A request as it goes out, its size first."""
     parts = api.request_encoder(version)(message)
+    head = encode_request_header(api, version, correlation_id, client_id, sum(map(len, parts)))
+    parts[0] = head + parts[0]  # type: ignore[operator]  # the first part is always bytes of ours
+    return parts
+
+
+def encode_request_header(
+    api: Api[Any, Any], version: int, correlation_id: int, client_id: str | None, body_size: int
+) -> bytes:
+    """The size and the header of a request whose body has `body_size` bytes."""
     name = b"" if client_id is None else client_id.encode()
     tail = name + b"\0" if version >= api.flexible_from else name
-    size = _REQUEST_HEADER.size + len(tail) + sum(map(len, parts))
+    size = _REQUEST_HEADER.size + len(tail) + body_size
     length = -1 if client_id is None else len(name)
-    head = _REQUEST_PREFIX.pack(size, api.key, version, correlation_id, length)
-    parts[0] = head + tail + parts[0]  # type: ignore[operator]  # the first part is always bytes of ours
-    return parts
+    return _REQUEST_PREFIX.pack(size, api.key, version, correlation_id, length) + tail
 
 
 def response_correlation_id(frame: memoryview) -> int:
@@ -159,7 +168,11 @@ def response_correlation_id(frame: memoryview) -> int:
 
 def decode_response(api: Api[Any, ResponseT], version: int, frame: memoryview) -> ResponseT:
     """The body of a response to a request of `api` and `version`."""
-    offset = _CORRELATION.size
+    return api.response_decoder(version)(frame, response_body_offset(api, version, frame))
+
+
+def response_body_offset(api: Api[Any, Any], version: int, frame: memoryview) -> int:
+    """Where the body of such a response starts, behind its header."""
     if version >= api.flexible_from and api.key != _API_VERSIONS_KEY:
-        offset = _skip_header_tags(frame, offset)
-    return api.response_decoder(version)(frame, offset)
+        return _skip_header_tags(frame, _CORRELATION.size)
+    return _CORRELATION.size

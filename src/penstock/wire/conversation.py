@@ -1,0 +1,237 @@
+"""The asking side of a connection, without the connection: bytes in, responses out.
+
+Every speaker drives this code over whatever carries the bytes: replica fetchers, the quorum, forwarded
+requests, simulated clients, the Spark source, tests.
+
+    conversation = Conversation("me")
+    send(conversation.handshake())            # nothing else before it is ready
+    while not conversation.is_ready:
+        conversation.received(receive_into(conversation.get_buffer()))
+        send(conversation.handshake())        # it may take a second round
+    correlation_id, parts = conversation.ask(METADATA, MetadataRequest())
+
+A broker answers the requests of a connection in their order, so whoever asks keeps a queue of what it awaits:
+an answer out of order, or one nobody asked for, ends the conversation, as do bytes that are no answer. Record
+batches in a response are views of the bytes as they arrived.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+from penstock import __version__
+from penstock.model.errors import ErrorCode, ProtocolError, UnsupportedVersion
+from penstock.ports import Buffer
+from penstock.wire.api import Api, RequestT
+from penstock.wire.apis.api_versions import API_VERSIONS, ApiVersionsRequest, ApiVersionsResponse
+from penstock.wire.compiler import Part
+from penstock.wire.frames import MAX_FRAME_BYTES, FrameReader
+from penstock.wire.messages import (
+    decode_response,
+    encode_request,
+    encode_request_header,
+    response_body_offset,
+    response_correlation_id,
+)
+
+__all__ = ["MAX_IN_FLIGHT", "Conversation", "Response", "common_version"]
+
+#: As many requests as a Penstock broker takes in before it stops reading.
+MAX_IN_FLIGHT: Final = 256
+_INT32_MAX: Final = 0x7FFFFFFF
+_ERROR_CODE: Final = struct.Struct(">h")
+
+
+class Response(NamedTuple):
+    """An answer, and which request it answers; `message` is a view of the body where that was asked for."""
+
+    correlation_id: int
+    message: Any
+
+
+class Conversation:
+    """Agrees on versions, numbers requests, and reads the answers to them."""
+
+    __slots__ = (
+        "_awaited",
+        "_client_id",
+        "_frames",
+        "_handshake_id",
+        "_handshake_version",
+        "_is_over",
+        "_last_correlation_id",
+        "_max_in_flight",
+        "_versions",
+        "peer",
+    )
+
+    def __init__(
+        self,
+        client_id: str | None,
+        *,
+        max_response_bytes: int = MAX_FRAME_BYTES,
+        max_in_flight: int = MAX_IN_FLIGHT,
+    ) -> None:
+        #: what the peer said that it serves, once it did
+        self.peer: ApiVersionsResponse | None = None
+        self._client_id = client_id
+        self._frames = FrameReader(max_response_bytes)
+        self._max_in_flight = max_in_flight
+        self._last_correlation_id = 0
+        self._awaited: deque[tuple[int, Callable[[memoryview], Any]]] = deque()
+        self._versions: dict[int, int] = {}
+        self._handshake_id: int | None = None
+        self._handshake_version = API_VERSIONS.max_version
+        self._is_over = False
+
+    @property
+    def in_flight(self) -> int:
+        """How many requests await their answers."""
+        return len(self._awaited)
+
+    @property
+    def has_room(self) -> bool:
+        """Whether one more request may be asked."""
+        return len(self._awaited) < self._max_in_flight
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it is known what the peer serves."""
+        return self.peer is not None
+
+    # -- asking ---------------------------------------------------------------------------------------
+
+    def handshake(self) -> list[Part]:
+        """What to send next so that the conversation gets ready: nothing while, or once, it is."""
+        if self.peer is not None or self._handshake_id is not None:
+            return []
+        request = ApiVersionsRequest(client_software_name="penstock", client_software_version=__version__)
+        self._handshake_id, parts = self.ask(API_VERSIONS, request, version=self._handshake_version)
+        return parts
+
+    def version(self, api: Api[Any, Any]) -> int:
+        """The version to ask `api` in; UnsupportedVersion if there is none. Only once it `is_ready`."""
+        version = self._versions.get(api.key)
+        if version is None:
+            assert self.peer is not None, "versions are known after the handshake"
+            version = self._versions[api.key] = common_version(api, self.peer)
+        return version
+
+    def ask(
+        self,
+        api: Api[RequestT, Any],
+        message: RequestT,
+        *,
+        version: int | None = None,
+        answered: bool = True,
+    ) -> tuple[int, list[Part]]:
+        """A correlation id and what to send; not `answered` only for Produce with acks=0."""
+        if version is None:
+            version = self.version(api)
+        correlation_id = self._number()
+        parts = encode_request(api, version, correlation_id, self._client_id, message)
+        if answered:
+            self._await(correlation_id, partial(decode_response, api, version))
+        return correlation_id, parts
+
+    def forward(self, api: Api[Any, Any], version: int, body: Buffer) -> tuple[int, list[Part]]:
+        """As `ask`, for a request whose body is encoded; the answer's body comes back as it arrived."""
+        correlation_id = self._number()
+        head = encode_request_header(api, version, correlation_id, self._client_id, len(body))
+        offset = partial(response_body_offset, api, version)
+        self._await(correlation_id, lambda frame: frame[offset(frame) :])
+        return correlation_id, [head, body]
+
+    def _number(self) -> int:
+        assert self.has_room, "too many requests in flight"
+        self._check_not_over()
+        self._last_correlation_id = self._last_correlation_id % _INT32_MAX + 1
+        return self._last_correlation_id
+
+    def _await(self, correlation_id: int, decode: Callable[[memoryview], Any]) -> None:
+        self._awaited.append((correlation_id, decode))
+
+    # -- listening ------------------------------------------------------------------------------------
+
+    def get_buffer(self) -> memoryview:
+        """Where the next bytes from the peer go; never empty."""
+        return self._frames.get_buffer()
+
+    def received(self, size: int) -> list[Response]:
+        """The answers that `size` more bytes in the buffer complete, in the order of their requests."""
+        self._check_not_over()
+        try:
+            return self._answers(self._frames.received(size))
+        except ProtocolError:
+            self._is_over = True
+            raise
+
+    def receive(self, data: Buffer) -> list[Response]:
+        """As `received`, for bytes that came in somebody else's buffer."""
+        self._check_not_over()
+        try:
+            return self._answers(self._frames.feed(data))
+        except ProtocolError:
+            self._is_over = True
+            raise
+
+    def _answers(self, frames: list[memoryview]) -> list[Response]:
+        answers = []
+        for frame in frames:
+            correlation_id = response_correlation_id(frame)
+            awaited, decode = self._awaited.popleft() if self._awaited else (None, None)
+            if decode is None or awaited != correlation_id:
+                raise ProtocolError(f"response {correlation_id} where {awaited} was awaited")
+            if correlation_id == self._handshake_id:
+                self._agree(frame, decode)
+            else:
+                answers.append(Response(correlation_id, decode(frame)))
+        return answers
+
+    def _agree(self, frame: memoryview, decode: Callable[[memoryview], Any]) -> None:
+        """Take in what the peer serves, or ask again in a version that it knows.
+
+        Whoever does not know the version that we asked in answers in version 0 (KIP-511), with its range.
+        """
+        offset = response_body_offset(API_VERSIONS, 0, frame)
+        code = _ERROR_CODE.unpack_from(frame, offset)[0] if len(frame) >= offset + _ERROR_CODE.size else 0
+        if code == ErrorCode.UNSUPPORTED_VERSION and self._handshake_version > 0:
+            theirs = decode_response(API_VERSIONS, 0, frame)
+            self._handshake_version = _next_handshake_version(theirs, self._handshake_version)
+            self._handshake_id = None
+            return
+        answer: ApiVersionsResponse = decode(frame)
+        if answer.error_code:
+            raise ProtocolError(f"the handshake was refused with error {answer.error_code}")
+        self._handshake_id = None
+        self.peer = answer
+
+    def _check_not_over(self) -> None:
+        if self._is_over:
+            raise ProtocolError("the conversation is over")
+
+
+def _next_handshake_version(theirs: ApiVersionsResponse, refused: int) -> int:
+    """The version to ask ApiVersions in after `refused`: the peer's newest, 0 if it does not say."""
+    try:
+        return min(common_version(API_VERSIONS, theirs), refused - 1)
+    except UnsupportedVersion:
+        return 0
+
+
+def common_version(api: Api[Any, Any], theirs: ApiVersionsResponse) -> int:
+    """The highest version that we have tables for and a peer serves; UnsupportedVersion if there is none."""
+    for served in theirs.api_keys:
+        if served.api_key == api.key:
+            version = min(api.max_version, served.max_version)
+            if version >= max(api.min_supported, served.min_version):
+                return version
+            raise UnsupportedVersion(
+                f"{api.name}: the peer serves {served.min_version} to {served.max_version}, "
+                f"we speak {api.min_supported} to {api.max_version}"
+            )
+    raise UnsupportedVersion(f"the peer does not serve {api.name}")
