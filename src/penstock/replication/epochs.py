@@ -1,0 +1,87 @@
+"""Where two logs part, told by leader epochs (KIP-101, KIP-279, KIP-320).
+
+A log's history is which epoch wrote up to which offset. The leader names the largest epoch it shares with
+what the follower asked for and where that ends; the follower cuts to the end of the largest epoch that both
+know. Each round cuts something, and as many rounds follow as there were leaders in between.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple, Protocol
+
+from penstock.model.errors import OffsetOutOfRange
+
+__all__ = ["NO_EPOCH", "EpochEnd", "ReplicaLog", "diverging_epoch", "truncation_offset"]
+
+NO_EPOCH: Final = -1
+
+
+class EpochEnd(NamedTuple):
+    """A leader epoch and the offset behind its last record; (-1, -1) is one that the log cannot tell."""
+
+    epoch: int
+    end_offset: int
+
+
+class History(Protocol):
+    """Which epochs wrote a log; `latest` is the one of its last record, -1 in an empty log."""
+
+    @property
+    def latest(self) -> int: ...
+
+
+class ReplicaLog(Protocol):
+    """What replication has to know about a log; `storage.Log` is one."""
+
+    @property
+    def end_offset(self) -> int: ...
+    @property
+    def high_watermark(self) -> int: ...
+    @property
+    def log_start_offset(self) -> int: ...
+    @property
+    def leader_epochs(self) -> History: ...
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]: ...
+
+
+def diverging_epoch(
+    log: ReplicaLog, leader_epoch: int, fetch_offset: int, last_fetched_epoch: int
+) -> EpochEnd | None:
+    """What the leader in `leader_epoch` answers to a replica whose log it does not continue; None if it does.
+
+    Raises OffsetOutOfRange where the log is too short at its start to tell.
+    """
+    if last_fetched_epoch == NO_EPOCH:
+        return None
+    shared = _epoch_end(log, leader_epoch, last_fetched_epoch)
+    if shared.end_offset < 0:
+        raise OffsetOutOfRange(f"epoch {last_fetched_epoch} is unknown to the leader")
+    if fetch_offset < log.log_start_offset:
+        raise OffsetOutOfRange(f"offset {fetch_offset} is below the log's start {log.log_start_offset}")
+    if shared.epoch < last_fetched_epoch or shared.end_offset < fetch_offset:
+        return shared
+    return None
+
+
+def _epoch_end(log: ReplicaLog, leader_epoch: int, epoch: int) -> EpochEnd:
+    """As the log's, which hears of an epoch with its first record.
+
+    A leader that has not written yet, or that skipped epochs others wrote in, still knows what they may have
+    in common with it: everything it holds.
+    """
+    latest = log.leader_epochs.latest
+    if latest < epoch <= leader_epoch:
+        shared = epoch if epoch == leader_epoch or latest == NO_EPOCH else latest
+        return EpochEnd(shared, log.end_offset)
+    return EpochEnd(*log.end_offset_for_epoch(epoch))
+
+
+def truncation_offset(log: ReplicaLog, leaders: EpochEnd) -> int:
+    """Where a follower's log has to end, as far as the leader's answer `leaders` tells."""
+    own = EpochEnd(*log.end_offset_for_epoch(leaders.epoch))
+    if own.end_offset < 0:
+        return min(leaders.end_offset, log.end_offset)
+    if own.epoch != leaders.epoch:
+        # An epoch that is not ours: what we wrote in later ones goes, and the next fetch asks with ours.
+        return min(own.end_offset, log.end_offset)
+    return min(own.end_offset, leaders.end_offset, log.end_offset)

@@ -1,0 +1,166 @@
+"""The follower's side of a replicated partition, for one leader epoch: what to ask, what answers mean.
+
+Where the next fetch starts, and in which epoch the log ends, is read from the log itself. So an empty answer
+keeps the last fetched epoch, and nothing has to be kept in step.
+
+Invariants:
+- An answer counts only if the log is still where it was when the question was asked.
+- A log that diverges is cut before anything of the answer, its high watermark included, is believed.
+- The log is never cut below its own high watermark without saying so: only an unclean election asks for it.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+from typing import NamedTuple
+
+from penstock.model.errors import ErrorCode
+from penstock.records.batch import HEADER_SIZE, read_header
+from penstock.replication.epochs import EpochEnd, ReplicaLog, truncation_offset
+
+__all__ = [
+    "Append",
+    "FetchAnswer",
+    "FetchPosition",
+    "FollowerState",
+    "Hold",
+    "Reset",
+    "Step",
+    "Truncate",
+    "size_in_epoch",
+]
+
+
+class FetchPosition(NamedTuple):
+    """What a Fetch says about one partition."""
+
+    fetch_offset: int
+    last_fetched_epoch: int
+    leader_epoch: int
+    log_start_offset: int
+
+
+class FetchAnswer(NamedTuple):
+    """What the leader says about one partition, apart from the records."""
+
+    error: ErrorCode = ErrorCode.NONE
+    high_watermark: int = -1
+    log_start_offset: int = -1
+    diverging: EpochEnd | None = None
+
+
+class Append(NamedTuple):
+    """Append the records, if any, then let the high watermark and the start offset follow the leader's."""
+
+    high_watermark: int
+    log_start_offset: int
+
+
+class Truncate(NamedTuple):
+    """Cut the log to end at `offset`. `committed_lost`: records below the high watermark go, report it."""
+
+    offset: int
+    committed_lost: bool
+
+
+class Reset(NamedTuple):
+    """Drop the log and start over at `offset`: the leader no longer has what would continue ours."""
+
+    offset: int
+
+
+class Hold(Enum):
+    """Nothing to do with the log."""
+
+    #: the log or the leader has changed since the question
+    STALE = auto()
+    #: ask again after the backoff
+    BACKOFF = auto()
+    #: the leader is in a newer epoch than we know: metadata will tell us
+    FENCED = auto()
+    #: ask the leader (ListOffsets) where its log starts and ends, and go on with `offsets_listed`
+    ASK_OFFSETS = auto()
+
+
+Step = Append | Truncate | Reset | Hold
+
+
+class FollowerState:
+    """One followership of one partition. A new leader epoch gets a new object."""
+
+    __slots__ = ("_backoff_ms", "_log", "fenced", "leader", "leader_epoch", "retry_at_ms")
+
+    def __init__(self, leader: int, leader_epoch: int, log: ReplicaLog, backoff_ms: int) -> None:
+        self.leader = leader
+        self.leader_epoch = leader_epoch
+        self._log = log
+        self._backoff_ms = backoff_ms
+        #: not to be fetched before
+        self.retry_at_ms = 0
+        #: not to be fetched in this leader epoch any more
+        self.fenced = False
+
+    def position(self) -> FetchPosition:
+        log = self._log
+        return FetchPosition(
+            log.end_offset, log.leader_epochs.latest, self.leader_epoch, log.log_start_offset
+        )
+
+    def next_fetch(self, now_ms: int) -> FetchPosition | None:
+        """What to ask the leader, None while there is nothing to ask."""
+        return None if self.fenced or now_ms < self.retry_at_ms else self.position()
+
+    def answered(self, sent: FetchPosition, answer: FetchAnswer, now_ms: int) -> Step:
+        if self._is_stale(sent):
+            return Hold.STALE
+        if answer.error is ErrorCode.NONE:
+            if answer.diverging is not None:
+                return self._truncate(truncation_offset(self._log, answer.diverging), now_ms)
+            return Append(answer.high_watermark, answer.log_start_offset)
+        if answer.error is ErrorCode.OFFSET_OUT_OF_RANGE:
+            return Hold.ASK_OFFSETS
+        if answer.error is ErrorCode.FENCED_LEADER_EPOCH:
+            self.fenced = True
+            return Hold.FENCED
+        # The leader has not heard of its epoch yet, is moving, or in trouble: all of it passes.
+        return self.failed(now_ms)
+
+    def offsets_listed(self, sent: FetchPosition, leader_start: int, leader_end: int, now_ms: int) -> Step:
+        """The leader told where its log starts and ends, after our offset was out of its range."""
+        if self._is_stale(sent):
+            return Hold.STALE
+        end = self._log.end_offset
+        if leader_end < end:
+            # What is left is compared by epoch with the next fetch.
+            return self._truncate(leader_end, now_ms)
+        if leader_start > end:
+            return Reset(leader_start)
+        return self.failed(now_ms)
+
+    def failed(self, now_ms: int) -> Hold:
+        """The request, or carrying out its answer, failed: pause this partition."""
+        self.retry_at_ms = now_ms + self._backoff_ms
+        return Hold.BACKOFF
+
+    def _is_stale(self, sent: FetchPosition) -> bool:
+        return self.fenced or sent[:3] != self.position()[:3]
+
+    def _truncate(self, offset: int, now_ms: int) -> Step:
+        if offset >= self._log.end_offset:
+            # A leader that contradicts itself: do not ask it in a tight loop.
+            return self.failed(now_ms)
+        return Truncate(offset, offset < self._log.high_watermark)
+
+
+def size_in_epoch(batches: memoryview, leader_epoch: int) -> int:
+    """Bytes of the leading batches (whole ones) that are not newer than `leader_epoch`: what may be appended.
+
+    The leader may have been deposed, cut and refilled between reading the epoch and reading the log.
+    """
+    position = 0
+    while len(batches) - position >= HEADER_SIZE:
+        header = read_header(batches, position)
+        if header.leader_epoch > leader_epoch or not HEADER_SIZE <= header.size <= len(batches) - position:
+            break
+        position += header.size
+    return position

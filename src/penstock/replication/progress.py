@@ -1,0 +1,55 @@
+"""How far one follower is, as its leader knows it.
+
+A follower is caught up at the time of a fetch that asks for the leader's end. Under steady writes it never
+asks for that, always for a little less: so it also counts as caught up at the time of its *previous* fetch if
+it now asks for what was the end then.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = ["NEVER", "UNKNOWN_OFFSET", "FollowerProgress"]
+
+UNKNOWN_OFFSET: Final = -1
+#: a time before any other
+NEVER: Final = -(1 << 62)
+
+
+class FollowerProgress:
+    """What one follower has fetched from this leader in this leader epoch."""
+
+    __slots__ = (
+        "_fetched_at",
+        "_leader_end_then",
+        "broker_epoch",
+        "caught_up_at",
+        "end_offset",
+        "log_start_offset",
+    )
+
+    def __init__(self, in_sync: bool, now_ms: int) -> None:
+        self.end_offset = UNKNOWN_OFFSET
+        self.log_start_offset = UNKNOWN_OFFSET
+        #: the broker epoch in its last fetch; None until it has fetched in this leader epoch
+        self.broker_epoch: int | None = None
+        #: an in-sync follower has the whole lag time to turn up; another holds nothing back until it fetches
+        self.caught_up_at = now_ms if in_sync else NEVER
+        self._fetched_at = NEVER
+        self._leader_end_then = UNKNOWN_OFFSET
+
+    def fetched(
+        self, broker_epoch: int, fetch_offset: int, log_start_offset: int, leader_end: int, now_ms: int
+    ) -> None:
+        if fetch_offset >= leader_end:
+            self.caught_up_at = max(self.caught_up_at, now_ms)
+        elif fetch_offset >= self._leader_end_then:
+            self.caught_up_at = max(self.caught_up_at, self._fetched_at)
+        self.broker_epoch = broker_epoch
+        self.end_offset = fetch_offset
+        self.log_start_offset = log_start_offset
+        self._leader_end_then = max(self._leader_end_then, leader_end)
+        self._fetched_at = now_ms
+
+    def is_caught_up(self, leader_end: int, now_ms: int, max_lag_ms: int) -> bool:
+        return self.end_offset >= leader_end or now_ms - self.caught_up_at <= max_lag_ms

@@ -1,0 +1,216 @@
+"""What a follower asks and what it makes of the answers; and where logs part (KIP-101, 279, 320)."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.model.errors import ErrorCode, OffsetOutOfRange
+from penstock.records.batch import HEADER
+from penstock.replication.epochs import EpochEnd, diverging_epoch
+from penstock.replication.follower import (
+    Append,
+    FetchAnswer,
+    FetchPosition,
+    FollowerState,
+    Hold,
+    Reset,
+    Truncate,
+    size_in_epoch,
+)
+from tests.replication.logs import ModelLog
+
+BACKOFF_MS = 1000
+
+
+def following(log: ModelLog, leader_epoch: int = 5) -> FollowerState:
+    return FollowerState(1, leader_epoch, log, BACKOFF_MS)
+
+
+def ask(follower: FollowerState, now_ms: int = 0) -> FetchPosition:
+    position = follower.next_fetch(now_ms)
+    assert position is not None
+    return position
+
+
+def converge(log: ModelLog, leader: ModelLog, leader_epoch: int) -> int:
+    """Fetch until the logs agree; the rounds of truncation it took."""
+    follower = following(log, leader_epoch)
+    for rounds in range(20):
+        sent = ask(follower)
+        diverging = diverging_epoch(leader, leader_epoch, sent.fetch_offset, sent.last_fetched_epoch)
+        step = follower.answered(sent, FetchAnswer(diverging=diverging), 0)
+        if not isinstance(step, Truncate):
+            return rounds
+        log.truncate_to(step.offset)
+    raise AssertionError("no end")
+
+
+# -- truncation by epoch
+
+
+def test_a_log_that_the_leader_continues_is_left_alone() -> None:
+    assert diverging_epoch(ModelLog("0011"), 1, 3, 1) is None
+    assert diverging_epoch(ModelLog("0011"), 2, 4, 1) is None
+
+
+def test_kip_101_what_the_new_leader_does_not_have_is_cut_and_nothing_else() -> None:
+    log, leader = ModelLog("00111"), ModelLog("00112")
+    log.high_watermark = 2  # far behind what both have: not where to cut
+    converge(log, leader, 2)
+    assert log.epochs() == "0011"
+
+
+def test_kip_279_fast_leader_changes_take_several_rounds() -> None:
+    log, leader = ModelLog("0022244"), ModelLog("0011133")
+    assert converge(log, leader, 5) == 2
+    assert log.epochs() == "00"
+
+
+def test_a_leader_that_has_not_written_yet_knows_epochs_that_it_never_saw() -> None:
+    log, leader = ModelLog("00333"), ModelLog("000")
+    converge(log, leader, 4)
+    assert log.epochs() == "00"
+
+
+def test_an_empty_leader_has_everything_cut() -> None:
+    log = ModelLog("3")
+    converge(log, ModelLog(), 4)
+    assert log.epochs() == ""
+
+
+def test_truncation_below_the_own_high_watermark_is_reported() -> None:
+    log = ModelLog("0111")
+    log.high_watermark = 3
+    follower = following(log)
+    answer = FetchAnswer(diverging=EpochEnd(0, 1))
+    assert follower.answered(ask(follower), answer, 0) == Truncate(1, committed_lost=True)
+    log.high_watermark = 1
+    assert follower.answered(ask(follower), answer, 0) == Truncate(1, committed_lost=False)
+
+
+def test_a_leader_that_contradicts_itself_is_not_asked_in_a_tight_loop() -> None:
+    follower = following(ModelLog("01"))
+    assert follower.answered(ask(follower), FetchAnswer(diverging=EpochEnd(1, 9)), 0) is Hold.BACKOFF
+
+
+def test_a_leader_whose_log_starts_above_cannot_tell() -> None:
+    with pytest.raises(OffsetOutOfRange):
+        diverging_epoch(ModelLog("55", start=10), 5, 4, 5)
+    with pytest.raises(OffsetOutOfRange):
+        diverging_epoch(ModelLog("55"), 5, 4, 6)
+
+
+@given(st.data())
+def test_any_two_histories_converge_on_their_common_prefix(data: st.DataObject) -> None:
+    """Logs of one cluster: equal epochs at an offset mean the same leader wrote it, from the same start."""
+    shared = data.draw(st.lists(st.integers(0, 2), max_size=4).map(sorted))
+    epochs = data.draw(st.permutations(range(3, 9)))
+    theirs, ours = sorted(epochs[:3]), sorted(epochs[3:])
+    tail = st.lists(st.sampled_from(theirs), max_size=6).map(sorted)
+    own_tail = st.lists(st.sampled_from(ours), max_size=6).map(sorted)
+    leader = ModelLog("".join(map(str, shared + data.draw(tail))))
+    log = ModelLog("".join(map(str, shared + data.draw(own_tail))))
+    converge(log, leader, 9)
+    assert log.epochs() == "".join(map(str, shared))
+
+
+# -- answers
+
+
+def test_truncate_first_then_apply_the_high_watermark() -> None:
+    log = ModelLog("00111")
+    follower = following(log)
+    both = FetchAnswer(high_watermark=5, diverging=EpochEnd(0, 2))
+    assert isinstance(follower.answered(ask(follower), both, 0), Truncate)
+    log.truncate_to(2)
+    assert follower.answered(ask(follower), FetchAnswer(high_watermark=5), 0) == Append(5, -1)
+    log.advance_high_watermark(5)
+    assert log.high_watermark == 2
+
+
+def test_an_empty_fetch_keeps_the_last_fetched_epoch() -> None:
+    log = ModelLog("0011")
+    follower = following(log)
+    assert ask(follower) == FetchPosition(4, 1, 5, 0)
+    follower.answered(ask(follower), FetchAnswer(high_watermark=4), 0)
+    assert ask(follower) == FetchPosition(4, 1, 5, 0)
+
+
+def test_an_answer_to_a_question_of_before_is_ignored() -> None:
+    log = ModelLog("0011")
+    follower = following(log)
+    sent = ask(follower)
+    log.truncate_to(3)
+    assert follower.answered(sent, FetchAnswer(), 0) is Hold.STALE
+    assert follower.offsets_listed(sent, 0, 1, 0) is Hold.STALE
+    log.append(2, "x")
+    assert follower.answered(sent, FetchAnswer(), 0) is Hold.STALE, "the same offset, in another epoch"
+    assert following(log, 6).answered(ask(follower), FetchAnswer(), 0) is Hold.STALE
+
+
+def test_out_of_range_below_the_leaders_start_starts_over_there() -> None:
+    log = ModelLog("0011")
+    follower = following(log)
+    sent = ask(follower)
+    assert follower.answered(sent, FetchAnswer(ErrorCode.OFFSET_OUT_OF_RANGE), 0) is Hold.ASK_OFFSETS
+    assert follower.offsets_listed(sent, 100, 200, 0) == Reset(100)
+    log.reset_to(100)
+    assert ask(follower) == FetchPosition(100, -1, 5, 100)
+
+
+def test_out_of_range_above_the_leaders_end_cuts_and_compares_by_epoch() -> None:
+    log = ModelLog("0011")
+    follower = following(log)
+    assert follower.offsets_listed(ask(follower), 0, 3, 0) == Truncate(3, committed_lost=False)
+    log.truncate_to(3)
+    assert ask(follower) == FetchPosition(3, 1, 5, 0)
+
+
+def test_out_of_range_that_is_in_range_by_now_is_asked_again_later() -> None:
+    follower = following(ModelLog("0011"))
+    assert follower.offsets_listed(ask(follower), 0, 9, 0) is Hold.BACKOFF
+
+
+def test_a_fenced_epoch_waits_for_metadata() -> None:
+    follower = following(ModelLog("0"))
+    sent = ask(follower)
+    assert follower.answered(sent, FetchAnswer(ErrorCode.FENCED_LEADER_EPOCH), 0) is Hold.FENCED
+    assert follower.next_fetch(BACKOFF_MS * 10) is None
+    assert follower.answered(sent, FetchAnswer(), 0) is Hold.STALE
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    ],
+)
+def test_what_passes_is_tried_again_after_the_backoff(code: ErrorCode) -> None:
+    follower = following(ModelLog("0"))
+    assert follower.answered(ask(follower), FetchAnswer(code), 0) is Hold.BACKOFF
+    assert follower.next_fetch(BACKOFF_MS - 1) is None
+    assert follower.next_fetch(BACKOFF_MS) is not None
+
+
+# -- KAFKA-18723
+
+
+def _batch(epoch: int, size: int = 61) -> bytes:
+    return HEADER.pack(0, size - 12, epoch, 2, 0, 0, 0, 0, 0, -1, -1, -1, 1).ljust(size, b"x")
+
+
+def test_batches_newer_than_the_epoch_of_the_fetch_are_not_taken() -> None:
+    batches = memoryview(_batch(4) + _batch(5, 70) + _batch(6) + _batch(5))
+    assert size_in_epoch(batches, 5) == 131
+    assert size_in_epoch(batches, 6) == len(batches)
+
+
+def test_a_batch_cut_short_or_without_a_length_ends_the_walk() -> None:
+    assert size_in_epoch(memoryview(_batch(1) + _batch(1, 80)[:75]), 5) == 61
+    assert size_in_epoch(memoryview(_batch(1) + _batch(1)[:20]), 5) == 61
+    assert size_in_epoch(memoryview(_batch(1, 61) + HEADER.pack(0, -12, 1, 2, *[0] * 9)), 5) == 61
