@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from penstock.model.config import BROKER_KEYS, TOPIC_KEYS, ConfigKey, UpdateMode
+from penstock.model.config import BROKER_KEYS, GROUP_KEYS, TOPIC_KEYS, ConfigKey, UpdateMode
 
 PAGE = Path(__file__).parent / "configuration.md"
 
@@ -32,7 +32,8 @@ penstock.flush: group
 ```
 
 A name that is not known, or a value that is not valid, stops the broker at start with a line that says what
-would be right. Topics take what they do not set themselves from the broker config named in their table.
+would be right. Topics and groups take what they do not set themselves from the broker config named in their
+table.
 """
 
 _UPDATES = {
@@ -52,7 +53,9 @@ def render() -> str:
             "## Penstock's own\n",
             _broker_table(own),
             "\n## Topics\n",
-            _topic_table(TOPIC_KEYS.values()),
+            _overrides_table(TOPIC_KEYS.values()),
+            "\n## Groups\n",
+            _overrides_table(GROUP_KEYS.values()),
             "\n## Brokers\n",
             _broker_table(kafkas),
             "",
@@ -65,7 +68,7 @@ def _broker_table(keys: Iterable[ConfigKey]) -> str:
     return _table(("config", "type", "default", "accepts", "changes", "what it does"), sorted(rows))
 
 
-def _topic_table(keys: Iterable[ConfigKey]) -> str:
+def _overrides_table(keys: Iterable[ConfigKey]) -> str:
     rows = [
         (*_common(key), ", ".join(f"`{synonym.name}`" for synonym in key.synonyms), key.doc)
         for key in keys

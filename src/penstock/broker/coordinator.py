@@ -11,6 +11,8 @@ from penstock.broker.coordinator_runtime import CoordinatorRuntime, Question
 from penstock.groups.ledger import Client, Environment
 from penstock.groups.settings import GroupSettings
 from penstock.groups.shard import GroupShard
+from penstock.metadata.configs import GROUP
+from penstock.metadata.image import TOPIC
 from penstock.metadata.topics import NewTopic
 from penstock.model.errors import ApiError, TopicAlreadyExists
 from penstock.model.ids import OFFSETS_TOPIC, TopicId
@@ -61,6 +63,7 @@ class GroupCoordinator:
 
     def start(self) -> None:
         """Load what is stored here."""
+        self._read_configs()
         topic = self._broker.image.topics.get(OFFSETS_TOPIC)
         if topic is not None:
             for index in topic.partitions:
@@ -142,15 +145,27 @@ class GroupCoordinator:
         """Follow what the controller decided; `removed` are the (name, id) of topics that are gone."""
         image = self._broker.image
         for record in records:
-            if isinstance(record, PartitionRecord):
-                if image.topics_by_id[TopicId(record.topic_id)].name == OFFSETS_TOPIC:
-                    self.runtime.elected(record.partition_id)
-            elif isinstance(record, ConfigRecord):
-                self._env.settings = GroupSettings.of(self._broker.config)
+            if (
+                isinstance(record, PartitionRecord)
+                and image.topics_by_id[TopicId(record.topic_id)].name == OFFSETS_TOPIC
+            ):
+                self.runtime.elected(record.partition_id)
+        if any(isinstance(record, ConfigRecord) and record.resource_type != TOPIC for record in records):
+            self._read_configs()
         if any(name == OFFSETS_TOPIC for name, _ in removed):
             self.runtime.resign_all()
         elif removed:
             self.runtime.tell_all(lambda shard: shard.topics_deleted(removed))
+
+    def _read_configs(self) -> None:
+        """Live groups go by them from their members' next requests on."""
+        config, env = self._broker.config, self._env
+        env.settings = GroupSettings.of(config)
+        env.own_settings = {
+            name: env.settings.with_own(values, config)
+            for (kind, name), values in self._broker.image.configs.items()
+            if kind == GROUP
+        }
 
     def _new_uuid(self) -> str:
         return str(UUID(bytes=self._broker.rng.token(_UUID_BYTES), version=4))

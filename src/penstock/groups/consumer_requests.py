@@ -83,7 +83,7 @@ class ConsumerRequests:
         self, group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest, client: Client
     ) -> ConsumerGroupHeartbeatResponse:
         """`group` may be new: then it comes into being with the member's record."""
-        settings = self._ledger.env.settings
+        settings = self._ledger.env.settings_of(group.id)
         if len(group.members) >= settings.consumer_size_max and request.member_id not in group.members:
             raise ApiError(
                 ErrorCode.GROUP_MAX_SIZE_REACHED,

@@ -111,7 +111,7 @@ class ConsumerSteps:
         """Compute a target for the group epoch, unless the last one is too recent."""
         if group.assignment_epoch >= group.epoch or not group.members:
             return
-        settings, now_ms = self._ledger.env.settings, self._ledger.now_ms
+        settings, now_ms = self._ledger.env.settings_of(group.id), self._ledger.now_ms
         interval_ms = settings.consumer_assignment_interval_ms
         # A member that is alone disturbs nobody, and need not wait for others to come.
         if len(group.members) > 1 and group.assignment_ms and now_ms < group.assignment_ms + interval_ms:
@@ -185,7 +185,7 @@ class ConsumerSteps:
         self._expect_revocation(group, member)
 
     def keep_alive(self, group: ConsumerGroup, member: ConsumerMember) -> None:
-        timeout_ms = self._ledger.env.settings.consumer_session_timeout_ms
+        timeout_ms = self._ledger.env.settings_of(group.id).consumer_session_timeout_ms
         if member.classic is not None:
             timeout_ms = member.classic.session_timeout_ms
         self._ledger.timers.schedule((SESSION, group.id, member.id), timeout_ms)

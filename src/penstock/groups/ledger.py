@@ -53,12 +53,17 @@ class Client:
 class Environment:
     """What all shards of a broker read: settings, the cluster's topics, and where new names come from."""
 
-    __slots__ = ("image", "new_uuid", "settings")
+    __slots__ = ("image", "new_uuid", "own_settings", "settings")
 
     def __init__(self, settings: GroupSettings, image: ClusterImage, new_uuid: Callable[[], str]) -> None:
         self.settings = settings
+        #: of the groups that have configs of their own
+        self.own_settings: dict[str, GroupSettings] = {}
         self.image = image
         self.new_uuid = new_uuid
+
+    def settings_of(self, group_id: str) -> GroupSettings:
+        return self.own_settings.get(group_id, self.settings)
 
 
 class Ledger:

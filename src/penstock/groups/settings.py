@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from penstock.groups.assignors import ASSIGNORS
-from penstock.model.config import BrokerConfig
+from penstock.model.config import BrokerConfig, group_values
 from penstock.model.errors import InvalidConfig
 
 __all__ = ["GroupSettings"]
@@ -54,4 +55,14 @@ class GroupSettings:
             consumer_assignors=tuple(values["group.consumer.assignors"]),
             consumer_assignment_interval_ms=values["group.consumer.assignment.interval.ms"],
             migration_policy=values["group.consumer.migration.policy"],
+        )
+
+    def with_own(self, overrides: Mapping[str, str], config: BrokerConfig) -> GroupSettings:
+        """The settings of a group that has configs of its own."""
+        values = group_values(overrides, config)
+        return replace(
+            self,
+            consumer_session_timeout_ms=values["consumer.session.timeout.ms"],
+            consumer_heartbeat_ms=values["consumer.heartbeat.interval.ms"],
+            consumer_assignment_interval_ms=values["consumer.assignment.interval.ms"],
         )

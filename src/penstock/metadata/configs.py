@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from penstock.metadata.image import ClusterImage
 from penstock.model.errors import InvalidConfig, InvalidRequest
 from penstock.wire.metadata_records import ConfigRecord
 
-__all__ = ["Alteration", "Operation", "alter_incrementally", "config_records"]
+__all__ = ["GROUP", "Alteration", "Operation", "alter_incrementally", "config_records"]
+
+#: the resource type of groups, as the protocol numbers it
+GROUP: Final = 32
 
 
 class Operation(IntEnum):

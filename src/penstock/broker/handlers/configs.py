@@ -1,4 +1,4 @@
-"""Describing and altering the configs of topics and brokers."""
+"""Describing and altering the configs of topics, brokers and groups."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from penstock.broker.context import Context
-from penstock.metadata.configs import Alteration, alter_incrementally, config_records
+from penstock.metadata.configs import GROUP, Alteration, alter_incrementally, config_records
 from penstock.metadata.image import BROKER, TOPIC
 from penstock.metadata.topics import check_topic_name
 from penstock.model.config import (
     BROKER_KEYS,
+    GROUP_KEYS,
     TOPIC_KEYS,
     ConfigEntry,
     ConfigKey,
     ConfigType,
+    check_group_configs,
     resolve_topic_configs,
 )
 from penstock.model.errors import ApiError, ErrorCode, InvalidConfig, InvalidRequest, UnknownTopicOrPartition
@@ -40,8 +42,9 @@ __all__ = ["alter_configs", "describe_configs", "incremental_alter_configs", "li
 
 _BROKER_LOGGER: Final = 8
 _CLIENT_METRICS: Final = 16
-_GROUP: Final = 32
-_LISTABLE: Final = (TOPIC, BROKER, _BROKER_LOGGER, _CLIENT_METRICS, _GROUP)
+_LISTABLE: Final = (TOPIC, BROKER, _BROKER_LOGGER, _CLIENT_METRICS, GROUP)
+#: what can be set, by resource type
+_KEYS: Final = {TOPIC: TOPIC_KEYS, BROKER: BROKER_KEYS, GROUP: GROUP_KEYS}
 
 
 def describe_configs(context: Context, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
@@ -77,6 +80,9 @@ def _entries(context: Context, resource: DescribeConfigsResource) -> list[Config
             return broker.config.describe_dynamic_default(names)
         _check_is_us(context, name)
         return broker.config.describe(names)
+    if resource.resource_type == GROUP:
+        _check_group_name(name)
+        return broker.config.describe_group(broker.image.configs.get((GROUP, name), {}), names)
     raise InvalidRequest(f"Configs of resource type {resource.resource_type} are not served")
 
 
@@ -87,6 +93,12 @@ def _check_is_us(context: Context, name: str) -> None:
         raise InvalidRequest(
             f"Unexpected broker id, expected {context.broker.node_id} or empty string, but received {name}"
         )
+
+
+def _check_group_name(name: str) -> None:
+    """A group need not exist to have configs."""
+    if not name:
+        raise InvalidRequest("Group name must not be empty")
 
 
 def _result(entry: ConfigEntry, synonyms: bool, documentation: bool) -> DescribeConfigsResourceResult:
@@ -113,8 +125,7 @@ async def incremental_alter_configs(
     for resource in request.resources:
         key = (resource.resource_type, resource.resource_name)
         alterations = [Alteration(c.name, c.config_operation, c.value) for c in resource.configs]
-        keys = TOPIC_KEYS if key[0] == TOPIC else BROKER_KEYS
-        defaults = _list_defaults(keys)
+        defaults = _list_defaults(_KEYS.get(key[0], {}))
         alter = _alterer(alterations, defaults) if asked[key] == 1 else _refuse_twice
         code, message = await _alter(context, key, alter, request.validate_only)
         response.responses.append(
@@ -200,6 +211,8 @@ def _check_resource(context: Context, resource: tuple[int, str]) -> None:
     elif kind == BROKER:
         if name:
             _check_is_us(context, name)
+    elif kind == GROUP:
+        _check_group_name(name)
     else:
         raise InvalidRequest(f"Configs of resource type {kind} cannot be altered")
 
@@ -212,6 +225,8 @@ def _check_values(context: Context, resource: tuple[int, str], values: Mapping[s
             raise InvalidConfig(f"The value of {key} is longer than 32767 characters")
     if kind == TOPIC:
         resolve_topic_configs(values, config)
+    elif kind == GROUP:
+        check_group_configs(values, config)
     elif name:
         config.check_dynamic(dynamic=values)
     else:
@@ -237,5 +252,7 @@ def list_config_resources(
             names = broker.image.topics
         elif kind in (BROKER, _BROKER_LOGGER):
             names = [str(node) for node in broker.image.brokers]
+        elif kind == GROUP:
+            names = [name for group, name in broker.image.configs if group == GROUP]
         response.config_resources += [ConfigResource(resource_name=n, resource_type=kind) for n in names]
     return response

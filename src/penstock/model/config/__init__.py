@@ -3,6 +3,8 @@
 from penstock.model.config.broker import BrokerConfig, ConfigEntry, ConfigSynonym, parse_broker_config
 from penstock.model.config.broker_keys import BROKER_KEYS
 from penstock.model.config.files import load_config_file
+from penstock.model.config.group_keys import GROUP_KEYS
+from penstock.model.config.groups import check_group_configs, group_values
 from penstock.model.config.keys import ConfigKey, ConfigSource, ConfigType, ConfigValue, UpdateMode
 from penstock.model.config.listeners import Endpoint
 from penstock.model.config.topic_keys import TOPIC_KEYS
@@ -10,6 +12,7 @@ from penstock.model.config.topics import parse_topic_config, resolve_topic_confi
 
 __all__ = [
     "BROKER_KEYS",
+    "GROUP_KEYS",
     "TOPIC_KEYS",
     "BrokerConfig",
     "ConfigEntry",
@@ -20,6 +23,8 @@ __all__ = [
     "ConfigValue",
     "Endpoint",
     "UpdateMode",
+    "check_group_configs",
+    "group_values",
     "load_config_file",
     "parse_broker_config",
     "parse_topic_config",

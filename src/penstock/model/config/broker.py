@@ -11,6 +11,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from penstock.model.config.broker_keys import BROKER_KEYS, SYNONYM_GROUPS
+from penstock.model.config.group_keys import GROUP_KEYS
+from penstock.model.config.groups import check_broker_group_configs
 from penstock.model.config.keys import (
     ConfigKey,
     ConfigSource,
@@ -183,6 +185,20 @@ class BrokerConfig(Mapping[str, ConfigValue]):
             entries.append(_entry(key, value, synonyms, read_only=False))
         return entries
 
+    def describe_group(
+        self, overrides: Mapping[str, str], names: Collection[str] | None = None
+    ) -> list[ConfigEntry]:
+        """A group's configs, given what was set for it."""
+        entries = []
+        for key in _selected(GROUP_KEYS.values(), names):
+            broker_key = BROKER_KEYS[key.synonyms[0].name]
+            synonyms, value = self._synonyms(broker_key), key.format(self._values[broker_key.name])
+            if key.name in overrides:
+                value = key.format(key.parse(overrides[key.name]))
+                synonyms = (ConfigSynonym(key.name, value, ConfigSource.DYNAMIC_GROUP), *synonyms)
+            entries.append(_entry(key, value, synonyms, read_only=False))
+        return entries
+
     def _replacements(
         self, dynamic: Mapping[str, str] | None, dynamic_default: Mapping[str, str] | None
     ) -> tuple[dict[str, str], dict[str, str]]:
@@ -310,6 +326,7 @@ def _check_together(values: Mapping[str, ConfigValue]) -> None:
             f"queued.max.request.bytes ({memory}) must hold at least one request of "
             f"socket.request.max.bytes ({request})"
         )
+    check_broker_group_configs(values)
     wait = _integer(values["replica.fetch.wait.max.ms"])
     for name in ("replica.socket.timeout.ms", "replica.lag.time.max.ms"):
         if wait > _integer(values[name]):

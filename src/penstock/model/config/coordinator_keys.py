@@ -177,6 +177,12 @@ _GROUPS = [
         low=0,
         update_mode=_CLUSTER,
     ),
+    ConfigKey(
+        "group.consumer.min.assignment.interval.ms", _I, 0, "The least of a group's own setting.", low=0
+    ),
+    ConfigKey(
+        "group.consumer.max.assignment.interval.ms", _I, 15_000, "The most of a group's own setting.", low=0
+    ),
     ConfigKey("group.share.session.timeout.ms", _I, 45_000, "When a silent share member is out.", low=1),
     ConfigKey("group.share.heartbeat.interval.ms", _I, 5000, "How often share members report.", low=1),
     ConfigKey("group.share.max.size", _I, 200, "Members of a share group at most.", low=1, high=1000),

@@ -35,7 +35,7 @@ class ConfigType(IntEnum):
 
 
 class ConfigSource(IntEnum):
-    """Where a value comes from, by its number on the wire; the smaller number wins."""
+    """Where a value comes from, by its number on the wire; of brokers' and topics' the smaller wins."""
 
     UNKNOWN = 0
     DYNAMIC_TOPIC = 1
@@ -43,6 +43,7 @@ class ConfigSource(IntEnum):
     DYNAMIC_DEFAULT_BROKER = 3
     STATIC_BROKER = 4
     DEFAULT = 5
+    DYNAMIC_GROUP = 8
 
 
 class UpdateMode(IntEnum):
