@@ -10,9 +10,8 @@ from __future__ import annotations
 from struct import Struct
 from typing import Final, NamedTuple
 
-from crc32c import crc32c
-
 from penstock.ports import Buffer
+from penstock.records.checksum import crc32c
 
 MAGIC: Final = 2
 HEADER_SIZE: Final = 61

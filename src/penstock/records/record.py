@@ -11,8 +11,6 @@ from collections.abc import Iterable, Iterator
 from struct import error
 from typing import NamedTuple, TypeAlias
 
-from crc32c import crc32c
-
 from penstock.model.errors import CorruptMessage
 from penstock.ports import Buffer
 from penstock.records.batch import (
@@ -31,6 +29,7 @@ from penstock.records.batch import (
     BatchHeader,
     read_header,
 )
+from penstock.records.checksum import crc32c
 from penstock.records.codecs import DECOMPRESSED_BYTES_MAX, Codec, compress, decompress
 from penstock.records.varint import LONG_BYTES_MAX, decode_varint, encode_varint
 

@@ -12,10 +12,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from crc32c import crc32c
-
 from penstock.ports import Buffer, File
 from penstock.records.batch import CONTROL_BIT, CRC_START, HEADER, HEADER_SIZE, LOG_OVERHEAD, MAGIC
+from penstock.records.checksum import crc32c
 from penstock.records.control import parse_end_transaction
 from penstock.storage.config import FOREVER, LogConfig
 from penstock.storage.epochs import LeaderEpochs

@@ -10,8 +10,7 @@ from __future__ import annotations
 from struct import Struct, error
 from typing import Final
 
-from crc32c import crc32c
-
+from penstock.records.checksum import crc32c
 from penstock.storage.producers import PastBatch, ProducerState
 
 __all__ = ["SnapshotDamaged", "decode_snapshot", "encode_snapshot"]

@@ -10,8 +10,6 @@ from itertools import islice
 from struct import Struct, error
 from typing import Final
 
-from crc32c import crc32c
-
 from penstock.model.errors import (
     ApiError,
     CorruptMessage,
@@ -35,6 +33,7 @@ from penstock.records.batch import (
     is_long,
     read_header,
 )
+from penstock.records.checksum import crc32c
 from penstock.records.codecs import Codec
 from penstock.records.record import records_without_key, timestamps
 from penstock.storage.config import FOREVER, LogConfig
