@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 
 import pytest
 
 from penstock.model.errors import ErrorCode
+from penstock.ports import Files
+from penstock.storage.ownership import DirectoryRefused
 from penstock.wire.apis.describe_log_dirs import (
     DESCRIBE_LOG_DIRS,
     DescribableLogDirTopic,
@@ -334,6 +337,60 @@ def test_without_its_metadata_a_broker_changes_nothing_and_serves_what_it_has(
     assert not topic_exists(client, "new")
     append(client, topic, b"x", partition=where["/bad"])
     assert len(read_all(client, topic, partition=where["/bad"])) == 2
+
+
+# -- missing
+
+
+def mounted(disks: dict[str, Files], *paths: str) -> AbstractContextManager[BrokerOnDisk]:
+    return on_disk(Volumes(**disks), ",".join(paths))
+
+
+def test_a_directory_that_is_not_mounted_is_not_made_anew_and_its_partitions_wait_for_it() -> None:
+    a, b = Disk(), Disk()
+    with mounted({"a": a, "b": b}, "/a", "/b") as running, RawClient(running.bootstrap) as client:
+        topic = create_topic(client, partitions=2)
+        where = placement(client, topic)
+        for partition in (0, 1):
+            append(client, topic, b"kept", partition=partition)
+
+    bare = Disk()
+    with mounted({"a": a, "b": bare}, "/a", "/b") as running, RawClient(running.bootstrap) as client:
+        assert fetch(client, topic, 0, partition=where["/b"]).error_code == STORAGE
+        assert produce(client, topic, batch_of([b"x"]), partition=where["/b"]).error_code == STORAGE
+        assert values_in(fetch(client, topic, 0, partition=where["/a"])) == [b"kept"]
+        assert {path: d.error_code for path, d in log_dirs(client).items()} == {"/a": 0, "/b": STORAGE}
+        new = create_topic(client, partitions=2)
+        for partition in (0, 1):
+            append(client, new, b"new", partition=partition)
+    assert not bare.exists("/b")
+
+    with mounted({"a": a, "b": b}, "/a", "/b") as running, RawClient(running.bootstrap) as client:
+        for partition in (0, 1):
+            assert [r.value for r in read_all(client, topic, partition=partition)] == [b"kept"]
+            assert [r.value for r in read_all(client, new, partition=partition)] == [b"new"]
+
+
+def test_a_directory_that_is_no_longer_named_is_missed() -> None:
+    disks: dict[str, Files] = {"a": Disk(), "b": Disk()}
+    with mounted(disks, "/a", "/b") as running, RawClient(running.bootstrap) as client:
+        topic = create_topic(client, partitions=2)
+        where = placement(client, topic)
+    with mounted(disks, "/a") as running, RawClient(running.bootstrap) as client:
+        assert produce(client, topic, batch_of([b"x"]), partition=where["/b"]).error_code == STORAGE
+
+
+def test_a_new_directory_joins_the_others() -> None:
+    disks: dict[str, Files] = {"a": Disk(), "b": Disk()}
+    with mounted(disks, "/a") as running, RawClient(running.bootstrap) as client:
+        topic = create_topic(client)
+        append(client, topic, b"kept")
+    # Even before them: the cluster's id and its metadata are where they were.
+    with mounted(disks, "/b", "/a") as running, RawClient(running.bootstrap) as client:
+        assert [r.value for r in read_all(client, topic)] == [b"kept"]
+        assert "/b" in placement(client, create_topic(client))
+    with pytest.raises(DirectoryRefused, match="metadata"), mounted(disks, "/b"):
+        pass
 
 
 # -- DescribeLogDirs

@@ -81,7 +81,7 @@ def test_a_partition_that_lost_its_topics_id_keeps_its_records(tmp_path: Path) -
     with broker(data=tmp_path) as running, RawClient(running.bootstrap) as client:
         topic = create_topic(client)
         append(client, topic, b"x")
-    (tmp_path / "topics" / topic.name / "partition-0" / "partition.metadata").unlink()
+    (tmp_path / "topics" / topic.name / "topic.metadata").unlink()
 
     with broker(data=tmp_path) as running, RawClient(running.bootstrap) as client:
         assert [r.value for r in read_all(client, topic)] == [b"x"]

@@ -11,7 +11,7 @@ from penstock.model.ids import NO_TOPIC_ID, TopicId, format_topic_id
 from penstock.ports import File, Files
 from penstock.storage.config import LogConfig
 from penstock.storage.directory import DataDirectory, DirectoryRefused, StoredPartition
-from penstock.storage.memory import MemoryFiles
+from penstock.storage.memory import Inode, MemoryFiles
 from penstock.testing.disk import FaultyDisk
 from tests.storage.logs import CLOCK, batch, flush, records
 
@@ -51,7 +51,7 @@ def test_partitions_are_listed_with_their_topic_ids() -> None:
     ]
     directory.create_partitions(stored)
     assert sorted(opened(files).partitions()) == stored
-    assert files.read("/data/topics/a/partition-12/partition.metadata") == (
+    assert files.read("/data/topics/a/topic.metadata") == (
         f"version: 0\ntopic_id: {format_topic_id(ID_A)}\n".encode()
     )
 
@@ -60,12 +60,11 @@ def test_a_lost_topic_id_is_none_rather_than_a_guess() -> None:
     files = MemoryFiles()
     directory = opened(files)
     directory.create_partitions([StoredPartition("a", 0, ID_A), StoredPartition("a", 1, ID_A)])
-    files.remove("/data/topics/a/partition-0/partition.metadata")
-    files.write_atomic("/data/topics/a/partition-1/partition.metadata", b"version: 0\n")
-    assert directory.partitions() == [
-        StoredPartition("a", 0, NO_TOPIC_ID),
-        StoredPartition("a", 1, NO_TOPIC_ID),
-    ]
+    lost = [StoredPartition("a", 0, NO_TOPIC_ID), StoredPartition("a", 1, NO_TOPIC_ID)]
+    files.write_atomic("/data/topics/a/topic.metadata", b"version: 0\n")
+    assert directory.partitions() == lost
+    files.remove("/data/topics/a/topic.metadata")
+    assert directory.partitions() == lost
 
 
 def test_a_directory_keeps_its_ids_and_its_owner() -> None:
@@ -189,30 +188,87 @@ def test_the_recovery_point_is_lowered_on_the_disk_before_a_truncation() -> None
     assert again.end_offset == 2
 
 
-def test_a_removed_partition_is_out_of_the_way_at_once() -> None:
+def test_a_removed_topic_makes_room_for_another_of_its_name() -> None:
     files = MemoryFiles()
     directory = opened(files)
     directory.create_partitions([StoredPartition("a", 0, ID_A), StoredPartition("a", 1, ID_A)])
     log = directory.open_log("a", 0, CONFIG, CLOCK)
     log.append(batch(), 0)
-    removal = directory.remove_partition("a", 0)
-    assert directory.partitions() == [StoredPartition("a", 1, ID_A)]
+    removal = directory.remove_topic("a", [0, 1])
+    removal.set_aside()
+    assert directory.partitions() == []
     directory.create_partitions([StoredPartition("a", 0, ID_B)])
     assert directory.open_log("a", 0, CONFIG, CLOCK).end_offset == 0
     assert files.listdir("/data/deleted")
     removal.delete()
     assert not files.listdir("/data/deleted")
-    assert sorted(directory.partitions()) == [StoredPartition("a", 0, ID_B), StoredPartition("a", 1, ID_A)]
+    assert directory.partitions() == [StoredPartition("a", 0, ID_B)]
 
 
-def test_the_last_partition_takes_its_topic_along_and_a_start_finishes_removals() -> None:
+def test_a_removed_partition_leaves_its_siblings() -> None:
+    files = MemoryFiles()
+    directory = opened(files)
+    directory.create_partitions([StoredPartition("a", 0, ID_A), StoredPartition("a", 1, ID_A)])
+    removal = directory.remove_partition("a", 0)
+    removal.set_aside()
+    assert directory.partitions() == [StoredPartition("a", 1, ID_A)]
+    removal.delete()
+    assert not files.listdir("/data/deleted")
+
+
+def test_a_topic_that_could_not_be_removed_does_not_come_back_under_its_name() -> None:
     files = MemoryFiles()
     directory = opened(files)
     directory.create_partitions([StoredPartition("a", 0, ID_A)])
-    directory.remove_partition("a", 0)
+    directory.open_log("a", 0, CONFIG, CLOCK).append(batch(), 0)
+    directory.remove_topic("a", [0])
+    directory.create_partitions([StoredPartition("a", 0, ID_B)])
+    assert directory.partitions() == [StoredPartition("a", 0, ID_B)]
+    assert directory.open_log("a", 0, CONFIG, CLOCK).end_offset == 0
+
+
+def test_what_was_never_made_can_be_removed() -> None:
+    removal = opened(MemoryFiles()).remove_topic("a", [0])
+    removal.set_aside()
+    removal.delete()
+
+
+def test_a_start_finishes_removals() -> None:
+    files = MemoryFiles()
+    directory = opened(files)
+    directory.create_partitions([StoredPartition("a", 0, ID_A)])
+    directory.remove_topic("a", [0]).set_aside()
     assert files.listdir("/data/topics") == []
     opened(files)
     assert files.listdir("/data/deleted") == []
+
+
+@pytest.mark.parametrize("partitions", [1, 1000])
+def test_partitions_are_made_with_as_many_syncs_as_topics_need(partitions: int) -> None:
+    class Counting(MemoryFiles):
+        syncs = 0
+
+        def sync(self, inode: Inode) -> None:
+            self.syncs += 1
+            super().sync(inode)
+
+        def sync_dir(self, path: str) -> None:
+            self.syncs += 1
+            super().sync_dir(path)
+
+    files = Counting()
+    directory = opened(files)
+    files.syncs = 0
+    directory.create_partitions([StoredPartition("a", index, ID_A) for index in range(partitions)])
+    # The topic's id, the name of that file and of the partitions beside it, the topic's name.
+    assert files.syncs <= 3
+    for index in range(partitions):
+        directory.open_log("a", index, CONFIG, CLOCK)
+    files.syncs = 0
+    directory.close()
+    # Partitions that were never used cost nothing: two checkpoints and the marker, with their names.
+    assert files.syncs <= 6
+    assert len(opened(files).partitions()) == partitions
 
 
 def test_a_created_partition_survives_a_power_loss() -> None:
@@ -243,7 +299,9 @@ def test_an_offline_directory_takes_no_partitions() -> None:
     for refused in (
         lambda: directory.create_partitions([StoredPartition("c", 0, ID_B)]),
         lambda: directory.open_log("a", 0, CONFIG, CLOCK),
-        lambda: directory.remove_partition("a", 0),
+        lambda: directory.remove_partition("a", 0).set_aside(),
+        directory.seal,
+        directory.close,
         directory.space,
     ):
         with pytest.raises(StorageError):

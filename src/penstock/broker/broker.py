@@ -104,7 +104,7 @@ class Broker:
         self.controller = Controller(self.image, metadata_log, self.clock, self.workers)
         self.controller.replay()
         self._apply_broker_configs()
-        self.partitions.load(self.image)
+        await self.partitions.load(self.image)
         self.groups.start()
         self.controller.on_applied = self._applied
         self.producer_ids = ProducerIds(self.controller, self.node_id)
@@ -197,7 +197,8 @@ class Broker:
             if isinstance(record, PartitionRecord):
                 added.setdefault(TopicId(record.topic_id), []).append(record.partition_id)
             elif isinstance(record, RemoveTopicRecord):
-                removed.append((self.partitions.remove(TopicId(record.topic_id)), record.topic_id))
+                name = await self.partitions.remove(TopicId(record.topic_id))
+                removed.append((name, record.topic_id))
             elif isinstance(record, ConfigRecord):
                 if record.resource_type == TOPIC:
                     reconfigured.add(record.resource_name)

@@ -23,7 +23,7 @@ from penstock.storage.health import Health
 if TYPE_CHECKING:
     from penstock.broker.partition import Partition
 
-__all__ = ["FlushPolicy", "Flusher"]
+__all__ = ["FlushPolicy", "Flusher", "sync_all"]
 
 FlushPolicy: TypeAlias = Literal["os", "interval", "group"]
 log = get_logger("flusher")
@@ -73,9 +73,12 @@ class Flusher:
         if error is not None:
             raise error
 
-    def stop(self) -> None:
+    async def stop(self) -> None:
+        """Start no more syncs, and return when none is running; nothing may be written from now on."""
         if self._timer is not None:
             self._timer.cancel()
+        while self._cycle is not None:
+            await asyncio.wait([self._cycle])
 
     def _flush_later(self, delay_s: float) -> None:
         """Flush after `delay_s`, or when it was planned anyway if that is earlier."""
@@ -116,7 +119,7 @@ class Flusher:
         rounds = [(p, p.log.flush_plan(), p.hidden_bytes) for p in self._dirty]
         self._dirty = {}
         try:
-            await self._workers.in_thread(_sync_all, [plan for _, plan, _ in rounds])
+            await self._workers.in_thread(sync_all, [plan for _, plan, _ in rounds])
         except StorageError as e:
             log.error("flush_failed", directory=self.directory, error=str(e))
             for partition, plan, _ in rounds:
@@ -138,6 +141,7 @@ def _tell(callback: Callable[[StorageError | None], None], error: StorageError |
         log.error("flush_callback_failed", error=repr(e), exc_info=e)
 
 
-def _sync_all(plans: Sequence[FlushPlan]) -> None:
+def sync_all(plans: Sequence[FlushPlan]) -> None:
+    """Carry out plans, in a worker thread."""
     for plan in plans:
         plan.sync()

@@ -5,47 +5,44 @@
     <path>/clean-shutdown                           there only while no broker uses it, and all is well
     <path>/recovery-point-offset-checkpoint         per log: below this everything is on the disk
     <path>/log-start-offset-checkpoint              per log: where DeleteRecords has moved its start to
-    <path>/topics/NAME/partition-N/                 a log, and `partition.metadata` with its topic's id
-    <path>/deleted/                                 partitions on their way out
+    <path>/topics/NAME/topic.metadata               the topic's id
+    <path>/topics/NAME/partition-N/                 a log
+    <path>/deleted/                                 what is on its way out
 
 The marker of a clean shutdown is removed, durably, as soon as the directory is opened: whatever happens then,
 the next start knows that it has to look. Names in a directory are synced before anything relies on them.
+
+The event loop's thread owns a directory. What only touches files says so, and belongs into a worker thread.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Mapping, Set
 from contextlib import suppress
 from itertools import count
 from typing import Final, NamedTuple
 
-from penstock.model.errors import PenstockError
 from penstock.model.ids import NO_TOPIC_ID, TopicId, TopicPartition, format_topic_id, parse_topic_id
 from penstock.ports import Clock, File, Files, Rng
 from penstock.storage.checkpoint import format_checkpoint, parse_checkpoint
 from penstock.storage.config import LogConfig
+from penstock.storage.flush import FlushPlan
 from penstock.storage.health import Health
 from penstock.storage.log import Log
+from penstock.storage.ownership import DirectoryRefused, Owner, make_durably, own
 from penstock.storage.segments import SegmentCache
 
 __all__ = ["Checkpoint", "DataDirectory", "DirectoryRefused", "PartitionRemoval", "StoredPartition"]
 
-_META: Final = "meta.json"
-_META_VERSION: Final = 1
 _LOCK: Final = "lock"
 _CLEAN: Final = "clean-shutdown"
 _RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
 _LOG_STARTS: Final = "log-start-offset-checkpoint"
 _TOPICS: Final = "topics"
 _DELETED: Final = "deleted"
-_PARTITION_METADATA: Final = "partition.metadata"
+_TOPIC_METADATA: Final = "topic.metadata"
 _PARTITION: Final = re.compile(r"partition-(\d+)")
-
-
-class DirectoryRefused(PenstockError):
-    """A directory that this broker must not use; the message says what to do about it."""
 
 
 class StoredPartition(NamedTuple):
@@ -85,30 +82,42 @@ class Checkpoint:
 
 
 class PartitionRemoval:
-    """A partition's directory, out of the way; `delete` frees its space, in a worker thread."""
+    """Partitions that their directory has let go of; a worker thread does the rest.
 
-    __slots__ = ("_files", "_path")
+    `set_aside` makes their place free for others, `delete` frees their space.
+    """
 
-    def __init__(self, files: Files, path: str) -> None:
+    __slots__ = ("_aside", "_files", "_health", "_path")
+
+    def __init__(self, files: Files, health: Health, path: str, aside: str) -> None:
         self._files = files
+        self._health = health
         self._path = path
+        self._aside = aside
+
+    def set_aside(self) -> None:
+        self._health.check()
+        try:
+            # One that could not even be made is not there.
+            with suppress(FileNotFoundError):
+                self._files.rename(self._path, self._aside)
+        except OSError as e:
+            raise self._health.failed(e, f"cannot remove {self._path}") from e
 
     def delete(self) -> None:
-        self._files.rmtree(self._path)
+        with suppress(FileNotFoundError):
+            self._files.rmtree(self._aside)
 
 
 class DataDirectory:
     """One data directory of a broker, open until `close`."""
 
-    def __init__(
-        self, files: Files, path: str, lock: File, *, cluster_id: str, directory_id: str, clean: bool
-    ) -> None:
+    def __init__(self, files: Files, path: str, lock: File, owner: Owner, clean: bool) -> None:
         self._files = files
         self.path = path
         self._lock = lock
-        self.cluster_id = cluster_id
-        #: 22 characters, as Kafka's tools would show it
-        self.directory_id = directory_id
+        self.cluster_id = owner.cluster_id
+        self.directory_id = owner.directory_id
         #: whether the last broker that used it shut down in good order
         self.clean = clean
         self.health = Health()
@@ -131,11 +140,11 @@ class DataDirectory:
         Without a `cluster_id`, the directory's own is taken, or a new one if it has none.
         """
         try:
-            if not files.exists(f"{path}/{_META}"):
-                _make(files, path)
+            if not files.exists(f"{path}/{_TOPICS}"):
+                make_durably(files, path)
             files.makedirs(f"{path}/{_TOPICS}")
             lock = files.lock(f"{path}/{_LOCK}")
-            cluster_id, directory_id = _own(files, path, cluster_id, node_id, rng)
+            owner = own(files, path, cluster_id, node_id, rng)
             if files.is_dir(f"{path}/{_DELETED}"):
                 files.rmtree(f"{path}/{_DELETED}")
             files.makedirs(f"{path}/{_DELETED}")
@@ -147,10 +156,15 @@ class DataDirectory:
             raise DirectoryRefused(f"{path} is in use by another broker: stop it, or use another path") from e
         except OSError as e:
             raise DirectoryRefused(f"{path} cannot be used: {e}") from e
-        return cls(files, path, lock, cluster_id=cluster_id, directory_id=directory_id, clean=clean)
+        return cls(files, path, lock, owner, clean)
 
     def close(self, clean: bool = True) -> None:
-        """Close every log that is still open; with `clean`, the next start may trust what it finds."""
+        """Close every log that is still open; with `clean`, the next start may trust what it finds.
+
+        It touches files, and syncs what nobody has after `seal`: that belongs into a worker thread.
+        """
+        if clean:
+            self.health.check()
         for log in self._logs.values():
             log.close(clean)
         if clean:
@@ -158,6 +172,14 @@ class DataDirectory:
             Checkpoint(self._files, self.path, self.health, {_CLEAN: b""}).write()
         self._logs = {}
         self._lock.close()
+
+    def seal(self) -> list[tuple[Log, FlushPlan]]:
+        """Before `close`: write what the next start needs; the plans sync it. Touches files only.
+
+        Nothing may be appended from now on.
+        """
+        self.health.check()
+        return [(log, log.seal()) for log in self._logs.values()]
 
     def space(self) -> tuple[int, int]:
         """(total, usable) bytes of the volume."""
@@ -172,24 +194,30 @@ class DataDirectory:
     def partitions(self) -> list[StoredPartition]:
         """What lies in the directory."""
         found = []
-        root = f"{self.path}/{_TOPICS}"
-        for topic in self._files.listdir(root):
-            for name in self._files.listdir(f"{root}/{topic}"):
+        for topic in self._files.listdir(f"{self.path}/{_TOPICS}"):
+            path = self._topic_path(topic)
+            topic_id = self._read_topic_id(path)
+            for name in self._files.listdir(path):
                 match = _PARTITION.fullmatch(name)
                 if match is not None:
-                    topic_id = self._read_topic_id(f"{root}/{topic}/{name}")
                     found.append(StoredPartition(topic, int(match[1]), topic_id))
         return found
 
-    def _read_topic_id(self, partition_path: str) -> TopicId:
+    def holds(self, topic: str, partition: int) -> bool:
+        return self._files.is_dir(self.partition_path(topic, partition))
+
+    def _read_topic_id(self, topic_path: str) -> TopicId:
         try:
-            lines = self._files.read(f"{partition_path}/{_PARTITION_METADATA}").decode().split("\n")
+            lines = self._files.read(f"{topic_path}/{_TOPIC_METADATA}").decode().split("\n")
             return parse_topic_id(dict(line.split(": ") for line in lines if line)["topic_id"])
         except (FileNotFoundError, KeyError, ValueError):
             return NO_TOPIC_ID
 
+    def _topic_path(self, topic: str) -> str:
+        return f"{self.path}/{_TOPICS}/{topic}"
+
     def partition_path(self, topic: str, partition: int) -> str:
-        return f"{self.path}/{_TOPICS}/{topic}/partition-{partition}"
+        return f"{self._topic_path(topic)}/partition-{partition}"
 
     def forget(self, partitions: Iterable[StoredPartition]) -> bool:
         """Before new partitions are made: forget earlier ones of their names, whose logs were longer.
@@ -204,27 +232,49 @@ class DataDirectory:
         return not keys.isdisjoint(self._checkpointed)
 
     def create_partitions(self, partitions: Iterable[StoredPartition]) -> None:
-        """Make places for logs, durably. Touches files only: it syncs, so it belongs into a worker thread."""
+        """Make places for logs, durably. Touches files only; syncs once per topic, however many they are."""
         self.health.check()
-        parents: dict[str, None] = {}
+        topics: dict[tuple[str, TopicId], list[int]] = {}
+        for topic, partition, topic_id in partitions:
+            topics.setdefault((topic, topic_id), []).append(partition)
         try:
-            for topic, partition, topic_id in partitions:
-                path = self.partition_path(topic, partition)
-                self._files.makedirs(path)
-                metadata = f"version: 0\ntopic_id: {format_topic_id(topic_id)}\n"
-                self._files.write_atomic(f"{path}/{_PARTITION_METADATA}", metadata.encode())
-                parents[f"{self.path}/{_TOPICS}/{topic}"] = None
-            for parent in (*parents, f"{self.path}/{_TOPICS}"):
-                self._files.sync_dir(parent)
+            for (topic, topic_id), indexes in topics.items():
+                self._create(topic, topic_id, indexes)
+            self._files.sync_dir(f"{self.path}/{_TOPICS}")
         except OSError as e:
             raise self.health.failed(e, f"cannot make partitions in {self.path}") from e
+
+    def _create(self, topic: str, topic_id: TopicId, indexes: Iterable[int]) -> None:
+        path = self._topic_path(topic)
+        found = self._read_topic_id(path)
+        if found not in (topic_id, NO_TOPIC_ID):
+            # An earlier topic of this name, which its directory could not let go of in its time.
+            self._files.rename(path, self._aside(topic))
+        for index in indexes:
+            self._files.makedirs(self.partition_path(topic, index))
+        if found == topic_id:
+            self._files.sync_dir(path)
+        else:
+            metadata = f"version: 0\ntopic_id: {format_topic_id(topic_id)}\n"
+            self._files.write_atomic(f"{path}/{_TOPIC_METADATA}", metadata.encode())
+
+    def _aside(self, name: str) -> str:
+        return f"{self.path}/{_DELETED}/{name}.{next(self._removals)}"
 
     def open_log(
         self, topic: str, partition: int, config: LogConfig, clock: Clock, rng: Rng | None = None
     ) -> Log:
         """The log of a partition that is here; it is closed with the directory, or by `close_log`."""
+        log = self.load_log(topic, partition, config, clock, rng)
+        self.adopt(topic, partition, log)
+        return log
+
+    def load_log(
+        self, topic: str, partition: int, config: LogConfig, clock: Clock, rng: Rng | None = None
+    ) -> Log:
+        """As `open_log`, but touches files only: `adopt` the log where the directory is owned."""
         key = TopicPartition(topic, partition)
-        log = Log.open(
+        return Log.open(
             self._files,
             self.partition_path(topic, partition),
             config,
@@ -237,10 +287,13 @@ class DataDirectory:
             health=self.health,
             cache=self.cache,
         )
+
+    def adopt(self, topic: str, partition: int, log: Log) -> None:
+        """Keep a log that was loaded from here with the others."""
         log.before_truncation = lambda: self.checkpoint().write()
+        key = TopicPartition(topic, partition)
         self._opened.add(key)
         self._logs[key] = log
-        return log
 
     def close_log(self, topic: str, partition: int, clean: bool = True) -> None:
         key = TopicPartition(topic, partition)
@@ -249,23 +302,28 @@ class DataDirectory:
         self._remember(key, log)
 
     def remove_partition(self, topic: str, partition: int) -> PartitionRemoval:
-        """Take a partition, its log open or not, out of the way at once; its space is freed later."""
-        self.health.check()
+        """Let go of one partition, its log open or not."""
+        self._let_go(topic, partition)
+        return PartitionRemoval(
+            self._files,
+            self.health,
+            self.partition_path(topic, partition),
+            self._aside(f"{topic}-{partition}"),
+        )
+
+    def remove_topic(self, topic: str, partitions: Iterable[int]) -> PartitionRemoval:
+        """Let go of a topic, all of whose partitions that are here are given: they go in one step."""
+        for partition in partitions:
+            self._let_go(topic, partition)
+        return PartitionRemoval(self._files, self.health, self._topic_path(topic), self._aside(topic))
+
+    def _let_go(self, topic: str, partition: int) -> None:
         key = TopicPartition(topic, partition)
         log = self._logs.pop(key, None)
         if log is not None:
             log.close(clean=False)
         self._recovery_points.pop(key, None)
         self._log_starts.pop(key, None)
-        aside = f"{self.path}/{_DELETED}/{topic}-{partition}.{next(self._removals)}"
-        parent = f"{self.path}/{_TOPICS}/{topic}"
-        try:
-            self._files.rename(self.partition_path(topic, partition), aside)
-            if not self._files.listdir(parent):
-                self._files.rmtree(parent)
-        except OSError as e:
-            raise self.health.failed(e, f"cannot remove {topic}-{partition} from {self.path}") from e
-        return PartitionRemoval(self._files, aside)
 
     # -- checkpoints
 
@@ -303,43 +361,6 @@ class DataDirectory:
                 topic, partition, offset = line.split(" ")
                 offsets[TopicPartition(topic, int(partition))] = int(offset)
         return offsets
-
-
-def _make(files: Files, path: str) -> None:
-    """Make a directory and what is missing above it, durably: names, too, are lost unless they are synced."""
-    parent = path.rpartition("/")[0] or "/"
-    if not files.exists(parent):
-        _make(files, parent)
-    files.makedirs(path)
-    # A parent that we may not even read has not got its names from us.
-    with suppress(PermissionError):
-        files.sync_dir(parent)
-
-
-def _own(files: Files, path: str, cluster_id: str | None, node_id: int, rng: Rng) -> tuple[str, str]:
-    """(cluster id, directory id) of `path`, which is this node's from now on if it was nobody's."""
-    if not files.exists(f"{path}/{_META}"):
-        meta = {
-            "version": _META_VERSION,
-            "cluster.id": cluster_id or format_topic_id(rng.token(16)),
-            "node.id": node_id,
-            "directory.id": format_topic_id(rng.token(16)),
-        }
-        files.write_atomic(f"{path}/{_META}", json.dumps(meta, indent=2).encode())
-        return str(meta["cluster.id"]), str(meta["directory.id"])
-    try:
-        meta = json.loads(files.read(f"{path}/{_META}"))
-        version, owner = meta["version"], (meta["cluster.id"], meta["node.id"])
-        directory_id = str(meta["directory.id"])
-    except (ValueError, KeyError, TypeError) as e:
-        raise DirectoryRefused(f"{path}/{_META} is damaged ({e}): restore it from a backup") from e
-    if version != _META_VERSION:
-        raise DirectoryRefused(
-            f"{path} has version {version}, this Penstock knows {_META_VERSION}: upgrade it"
-        )
-    if owner != (cluster_id or owner[0], node_id):
-        raise DirectoryRefused(f"{path} belongs to node {owner[1]} of cluster {owner[0]}: use another path")
-    return str(owner[0]), directory_id
 
 
 def _format_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:

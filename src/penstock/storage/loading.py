@@ -74,6 +74,8 @@ def load(
     segments = _segments(files, path, set(names), bases, log_start_offset, now_ms)
     epochs = _load_epochs(files, path, names)
     snapshots = _snapshots(names)
+    # Where nothing has ever been there is nothing to recover.
+    clean = clean or not (bases or recovery_point)
     report = RecoveryReport(clean=clean)
     end_offset = _clean_end(segments.active) if clean else None
     unsynced: list[Unsynced] = []

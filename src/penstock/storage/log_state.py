@@ -103,7 +103,8 @@ class LogState:
 
     def advance_high_watermark(self, offset: int) -> None:
         """Everything below `offset` is committed; it never moves back."""
-        offset = min(offset, self.end_offset)
+        if offset > self.end_offset:
+            offset = self.end_offset
         if offset > self.high_watermark:
             self.high_watermark = offset
             if self.producers.first_unstable is not None:
@@ -143,16 +144,27 @@ class LogState:
         if plan.generation == self._generation and plan.end_offset > self.recovery_point:
             self.recovery_point = plan.end_offset
 
+    def seal(self) -> FlushPlan:
+        """Write what the next `open` needs to trust the log, and say what has to be synced for that to last.
+
+        A log that nothing was ever appended to needs nothing: it opens the same without any of its files.
+        """
+        self._health.check()
+        store = self._store
+        if not self.end_offset and not store.unsynced:
+            store.directory_dirty = False
+            return self.flush_plan()
+        with self._disk("close"):
+            store.unsynced += self.segments.active.save_indexes()
+            if self.end_offset > self.log_start_offset and not store.has_snapshot(self.end_offset):
+                snapshot = encode_snapshot(self.producers.states)
+                store.unsynced.append(store.write_snapshot(self.end_offset, snapshot))
+        return self.flush_plan()
+
     def close(self, clean: bool = True) -> None:
         """Let go of the files; `clean` brings everything to the disk first, so that `open` may trust it."""
         if clean:
-            with self._disk("close"):
-                store = self._store
-                store.unsynced += self.segments.active.save_indexes()
-                if self.end_offset > self.log_start_offset and not store.has_snapshot(self.end_offset):
-                    snapshot = encode_snapshot(self.producers.states)
-                    store.unsynced.append(store.write_snapshot(self.end_offset, snapshot))
-            plan = self.flush_plan()
+            plan = self.seal()
             plan.sync()
             self.flushed(plan)
         self._store.release()

@@ -39,4 +39,8 @@ def describe_log_dirs(context: Context, request: DescribeLogDirsRequest) -> Desc
             )
         result.topics = list(topics.values())
         result.total_bytes, result.usable_bytes = directory.space()
+    response.results += [
+        DescribeLogDirsResult(log_dir=path, error_code=ErrorCode.KAFKA_STORAGE_ERROR)
+        for path in partitions.missing_directories
+    ]
     return response
