@@ -11,7 +11,6 @@ import errno
 import fcntl
 import os
 import random
-import secrets
 import shutil
 import time
 
@@ -42,7 +41,7 @@ class SystemRng:
         self._random = random.SystemRandom()
 
     def token(self, size: int) -> bytes:
-        return secrets.token_bytes(size)
+        return os.urandom(size)
 
     def uniform(self, low: float, high: float) -> float:
         return self._random.uniform(low, high)

@@ -25,7 +25,7 @@ def _find() -> Callable[..., int]:
     # Laid out in another way than the releases we know: then its own import has to do.
     import crc32c as whole
 
-    return whole.crc32c
+    return cast("Callable[..., int]", whole.crc32c)
 
 
 #: `crc32c(data, value=0)`: the checksum of `data`, or of what had the checksum `value` followed by it
