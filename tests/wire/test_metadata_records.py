@@ -70,6 +70,8 @@ def test_keys_and_versions_are_kafkas() -> None:
         "BeginTransactionRecord": (23, 0),
         "EndTransactionRecord": (24, 0),
         "AbortTransactionRecord": (25, 0),
+        "RegisterControllerRecord": (27, 0),
+        "ClearElrRecord": (28, 0),
     }
 
 

@@ -133,6 +133,32 @@ class NoOpRecord(Struct):
     pass
 
 
+class ControllerEndpoint(Struct):
+    name: str = string()
+    host: str = string()
+    port: int = uint16()
+    security_protocol: int = int16()
+
+
+class ControllerFeature(Struct):
+    name: str = string()
+    min_supported_version: int = int16()
+    max_supported_version: int = int16()
+
+
+class RegisterControllerRecord(Struct):
+    controller_id: int = int32()
+    incarnation_id: bytes = uuid()
+    zk_migration_ready: bool = boolean()
+    end_points: list[ControllerEndpoint] = array(ControllerEndpoint)
+    features: list[ControllerFeature] = array(ControllerFeature)
+
+
+class ClearElrRecord(Struct):
+    #: empty for all topics
+    topic_name: str = string()
+
+
 class BeginTransactionRecord(Struct):
     name: str | None = nullable_string(tag=0)
 
@@ -187,6 +213,8 @@ RECORD_TYPES = (
     RecordType(23, BeginTransactionRecord, 0),
     RecordType(24, EndTransactionRecord, 0),
     RecordType(25, AbortTransactionRecord, 0),
+    RecordType(27, RegisterControllerRecord, 0),
+    RecordType(28, ClearElrRecord, 0),
 )
 _BY_KEY = {kind.key: kind for kind in RECORD_TYPES}
 _BY_CLASS = {kind.record: kind for kind in RECORD_TYPES}
