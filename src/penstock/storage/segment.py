@@ -155,8 +155,16 @@ class Segment:
         return file
 
     def release(self) -> None:
-        """Drop what can be had again; a range that is being sent keeps its descriptor until it is done."""
+        """Drop what can be had again."""
+        self.close_file()
+        self.drop_indexes()
+
+    def close_file(self) -> None:
+        """Let go of the file; a range that is being sent keeps its descriptor until it is done."""
         self.file = None
+
+    def drop_indexes(self) -> None:
+        """Forget the indexes, if their files have them."""
         if self.indexes_saved:
             self._offsets = None
             self._times = None
@@ -164,7 +172,9 @@ class Segment:
     @property
     def index_entries(self) -> int:
         """How much memory the indexes take, in entries."""
-        return len(self._offsets or ()) + len(self._times or ())
+        offsets, times = self._offsets, self._times
+        entries = 0 if offsets is None else len(offsets.ends)
+        return entries if times is None else entries + len(times.ends)
 
     def offsets(self, cached_only: bool = False) -> OffsetIndex:
         if self._offsets is None:

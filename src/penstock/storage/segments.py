@@ -12,40 +12,51 @@ from penstock.storage.segment import Segment
 
 __all__ = ["SegmentCache", "Segments"]
 
-_OPEN_SEGMENTS_MAX: Final = 256
+#: descriptors are few where nobody raised the limit of 1,024
+_OPEN_FILES_MAX: Final = 256
 #: 8 to 12 bytes each
 _INDEX_ENTRIES_MAX: Final = 4_000_000
 
 
 class SegmentCache:
-    """Which sealed segments stay open: the latest used, within bounds. One per data directory will do."""
+    """What sealed segments keep: the latest used their files, and more of them their indexes.
 
-    __slots__ = ("_entries", "_entries_max", "_open", "_open_max")
+    To open a file again is one system call, to load indexes are many. One cache per data directory will do.
+    """
 
-    def __init__(
-        self, open_max: int = _OPEN_SEGMENTS_MAX, index_entries_max: int = _INDEX_ENTRIES_MAX
-    ) -> None:
-        self._open: OrderedDict[Segment, int] = OrderedDict()
+    __slots__ = ("_entries", "_entries_max", "_indexed", "_open", "_open_max")
+
+    def __init__(self, open_max: int = _OPEN_FILES_MAX, index_entries_max: int = _INDEX_ENTRIES_MAX) -> None:
+        #: both in the order of use; with how many entries its indexes have
+        self._open: OrderedDict[Segment, None] = OrderedDict()
+        self._indexed: OrderedDict[Segment, int] = OrderedDict()
         self._open_max = open_max
         self._entries = 0
         self._entries_max = index_entries_max
 
     def used(self, segment: Segment) -> None:
         """`segment`, a sealed one, has just been read from."""
+        opened, indexed = self._open, self._indexed
+        opened[segment] = None
+        opened.move_to_end(segment)
+        if len(opened) > self._open_max:
+            opened.popitem(last=False)[0].close_file()
         entries = segment.index_entries
-        self._entries += entries - self._open.get(segment, 0)
-        self._open[segment] = entries
-        self._open.move_to_end(segment)
-        while len(self._open) > self._open_max or (self._entries > self._entries_max and len(self._open) > 1):
-            oldest, entries = self._open.popitem(last=False)
+        self._entries += entries - indexed.get(segment, 0)
+        indexed[segment] = entries
+        indexed.move_to_end(segment)
+        while self._entries > self._entries_max and len(indexed) > 1:
+            oldest, entries = indexed.popitem(last=False)
             self._entries -= entries
-            oldest.release()
+            oldest.drop_indexes()
 
     def forget(self, segment: Segment) -> None:
         """`segment` leaves its log, or becomes the one that is written to."""
-        self._entries -= self._open.pop(segment, 0)
+        self._open.pop(segment, None)
+        self._entries -= self._indexed.pop(segment, 0)
 
     def __len__(self) -> int:
+        """How many files it keeps open."""
         return len(self._open)
 
 
@@ -89,10 +100,12 @@ class Segments:
         """`holding(offset)` and everything behind it."""
         return self._segments[max(bisect_right(self._bases, offset) - 1, 0) :]
 
-    def aborting_since(self, offset: int) -> list[Segment]:
+    def aborting_since(self, offset: int, cached_only: bool = False) -> list[Segment]:
         """Those of `since(offset)` in which transactions were aborted: often none, however many there are."""
         if self._aborting is None:
-            self._aborting = [segment for segment in self._segments if segment.transactions.entries()]
+            self._aborting = [
+                segment for segment in self._segments if segment.transactions.entries(cached_only)
+            ]
         start = self.holding(offset).base_offset
         return [segment for segment in self._aborting if segment.base_offset >= start]
 

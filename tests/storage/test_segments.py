@@ -1,0 +1,66 @@
+"""What sealed segments keep open, and for how long."""
+
+from __future__ import annotations
+
+from penstock.storage.memory import MemoryFiles
+from penstock.storage.segment import Segment
+from penstock.storage.segments import SegmentCache
+
+
+def sealed(files: MemoryFiles, base_offset: int, entries: int = 4) -> Segment:
+    segment = Segment.create(files, "/log", base_offset, 0)
+    for number in range(entries):
+        position = segment.append(b"x" * 100)
+        segment.index(position, 100, base_offset + number, number, 0)
+    segment.offsets()
+    segment.indexes_saved = True
+    return segment
+
+
+def new_files() -> MemoryFiles:
+    files = MemoryFiles()
+    files.makedirs("/log")
+    return files
+
+
+def test_beyond_the_limit_the_file_used_longest_ago_is_closed_and_its_indexes_stay() -> None:
+    files = new_files()
+    cache = SegmentCache(open_max=2)
+    first, second, third = (sealed(files, base) for base in (0, 100, 200))
+    for segment in (first, second, first, third):
+        cache.used(segment)
+    assert (first.file is None, second.file is None, third.file is None) == (False, True, False)
+    assert second.index_entries > 0
+    assert len(cache) == 2
+
+
+def test_indexes_are_dropped_by_their_size() -> None:
+    files = new_files()
+    first, second = sealed(files, 0), sealed(files, 100)
+    cache = SegmentCache(index_entries_max=first.index_entries + second.index_entries - 1)
+    cache.used(first)
+    cache.used(second)
+    assert first.index_entries == 0
+    assert second.index_entries > 0
+    assert first.file is not None
+
+
+def test_one_whose_indexes_are_not_saved_keeps_them() -> None:
+    files = new_files()
+    first, second = sealed(files, 0), sealed(files, 100)
+    first.indexes_saved = False
+    cache = SegmentCache(index_entries_max=1)
+    cache.used(first)
+    cache.used(second)
+    assert first.index_entries > 0
+
+
+def test_what_is_forgotten_counts_no_longer() -> None:
+    files = new_files()
+    first, second = sealed(files, 0), sealed(files, 100)
+    cache = SegmentCache(index_entries_max=first.index_entries + second.index_entries - 1)
+    cache.used(first)
+    cache.forget(first)
+    cache.used(second)
+    assert first.index_entries > 0
+    assert len(cache) == 1
