@@ -1,0 +1,342 @@
+"""The asking side of a connection to one broker: a `Conversation` over asyncio.
+
+A `Peer` connects when there is something to send, waits between attempts that fail, and pipelines. A
+connection that cannot be made, ends, makes no sense or does not answer in time is given up, and with it
+everything that was sent or waited to be: nothing is ever sent twice, to try again is the caller's choice.
+The next `send` connects anew, at once if the last connection had worked.
+
+Only `create_connection`, timers and futures of the given loop are used, so the same code runs on uvloop and
+on a simulated network. Owned by that loop's thread.
+
+    PeerGone            whoever was asked has not answered
+    ├── PeerRefused     nobody listens there: the process is gone, or not there yet; nothing was sent
+    ├── PeerLost        the connection ended or made no sense: what was sent may have been carried out
+    └── PeerTimedOut    no answer in time: as before; the peer may hang, or be cut off
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final, cast
+
+from penstock.model.errors import PenstockError, ProtocolError, UnsupportedVersion
+from penstock.ports import Buffer, Rng
+from penstock.wire.api import Api, RequestT, ResponseT
+from penstock.wire.backoff import Backoff
+from penstock.wire.compiler import Part
+from penstock.wire.conversation import MAX_IN_FLIGHT, Conversation
+from penstock.wire.frames import MAX_FRAME_BYTES
+from penstock.wire.schema import Struct
+
+__all__ = ["Peer", "PeerGone", "PeerLost", "PeerRefused", "PeerTimedOut"]
+
+_BACKOFF_FIRST_S: Final = 0.02
+_BACKOFF_LIMIT_S: Final = 1.0
+
+
+class PeerGone(PenstockError):
+    """Whoever was asked has not answered."""
+
+
+class PeerRefused(PeerGone):
+    """Nobody listens there: the process is gone, or not there yet. Nothing was sent."""
+
+
+class PeerLost(PeerGone):
+    """The connection ended, or what came made no sense. What was sent may have been carried out."""
+
+
+class PeerTimedOut(PeerGone):
+    """There was no answer in time, to this request or to one before it on the same connection."""
+
+
+class _Call:
+    """A request and where its answer goes."""
+
+    __slots__ = ("answer", "answered", "api", "request", "timer")
+
+    def __init__(
+        self, api: Api[Any, Any], request: Struct, answered: bool, answer: asyncio.Future[Any]
+    ) -> None:
+        self.api = api
+        self.request = request
+        self.answered = answered
+        self.answer = answer
+        self.timer: asyncio.TimerHandle
+
+    def fail(self, error: Exception) -> None:
+        if not self.answer.done():
+            self.answer.set_exception(error)
+
+
+class Peer:
+    """One broker, as another one or a client talks to it.
+
+    `on_gone` is called once for each connection, or attempt to connect, that came to nothing.
+    """
+
+    __slots__ = (
+        "_backoff",
+        "_client_id",
+        "_closed",
+        "_connecting",
+        "_is_attempting",
+        "_last_error",
+        "_link",
+        "_loop",
+        "_max_in_flight",
+        "_max_response_bytes",
+        "_not_before",
+        "_on_gone",
+        "_rng",
+        "_waiting",
+        "host",
+        "port",
+    )
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        host: str,
+        port: int,
+        *,
+        client_id: str,
+        rng: Rng,
+        on_gone: Callable[[PeerGone], None] | None = None,
+        backoff: Backoff | None = None,
+        max_in_flight: int = MAX_IN_FLIGHT,
+        max_response_bytes: int = MAX_FRAME_BYTES,
+    ) -> None:
+        self.host = host
+        self.port = port
+        self._loop = loop
+        self._client_id = client_id
+        self._rng = rng
+        self._on_gone = on_gone
+        self._backoff = backoff or Backoff(_BACKOFF_FIRST_S, _BACKOFF_LIMIT_S)
+        self._max_in_flight = max_in_flight
+        self._max_response_bytes = max_response_bytes
+        self._link: _Link | None = None
+        self._connecting: asyncio.Task[None] | None = None
+        #: an attempt to connect is under way; while `_connecting` without it we wait for `_not_before`
+        self._is_attempting = False
+        self._not_before = loop.time()
+        self._last_error: PeerGone = PeerTimedOut(f"{self.address}: not asked yet")
+        self._waiting: deque[_Call] = deque()
+        self._closed = False
+
+    @property
+    def address(self) -> str:
+        return f"{self.host}:{self.port}"
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether a request would go out at once."""
+        return self._link is not None and self._link.conversation.is_ready
+
+    async def send(
+        self,
+        api: Api[RequestT, ResponseT],
+        request: RequestT,
+        timeout_s: float,
+        *,
+        answered: bool = True,
+    ) -> ResponseT:
+        """The answer to `request`, asked in the newest version that both sides speak.
+
+        Raises `PeerGone`, or `UnsupportedVersion` where there is no such version. With `answered=False` (as
+        Produce wants it for acks=0) it returns an empty response once the request is on its way.
+        """
+        if self._closed:
+            raise _copy(self._last_error)
+        call = _Call(api, request, answered, self._loop.create_future())
+        call.timer = self._loop.call_later(timeout_s, self._timed_out, call, timeout_s)
+        self._waiting.append(call)
+        try:
+            self._advance()
+            return cast(ResponseT, await call.answer)
+        finally:
+            call.timer.cancel()
+
+    def close(self) -> None:
+        """Give up the connection, and whatever waits for an answer. Closing twice is harmless."""
+        if not self._closed:
+            self._closed = True
+            self._on_gone = None
+            self._give_up(PeerLost(f"{self.address}: closed by ourselves"))
+
+    # -- connecting -----------------------------------------------------------------------------------
+
+    def _advance(self) -> None:
+        """Send what waits, as far as it may go; connect first if need be."""
+        if self._link is not None:
+            self._link.send()
+        elif self._connecting is None:
+            self._connecting = self._loop.create_task(self._connect())
+
+    async def _connect(self) -> None:
+        wait_s = self._not_before - self._loop.time()
+        if wait_s > 0:
+            await asyncio.sleep(wait_s)
+        self._is_attempting = True
+        try:
+            await self._loop.create_connection(self._new_link, self.host, self.port)
+        except OSError as e:
+            self._end_attempt()
+            kind = PeerRefused if _nobody_listens(e) else PeerLost
+            self._give_up(kind(f"{self.address}: cannot connect: {e}"))
+        else:
+            self._end_attempt()
+
+    def _new_link(self) -> _Link:
+        conversation = Conversation(
+            self._client_id,
+            max_in_flight=self._max_in_flight,
+            max_response_bytes=self._max_response_bytes,
+        )
+        self._link = _Link(self, conversation, self._waiting)
+        return self._link
+
+    def _end_attempt(self) -> None:
+        self._connecting = None
+        self._is_attempting = False
+
+    # -- what the link reports ------------------------------------------------------------------------
+
+    def link_ready(self) -> None:
+        """The handshake is done."""
+        self._backoff.succeeded()
+
+    def link_lost(self, link: _Link, reason: str) -> None:
+        """A connection ended by itself; one that we gave up is not ours any more."""
+        if link is self._link:
+            self._give_up(PeerLost(f"{self.address}: {reason}"))
+
+    # -- giving up ------------------------------------------------------------------------------------
+
+    def _timed_out(self, call: _Call, timeout_s: float) -> None:
+        if call.answer.done():
+            return
+        if self._connecting is not None and not self._is_attempting:
+            # It has only waited for our next attempt, so it learns how the last one ended.
+            self._waiting.remove(call)
+            call.fail(_copy(self._last_error))
+        else:
+            self._give_up(PeerTimedOut(f"{self.address}: no answer to {call.api.name} in {timeout_s:g} s"))
+
+    def _give_up(self, error: PeerGone) -> None:
+        """Let go of the connection, or of the attempt to make one, and fail all that depended on it."""
+        link, self._link = self._link, None
+        connecting = self._connecting
+        self._end_attempt()
+        if connecting is not None:
+            connecting.cancel()
+        if link is None or not link.conversation.is_ready:
+            self._not_before = self._loop.time() + self._backoff.failed(self._rng.uniform(-1.0, 1.0))
+        self._last_error = error
+        calls = list(self._waiting)
+        self._waiting.clear()
+        if link is not None:
+            calls = [*link.calls, *calls]
+            link.abort()
+        for call in calls:
+            call.fail(_copy(error))
+        if self._on_gone is not None:
+            self._on_gone(error)
+
+
+class _Link(asyncio.BufferedProtocol):
+    """One connection of a `Peer`, perhaps in the making: bytes between a transport and a conversation."""
+
+    __slots__ = ("_is_over", "_peer", "_transport", "_waiting", "calls", "conversation")
+
+    def __init__(self, peer: Peer, conversation: Conversation, waiting: deque[_Call]) -> None:
+        self._peer = peer
+        self._transport: asyncio.Transport | None = None
+        self._waiting = waiting
+        self._is_over = False
+        self.conversation = conversation
+        #: what awaits an answer, in the order of the requests
+        self.calls: deque[_Call] = deque()
+
+    def send(self) -> None:
+        """Send what waits, once the handshake is done and while there is room for requests in flight."""
+        conversation, waiting = self.conversation, self._waiting
+        while waiting and conversation.is_ready and conversation.has_room:
+            call = waiting.popleft()
+            if call.answer.done():
+                continue
+            try:
+                _, parts = conversation.ask(call.api, call.request, answered=call.answered)
+            except UnsupportedVersion as e:
+                call.fail(e)
+                continue
+            if call.answered:
+                self.calls.append(call)
+            else:
+                call.answer.set_result(call.api.response())
+            self._write(parts)
+
+    def abort(self) -> None:
+        self._is_over = True
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _write(self, parts: list[Part]) -> None:
+        assert self._transport is not None
+        if parts:
+            self._transport.writelines(cast("list[Buffer]", parts))  # no request has a range of a file in it
+
+    # -- asyncio's side -------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        if self._is_over:
+            self._transport.abort()
+        else:
+            self._write(self.conversation.handshake())
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self.conversation.get_buffer()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if self._is_over:
+            return
+        was_ready = self.conversation.is_ready
+        try:
+            responses = self.conversation.received(nbytes)
+        except ProtocolError as e:
+            self._peer.link_lost(self, str(e))
+            return
+        for response in responses:
+            call = self.calls.popleft()
+            if not call.answer.done():
+                call.answer.set_result(response.message)
+        if not was_ready:
+            self._write(self.conversation.handshake())
+            if self.conversation.is_ready:
+                self._peer.link_ready()
+        self.send()
+
+    def eof_received(self) -> bool:
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._peer.link_lost(self, f"connection lost: {exc}" if exc else "the peer closed the connection")
+
+
+def _copy(error: PeerGone) -> PeerGone:
+    """An error for one more caller: an exception that is raised twice mixes up its tracebacks."""
+    return type(error)(*error.args)
+
+
+def _nobody_listens(error: OSError) -> bool:
+    """Whether every address of a host refused; of several asyncio tells only the texts of their errors."""
+    if isinstance(error, ConnectionRefusedError):
+        return True
+    text = str(error)
+    refusals = text.count(f"[Errno {errno.ECONNREFUSED}]")
+    return 0 < refusals == text.count("[Errno ")

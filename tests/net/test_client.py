@@ -1,0 +1,449 @@
+"""A peer that is asked: a real broker, one that is not there, ones that hang, lie or go away."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any, cast
+
+import pytest
+import uvloop
+
+from penstock.model.errors import UnsupportedVersion
+from penstock.net.client import Peer, PeerGone, PeerLost, PeerRefused, PeerTimedOut
+from penstock.records.record import Record, build_batch
+from penstock.testing import BrokerThread, broker
+from penstock.wire.api import Api
+from penstock.wire.apis.api_versions import API_VERSIONS, ApiVersion, ApiVersionsResponse
+from penstock.wire.apis.create_topics import CREATE_TOPICS, CreatableTopic, CreateTopicsRequest
+from penstock.wire.apis.fetch import FETCH, FetchPartition, FetchRequest, FetchTopic
+from penstock.wire.apis.metadata import METADATA, MetadataRequest, MetadataResponse
+from penstock.wire.apis.produce import PRODUCE, PartitionProduceData, ProduceRequest, TopicProduceData
+from penstock.wire.apis.vote import VOTE, VoteRequest
+from penstock.wire.backoff import Backoff
+from penstock.wire.messages import RequestHeader, decode_request_header, encode_response
+from penstock.wire.schema import Struct
+
+LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
+HOST = "127.0.0.1"
+#: Longer than anything here takes: what waits this long has failed.
+LONG_S = 20.0
+SHORT_S = 0.05
+
+
+class Middle:
+    """Randomness without any."""
+
+    def token(self, size: int) -> bytes:
+        return bytes(size)
+
+    def uniform(self, low: float, high: float) -> float:
+        return (low + high) / 2
+
+
+Run = Callable[[Awaitable[None]], None]
+
+
+@pytest.fixture(params=LOOPS)
+def run(request: pytest.FixtureRequest) -> Run:
+    def run(scenario: Awaitable[None]) -> None:
+        with asyncio.Runner(loop_factory=LOOPS[request.param]) as runner:
+            runner.run(asyncio.wait_for(scenario, LONG_S))
+
+    return run
+
+
+class Gone:
+    """What a peer told about its end."""
+
+    def __init__(self) -> None:
+        self.errors: list[PeerGone] = []
+        self.heard = asyncio.Event()
+
+    def __call__(self, error: PeerGone) -> None:
+        self.errors.append(error)
+        self.heard.set()
+
+    @property
+    def kinds(self) -> list[type[PeerGone]]:
+        return [type(error) for error in self.errors]
+
+
+@asynccontextmanager
+async def peer_at(port: int, **options: Any) -> AsyncIterator[Peer]:
+    peer = Peer(asyncio.get_running_loop(), HOST, port, client_id="test", rng=Middle(), **options)
+    try:
+        yield peer
+    finally:
+        peer.close()
+        await asyncio.sleep(0)
+
+
+def port_of(running: BrokerThread) -> int:
+    return int(running.bootstrap.rpartition(":")[2])
+
+
+def unused_port() -> int:
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        return cast(int, probe.getsockname()[1])
+
+
+async def metadata(peer: Peer, timeout_s: float = LONG_S) -> MetadataResponse:
+    return await peer.send(METADATA, MetadataRequest(topics=None), timeout_s)
+
+
+class TestRealBroker:
+    def test_requests_are_pipelined_over_one_connection(self, run: Run) -> None:
+        async def scenario() -> None:
+            async with peer_at(port_of(running)) as peer:
+                answers = await asyncio.gather(*(metadata(peer) for _ in range(600)))
+                assert {len(answer.brokers) for answer in answers} == {1}
+                assert peer.is_connected
+                assert running.broker.server.counts.accepted == 1
+
+        with broker() as running:
+            run(scenario())
+
+    def test_an_api_that_is_not_served_costs_only_its_request(self, run: Run) -> None:
+        async def scenario() -> None:
+            async with peer_at(port_of(running)) as peer:
+                with pytest.raises(UnsupportedVersion, match="Vote"):
+                    await peer.send(VOTE, VoteRequest(), LONG_S)
+                assert (await metadata(peer)).brokers
+
+        with broker() as running:
+            run(scenario())
+
+    def test_megabytes_come_back_as_views(self, run: Run) -> None:
+        values = [bytes((i,)) * 100_000 for i in range(30)]
+
+        async def scenario() -> None:
+            async with peer_at(port_of(running)) as peer:
+                await _produce(peer, values)
+                topic_id = (await metadata(peer)).topics[0].topic_id
+                partition = FetchPartition(fetch_offset=0, partition_max_bytes=8 << 20)
+                request = FetchRequest(topics=[FetchTopic(topic_id=topic_id, partitions=[partition])])
+                response = await peer.send(FETCH, request, LONG_S)
+                records = response.responses[0].partitions[0].records
+                assert isinstance(records, memoryview)
+                assert isinstance(records.obj, bytearray)
+                assert len(records.obj) < len(records) + 200, "a buffer sized to the frame, and no copy of it"
+                assert all(value in bytes(records) for value in values)
+
+        with broker() as running:
+            run(scenario())
+
+    def test_a_broker_that_stops_is_lost_then_refused_then_found_again(self, run: Run) -> None:
+        gone = Gone()
+
+        async def scenario() -> None:
+            async with peer_at(port, on_gone=gone) as peer:
+                await metadata(peer)
+                await asyncio.to_thread(running.stop)
+                await gone.heard.wait()
+                with pytest.raises(PeerRefused, match=f"{HOST}:{port}"):
+                    await metadata(peer)
+                await asyncio.to_thread(running.start)
+                assert (await metadata(peer)).brokers
+                assert gone.kinds == [PeerLost, PeerRefused]
+
+        with broker() as running:
+            port = port_of(running)
+            run(scenario())
+
+
+async def _produce(peer: Peer, values: list[bytes]) -> None:
+    topic = CreatableTopic(name="t", num_partitions=1, replication_factor=1)
+    created = await peer.send(CREATE_TOPICS, CreateTopicsRequest(topics=[topic]), LONG_S)
+    assert not created.topics[0].error_code
+    for value in values:
+        batch = build_batch([Record(0, 1, None, value)])
+        data = TopicProduceData(
+            name="t",
+            topic_id=created.topics[0].topic_id,
+            partition_data=[PartitionProduceData(records=memoryview(batch))],
+        )
+        produced = await peer.send(PRODUCE, ProduceRequest(acks=1, topic_data=[data]), LONG_S)
+        assert not produced.responses[0].partition_responses[0].error_code
+
+
+def answer(api: Api[Any, Any], header: RequestHeader, response: Struct) -> bytes:
+    parts = encode_response(api, header.api_version, header.correlation_id, response)
+    return b"".join(cast("list[bytes]", parts))
+
+
+class FakeBroker(asyncio.Protocol):
+    """Greets as it should; `reply` decides what else happens: bytes, nothing (it hangs), or an end."""
+
+    def __init__(self, fake: Fake) -> None:
+        self._fake = fake
+        self._pending = b""
+        self._transport: asyncio.Transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._fake.connections.append(self._transport)
+
+    def data_received(self, data: bytes) -> None:
+        self._pending += data
+        while len(self._pending) >= 4:
+            end = 4 + struct.unpack_from(">i", self._pending)[0]
+            if len(self._pending) < end:
+                return
+            header = decode_request_header(memoryview(self._pending)[4:end])
+            self._pending = self._pending[end:]
+            if header.api_key == API_VERSIONS.key and self._fake.greets:
+                served = [ApiVersion(api_key=3, max_version=12), ApiVersion(api_key=0, max_version=7)]
+                self._transport.write(answer(API_VERSIONS, header, ApiVersionsResponse(api_keys=served)))
+            else:
+                self._fake.asked(self._transport, header)
+
+
+class Fake:
+    def __init__(
+        self, reply: Callable[[asyncio.Transport, RequestHeader], None], greets: bool = True
+    ) -> None:
+        self.reply = reply
+        self.greets = greets
+        self.requests: list[RequestHeader] = []
+        self.connections: list[asyncio.Transport] = []
+        self._arrived = asyncio.Event()
+
+    def asked(self, transport: asyncio.Transport, header: RequestHeader) -> None:
+        self.requests.append(header)
+        self._arrived.set()
+        self.reply(transport, header)
+
+    async def has_requests(self, count: int) -> None:
+        while len(self.requests) < count:
+            self._arrived.clear()
+            await self._arrived.wait()
+
+    @asynccontextmanager
+    async def serving(self) -> AsyncIterator[int]:
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(lambda: FakeBroker(self), HOST, 0)
+        try:
+            yield server.sockets[0].getsockname()[1]
+        finally:
+            server.close()
+            for transport in self.connections:
+                transport.abort()
+            await server.wait_closed()
+            await asyncio.sleep(0.001)  # what was aborted hears of it
+
+
+def hang(transport: asyncio.Transport, header: RequestHeader) -> None:
+    """Say nothing."""
+
+
+def drop(transport: asyncio.Transport, header: RequestHeader) -> None:
+    transport.abort()
+
+
+def serve(transport: asyncio.Transport, header: RequestHeader) -> None:
+    transport.write(answer(METADATA, header, MetadataResponse(controller_id=header.correlation_id)))
+
+
+def misnumber(transport: asyncio.Transport, header: RequestHeader) -> None:
+    transport.write(struct.pack(">ii", 4, header.correlation_id + 1))
+
+
+def garble(transport: asyncio.Transport, header: RequestHeader) -> None:
+    transport.write(struct.pack(">iiB", 9, header.correlation_id, 0) + b"\xff" * 4)
+
+
+def boast(transport: asyncio.Transport, header: RequestHeader) -> None:
+    transport.write(b"\x7f\xff\xff\xff" + b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+
+class TestRefusal:
+    def test_nobody_listens(self, run: Run) -> None:
+        gone = Gone()
+
+        async def scenario() -> None:
+            async with peer_at(unused_port(), on_gone=gone) as peer:
+                failures = await asyncio.gather(*(metadata(peer) for _ in range(3)), return_exceptions=True)
+                assert [type(failure) for failure in failures] == [PeerRefused] * 3
+                assert gone.kinds == [PeerRefused], "one attempt for all who waited"
+
+        run(scenario())
+
+    def test_the_next_attempt_waits_and_who_cannot_learns_why(self, run: Run) -> None:
+        gone = Gone()
+
+        async def scenario() -> None:
+            async with peer_at(unused_port(), on_gone=gone, backoff=Backoff(LONG_S, LONG_S)) as peer:
+                with pytest.raises(PeerRefused):
+                    await metadata(peer)
+                with pytest.raises(PeerRefused):
+                    await metadata(peer, SHORT_S)
+                assert len(gone.errors) == 1, "there was no second attempt yet"
+
+        run(scenario())
+
+    def test_a_name_with_several_addresses(self, run: Run) -> None:
+        """`localhost` is two of them, and both refuse."""
+
+        async def scenario() -> None:
+            peer = Peer(
+                asyncio.get_running_loop(), "localhost", unused_port(), client_id="test", rng=Middle()
+            )
+            with pytest.raises(PeerRefused):
+                await metadata(peer)
+            peer.close()
+
+        run(scenario())
+
+
+class TestHostilePeers:
+    @pytest.mark.parametrize(
+        ("reply", "kind", "text"),
+        [
+            (hang, PeerTimedOut, "no answer to Metadata in 0.05 s"),
+            (drop, PeerLost, "connection"),
+            (misnumber, PeerLost, "awaited"),
+            (garble, PeerLost, "MetadataResponse"),
+            (boast, PeerLost, "frame of 2147483647 bytes"),
+        ],
+    )
+    def test_cost_the_connection_and_all_that_was_on_it(
+        self,
+        run: Run,
+        reply: Callable[[asyncio.Transport, RequestHeader], None],
+        kind: type[PeerGone],
+        text: str,
+    ) -> None:
+        fake, gone = Fake(reply), Gone()
+
+        async def scenario() -> None:
+            async with fake.serving() as port, peer_at(port, on_gone=gone) as peer:
+                failures = await asyncio.gather(
+                    metadata(peer, SHORT_S if reply is hang else LONG_S),
+                    metadata(peer),
+                    return_exceptions=True,
+                )
+                assert [type(failure) for failure in failures] == [kind, kind]
+                assert text in str(failures[0])
+                assert gone.kinds == [kind]
+                assert not peer.is_connected
+                fake.reply = serve
+                assert (await metadata(peer)).controller_id > 0, "a new connection is made, at once"
+                assert len(fake.connections) == 2
+
+        run(scenario())
+
+    @pytest.mark.parametrize(
+        ("reply", "kind"), [(hang, PeerTimedOut), (drop, PeerLost), (boast, PeerLost), (misnumber, PeerLost)]
+    )
+    def test_during_the_handshake(
+        self,
+        run: Run,
+        reply: Callable[[asyncio.Transport, RequestHeader], None],
+        kind: type[PeerGone],
+    ) -> None:
+        fake, gone = Fake(reply, greets=False), Gone()
+
+        async def scenario() -> None:
+            async with fake.serving() as port, peer_at(port, on_gone=gone) as peer:
+                with pytest.raises(kind):
+                    await metadata(peer, SHORT_S if reply is hang else LONG_S)
+                fake.greets, fake.reply = True, serve
+                assert (await metadata(peer)).controller_id > 0
+                assert gone.kinds == [kind]
+
+        run(scenario())
+
+
+class TestFlow:
+    def test_no_more_in_flight_than_allowed(self, run: Run) -> None:
+        fake = Fake(hang)
+
+        async def scenario() -> None:
+            async with fake.serving() as port, peer_at(port, max_in_flight=2) as peer:
+                asked = [asyncio.ensure_future(metadata(peer)) for _ in range(5)]
+                await fake.has_requests(2)
+                await asyncio.sleep(0.01)
+                assert len(fake.requests) == 2
+                fake.reply = serve
+                for header in list(fake.requests):
+                    serve(fake.connections[0], header)
+                answers = await asyncio.gather(*asked)
+                assert [a.controller_id for a in answers] == [h.correlation_id for h in fake.requests]
+
+        run(scenario())
+
+    def test_who_does_not_wait_any_more_disturbs_nobody(self, run: Run) -> None:
+        fake = Fake(hang)
+
+        async def scenario() -> None:
+            async with fake.serving() as port, peer_at(port, max_in_flight=1) as peer:
+                sent, unsent, last = (asyncio.ensure_future(metadata(peer)) for _ in range(3))
+                await fake.has_requests(1)
+                sent.cancel()
+                unsent.cancel()
+                fake.reply = serve
+                serve(fake.connections[0], fake.requests[0])
+                assert (await last).controller_id == fake.requests[1].correlation_id
+                assert len(fake.requests) == 2, "what was not sent when it was cancelled never is"
+
+        run(scenario())
+
+    def test_without_an_answer(self, run: Run) -> None:
+        """Produce with acks=0: the next request's answer is still its own."""
+
+        def serve_metadata(transport: asyncio.Transport, header: RequestHeader) -> None:
+            if header.api_key == METADATA.key:
+                serve(transport, header)
+
+        fake = Fake(serve_metadata)
+
+        async def scenario() -> None:
+            async with fake.serving() as port, peer_at(port) as peer:
+                response = await peer.send(PRODUCE, ProduceRequest(acks=0), LONG_S, answered=False)
+                assert response.responses == []
+                assert (await metadata(peer)).controller_id == fake.requests[1].correlation_id
+
+        run(scenario())
+
+    def test_closing_fails_what_waits_and_is_final(self, run: Run) -> None:
+        fake, gone = Fake(hang), Gone()
+
+        async def scenario() -> None:
+            async with fake.serving() as port, peer_at(port, on_gone=gone) as peer:
+                asked = asyncio.ensure_future(metadata(peer))
+                await fake.has_requests(1)
+                peer.close()
+                with pytest.raises(PeerLost, match="closed by ourselves"):
+                    await asked
+                with pytest.raises(PeerLost, match="closed by ourselves"):
+                    await metadata(peer)
+                assert gone.errors == [], "nobody is told of what they did themselves"
+
+        run(scenario())
+
+    def test_closing_while_connecting(self, run: Run) -> None:
+        fake = Fake(serve)
+
+        async def scenario() -> None:
+            async with fake.serving() as port, peer_at(port) as peer:
+                asked = asyncio.ensure_future(metadata(peer))
+                await asyncio.sleep(0)
+                peer.close()
+                with pytest.raises(PeerLost, match="closed by ourselves"):
+                    await asked
+
+        run(scenario())
+
+
+def test_backoff_doubles_up_to_its_limit_and_starts_over() -> None:
+    backoff = Backoff(1.0, 5.0)
+    assert [backoff.failed(0.0) for _ in range(4)] == [1.0, 2.0, 4.0, 5.0]
+    backoff.succeeded()
+    assert (backoff.failed(-1.0), backoff.failed(1.0)) == (0.8, 2.4)
+    for _ in range(2000):
+        assert backoff.failed(0.0) <= 5.0
