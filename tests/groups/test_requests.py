@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
 
 import pytest
 
@@ -401,3 +404,19 @@ def test_without_an_offsets_topic_there_are_no_groups() -> None:
         assert client.ask(LIST_GROUPS, 5, ListGroupsRequest()).groups == []
         beat = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
         assert client.ask(HEARTBEAT, 4, beat).error_code == ErrorCode.NOT_COORDINATOR
+
+
+@penstock_only
+def test_a_new_broker_refuses_nobody_that_comes_at_once(tmp_path: Path) -> None:
+    """The first of them has `__consumer_offsets` made; the others find it half made."""
+
+    def ask(bootstrap: str, group: str) -> int:
+        with RawClient(bootstrap) as client:
+            found = client.ask(FIND_COORDINATOR, 4, FindCoordinatorRequest(coordinator_keys=[group]))
+            fetched = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group, topics=None)])
+            answer = client.ask(OFFSET_FETCH, BATCHED, fetched).groups[0].error_code
+            return found.coordinators[0].error_code or answer
+
+    with broker(data=tmp_path) as running, ThreadPoolExecutor(16) as clients:
+        codes = clients.map(partial(ask, running.bootstrap), map(str, range(64)))
+        assert set(codes) == {ErrorCode.NONE}

@@ -79,6 +79,14 @@ class GroupCoordinator:
         topic = self._broker.image.topics.get(OFFSETS_TOPIC)
         return -1 if topic is None else java_hash(group_id) % len(topic.partitions)
 
+    def is_settled(self, group_id: str) -> bool:
+        """Whether the group's partition is another broker's, or open here: a new one takes a moment."""
+        index = self.partition_for(group_id)
+        if index < 0:
+            return False
+        leader = self._broker.image.topics[OFFSETS_TOPIC].partitions[index].leader
+        return leader != self._broker.node_id or index in self.runtime
+
     def ask(
         self,
         group_id: str,

@@ -75,8 +75,9 @@ _PROTOCOL_NAMED_FROM: Final = 5
 
 
 def find_coordinator(context: Context, request: FindCoordinatorRequest) -> Any:
-    broker = context.broker
-    if request.key_type == _GROUP_KEY and OFFSETS_TOPIC not in broker.image.topics:
+    groups = context.broker.groups
+    if request.key_type == _GROUP_KEY and not all(map(groups.is_settled, _keys(context, request))):
+        # The topic is made now, or is being made: nobody is sent to a coordinator that is not there yet.
         return context.spawn(_create_and_find(context, request))
     return _found(context, request)
 
@@ -89,8 +90,12 @@ async def _create_and_find(context: Context, request: FindCoordinatorRequest) ->
     return _found(context, request)
 
 
+def _keys(context: Context, request: FindCoordinatorRequest) -> list[str]:
+    return request.coordinator_keys if context.version >= _BATCHED_KEYS_FROM else [request.key]
+
+
 def _not_found(context: Context, request: FindCoordinatorRequest, error: ApiError) -> FindCoordinatorResponse:
-    keys = request.coordinator_keys if context.version >= _BATCHED_KEYS_FROM else [request.key]
+    keys = _keys(context, request)
     code = ErrorCode.COORDINATOR_NOT_AVAILABLE
     return _response(
         context,
@@ -99,7 +104,7 @@ def _not_found(context: Context, request: FindCoordinatorRequest, error: ApiErro
 
 
 def _found(context: Context, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
-    keys = request.coordinator_keys if context.version >= _BATCHED_KEYS_FROM else [request.key]
+    keys = _keys(context, request)
     return _response(context, [_coordinator(context, request.key_type, key) for key in keys])
 
 
