@@ -263,7 +263,7 @@ def test_flush_ms_syncs_what_has_waited_that_long() -> None:
 
 def test_a_callback_that_fails_and_a_waiter_that_gave_up_do_not_end_the_syncs() -> None:
     async def check() -> None:
-        workers = SystemWorkers(1)
+        workers = SystemWorkers(lambda: 1)
         flusher = Flusher("/data", Health(), "os", 1.0, workers)
 
         def fail(error: StorageError | None) -> None:

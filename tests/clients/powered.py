@@ -112,7 +112,7 @@ class Machine:
         self._loop = asyncio.get_running_loop()
         self._loop.set_exception_handler(_ignore_power_loss)
         self._stop = asyncio.Event()
-        workers = SystemWorkers(2)
+        workers = SystemWorkers(lambda: 2)
         broker = Broker(BrokerConfig(self._config), World(SystemClock(), SystemRng(), self._disk, workers))
         try:
             await broker.start()

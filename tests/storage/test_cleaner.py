@@ -16,6 +16,7 @@ from penstock.model.ids import TopicPartition
 from penstock.storage.cleaner import (
     CHECKPOINT_FILE,
     KEY_BYTES,
+    Dirt,
     choose,
     clean,
     measure,
@@ -23,13 +24,11 @@ from penstock.storage.cleaner import (
     read_checkpoint,
     write_checkpoint,
 )
-from penstock.storage.config import LogConfig
 from penstock.storage.log import Log
 from penstock.storage.memory import MemoryFiles
 from tests.storage.compacted import COMPACT, PATH, CompactedLog, InlineWorkers
 
 T = TypeVar("T")
-ZERO = TopicPartition("t", 0)
 
 
 def sealed(topic: CompactedLog, *keys: bytes, ms: int = 0) -> int:
@@ -108,23 +107,26 @@ def test_nothing_at_or_above_the_high_watermark_is_compacted() -> None:
 
 def test_the_dirtiest_compacted_log_that_is_due_is_chosen() -> None:
     logs = {name: CompactedLog() for name in ("clean", "half", "dirty")}
-    deleting = CompactedLog(LogConfig())
-    for topic in (*logs.values(), deleting):
+    for topic in logs.values():
         sealed(topic, b"a", b"b", b"c")
         sealed(topic, b"d", b"e", b"f", b"g")
     now_ms = logs["clean"].clock.ms
     partitions = [TopicPartition(name, 0) for name in logs]
-    candidates = [(p, logs[p.topic].log) for p in partitions] + [(ZERO, deleting.log)]
+    candidates = [(p, logs[p.topic].log) for p in partitions]
     checkpoints = {partitions[0]: 7, partitions[1]: 3}
-    chosen = choose(candidates, now_ms, checkpoints)
+
+    def chosen_now() -> tuple[TopicPartition, Dirt] | None:
+        return choose((key, measure(log, checkpoints.get(key), now_ms)) for key, log in candidates)
+
+    chosen = chosen_now()
     assert chosen is not None
     assert chosen[0].topic == "dirty"
     checkpoints[partitions[2]] = 7
-    chosen = choose(candidates, now_ms, checkpoints)
+    chosen = chosen_now()
     assert chosen is not None
     assert chosen[0].topic == "half"
     checkpoints[partitions[1]] = 7
-    assert choose(candidates, now_ms, checkpoints) is None
+    assert chosen_now() is None
 
 
 def test_a_checkpoint_is_kafkas_text() -> None:

@@ -111,7 +111,7 @@ def _read(
     if committed:
         answer.aborted_transactions = [
             AbortedTransaction(producer_id=producer_id, first_offset=first)
-            for producer_id, first in log.aborted_transactions(want.fetch_offset, upper)
+            for producer_id, first in log.aborted_transactions(want.fetch_offset, upper, cached_only=True)
         ]
     return answer
 

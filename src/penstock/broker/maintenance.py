@@ -12,13 +12,17 @@ from typing import Final
 
 from penstock.broker.controller import Controller
 from penstock.broker.logs import get_logger
+from penstock.broker.pacing import PacedFiles
 from penstock.broker.partition import Partition
 from penstock.broker.partitions import Partitions
+from penstock.broker.warming import ask_log
+from penstock.broker.world import OsFiles
 from penstock.model.config import BrokerConfig
 from penstock.model.errors import PenstockError, StorageError
 from penstock.ports import Clock, Files, Workers
 from penstock.storage import cleaner
-from penstock.storage.compaction import CompactionPlan
+from penstock.storage.cleaner import Dirt
+from penstock.storage.removal import Removal
 from penstock.storage.scan import CorruptLog
 
 __all__ = ["Maintenance"]
@@ -28,6 +32,8 @@ log = get_logger("maintenance")
 _SLICE: Final = 64
 #: how long a disk that was full may have space again before we notice
 _REOPEN_MS: Final = 1000
+#: bytes per second beyond which counting them is all that a limit would do
+_FASTER_THAN_DISKS: Final = 1e12
 
 
 class Maintenance:
@@ -51,6 +57,7 @@ class Maintenance:
         self._tasks: list[asyncio.Task[None]] = []
         #: logs that are damaged where compaction has to read
         self._uncleanable: set[Partition] = set()
+        self._choosing = asyncio.Lock()
         #: up to where each compacted log is clean, as far as it was asked
         self._clean_until: dict[Partition, int] = {}
 
@@ -80,14 +87,21 @@ class Maintenance:
             if not partition.leading or partition.directory.health.offline is not None:
                 continue
             try:
-                removals = partition.log.apply_retention(now_ms)
-            except StorageError as e:
+                removals = await self._apply_retention(partition, now_ms)
+            except (StorageError, CorruptLog) as e:
                 log.error("retention_failed", partition=partition.name, error=str(e))
                 continue
             delay_s = partition.log.config.file_delete_delay_ms / 1000
             for removal in removals:
                 log.info("segment_removed", partition=partition.name, base_offset=removal.base_offset)
                 asyncio.get_running_loop().call_later(delay_s, self._partitions.delete_later, removal)
+
+    async def _apply_retention(self, partition: Partition, now_ms: int) -> list[Removal]:
+        def apply() -> list[Removal]:
+            # It may have gone while we waited for its indexes.
+            return partition.log.apply_retention(now_ms, cached_only=True) if partition.leading else []
+
+        return await ask_log(partition, self._workers, apply)
 
     async def checkpoint(self) -> None:
         await self._partitions.checkpoint()
@@ -105,42 +119,68 @@ class Maintenance:
             partition.log.producers.expire(now_ms, self._config.producer_id_expiration_ms)
 
     async def clean(self) -> None:
-        """Compact whatever is due, the dirtiest log first."""
+        """Compact whatever is due, the dirtiest logs first, `log.cleaner.threads` at a time."""
         self._clean_until = {p: offset for p, offset in self._clean_until.items() if p.leading}
-        failed: set[Partition] = set()
-        while await self._clean_one(failed):
-            pass
+        cleaners = self._config.log_cleaner_threads
+        tried: set[Partition] = set()
+        async with asyncio.TaskGroup() as group:
+            for _ in range(cleaners):
+                group.create_task(self._clean_in_turn(tried, cleaners))
 
-    async def _clean_one(self, failed: set[Partition]) -> bool:
-        """Compact one log, or note that it failed so that others get their turn; False if none is due."""
-        candidates = [p for p in self._partitions if p not in failed and self._can_clean(p)]
-        for partition in candidates:
-            if partition not in self._clean_until:
-                self._clean_until[partition] = cleaner.read_checkpoint(self._files, partition.log.path) or 0
-        now_ms = self._clock.now_ms()
-        found = cleaner.choose(((p, p.log) for p in candidates), now_ms, self._clean_until)
-        if found is None:
-            return False
-        partition, dirt = found
-        try:
-            plan = cleaner.plan(dirt, now_ms, self._config.log_cleaner_dedupe_buffer_size)
-            if not await self._compact(partition, plan):
-                failed.add(partition)
-        except (StorageError, OSError, CorruptLog) as e:
-            log.error("compaction_failed", partition=partition.name, error=str(e))
-            failed.add(partition)
-            if isinstance(e, CorruptLog):
-                self._uncleanable.add(partition)
-        return True
+    async def _clean_in_turn(self, tried: set[Partition], cleaners: int) -> None:
+        """One of `cleaners`: compact one log after another until none is due that has not been tried."""
+        while (found := await self._dirtiest(tried)) is not None:
+            partition, dirt = found
+            try:
+                # What went well may be due again; what did not must let others have their turn.
+                if await self._compact(partition, dirt, cleaners):
+                    tried.discard(partition)
+            except (StorageError, OSError, CorruptLog) as e:
+                log.error("compaction_failed", partition=partition.name, error=str(e))
+                if isinstance(e, CorruptLog):
+                    self._uncleanable.add(partition)
 
-    async def _compact(self, partition: Partition, plan: CompactionPlan) -> bool:
-        result = await cleaner.clean(partition.log, plan, self._files, self._workers)
+    async def _dirtiest(self, tried: set[Partition]) -> tuple[Partition, Dirt] | None:
+        """The log to compact next, which counts as tried from now on; one cleaner chooses at a time."""
+        async with self._choosing:
+            measured = []
+            for partition in [p for p in self._partitions if p not in tried and self._can_clean(p)]:
+                try:
+                    measured.append((partition, await self._measure(partition)))
+                except (StorageError, OSError, CorruptLog) as e:
+                    log.error("compaction_failed", partition=partition.name, error=str(e))
+                    tried.add(partition)
+            found = cleaner.choose((p, dirt) for p, dirt in measured if self._can_clean(p))
+            if found is not None:
+                tried.add(found[0])
+            return found
+
+    async def _measure(self, partition: Partition) -> Dirt:
+        opened = partition.log
+        if partition not in self._clean_until:
+            read = await self._workers.in_thread(cleaner.read_checkpoint, self._files, opened.path)
+            self._clean_until[partition] = read or 0
+        clean_until, now_ms = self._clean_until[partition], self._clock.now_ms()
+        return await ask_log(
+            partition,
+            self._workers,
+            lambda: cleaner.measure(opened, clean_until, now_ms, cached_only=True),
+        )
+
+    async def _compact(self, partition: Partition, dirt: Dirt, cleaners: int) -> bool:
+        """Compact a log, beside others that share memory and disk; False if it has changed too much."""
+        config, opened = self._config, partition.log
+        now_ms, memory_bytes = self._clock.now_ms(), config.log_cleaner_dedupe_buffer_size // cleaners
+        plan = await ask_log(
+            partition, self._workers, lambda: cleaner.plan(dirt, now_ms, memory_bytes, cached_only=True)
+        )
+        files = _paced(self._files, config.log_cleaner_io_max_bytes_per_second / cleaners)
+        result = await cleaner.clean(opened, plan, files, self._workers, lambda: partition.leading)
         if result is None:
             log.info("compaction_abandoned", partition=partition.name)
             return False
         self._clean_until[partition] = result.clean_until
-        path = partition.log.path
-        await self._workers.in_thread(cleaner.write_checkpoint, self._files, path, result.clean_until)
+        await self._workers.in_thread(cleaner.write_checkpoint, self._files, opened.path, result.clean_until)
         log.info("compacted", partition=partition.name, clean_until=result.clean_until)
         return True
 
@@ -151,6 +191,13 @@ class Maintenance:
             and partition not in self._uncleanable
             and partition.directory.health.offline is None
         )
+
+
+def _paced(files: Files, bytes_per_s: float) -> Files:
+    """`files` for work that leaves the rest of the disk to others; memory has no disk to spare."""
+    if bytes_per_s > _FASTER_THAN_DISKS or not isinstance(files, OsFiles):
+        return files
+    return PacedFiles(bytes_per_s)
 
 
 async def _repeat(chore: Callable[[], Awaitable[None]], every_ms: Callable[[], int]) -> None:

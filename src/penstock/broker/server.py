@@ -29,7 +29,7 @@ new_event_loop = uvloop.new_event_loop
 def system_world(config: BrokerConfig) -> World:
     """The real doors; with `penstock.memory`, files that are gone when the process is."""
     files = MemoryFiles() if config.penstock_memory else OsFiles()
-    return World(SystemClock(), SystemRng(), files, SystemWorkers(config.background_threads))
+    return World(SystemClock(), SystemRng(), files, SystemWorkers(lambda: config.background_threads))
 
 
 def run(config: BrokerConfig, *, ready: Callable[[str], None]) -> None:

@@ -1,8 +1,9 @@
 """Worker threads and worker processes.
 
-A process is started per job and gone with it: jobs are rare (a compaction), an idle interpreter is not free,
-and a child that reads its job from standard input ends with a broker that dies. It is started by module name,
-never by forking or re-importing the caller's main module: a broker may live in somebody's test.
+A process is started per job and gone with it: jobs are rare (a compaction; whoever has many bounds them), an
+idle interpreter is not free, and a child that reads its job from standard input ends with a broker that dies.
+It is started by module name, never by forking or re-importing the caller's main module: a broker may live in
+somebody's test.
 """
 
 from __future__ import annotations
@@ -25,29 +26,39 @@ _NICENESS: Final = 10
 class SystemWorkers:
     """Implements `ports.Workers`."""
 
-    def __init__(self, threads: int) -> None:
-        self._threads = ThreadPoolExecutor(threads, thread_name_prefix="penstock-worker")
-        self._one_process = asyncio.Semaphore(1)
+    def __init__(self, threads: Callable[[], int]) -> None:
+        #: how many there may be, which can change at any time (`background.threads`)
+        self._threads = threads
+        self._pool_size = 0
+        #: the last one takes work; what those before it have is done
+        self._pools: list[ThreadPoolExecutor] = []
 
     def in_thread(self, function: Callable[..., T], *args: Any) -> asyncio.Future[T]:
-        return asyncio.get_running_loop().run_in_executor(self._threads, function, *args)
+        if self._threads() != self._pool_size:
+            self._resize()
+        return asyncio.get_running_loop().run_in_executor(self._pools[-1], function, *args)
+
+    def _resize(self) -> None:
+        if self._pools:
+            self._pools[-1].shutdown(wait=False)
+        self._pool_size = self._threads()
+        self._pools.append(ThreadPoolExecutor(self._pool_size, thread_name_prefix="penstock-worker"))
 
     async def in_process(self, function: Callable[..., T], *args: Any) -> T:
-        async with self._one_process:
-            child = await asyncio.create_subprocess_exec(
-                sys.executable,
-                "-m",
-                __name__,
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.PIPE,
-            )
-            try:
-                output, errors = await child.communicate(pickle.dumps((function, args)))
-            except asyncio.CancelledError:
-                child.kill()
-                await child.wait()
-                raise
+        child = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            __name__,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        try:
+            output, errors = await child.communicate(pickle.dumps((function, args)))
+        except asyncio.CancelledError:
+            child.kill()
+            await child.wait()
+            raise
         if child.returncode:
             raise ChildProcessError(
                 f"worker process ended with {child.returncode}: {errors[-2000:].decode()}"
@@ -59,7 +70,8 @@ class SystemWorkers:
         return value
 
     def close(self) -> None:
-        self._threads.shutdown(wait=True)
+        for pool in self._pools:
+            pool.shutdown(wait=True)
 
 
 def _main() -> None:

@@ -5,12 +5,13 @@ that must be left alone: the one being written, the one that holds the last stab
 younger than `min.compaction.lag.ms`. The dirtiest log goes first, by dirty bytes over all bytes; a log whose
 dirty part is older than `max.compaction.lag.ms` is due whatever its ratio.
 
-The event loop's thread runs everything here; what walks records goes to a process, what syncs to a thread.
+The event loop's thread runs everything here but the checkpoints; what walks records goes to a process, what
+syncs to a thread. Told to use only what is cached, it raises ColdPages where it would wait for a disk.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple, TypeVar
 
 from penstock.ports import Files, Workers
@@ -75,60 +76,63 @@ class Dirt(NamedTuple):
         return self.overdue or self.ratio > self.log.config.min_cleanable_dirty_ratio
 
 
-def choose(logs: Iterable[tuple[K, Log]], now_ms: int, checkpoints: Mapping[K, int]) -> tuple[K, Dirt] | None:
-    """The dirtiest of the compacted logs among `logs` that is due; None if none is."""
-    measured = ((key, measure(log, checkpoints.get(key), now_ms)) for key, log in logs if log.config.compact)
+def choose(measured: Iterable[tuple[K, Dirt]]) -> tuple[K, Dirt] | None:
+    """The dirtiest of the compacted logs that is due; None if none is."""
     return max((found for found in measured if found[1].due), key=lambda found: found[1].ratio, default=None)
 
 
-def measure(log: Log, checkpoint: int | None, now_ms: int) -> Dirt:
+def measure(log: Log, checkpoint: int | None, now_ms: int, *, cached_only: bool = False) -> Dirt:
     """What there is to compact, given up to where the log is clean (None: not known)."""
     start = log.log_start_offset
     # A checkpoint outside of the log belongs to data that is gone.
     first_dirty = checkpoint if checkpoint is not None and start <= checkpoint <= log.end_offset else start
     dirty = [segment for segment in log.segments.since(first_dirty) if segment is not log.segments.active]
-    end_offset = max(first_dirty, _uncleanable_from(log, dirty, now_ms))
+    end_offset = max(first_dirty, _uncleanable_from(log, dirty, now_ms, cached_only))
     dirty = [segment for segment in dirty if segment.base_offset < end_offset]
     dirty_bytes = sum(segment.size for segment in dirty)
     total_bytes = sum(segment.size for segment in log.segments if segment.base_offset < end_offset)
-    return Dirt(
-        log, first_dirty, end_offset, total_bytes - dirty_bytes, dirty_bytes, _overdue(log, dirty, now_ms)
-    )
+    overdue = _overdue(log, dirty, now_ms, cached_only)
+    return Dirt(log, first_dirty, end_offset, total_bytes - dirty_bytes, dirty_bytes, overdue)
 
 
-def _uncleanable_from(log: Log, dirty: list[Segment], now_ms: int) -> int:
+def _uncleanable_from(log: Log, dirty: list[Segment], now_ms: int, cached_only: bool) -> int:
     """Base offset of the first segment that is written to, undecided or too young."""
     undecided = log.segments.holding(log.last_stable_offset).base_offset
     lag_ms = log.config.min_compaction_lag_ms
     if lag_ms <= 0:
         return undecided
-    young = (segment.base_offset for segment in dirty if _max_timestamp(segment) > now_ms - lag_ms)
+    young = (
+        segment.base_offset for segment in dirty if _max_timestamp(segment, cached_only) > now_ms - lag_ms
+    )
     return min(undecided, next(young, undecided))
 
 
-def _overdue(log: Log, dirty: list[Segment], now_ms: int) -> bool:
+def _overdue(log: Log, dirty: list[Segment], now_ms: int, cached_only: bool) -> bool:
     lag_ms = log.config.max_compaction_lag_ms
     if lag_ms >= FOREVER:
         return False
-    return any(0 < _first_timestamp(segment) < now_ms - lag_ms for segment in dirty if segment.size)
+    return any(
+        0 < _first_timestamp(segment, cached_only) < now_ms - lag_ms for segment in dirty if segment.size
+    )
 
 
-def _max_timestamp(segment: Segment) -> int:
-    timestamp = segment.max_timestamp()
+def _max_timestamp(segment: Segment, cached_only: bool) -> int:
+    timestamp = segment.max_timestamp(cached_only)
     # The segment remembers it; nothing that was opened for it has to stay open.
     segment.release()
     return timestamp
 
 
-def _first_timestamp(segment: Segment) -> int:
+def _first_timestamp(segment: Segment, cached_only: bool) -> int:
     timestamp = segment.first_timestamp
     if timestamp is None:
-        timestamp = segment.load_first_timestamp()
+        _, header = next(segment.scan(0, cached_only))
+        timestamp = segment.first_timestamp = header[8]
         segment.release()
     return timestamp
 
 
-def plan(dirt: Dirt, now_ms: int, dedupe_buffer_bytes: int) -> CompactionPlan:
+def plan(dirt: Dirt, now_ms: int, dedupe_buffer_bytes: int, *, cached_only: bool = False) -> CompactionPlan:
     """The plan that compacts `dirt` with about `dedupe_buffer_bytes` of memory for keys."""
     log, config = dirt.log, dirt.log.config
     sources = tuple(
@@ -146,7 +150,9 @@ def plan(dirt: Dirt, now_ms: int, dedupe_buffer_bytes: int) -> CompactionPlan:
         segment_bytes=config.segment_bytes,
         segment_index_bytes=config.segment_index_bytes,
         index_interval_bytes=config.index_interval_bytes,
-        aborted=tuple(aborted_transactions(log.segments, sources[0].base_offset, dirt.end_offset)),
+        aborted=tuple(
+            aborted_transactions(log.segments, sources[0].base_offset, dirt.end_offset, cached_only)
+        ),
         producers={state.producer_id: _last_record(state) for state in log.producers.states.values()},
         keys_max=dedupe_buffer_bytes // KEY_BYTES,
     )
@@ -157,22 +163,31 @@ def _last_record(state: ProducerState) -> LastRecord:
 
 
 async def clean(
-    log: Log, compaction: CompactionPlan, files: Files, workers: Workers
+    log: Log,
+    compaction: CompactionPlan,
+    files: Files,
+    workers: Workers,
+    wanted: Callable[[], bool] = lambda: True,
 ) -> CompactionResult | None:
-    """Compact `log` as planned and swap the result in; None if the log has changed too much meanwhile."""
+    """Compact `log` as planned and swap the result in; None if the log has changed too much meanwhile.
+
+    `wanted` tells whether the log is still its partition's: another one may be in its place by now.
+    """
     try:
         result = await _compact(compaction, files, workers)
     except OSError:
-        if not files.is_dir(log.path):
+        if not (wanted() and files.is_dir(log.path)):
             return None
         # What it has made so far would keep space from others, on a disk that may be full.
         await workers.in_thread(log.swap(()).abandon)
         raise
+    if not wanted():
+        return None
     bases = [source.base_offset for source in result.replaced]
     swap = log.swap(bases)
     if _still_there(log, result):
         await workers.in_thread(swap.commit)
-        if _still_there(log, result):
+        if wanted() and _still_there(log, result):
             log.replace_segments(swap, bases, result.segments)
             await workers.in_thread(swap.finish)
             return result
@@ -202,14 +217,14 @@ def _still_there(log: Log, result: CompactionResult) -> bool:
 
 
 def read_checkpoint(files: Files, log_path: str) -> int | None:
-    """Up to which offset a log is clean; None where that is missing or damaged: all is dirty then."""
-    path = f"{log_path}/{CHECKPOINT_FILE}"
-    if not files.exists(path):
-        return None
+    """Up to which offset a log is clean; None where that is missing or damaged: all is dirty then.
+
+    Runs in a worker thread, as `write_checkpoint` does.
+    """
     try:
-        (entry,) = parse_checkpoint(files.read(path))
+        (entry,) = parse_checkpoint(files.read(f"{log_path}/{CHECKPOINT_FILE}"))
         return int(entry)
-    except ValueError:
+    except (FileNotFoundError, ValueError):
         return None
 
 

@@ -228,10 +228,12 @@ class Log(LogState):
         """An offset at or behind the end of what a read from `offset` found; a near one, by the index."""
         return self._store.offset_behind(offset, found, self.end_offset)
 
-    def aborted_transactions(self, start: int, upper: int) -> list[tuple[int, int]]:
+    def aborted_transactions(
+        self, start: int, upper: int, *, cached_only: bool = False
+    ) -> list[tuple[int, int]]:
         """(producer id, first offset) of the aborted transactions that reach into [start, upper)."""
         with self._disk("read"):
-            found = aborted_transactions(self.segments, start, upper)
+            found = aborted_transactions(self.segments, start, upper, cached_only)
         return [(aborted.producer_id, aborted.first_offset) for aborted in found]
 
     def batch_at_or_after(

@@ -193,7 +193,7 @@ class LogState:
         if offset > self.log_start_offset:
             self.log_start_offset = self.local_log_start_offset = offset
 
-    def apply_retention(self, now_ms: int) -> list[Removal]:
+    def apply_retention(self, now_ms: int, *, cached_only: bool = False) -> list[Removal]:
         """Let go of segments that are too old or too many; `delete` each in a worker thread, later."""
         with self._disk("apply retention to"):
             expired = expired_segments(
@@ -204,6 +204,7 @@ class LogState:
                 high_watermark=self.high_watermark,
                 end_offset=self.end_offset,
                 now_ms=now_ms,
+                cached_only=cached_only,
             )
             if not expired:
                 return []

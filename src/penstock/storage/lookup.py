@@ -76,10 +76,12 @@ def _first_in_segment(
     return None
 
 
-def aborted_transactions(segments: Segments, start: int, upper: int) -> list[AbortedTransaction]:
+def aborted_transactions(
+    segments: Segments, start: int, upper: int, cached_only: bool
+) -> list[AbortedTransaction]:
     """The aborted transactions that reach into [start, upper)."""
     found: list[AbortedTransaction] = []
-    for segment in segments.aborting_since(start):
-        if segment.transactions.collect(start, upper, found):
+    for segment in segments.aborting_since(start, cached_only):
+        if segment.transactions.collect(start, upper, found, cached_only):
             break
     return found

@@ -23,6 +23,7 @@ def expired_segments(
     high_watermark: int,
     end_offset: int,
     now_ms: int,
+    cached_only: bool,
 ) -> list[Segment]:
     """The oldest segments that are to go; all of them, the last included, if its records are too old."""
     excess = segments.size - config.retention_bytes if config.delete and config.retention_bytes >= 0 else 0
@@ -34,17 +35,17 @@ def expired_segments(
             break
         before_start = following is not None and following.base_offset <= log_start_offset
         too_much = segment.size <= excess
-        if not (before_start or too_much or _too_old(files, segment, config, now_ms)):
+        if not (before_start or too_much or _too_old(files, segment, config, now_ms, cached_only)):
             break
         excess -= segment.size
         expired.append(segment)
     return expired
 
 
-def _too_old(files: Files, segment: Segment, config: LogConfig, now_ms: int) -> bool:
+def _too_old(files: Files, segment: Segment, config: LogConfig, now_ms: int, cached_only: bool) -> bool:
     if not config.delete or config.retention_ms < 0:
         return False
-    timestamp = segment.max_timestamp()
+    timestamp = segment.max_timestamp(cached_only)
     if timestamp < 0:
         timestamp = files.modified_ms(segment.path(LOG))
     return now_ms - timestamp > config.retention_ms

@@ -13,6 +13,7 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from penstock.ports import File, Files
+from penstock.storage.scan import read_bytes
 
 __all__ = ["ABORTED_ENTRY", "AbortedTransaction", "TransactionIndex"]
 
@@ -50,12 +51,19 @@ class TransactionIndex:
         """There is no file: whoever opened the log has seen its directory."""
         self._entries = []
 
-    def entries(self) -> list[AbortedTransaction]:
+    def entries(self, cached_only: bool = False) -> list[AbortedTransaction]:
         if self._entries is None:
-            data = self._files.read(self._path) if self._files.exists(self._path) else b""
+            data = self._read(cached_only)
             whole = len(data) - len(data) % ABORTED_ENTRY.size
             self._entries = [AbortedTransaction(*e[1:]) for e in ABORTED_ENTRY.iter_unpack(data[:whole])]
         return self._entries
+
+    def _read(self, cached_only: bool) -> bytes:
+        try:
+            file = self._files.open(self._path)
+        except FileNotFoundError:
+            return b""
+        return read_bytes(file, file.size(), 0, cached_only)
 
     def add(self, aborted: AbortedTransaction) -> None:
         entries = self.entries()
@@ -66,9 +74,11 @@ class TransactionIndex:
         self._file.append(ABORTED_ENTRY.pack(_VERSION, *aborted))
         entries.append(aborted)
 
-    def collect(self, start: int, upper: int, into: list[AbortedTransaction]) -> bool:
+    def collect(
+        self, start: int, upper: int, into: list[AbortedTransaction], cached_only: bool = False
+    ) -> bool:
         """Add to `into` what reaches into [start, upper); True when later segments cannot have more."""
-        entries = self.entries()
+        entries = self.entries(cached_only)
         for aborted in entries[bisect_left(entries, start, key=attrgetter("last_offset")) :]:
             if aborted.first_offset < upper:
                 into.append(aborted)

@@ -7,6 +7,7 @@ from typing import Final
 
 from penstock.broker.context import Context
 from penstock.broker.partition import Partition
+from penstock.broker.warming import ask_log
 from penstock.model.errors import (
     ApiError,
     ErrorCode,
@@ -19,7 +20,6 @@ from penstock.model.errors import (
 from penstock.records.batch import is_long
 from penstock.storage.directory import DataDirectory
 from penstock.storage.lookup import DatedBatch
-from penstock.storage.scan import ColdPages
 from penstock.wire.apis.delete_records import (
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
@@ -134,17 +134,15 @@ async def _by_timestamp(
 async def _dated_batch(
     context: Context, partition: Partition, timestamp: int, start: int
 ) -> DatedBatch | None:
-    """The next batch to look into; what is not in memory is warmed by a worker thread first."""
-    while True:
-        try:
-            if timestamp == MAX_TIMESTAMP:
-                return partition.log.latest_batch(start, cached_only=True)
-            return partition.log.batch_at_or_after(timestamp, start, cached_only=True)
-        except ColdPages as cold:
-            try:
-                await context.broker.workers.in_thread(cold.warm)
-            except OSError as e:
-                raise partition.read_failed(e) from e
+    """The next batch to look into."""
+    log = partition.log
+
+    def find() -> DatedBatch | None:
+        if timestamp == MAX_TIMESTAMP:
+            return log.latest_batch(start, cached_only=True)
+        return log.batch_at_or_after(timestamp, start, cached_only=True)
+
+    return await ask_log(partition, context.broker.workers, find)
 
 
 def _epoch_at(partition: Partition, offset: int) -> int:

@@ -74,6 +74,7 @@ class BrokerConfig(Mapping[str, ConfigValue]):
     log_cleaner_backoff_ms: int
     log_cleaner_dedupe_buffer_size: int
     log_cleaner_enable: bool
+    log_cleaner_io_max_bytes_per_second: float
     log_cleaner_threads: int
     log_flush_offset_checkpoint_interval_ms: int
     log_retention_check_interval_ms: int
