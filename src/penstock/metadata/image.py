@@ -1,17 +1,19 @@
 """The cluster image: what replaying the metadata log adds up to.
 
-Changed by `apply` alone, one record at a time, in log order. `offset` is the last record applied, and the
-registration of a broker is its broker epoch.
+Changed by `apply` alone, one record at a time, in log order; applying costs what the record says, never what
+the cluster holds (only the end of a topic, or of its eligible leaders, costs its partitions). `offset` is the
+last record applied. The image keeps the lists of the records given to it, so nobody may change them in place.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Final
+from collections.abc import Callable, Collection, Iterable, Iterator
+from typing import Any, Final, TypeAlias
 
 from penstock.model.ids import TopicId
 from penstock.wire.metadata_records import (
     BrokerRegistrationChangeRecord,
+    ClearElrRecord,
     ConfigRecord,
     FeatureLevelRecord,
     NoOpRecord,
@@ -19,19 +21,40 @@ from penstock.wire.metadata_records import (
     PartitionRecord,
     ProducerIdsRecord,
     RegisterBrokerRecord,
+    RegisterControllerRecord,
     RemoveTopicRecord,
     TopicRecord,
     UnregisterBrokerRecord,
 )
 
-__all__ = ["BROKER", "TOPIC", "BrokerImage", "ClusterImage", "PartitionImage", "TopicImage", "unified_name"]
+__all__ = [
+    "BROKER",
+    "NO_LEADER",
+    "RECOVERED",
+    "RECOVERING",
+    "TOPIC",
+    "BrokerImage",
+    "ClusterImage",
+    "ControllerImage",
+    "PartitionImage",
+    "TopicImage",
+    "unified_name",
+]
 
 #: resource types that have configs, as the protocol numbers them
 TOPIC: Final = 2
 BROKER: Final = 4
 
+NO_LEADER: Final = -1
+#: `PartitionImage.leader_recovery`: whether the leader may lack records that were acknowledged
+RECOVERED: Final = 0
+RECOVERING: Final = 1
 _NO_CHANGE: Final = -2
-_NO_LEADER: Final = -1
+_SAME_RECOVERY: Final = -1
+
+PartitionKey: TypeAlias = tuple[TopicId, int]
+#: levels (lowest, highest) that a node understands, by the feature's name
+FeatureRanges: TypeAlias = dict[str, tuple[int, int]]
 
 
 def unified_name(name: str) -> str:
@@ -40,32 +63,69 @@ def unified_name(name: str) -> str:
 
 
 class PartitionImage:
-    """Where one partition lives. `leader` is -1 while nobody leads it."""
+    """Where one partition lives. `leader` is -1 while nobody leads it.
+
+    Invariants, kept by the decisions: the ISR is part of the replicas and holds the leader; the eligible
+    leader replicas (`elr`, KIP-966) are replicas outside the ISR that hold all below the high watermark.
+    """
 
     __slots__ = (
+        "adding",
         "directories",
+        "elr",
+        "index",
         "isr",
+        "last_known_leader",
         "leader",
         "leader_epoch",
+        "leader_recovery",
         "partition_epoch",
+        "removing",
         "replicas",
+        "topic_id",
     )
 
     def __init__(self, record: PartitionRecord) -> None:
+        self.topic_id = TopicId(record.topic_id)
+        self.index = record.partition_id
         self.replicas = record.replicas
         self.isr = record.isr
+        self.adding = record.adding_replicas
+        self.removing = record.removing_replicas
+        self.elr = record.eligible_leader_replicas or []
+        #: whoever led last, while nobody does; a list of one or none, as its record has it
+        self.last_known_leader = record.last_known_elr or []
         self.leader = record.leader
+        self.leader_recovery = record.leader_recovery_state
         self.leader_epoch = record.leader_epoch
         self.partition_epoch = record.partition_epoch
         self.directories = record.directories
+
+    @property
+    def key(self) -> PartitionKey:
+        return self.topic_id, self.index
+
+    @property
+    def reassigning(self) -> bool:
+        return bool(self.adding or self.removing)
 
     def change(self, record: PartitionChangeRecord) -> None:
         if record.isr is not None:
             self.isr = record.isr
         if record.replicas is not None:
             self.replicas = record.replicas
+        if record.adding_replicas is not None:
+            self.adding = record.adding_replicas
+        if record.removing_replicas is not None:
+            self.removing = record.removing_replicas
+        if record.eligible_leader_replicas is not None:
+            self.elr = record.eligible_leader_replicas
+        if record.last_known_elr is not None:
+            self.last_known_leader = record.last_known_elr
         if record.directories is not None:
             self.directories = record.directories
+        if record.leader_recovery_state != _SAME_RECOVERY:
+            self.leader_recovery = record.leader_recovery_state
         if record.leader != _NO_CHANGE:
             self.leader = record.leader
             self.leader_epoch += 1
@@ -84,22 +144,71 @@ class TopicImage:
 
 
 class BrokerImage:
-    """A registered broker; `endpoints` maps a listener's name to (host, port)."""
+    """A registered broker; `endpoints` maps a listener's name to (host, port), in the order registered.
 
-    __slots__ = ("endpoints", "epoch", "fenced", "id", "incarnation", "log_directories", "rack")
+    `epoch` is the offset of the registration. `shutdown_offset` is that of the record that began the broker's
+    controlled shutdown: whoever has read so far knows that it leads nothing any more.
+    """
 
-    def __init__(self, record: RegisterBrokerRecord) -> None:
+    __slots__ = (
+        "cordoned",
+        "endpoints",
+        "epoch",
+        "features",
+        "fenced",
+        "id",
+        "in_controlled_shutdown",
+        "incarnation",
+        "log_directories",
+        "protocols",
+        "rack",
+        "shutdown_offset",
+    )
+
+    def __init__(self, record: RegisterBrokerRecord, offset: int) -> None:
         self.id = record.broker_id
         self.incarnation = record.incarnation_id
         self.epoch = record.broker_epoch
         self.rack = record.rack
         self.fenced = record.fenced
+        self.in_controlled_shutdown = record.in_controlled_shutdown
+        self.shutdown_offset = offset
         self.endpoints = {e.name: (e.host, e.port) for e in record.end_points}
+        self.protocols = {e.name: e.security_protocol for e in record.end_points}
+        self.features: FeatureRanges = {
+            f.name: (f.min_supported_version, f.max_supported_version) for f in record.features
+        }
         self.log_directories = list(record.log_dirs)
+        self.cordoned = list(record.cordoned_log_dirs or ())
+
+    @property
+    def active(self) -> bool:
+        """May lead partitions and be in their ISRs."""
+        return not (self.fenced or self.in_controlled_shutdown)
+
+    @property
+    def host(self) -> str:
+        """The machine it runs on: the host of the listener that it registered first, the brokers' own."""
+        return next(iter(self.endpoints.values()))[0] if self.endpoints else ""
+
+
+class ControllerImage:
+    """A node of the quorum that may become the active controller."""
+
+    __slots__ = ("endpoints", "features", "id", "incarnation", "protocols")
+
+    def __init__(self, record: RegisterControllerRecord) -> None:
+        self.id = record.controller_id
+        self.incarnation = record.incarnation_id
+        self.endpoints = {e.name: (e.host, e.port) for e in record.end_points}
+        self.protocols = {e.name: e.security_protocol for e in record.end_points}
+        self.features: FeatureRanges = {
+            f.name: (f.min_supported_version, f.max_supported_version) for f in record.features
+        }
 
 
 class ClusterImage:
-    """Topics, brokers, configs, features and the next producer id."""
+    """Topics, brokers, controllers, configs, features and the next producer id."""
 
     def __init__(self) -> None:
         self.offset = -1
@@ -108,17 +217,27 @@ class ClusterImage:
         #: topics by their `unified_name`
         self.unified_names: dict[str, str] = {}
         self.brokers: dict[int, BrokerImage] = {}
+        self.controllers: dict[int, ControllerImage] = {}
         self.configs: dict[tuple[int, str], dict[str, str]] = {}
         self.features: dict[str, int] = {}
         self.next_producer_id = 0
+        self._by_replica: dict[int, dict[PartitionKey, PartitionImage]] = {}
 
     def topic_configs(self, name: str) -> dict[str, str]:
         return self.configs.get((TOPIC, name), {})
 
+    def partitions_on(self, broker: int) -> Collection[PartitionImage]:
+        """The partitions that have a replica on `broker`, registered or not."""
+        return self._by_replica.get(broker, {}).values()
+
+    @property
+    def partitions(self) -> Iterator[PartitionImage]:
+        return (partition for topic in self.topics.values() for partition in topic.partitions.values())
+
     def apply(self, record: object, offset: int) -> None:
         """Take in the record at `offset` of the metadata log."""
-        _APPLY[type(record)](self, record)
         self.offset = offset
+        _APPLY[type(record)](self, record)
 
     def _topic(self, record: TopicRecord) -> None:
         topic = TopicImage(record.name, TopicId(record.topic_id))
@@ -131,13 +250,47 @@ class ClusterImage:
         del self.topics[topic.name]
         del self.unified_names[unified_name(topic.name)]
         self.configs.pop((TOPIC, topic.name), None)
+        for partition in topic.partitions.values():
+            self._forget_replicas(partition.key, partition.replicas)
 
     def _partition(self, record: PartitionRecord) -> None:
-        topic = self.topics_by_id[TopicId(record.topic_id)]
-        topic.partitions[record.partition_id] = PartitionImage(record)
+        partition = PartitionImage(record)
+        self.topics_by_id[partition.topic_id].partitions[partition.index] = partition
+        self._note_replicas(partition)
 
     def _partition_change(self, record: PartitionChangeRecord) -> None:
-        self.topics_by_id[TopicId(record.topic_id)].partitions[record.partition_id].change(record)
+        partition = self.topics_by_id[TopicId(record.topic_id)].partitions[record.partition_id]
+        if record.replicas is not None:
+            self._forget_replicas(partition.key, partition.replicas)
+        partition.change(record)
+        if record.replicas is not None:
+            self._note_replicas(partition)
+
+    def _note_replicas(self, partition: PartitionImage) -> None:
+        for node in partition.replicas:
+            self._by_replica.setdefault(node, {})[partition.key] = partition
+
+    def _forget_replicas(self, key: PartitionKey, nodes: Iterable[int]) -> None:
+        for node in nodes:
+            held = self._by_replica[node]
+            del held[key]
+            if not held:
+                del self._by_replica[node]
+
+    def _clear_elr(self, record: ClearElrRecord) -> None:
+        """No name clears all: those of every topic depend on the minimum that has changed."""
+        topics = [self.topics[record.topic_name]] if record.topic_name else self.topics.values()
+        for topic in topics:
+            for index, partition in topic.partitions.items():
+                if partition.elr or partition.last_known_leader:
+                    partition.change(
+                        PartitionChangeRecord(
+                            topic_id=topic.id,
+                            partition_id=index,
+                            eligible_leader_replicas=[],
+                            last_known_elr=[],
+                        )
+                    )
 
     def _config(self, record: ConfigRecord) -> None:
         key = (record.resource_type, record.resource_name)
@@ -159,7 +312,7 @@ class ClusterImage:
         self.next_producer_id = record.next_producer_id
 
     def _register(self, record: RegisterBrokerRecord) -> None:
-        self.brokers[record.broker_id] = BrokerImage(record)
+        self.brokers[record.broker_id] = BrokerImage(record, self.offset)
 
     def _unregister(self, record: UnregisterBrokerRecord) -> None:
         self.brokers.pop(record.broker_id, None)
@@ -168,6 +321,16 @@ class ClusterImage:
         broker = self.brokers[record.broker_id]
         if record.fenced:
             broker.fenced = record.fenced > 0
+        if record.in_controlled_shutdown:
+            broker.in_controlled_shutdown = True
+            broker.shutdown_offset = self.offset
+        if record.log_dirs:
+            broker.log_directories = list(record.log_dirs)
+        if record.cordoned_log_dirs is not None:
+            broker.cordoned = list(record.cordoned_log_dirs)
+
+    def _register_controller(self, record: RegisterControllerRecord) -> None:
+        self.controllers[record.controller_id] = ControllerImage(record)
 
     def _no_op(self, record: NoOpRecord) -> None:
         """A record that only moves the log's end."""
@@ -178,11 +341,13 @@ _APPLY: Final[dict[type[object], Callable[[ClusterImage, Any], None]]] = {
     RemoveTopicRecord: ClusterImage._remove_topic,
     PartitionRecord: ClusterImage._partition,
     PartitionChangeRecord: ClusterImage._partition_change,
+    ClearElrRecord: ClusterImage._clear_elr,
     ConfigRecord: ClusterImage._config,
     FeatureLevelRecord: ClusterImage._feature,
     ProducerIdsRecord: ClusterImage._producer_ids,
     RegisterBrokerRecord: ClusterImage._register,
     UnregisterBrokerRecord: ClusterImage._unregister,
     BrokerRegistrationChangeRecord: ClusterImage._registration_change,
+    RegisterControllerRecord: ClusterImage._register_controller,
     NoOpRecord: ClusterImage._no_op,
 }
