@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from penstock.metadata.image import TOPIC, ClusterImage, TopicImage, unified_name
+from penstock.metadata.placement import Placer, check_assignment
 from penstock.model.errors import (
     InvalidPartitions,
     InvalidReplicaAssignment,
@@ -74,15 +75,17 @@ def create_topic(
         raise InvalidRequest(f"The topic {METADATA_TOPIC} is the cluster's own and cannot be created")
     check_topic_name(name)
     _check_collision(image, name)
+    topic_id = new_id()
     if topic.assignments:
         replicas = _manual_placement(image, topic)
     else:
-        replicas = _automatic_placement(image, topic, defaults)
-    topic_id = new_id()
+        count, factor = _numbers(topic, defaults)
+        placer = Placer(image, topic_id)
+        replicas = [placer.place(index, factor) for index in range(count)]
     records: list[Struct] = [TopicRecord(name=name, topic_id=topic_id)]
     for key, value in topic.configs.items():
         records.append(ConfigRecord(resource_type=TOPIC, resource_name=name, name=key, value=value))
-    records += [_partition(topic_id, index, nodes) for index, nodes in enumerate(replicas)]
+    records += [_partition(image, topic_id, index, nodes) for index, nodes in enumerate(replicas)]
     return records
 
 
@@ -101,17 +104,19 @@ def grow_topic(
             f"The topic {name} currently has {present} partition(s); {count} would not be an increase."
         )
     factor = len(topic.partitions[0].replicas)
+    placed: list[Sequence[int]]
     if assignments is None:
-        placed = _place(image, present, count - present, factor)
+        placer = Placer(image, topic.id, [partition.replicas for partition in topic.partitions.values()])
+        placed = [placer.place(index, factor) for index in range(present, count)]
     elif len(assignments) != count - present:
         raise InvalidReplicaAssignment(
             f"{count - present} partition(s) are to be added, but {len(assignments)} assignment(s) were given"
         )
     else:
         for nodes in assignments:
-            _check_nodes(image, nodes, factor)
-        placed = [list(nodes) for nodes in assignments]
-    return [_partition(topic.id, present + i, nodes) for i, nodes in enumerate(placed)]
+            check_assignment(image, nodes, factor)
+        placed = list(assignments)
+    return [_partition(image, topic.id, present + i, nodes) for i, nodes in enumerate(placed)]
 
 
 def delete_topic(topic: TopicImage) -> list[Struct]:
@@ -135,11 +140,12 @@ def _manual_placement(image: ClusterImage, topic: NewTopic) -> list[Sequence[int
     factor = len(topic.assignments[0])
     placed = [topic.assignments[index] for index in range(len(topic.assignments))]
     for nodes in placed:
-        _check_nodes(image, nodes, factor)
+        check_assignment(image, nodes, factor)
     return placed
 
 
-def _automatic_placement(image: ClusterImage, topic: NewTopic, defaults: Defaults) -> list[Sequence[int]]:
+def _numbers(topic: NewTopic, defaults: Defaults) -> tuple[int, int]:
+    """How many partitions, and how many replicas of each."""
     factor = topic.replication_factor
     count = topic.partitions
     if factor < -1 or factor == 0:
@@ -154,46 +160,23 @@ def _automatic_placement(image: ClusterImage, topic: NewTopic, defaults: Default
         raise InvalidPartitions(
             f"{count} partitions are more than the {_MOST_PARTITIONS} one request may make"
         )
-    return _place(image, 0, count, factor)
+    return count, factor
 
 
-def _place(image: ClusterImage, first: int, count: int, factor: int) -> list[Sequence[int]]:
-    """Replicas for partitions `first`..`first + count`, spread round the brokers that are up."""
-    nodes = sorted(b.id for b in image.brokers.values() if not b.fenced)
-    if factor > len(nodes):
-        raise InvalidReplicationFactor(
-            f"Unable to replicate the partition {factor} time(s): The target replication factor of {factor} "
-            f"cannot be reached because only {len(nodes)} broker(s) are registered."
+def _partition(image: ClusterImage, topic_id: TopicId, index: int, nodes: Sequence[int]) -> PartitionRecord:
+    """A new partition; replicas on brokers that are not up are not in sync."""
+    isr = [node for node in nodes if image.brokers[node].active]
+    if not isr:
+        raise InvalidReplicaAssignment(
+            f"All brokers that partition {index} is assigned to are fenced or shutting down"
         )
-    return [
-        [nodes[(index + shift) % len(nodes)] for shift in range(factor)]
-        for index in range(first, first + count)
-    ]
-
-
-def _check_nodes(image: ClusterImage, nodes: Sequence[int], factor: int) -> None:
-    if not nodes:
-        raise InvalidReplicaAssignment("A partition was assigned an empty list of replicas")
-    if len(set(nodes)) != len(nodes):
-        raise InvalidReplicaAssignment(f"The replicas {list(nodes)} name a broker more than once")
-    for node in nodes:
-        if node not in image.brokers:
-            raise InvalidReplicaAssignment(
-                f"Broker {node} is assigned a replica, but no such broker is registered"
-            )
-    if len(nodes) != factor:
-        raise InvalidReplicaAssignment(f"A partition has {len(nodes)} replica(s) where others have {factor}")
-
-
-def _partition(topic_id: TopicId, index: int, nodes: Sequence[int]) -> PartitionRecord:
-    replicas = list(nodes)
     return PartitionRecord(
         partition_id=index,
         topic_id=topic_id,
-        replicas=replicas,
-        isr=list(replicas),
-        leader=replicas[0],
+        replicas=list(nodes),
+        isr=isr,
+        leader=isr[0],
         leader_epoch=0,
         partition_epoch=0,
-        directories=[NO_TOPIC_ID] * len(replicas),
+        directories=[NO_TOPIC_ID] * len(nodes),
     )

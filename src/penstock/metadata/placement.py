@@ -1,0 +1,123 @@
+"""Where replicas go when somebody has to choose.
+
+A replica's place is chosen by these, in this order: the host that has fewest replicas of the partition, the
+zone (`broker.rack`) that has fewest, the broker that carries least of the topic, then least of the cluster;
+among equals, the highest rendezvous score, a hash of partition and broker. Hosts come first because a host is
+in one zone: a zone that is not used yet has only hosts that are not used yet. So replicas of one partition
+share a machine, or a zone, only where there is no other; load is even without anybody keeping a turn; and a
+choice depends on nothing but the image, hence every controller makes the same.
+
+The host is that of the listener which a broker registers first, the brokers' own (`BrokerImage.host`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+from hashlib import blake2b
+
+from penstock.metadata.image import BrokerImage, ClusterImage
+from penstock.model.errors import InvalidReplicaAssignment, InvalidReplicationFactor
+from penstock.model.ids import TopicId
+
+__all__ = ["Placer", "check_assignment", "crowding", "may_receive", "rendezvous_score"]
+
+
+def rendezvous_score(topic_id: TopicId, index: int, broker: int) -> int:
+    """A number that looks random and is always the same: the broker with the highest wins the partition."""
+    text = b"%b/%d/%d" % (topic_id, index, broker)
+    return int.from_bytes(blake2b(text, digest_size=8).digest(), "big")
+
+
+def check_assignment(image: ClusterImage, nodes: Sequence[int], factor: int | None = None) -> None:
+    """Raise InvalidReplicaAssignment unless `nodes` may hold a partition; `factor` is what others have."""
+    if not nodes:
+        raise InvalidReplicaAssignment("A partition was assigned an empty list of replicas")
+    if len(set(nodes)) != len(nodes):
+        raise InvalidReplicaAssignment(f"The replicas {list(nodes)} name a broker more than once")
+    for node in nodes:
+        if node not in image.brokers:
+            raise InvalidReplicaAssignment(
+                f"Broker {node} is assigned a replica, but no such broker is registered"
+            )
+    if factor is not None and len(nodes) != factor:
+        raise InvalidReplicaAssignment(f"A partition has {len(nodes)} replica(s) where others have {factor}")
+
+
+class Placer:
+    """Chooses places for the partitions of one topic, one after the other, and remembers what it chose."""
+
+    __slots__ = ("_brokers", "_leaders", "_replicas", "_topic_id", "_topic_leaders", "_topic_replicas")
+
+    def __init__(self, image: ClusterImage, topic_id: TopicId, present: Iterable[Sequence[int]] = ()) -> None:
+        """`present` has the replicas of the partitions that the topic has already."""
+        self._topic_id = topic_id
+        self._brokers = sorted(
+            (broker for broker in image.brokers.values() if may_receive(broker)), key=lambda b: b.id
+        )
+        self._replicas = {
+            broker.id: sum(1 for _ in image.partitions_on(broker.id)) for broker in self._brokers
+        }
+        self._leaders = {
+            broker.id: sum(p.replicas[0] == broker.id for p in image.partitions_on(broker.id))
+            for broker in self._brokers
+        }
+        self._topic_replicas: Counter[int] = Counter()
+        self._topic_leaders: Counter[int] = Counter()
+        for nodes in present:
+            self._topic_leaders[nodes[0]] += 1
+            self._topic_replicas.update(nodes)
+
+    def place(self, index: int, factor: int) -> list[int]:
+        """The replicas of partition `index`, its preferred leader first."""
+        if factor > len(self._brokers):
+            raise InvalidReplicationFactor(
+                f"Unable to replicate the partition {factor} time(s): The target replication factor of "
+                f"{factor} cannot be reached because only {len(self._brokers)} broker(s) are registered."
+            )
+        chosen = [self._leader(index)]
+        while len(chosen) < factor:
+            chosen.append(self._follower(index, chosen))
+        nodes = [broker.id for broker in chosen]
+        self._topic_leaders[nodes[0]] += 1
+        self._leaders[nodes[0]] += 1
+        self._topic_replicas.update(nodes)
+        for node in nodes:
+            self._replicas[node] += 1
+        return nodes
+
+    def _leader(self, index: int) -> BrokerImage:
+        return min(
+            self._brokers,
+            key=lambda b: (
+                self._topic_leaders[b.id],
+                self._topic_replicas[b.id],
+                self._leaders[b.id],
+                self._replicas[b.id],
+                -rendezvous_score(self._topic_id, index, b.id),
+            ),
+        )
+
+    def _follower(self, index: int, chosen: Collection[BrokerImage]) -> BrokerImage:
+        return min(
+            (broker for broker in self._brokers if broker not in chosen),
+            key=lambda b: (
+                *crowding(b, chosen),
+                self._topic_replicas[b.id],
+                self._replicas[b.id],
+                -rendezvous_score(self._topic_id, index, b.id),
+            ),
+        )
+
+
+def may_receive(broker: BrokerImage) -> bool:
+    """Whether new replicas may go to a broker: it is up, stays, and has a directory that takes them."""
+    return broker.active and (not broker.cordoned or set(broker.cordoned) != set(broker.log_directories))
+
+
+def crowding(broker: BrokerImage, others: Collection[BrokerImage]) -> tuple[int, int]:
+    """How many of the brokers that hold the other replicas are on the same host, and in the same zone."""
+    return (
+        sum(other.host == broker.host for other in others),
+        sum(other.rack == broker.rack for other in others),
+    )
