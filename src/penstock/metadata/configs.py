@@ -6,9 +6,11 @@ from collections.abc import Iterable, Mapping
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-from penstock.metadata.image import ClusterImage
+from penstock.metadata.image import TOPIC, ClusterImage
+from penstock.metadata.policy import MIN_ISR
 from penstock.model.errors import InvalidConfig, InvalidRequest
-from penstock.wire.metadata_records import ConfigRecord
+from penstock.wire.metadata_records import ClearElrRecord, ConfigRecord
+from penstock.wire.schema import Struct
 
 __all__ = ["GROUP", "Alteration", "Operation", "alter_incrementally", "config_records"]
 
@@ -67,15 +69,19 @@ def _alter_list(text: str, operation: int, value: str) -> str:
     return ",".join(items)
 
 
-def config_records(
-    image: ClusterImage, resource: tuple[int, str], values: Mapping[str, str]
-) -> list[ConfigRecord]:
-    """The records that leave exactly `values` set for the resource."""
+def config_records(image: ClusterImage, resource: tuple[int, str], values: Mapping[str, str]) -> list[Struct]:
+    """The records that leave exactly `values` set for the resource.
+
+    Who is an eligible leader depends on the minimum ISR, so a change of that leaves none (KIP-966).
+    """
     current = image.configs.get(resource, {})
     kind, name = resource
     changed = {key: value for key, value in values.items() if current.get(key) != value}
     removed: dict[str, str | None] = {key: None for key in current if key not in values}
-    return [
+    records: list[Struct] = [
         ConfigRecord(resource_type=kind, resource_name=name, name=key, value=value)
         for key, value in (changed | removed).items()
     ]
+    if MIN_ISR in changed or MIN_ISR in removed:
+        records.append(ClearElrRecord(topic_name=name if kind == TOPIC else ""))
+    return records

@@ -1,0 +1,255 @@
+"""Decisions about brokers: they register, come up, are fenced, shut down and leave.
+
+A broker is fenced (leads nothing, is in no ISR) from its registration until it has read the metadata log up
+to that. Each decision carries the partition changes that it entails, so no image ever shows a fenced broker
+that leads. Where a decision has many records, the broker's own comes where a cut would do least harm: last
+when it goes (its partitions are looked after first), first when it comes up.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from penstock.metadata.election import begin_change
+from penstock.metadata.features import METADATA_VERSION, check_supported
+from penstock.metadata.image import NO_LEADER, BrokerImage, ClusterImage
+from penstock.metadata.policy import Policy
+from penstock.model.errors import ApiError, ErrorCode
+from penstock.wire.apis.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from penstock.wire.apis.broker_registration import BrokerRegistrationRequest
+from penstock.wire.apis.controller_registration import ControllerRegistrationRequest
+from penstock.wire.metadata_records import (
+    BrokerEndpoint,
+    BrokerFeature,
+    BrokerRegistrationChangeRecord,
+    ControllerEndpoint,
+    ControllerFeature,
+    RegisterBrokerRecord,
+    RegisterControllerRecord,
+    UnregisterBrokerRecord,
+)
+from penstock.wire.schema import Struct
+
+__all__ = [
+    "check_broker_epoch",
+    "fence_broker",
+    "heartbeat",
+    "register_broker",
+    "register_controller",
+    "unregister_broker",
+]
+
+#: directory ids below this number stand for something (lost, unassigned, migrating)
+_RESERVED_DIRECTORIES: Final = 100
+_FENCE: Final = 1
+_UNFENCE: Final = -1
+_SHUT_DOWN: Final = 1
+
+
+def check_broker_epoch(image: ClusterImage, broker_id: int, epoch: int) -> BrokerImage:
+    """The broker, if it is the one that is registered and not one that this has replaced."""
+    broker = image.brokers.get(broker_id)
+    if broker is None:
+        raise ApiError(ErrorCode.STALE_BROKER_EPOCH, f"Broker {broker_id} is not registered")
+    if broker.epoch != epoch:
+        raise ApiError(
+            ErrorCode.STALE_BROKER_EPOCH,
+            f"Broker {broker_id} is registered with epoch {broker.epoch}, not {epoch}",
+        )
+    return broker
+
+
+def register_broker(
+    image: ClusterImage,
+    policy: Policy,
+    request: BrokerRegistrationRequest,
+    *,
+    cluster_id: str,
+    session_alive: bool,
+    next_offset: int,
+) -> tuple[list[Struct], int]:
+    """A broker's registration, fenced, and its epoch: the offset that the last of the records will have.
+
+    `next_offset` is that of the first record, and `session_alive` says whether the broker registered with
+    this id is still heard of. A new incarnation that does not know its predecessor's epoch lost power or was
+    killed: what it has on its disk does not count as in sync (KIP-966).
+    """
+    if request.cluster_id != cluster_id:
+        raise ApiError(
+            ErrorCode.INCONSISTENT_CLUSTER_ID,
+            f"This is the cluster {cluster_id}; the broker belongs to {request.cluster_id}",
+        )
+    known = image.brokers.get(request.broker_id)
+    same = known is not None and known.incarnation == request.incarnation_id
+    if session_alive and known is not None and not same:
+        raise ApiError(
+            ErrorCode.DUPLICATE_BROKER_REGISTRATION,
+            f"Another broker {request.broker_id} is registered and alive. If this one was just restarted, it "
+            "can register once the other's session has expired.",
+        )
+    _check_registration(image, request)
+    record = RegisterBrokerRecord(
+        broker_id=request.broker_id,
+        incarnation_id=request.incarnation_id,
+        end_points=[
+            BrokerEndpoint(name=e.name, host=e.host, port=e.port, security_protocol=e.security_protocol)
+            for e in request.listeners
+        ],
+        features=[
+            BrokerFeature(
+                name=f.name,
+                min_supported_version=f.min_supported_version,
+                max_supported_version=f.max_supported_version,
+            )
+            for f in request.features
+        ],
+        rack=request.rack,
+        log_dirs=request.log_dirs,
+    )
+    if known is not None and same:
+        record.broker_epoch = known.epoch
+        record.fenced = known.fenced
+        record.in_controlled_shutdown = known.in_controlled_shutdown
+        return [record], known.epoch
+    clean = known is not None and known.epoch == request.previous_broker_epoch
+    records = _withdraw(image, policy, request.broker_id, clean=clean)
+    record.broker_epoch = next_offset + len(records)
+    return [*records, record], record.broker_epoch
+
+
+def _check_registration(image: ClusterImage, request: BrokerRegistrationRequest) -> None:
+    directories = set(request.log_dirs)
+    if not directories:
+        raise ApiError(ErrorCode.INVALID_REGISTRATION, "The broker names no data directories")
+    if len(directories) != len(request.log_dirs):
+        raise ApiError(ErrorCode.INVALID_REGISTRATION, "The broker names a data directory twice")
+    if any(int.from_bytes(directory, "big") < _RESERVED_DIRECTORIES for directory in directories):
+        raise ApiError(ErrorCode.INVALID_REGISTRATION, "The broker names a data directory by a reserved id")
+    for other in image.brokers.values():
+        if other.id != request.broker_id and directories.intersection(other.log_directories):
+            raise ApiError(
+                ErrorCode.INVALID_REGISTRATION,
+                f"Broker {other.id} is registered with one of the broker's data directories",
+            )
+    ranges = {f.name: (f.min_supported_version, f.max_supported_version) for f in request.features}
+    if METADATA_VERSION not in ranges:
+        raise ApiError(ErrorCode.INVALID_REGISTRATION, f"The broker says nothing about {METADATA_VERSION}")
+    check_supported(image.features, ranges)
+
+
+def register_controller(request: ControllerRegistrationRequest) -> list[Struct]:
+    return [
+        RegisterControllerRecord(
+            controller_id=request.controller_id,
+            incarnation_id=request.incarnation_id,
+            end_points=[
+                ControllerEndpoint(
+                    name=e.name, host=e.host, port=e.port, security_protocol=e.security_protocol
+                )
+                for e in request.listeners
+            ],
+            features=[
+                ControllerFeature(
+                    name=f.name,
+                    min_supported_version=f.min_supported_version,
+                    max_supported_version=f.max_supported_version,
+                )
+                for f in request.features
+            ],
+        )
+    ]
+
+
+def unregister_broker(image: ClusterImage, policy: Policy, broker_id: int) -> list[Struct]:
+    """Forget a broker. What it holds no longer counts, should it come back."""
+    broker = image.brokers.get(broker_id)
+    if broker is None:
+        raise ApiError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker {broker_id} is not registered")
+    return [
+        *_withdraw(image, policy, broker_id, clean=False),
+        UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=broker.epoch),
+    ]
+
+
+def fence_broker(image: ClusterImage, policy: Policy, broker_id: int) -> list[Struct]:
+    """Take everything from a broker that is no longer heard of."""
+    broker = image.brokers[broker_id]
+    if broker.fenced:
+        return []
+    return [*_withdraw(image, policy, broker_id), _registration_change(broker, fenced=_FENCE)]
+
+
+def heartbeat(
+    image: ClusterImage, policy: Policy, request: BrokerHeartbeatRequest, lowest_active_offset: int
+) -> tuple[list[Struct], BrokerHeartbeatResponse]:
+    """What a broker's heartbeat changes, and what it is told to do.
+
+    A broker that wants to shut down may do so when it leads nothing and every active broker has read, as
+    `lowest_active_offset` says, that it does not: until then somebody may still ask it for its partitions.
+    """
+    broker = check_broker_epoch(image, request.broker_id, request.broker_epoch)
+    caught_up = request.current_metadata_offset >= broker.epoch
+    answer = BrokerHeartbeatResponse(is_caught_up=caught_up, is_fenced=broker.fenced)
+    records: list[Struct] = []
+    if broker.fenced:
+        answer.should_shut_down = request.want_shut_down
+        wants_up = not (request.want_fence or request.want_shut_down or broker.in_controlled_shutdown)
+        if caught_up and wants_up:
+            records = _unfence(image, policy, broker)
+            answer.is_fenced = False
+    elif request.want_fence or _may_shut_down(image, request, broker, lowest_active_offset):
+        records = fence_broker(image, policy, broker.id)
+        answer.is_fenced = True
+        answer.should_shut_down = request.want_shut_down
+    elif request.want_shut_down and not broker.in_controlled_shutdown:
+        records = [
+            *_withdraw(image, policy, broker.id),
+            _registration_change(broker, in_controlled_shutdown=_SHUT_DOWN),
+        ]
+    return records, answer
+
+
+def _may_shut_down(
+    image: ClusterImage, request: BrokerHeartbeatRequest, broker: BrokerImage, lowest_active_offset: int
+) -> bool:
+    if not request.want_shut_down or any(p.leader == broker.id for p in image.partitions_on(broker.id)):
+        return False
+    return not broker.in_controlled_shutdown or broker.shutdown_offset <= lowest_active_offset
+
+
+def _unfence(image: ClusterImage, policy: Policy, broker: BrokerImage) -> list[Struct]:
+    """Let a broker lead, first of all what nobody leads."""
+    records: list[Struct] = [_registration_change(broker, fenced=_UNFENCE)]
+    for partition in image.partitions_on(broker.id):
+        if partition.leader == NO_LEADER:
+            record = begin_change(image, policy, partition, joining=broker.id).build()
+            if record is not None:
+                records.append(record)
+    return records
+
+
+def _withdraw(image: ClusterImage, policy: Policy, broker_id: int, *, clean: bool = True) -> list[Struct]:
+    """Take a broker out of the ISRs, and out of the eligible leaders where it may have lost records."""
+    records: list[Struct] = []
+    for partition in image.partitions_on(broker_id):
+        if broker_id not in partition.isr and (clean or broker_id not in partition.elr):
+            continue
+        change = begin_change(image, policy, partition, leaving=broker_id)
+        change.isr = [node for node in partition.isr if node != broker_id]
+        if not clean:
+            change.unclean_shutdown = (broker_id,)
+        record = change.build()
+        if record is not None:
+            records.append(record)
+    return records
+
+
+def _registration_change(
+    broker: BrokerImage, *, fenced: int = 0, in_controlled_shutdown: int = 0
+) -> BrokerRegistrationChangeRecord:
+    return BrokerRegistrationChangeRecord(
+        broker_id=broker.id,
+        broker_epoch=broker.epoch,
+        fenced=fenced,
+        in_controlled_shutdown=in_controlled_shutdown,
+    )

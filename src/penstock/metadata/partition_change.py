@@ -1,0 +1,175 @@
+"""What becomes of one partition: the state that is wanted in, the record that brings it about out.
+
+Every decision that touches a partition goes through `PartitionChange`, so these rules are in one place:
+
+- A reassignment ends as soon as the wanted ISR allows it.
+- Whoever leaves an ISR that is below the minimum becomes an eligible leader replica (ELR, KIP-966): nothing
+  is acknowledged below the minimum, so it holds all that was. An ISR with the minimum needs no ELR.
+- A leader comes from the ISR; from the ELR when the ISR is empty; if both are empty it may be the last leader
+  there was; and any replica at all only in an unclean election. The last two may lose records: such a leader
+  is alone in the ISR and marked as recovering.
+- Every change of leader, and every loss of a replica, starts a new leader epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from enum import Enum
+from typing import Final, NamedTuple
+
+from penstock.metadata.image import NO_LEADER, RECOVERING, PartitionImage
+from penstock.model.ids import NO_TOPIC_ID
+from penstock.wire.metadata_records import PartitionChangeRecord
+
+__all__ = ["Election", "PartitionChange"]
+
+_NO_CHANGE: Final = -2
+
+
+class Election(Enum):
+    """Whom an election may choose. A leader that may stay does, except for the first replica if PREFERRED."""
+
+    PREFERRED = 0
+    ONLINE = 1
+    UNCLEAN = 2
+
+
+class _Elected(NamedTuple):
+    node: int
+    unclean: bool = False
+
+
+class PartitionChange:
+    """A change in the making: set what is wanted, then `build` once."""
+
+    __slots__ = (
+        "_acceptable",
+        "_elr",
+        "_min_isr",
+        "_partition",
+        "adding",
+        "election",
+        "isr",
+        "recovery",
+        "removing",
+        "replicas",
+        "unclean_shutdown",
+    )
+
+    def __init__(
+        self,
+        partition: PartitionImage,
+        acceptable: Callable[[int], bool],
+        min_isr: Callable[[int], int],
+        election: Election = Election.ONLINE,
+    ) -> None:
+        self._partition = partition
+        #: whether a broker may lead
+        self._acceptable = acceptable
+        #: the minimum ISR for a number of replicas
+        self._min_isr = min_isr
+        self.election = election
+        self.isr: Sequence[int] = partition.isr
+        self.replicas: Sequence[int] = partition.replicas
+        self.adding: Sequence[int] = partition.adding
+        self.removing: Sequence[int] = partition.removing
+        self.recovery = partition.leader_recovery
+        #: brokers that may have lost what they had: they are no eligible leaders
+        self.unclean_shutdown: Collection[int] = ()
+        self._elr: Sequence[int] = partition.elr
+
+    def build(self) -> PartitionChangeRecord | None:
+        """The record, or None where nothing changes."""
+        partition = self._partition
+        record = PartitionChangeRecord(topic_id=partition.topic_id, partition_id=partition.index)
+        self._settle_reassignment()
+        self._elr = self._eligible()
+        self._elect(record)
+        if record.leader == _NO_CHANGE and not set(partition.replicas) <= set(self.replicas):
+            # A replica that is no longer one must not go on acting on the epoch it knows.
+            record.leader = partition.leader
+        if list(self._elr) != partition.elr:
+            record.eligible_leader_replicas = list(self._elr)
+        if list(self.isr) != partition.isr:
+            record.isr = list(self.isr)
+        if self.recovery != partition.leader_recovery:
+            record.leader_recovery_state = self.recovery
+        self._note_last_leader(record)
+        self._assign(record)
+        untouched = PartitionChangeRecord(topic_id=partition.topic_id, partition_id=partition.index)
+        return None if record == untouched else record
+
+    def _settle_reassignment(self) -> None:
+        """End the reassignment if the wanted ISR can carry the partition without what is being removed."""
+        if not self.adding and not self.removing:
+            return
+        replicas = [node for node in self.replicas if node not in self.removing]
+        isr = [node for node in self.isr if node not in self.removing]
+        if not isr or not set(self.adding) <= set(isr):
+            return
+        if len(self.adding) < len(self.removing) and not set(replicas) <= set(isr):
+            # Fewer replicas than before: the ISR shall not shrink by more than was asked for.
+            return
+        self.replicas, self.isr = replicas, isr
+        self.adding = self.removing = ()
+
+    def _eligible(self) -> Sequence[int]:
+        if len(self.isr) >= self._min_isr(len(self.replicas)):
+            return ()
+        return [
+            node
+            for node in dict.fromkeys((*self._elr, *self._partition.isr))
+            if node in self.replicas and node not in self.isr and node not in self.unclean_shutdown
+        ]
+
+    def _elect(self, record: PartitionChangeRecord) -> None:
+        elected = self._elected()
+        node = elected.node
+        if node == self._partition.leader and (node == NO_LEADER or node in self.isr):
+            return
+        record.leader = node
+        if elected.unclean:
+            self.isr, self._elr, self.recovery = (node,), (), RECOVERING
+        elif node in self._elr:
+            self.isr = (node,)
+            self._elr = [other for other in self._elr if other != node]
+
+    def _elected(self) -> _Elected:
+        leader = self._partition.leader
+        candidates = (leader, *self.replicas)
+        if self.election is Election.PREFERRED:
+            candidates = (self.replicas[0], *candidates)
+        for node in candidates:
+            if self._may_lead(node):
+                return _Elected(node)
+        if not self.isr and not self._elr:
+            for node in self._partition.last_known_leader:
+                if node in self.replicas and self._acceptable(node):
+                    return _Elected(node, unclean=True)
+        if self.election is Election.UNCLEAN:
+            for node in self.replicas:
+                if self._acceptable(node):
+                    return _Elected(node, unclean=True)
+        return _Elected(NO_LEADER)
+
+    def _may_lead(self, node: int) -> bool:
+        return node in (self.isr or self._elr) and self._acceptable(node)
+
+    def _note_last_leader(self, record: PartitionChangeRecord) -> None:
+        """Remember who led when the partition lost its leader; forget it when there is one."""
+        known = self._partition.last_known_leader
+        if record.leader == NO_LEADER and self._partition.leader != NO_LEADER:
+            record.last_known_elr = [self._partition.leader]
+        elif record.leader >= 0 and known:
+            record.last_known_elr = []
+
+    def _assign(self, record: PartitionChangeRecord) -> None:
+        partition = self._partition
+        if list(self.replicas) != partition.replicas:
+            record.replicas = list(self.replicas)
+            known = dict(zip(partition.replicas, partition.directories, strict=False))
+            record.directories = [known.get(node, NO_TOPIC_ID) for node in self.replicas]
+        if list(self.removing) != partition.removing:
+            record.removing_replicas = list(self.removing)
+        if list(self.adding) != partition.adding:
+            record.adding_replicas = list(self.adding)

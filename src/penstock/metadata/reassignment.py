@@ -1,0 +1,142 @@
+"""Partition reassignment (KIP-455): start, change, cancel and list.
+
+A reassignment first adds the new replicas beside the old; when the new ones are in the ISR the old ones go
+(`PartitionChange` sees to that at every change of the ISR). What only reorders replicas is done at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from penstock.metadata.election import begin_change
+from penstock.metadata.image import ClusterImage, PartitionImage, TopicImage
+from penstock.metadata.placement import check_assignment
+from penstock.metadata.policy import Policy
+from penstock.model.errors import (
+    ApiError,
+    ErrorCode,
+    InvalidReplicaAssignment,
+    InvalidReplicationFactor,
+    UnknownTopicOrPartition,
+)
+from penstock.wire.apis.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartitionResponse,
+    ReassignableTopicResponse,
+)
+from penstock.wire.apis.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+    OngoingPartitionReassignment,
+    OngoingTopicReassignment,
+)
+from penstock.wire.metadata_records import PartitionChangeRecord
+from penstock.wire.schema import Struct
+
+__all__ = ["alter_reassignments", "list_reassignments"]
+
+
+def alter_reassignments(
+    image: ClusterImage, policy: Policy, request: AlterPartitionReassignmentsRequest
+) -> tuple[list[Struct], AlterPartitionReassignmentsResponse]:
+    """No replicas cancel a partition's reassignment. Each partition succeeds or fails for itself."""
+    records: list[Struct] = []
+    response = AlterPartitionReassignmentsResponse(
+        allow_replication_factor_change=request.allow_replication_factor_change
+    )
+    for topic in request.topics:
+        answers = []
+        for wanted in topic.partitions:
+            answer = ReassignablePartitionResponse(partition_index=wanted.partition_index)
+            try:
+                partition = _find(image, topic.name, wanted.partition_index)
+                if wanted.replicas is None:
+                    record = _cancel(image, policy, topic.name, partition)
+                else:
+                    if not request.allow_replication_factor_change:
+                        _check_factor(partition, wanted.replicas)
+                    record = _start(image, policy, partition, wanted.replicas)
+                if record is not None:
+                    records.append(record)
+            except ApiError as e:
+                answer.error_code = e.code
+                answer.error_message = str(e)
+            answers.append(answer)
+        response.responses.append(ReassignableTopicResponse(name=topic.name, partitions=answers))
+    return records, response
+
+
+def list_reassignments(
+    image: ClusterImage, request: ListPartitionReassignmentsRequest
+) -> ListPartitionReassignmentsResponse:
+    response = ListPartitionReassignmentsResponse()
+    if request.topics is None:
+        wanted: Iterable[tuple[TopicImage, Iterable[int]]] = (
+            (topic, topic.partitions) for topic in image.topics.values()
+        )
+    else:
+        wanted = (
+            (image.topics[t.name], t.partition_indexes) for t in request.topics if t.name in image.topics
+        )
+    for topic, indexes in wanted:
+        ongoing = [
+            OngoingPartitionReassignment(
+                partition_index=index,
+                replicas=partition.replicas,
+                adding_replicas=partition.adding,
+                removing_replicas=partition.removing,
+            )
+            for index in indexes
+            if (partition := topic.partitions.get(index)) is not None and partition.reassigning
+        ]
+        if ongoing:
+            response.topics.append(OngoingTopicReassignment(name=topic.name, partitions=ongoing))
+    return response
+
+
+def _find(image: ClusterImage, name: str, index: int) -> PartitionImage:
+    topic = image.topics.get(name)
+    if topic is None:
+        raise UnknownTopicOrPartition(f"Unable to find a topic named {name}.")
+    partition = topic.partitions.get(index)
+    if partition is None:
+        raise UnknownTopicOrPartition(f"Unable to find partition {name}:{index}.")
+    return partition
+
+
+def _check_factor(partition: PartitionImage, target: Sequence[int]) -> None:
+    factor = len(set(partition.replicas) - set(partition.removing))
+    if factor != len(target):
+        raise InvalidReplicationFactor(f"The replication factor is changed from {factor} to {len(target)}")
+
+
+def _start(
+    image: ClusterImage, policy: Policy, partition: PartitionImage, target: Sequence[int]
+) -> PartitionChangeRecord | None:
+    """From the replicas as they are, those of a reassignment that this one overtakes included."""
+    check_assignment(image, target)
+    change = begin_change(image, policy, partition)
+    settled = [node for node in partition.replicas if node not in partition.adding]
+    change.removing = sorted(node for node in partition.replicas if node not in target)
+    change.adding = sorted(node for node in target if node not in settled)
+    change.replicas = [*target, *change.removing]
+    return change.build()
+
+
+def _cancel(
+    image: ClusterImage, policy: Policy, name: str, partition: PartitionImage
+) -> PartitionChangeRecord | None:
+    """Back to the replicas that there were, unless only new ones are in the ISR: that would lose records."""
+    if not partition.reassigning:
+        raise ApiError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "No partition reassignment is in progress.")
+    change = begin_change(image, policy, partition)
+    change.replicas = [node for node in partition.replicas if node not in partition.adding]
+    change.isr = [node for node in partition.isr if node not in partition.adding]
+    if not change.isr and not policy.unclean(image, name):
+        raise InvalidReplicaAssignment(
+            f"Unable to revert partition assignment for {name}:{partition.index} because it would require an "
+            "unclean leader election."
+        )
+    change.adding = change.removing = ()
+    return change.build()

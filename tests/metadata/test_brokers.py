@@ -1,0 +1,233 @@
+"""Brokers that register, come up, are fenced, shut down and leave."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from penstock.metadata.brokers import check_broker_epoch, heartbeat, register_controller, unregister_broker
+from penstock.metadata.image import RECOVERING
+from penstock.model.errors import ApiError, ErrorCode
+from penstock.wire.apis.broker_heartbeat import BrokerHeartbeatRequest
+from penstock.wire.apis.controller_registration import ControllerRegistrationRequest
+from penstock.wire.apis.endpoints import Feature, Listener
+from tests.metadata.stage import Stage
+
+
+def test_a_broker_is_fenced_until_it_has_read_its_own_registration() -> None:
+    """KIP-631; the epoch of a broker is the offset of its registration."""
+    stage = Stage()
+    stage.register(1)
+    broker = stage.image.brokers[1]
+    assert (broker.fenced, broker.epoch) == (True, stage.image.offset)
+
+    behind = BrokerHeartbeatRequest(
+        broker_id=1, broker_epoch=broker.epoch, current_metadata_offset=broker.epoch - 1
+    )
+    records, answer = heartbeat(stage.image, stage.policy, behind, 0)
+    assert (records, answer.is_caught_up, answer.is_fenced) == ([], False, True)
+
+    answer = stage.beat(1)
+    assert (answer.is_caught_up, answer.is_fenced, stage.image.brokers[1].fenced) == (True, False, False)
+    assert stage.beat(1).is_fenced is False
+
+
+def test_another_incarnation_waits_for_the_session_of_the_first_to_end() -> None:
+    stage = Stage(1)
+    with pytest.raises(ApiError) as refused:
+        stage.register(1, alive=True)
+    assert refused.value.code == ErrorCode.DUPLICATE_BROKER_REGISTRATION
+
+    before = stage.image.brokers[1].epoch
+    stage.register(1, alive=False)
+    assert stage.image.brokers[1].epoch > before
+
+
+def test_an_incarnation_that_registers_again_keeps_its_epoch_and_stays_up() -> None:
+    stage = Stage(1)
+    incarnation, epoch = stage.image.brokers[1].incarnation, stage.image.brokers[1].epoch
+    partition = stage.topic("t", [1], min_isr=1)
+
+    stage.register(1, alive=True, incarnation_id=incarnation, rack="moved")
+
+    broker = stage.image.brokers[1]
+    assert (broker.epoch, broker.fenced, broker.rack, partition.leader) == (epoch, False, "moved", 1)
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ({"cluster_id": "other"}, ErrorCode.INCONSISTENT_CLUSTER_ID),
+        ({"log_dirs": []}, ErrorCode.INVALID_REGISTRATION),
+        ({"log_dirs": [bytes([9] * 16)] * 2}, ErrorCode.INVALID_REGISTRATION),
+        ({"log_dirs": [bytes(15) + b"\x02"]}, ErrorCode.INVALID_REGISTRATION),
+        ({"log_dirs": [(10_001).to_bytes(16, "big")]}, ErrorCode.INVALID_REGISTRATION),
+        ({"features": []}, ErrorCode.INVALID_REGISTRATION),
+        (
+            {
+                "features": [
+                    Feature(name="metadata.version", min_supported_version=1, max_supported_version=29)
+                ]
+            },
+            ErrorCode.UNSUPPORTED_VERSION,
+        ),
+    ],
+    ids=str,
+)
+def test_registrations_that_do_not_fit_are_refused(changes: dict[str, Any], code: ErrorCode) -> None:
+    stage = Stage(1)
+    offset = stage.image.offset
+    with pytest.raises(ApiError) as refused:
+        stage.register(2, **changes)
+    assert (refused.value.code, stage.image.offset) == (code, offset)
+
+
+def test_a_fenced_broker_leads_nothing_and_is_in_no_isr() -> None:
+    stage = Stage(3)
+    led = stage.topic("led", [1, 2, 3])
+    followed = stage.topic("followed", [2, 1, 3])
+    elsewhere = stage.topic("elsewhere", [2, 3])
+
+    stage.fence(1)
+
+    assert (led.leader, led.isr, led.leader_epoch, led.partition_epoch) == (2, [2, 3], 1, 1)
+    assert (followed.leader, followed.isr, followed.leader_epoch, followed.partition_epoch) == (
+        2,
+        [2, 3],
+        0,
+        1,
+    )
+    assert elsewhere.partition_epoch == 0
+    assert stage.image.brokers[1].fenced
+    before = stage.image.offset
+    stage.fence(1)
+    assert stage.image.offset == before
+
+
+def test_a_broker_that_comes_up_leads_what_nobody_led() -> None:
+    stage = Stage(2)
+    partition = stage.topic("t", [1], min_isr=1)
+    stage.fence(1)
+    assert (partition.leader, partition.isr, partition.elr) == (-1, [], [1])
+
+    stage.beat(1)
+
+    assert (partition.leader, partition.isr, partition.elr) == (1, [1], [])
+    assert partition.last_known_leader == []
+
+
+def test_after_a_clean_stop_a_replica_is_still_eligible_and_after_an_unclean_one_it_is_not() -> None:
+    """KIP-966: a broker that knows its previous epoch shut down cleanly."""
+    for clean, elr in ((True, [2]), (False, [])):
+        stage = Stage(2)
+        partition = stage.topic("t", [1, 2])
+        stage.fence(2)
+        assert (partition.isr, partition.elr) == ([1], [2])
+
+        stage.register(2, clean=clean)
+
+        assert (partition.isr, partition.elr) == ([1], elr)
+
+
+def test_a_restart_before_the_session_ended_takes_the_broker_out_of_the_isr() -> None:
+    for clean, elr in ((True, [2]), (False, [])):
+        stage = Stage(2)
+        partition = stage.topic("t", [1, 2])
+
+        stage.register(2, clean=clean)
+
+        assert (partition.isr, partition.elr, stage.image.brokers[2].fenced) == ([1], elr, True)
+
+
+def test_the_last_leader_returns_when_there_is_nobody_better_and_is_marked_as_recovering() -> None:
+    stage = Stage(1)
+    partition = stage.topic("t", [1], min_isr=1)
+    stage.fence(1)
+    stage.register(1)
+    assert (partition.leader, partition.elr, partition.last_known_leader) == (-1, [], [1])
+
+    stage.beat(1)
+
+    assert (partition.leader, partition.isr, partition.leader_recovery) == (1, [1], RECOVERING)
+    assert partition.last_known_leader == []
+
+
+def test_a_shutdown_moves_leaders_first_and_is_granted_when_all_have_read_of_it() -> None:
+    stage = Stage(2)
+    partition = stage.topic("t", [1, 2], min_isr=1)
+
+    answer = stage.beat(1, stop=True, lowest=0)
+    told = stage.image.offset
+    assert (partition.leader, partition.isr) == (2, [2])
+    assert (answer.should_shut_down, answer.is_fenced) == (False, False)
+    assert stage.image.brokers[1].in_controlled_shutdown
+
+    assert not stage.beat(1, stop=True, lowest=told - 1).should_shut_down
+    answer = stage.beat(1, stop=True, lowest=told)
+    assert (answer.should_shut_down, answer.is_fenced) == (True, True)
+    assert stage.image.brokers[1].fenced
+    assert stage.beat(1, stop=True).should_shut_down
+    # It has said that it goes: only another incarnation comes back.
+    assert stage.beat(1).is_fenced
+
+
+def test_a_broker_that_leads_nothing_may_stop_at_once_and_one_may_ask_to_be_fenced() -> None:
+    stage = Stage(2)
+    assert stage.beat(1, stop=True, lowest=0).should_shut_down
+    answer = stage.beat(2, fence=True)
+    assert (answer.is_fenced, answer.should_shut_down) == (True, False)
+    assert stage.beat(2, fence=True).is_fenced
+
+
+def test_a_stale_broker_epoch_is_refused() -> None:
+    stage = Stage(1)
+    epoch = stage.image.brokers[1].epoch
+    assert check_broker_epoch(stage.image, 1, epoch).id == 1
+    for node, stale in ((1, epoch - 1), (2, epoch)):
+        with pytest.raises(ApiError) as refused:
+            check_broker_epoch(stage.image, node, stale)
+        assert refused.value.code == ErrorCode.STALE_BROKER_EPOCH
+
+
+def test_an_unregistered_broker_is_in_no_isr_and_not_eligible() -> None:
+    stage = Stage(3)
+    led = stage.topic("led", [1, 2])
+    eligible = stage.topic("eligible", [2, 1])
+    stage.alter(eligible, [2])
+    assert eligible.elr == [1]
+
+    stage.commit(unregister_broker(stage.image, stage.policy, 1))
+
+    assert (led.leader, led.isr, led.elr, eligible.isr, eligible.elr) == (2, [2], [], [2], [])
+    assert 1 not in stage.image.brokers
+    with pytest.raises(ApiError) as refused:
+        unregister_broker(stage.image, stage.policy, 1)
+    assert refused.value.code == ErrorCode.BROKER_ID_NOT_REGISTERED
+
+
+def test_fencing_looks_at_the_brokers_own_partitions_only() -> None:
+    stage = Stage(3)
+    stage.topic("t", [1, 2], [2, 3], [3, 1])
+    held = [partition.index for partition in stage.image.partitions_on(1)]
+    assert held == [0, 2]
+    stage.reassign({0: [3, 2], 1: [1, 3]})
+    # Until the new replicas are in the ISR the old are kept beside them.
+    assert sorted(partition.index for partition in stage.image.partitions_on(1)) == [0, 1, 2]
+    stage.alter(stage.partition("t", 0), [1, 2, 3])
+    assert sorted(partition.index for partition in stage.image.partitions_on(1)) == [1, 2]
+
+
+def test_controllers_register() -> None:
+    stage = Stage()
+    request = ControllerRegistrationRequest(
+        controller_id=7,
+        incarnation_id=bytes([7] * 16),
+        listeners=[Listener(name="INTERNAL", host="h", port=9, security_protocol=1)],
+        features=[Feature(name="metadata.version", min_supported_version=7, max_supported_version=30)],
+    )
+    stage.commit(register_controller(request))
+
+    controller = stage.image.controllers[7]
+    assert (controller.endpoints, controller.protocols) == ({"INTERNAL": ("h", 9)}, {"INTERNAL": 1})
+    assert controller.features == {"metadata.version": (7, 30)}

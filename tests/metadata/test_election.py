@@ -1,0 +1,194 @@
+"""Who leads: the order of candidates, the eligible leaders of KIP-966, and elections on demand."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.metadata import election
+from penstock.metadata.configs import config_records
+from penstock.metadata.election import (
+    ElectionType,
+    balance_leaders,
+    elect_leader,
+    elect_leaders,
+    elect_unclean,
+)
+from penstock.metadata.image import BROKER, RECOVERED, RECOVERING, TOPIC
+from penstock.metadata.policy import MIN_ISR, UNCLEAN, Policy
+from penstock.model.errors import ApiError, ErrorCode
+from penstock.wire.apis.elect_leaders import ElectLeadersRequest, TopicPartitions
+from tests.metadata.stage import Stage
+
+
+def test_who_leaves_an_isr_below_the_minimum_stays_eligible() -> None:
+    """KIP-966: nothing is acknowledged below the minimum, so whoever left then has everything."""
+    stage = Stage(4)
+    partition = stage.topic("t", [1, 2, 3, 4], min_isr=3)
+
+    seen = []
+    for node in (4, 3, 2):
+        stage.fence(node)
+        seen.append((partition.isr, partition.elr))
+    assert seen == [([1, 2, 3], []), ([1, 2], [3]), ([1], [3, 2])]
+
+    stage.beat(2)
+    stage.alter(partition, [1, 2])
+    assert (partition.isr, partition.elr) == ([1, 2], [3])
+    stage.beat(4)
+    # Who was never eligible may come back too, and an ISR with the minimum needs no eligible leaders.
+    stage.alter(partition, [1, 2, 4])
+    assert (partition.isr, partition.elr) == ([1, 2, 4], [])
+
+
+def test_without_an_isr_an_eligible_replica_leads_and_is_in_sync_alone() -> None:
+    stage = Stage(3)
+    partition = stage.topic("t", [1, 2, 3])
+    stage.fence(3, 2, 1)
+    assert (partition.leader, partition.isr, partition.elr) == (-1, [], [2, 1])
+    assert partition.last_known_leader == [1]
+
+    # 3 left while there were enough others: it may lack what they acknowledged.
+    stage.beat(3)
+    assert partition.leader == -1
+    stage.beat(2)
+    assert (partition.leader, partition.isr, partition.elr) == (2, [2], [1])
+    assert (partition.leader_recovery, partition.last_known_leader) == (RECOVERED, [])
+
+
+def test_a_partition_goes_without_a_leader_rather_than_lose_records() -> None:
+    stage = Stage(2)
+    strict = stage.topic("strict", [1, 2], min_isr=1)
+    lenient = stage.topic("lenient", [1, 2], min_isr=1, unclean=True)
+    for partition in (strict, lenient):
+        stage.alter(partition, [1])
+
+    stage.fence(1)
+
+    assert (strict.leader, strict.isr, strict.elr, strict.leader_recovery) == (-1, [], [1], RECOVERED)
+    assert (lenient.leader, lenient.isr, lenient.elr, lenient.leader_recovery) == (2, [2], [], RECOVERING)
+
+
+def test_an_unclean_leader_is_wanted_once_the_topic_says_so() -> None:
+    stage = Stage(2)
+    partition = stage.topic("t", [1, 2], min_isr=1)
+    stage.alter(partition, [1])
+    stage.fence(1)
+    assert elect_unclean(stage.image, stage.policy) == []
+
+    stage.commit(config_records(stage.image, (TOPIC, "t"), {MIN_ISR: "1", UNCLEAN: "TRUE"}))
+    stage.commit(elect_unclean(stage.image, stage.policy))
+
+    assert (partition.leader, partition.leader_recovery) == (2, RECOVERING)
+    assert elect_unclean(stage.image, stage.policy) == []
+
+
+def test_the_cluster_can_be_lenient_by_default() -> None:
+    stage = Stage(2, Policy(unclean_leader_election=True))
+    partition = stage.topic("t", [1, 2])
+    stage.alter(partition, [1])
+    stage.fence(1)
+    assert partition.leader == 2
+
+
+@pytest.mark.parametrize("resource", [(TOPIC, "t"), (BROKER, "")], ids=str)
+def test_another_minimum_leaves_no_eligible_leaders(resource: tuple[int, str]) -> None:
+    """With a lower minimum the ISR may have acknowledged what those outside it lack."""
+    stage = Stage(2)
+    partition = stage.topic("t", [1, 2])
+    other = stage.topic("u", [1, 2])
+    stage.fence(2)
+    assert partition.elr == other.elr == [2]
+
+    stage.commit(config_records(stage.image, resource, {MIN_ISR: "1"}))
+
+    assert partition.elr == []
+    assert other.elr == ([2] if resource[0] == TOPIC else [])
+    assert not any("Clear" in type(r).__name__ for r in config_records(stage.image, resource, {MIN_ISR: "1"}))
+
+
+# -- on demand ----------------------------------------------------------------------------------------
+
+
+def elect(stage: Stage, kind: ElectionType, topic: str = "t", index: int = 0) -> int:
+    """The leader that an election gives, or the error that it ends with."""
+    try:
+        stage.commit([elect_leader(stage.image, stage.policy, topic, index, kind)])
+    except ApiError as e:
+        return e.code
+    return stage.partition(topic, index).leader
+
+
+def test_a_preferred_leader_is_elected_from_the_isr() -> None:
+    stage = Stage(2)
+    partition = stage.topic("t", [1, 2])
+    assert elect(stage, ElectionType.PREFERRED) == ErrorCode.ELECTION_NOT_NEEDED
+    stage.fence(1)
+    assert partition.leader == 2
+    assert elect(stage, ElectionType.PREFERRED) == ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+    stage.beat(1)
+    assert elect(stage, ElectionType.PREFERRED) == ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+    stage.alter(partition, [2, 1])
+    assert elect(stage, ElectionType.PREFERRED) == 1
+    assert (partition.isr, partition.leader_epoch) == ([2, 1], 2)
+
+
+def test_an_unclean_leader_can_be_asked_for() -> None:
+    stage = Stage(3)
+    partition = stage.topic("t", [1, 2], min_isr=1)
+    stage.alter(partition, [1])
+    assert elect(stage, ElectionType.UNCLEAN) == ErrorCode.ELECTION_NOT_NEEDED
+    stage.fence(2, 1)
+    assert elect(stage, ElectionType.UNCLEAN) == ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
+    stage.beat(2)
+    assert partition.leader == -1
+    assert elect(stage, ElectionType.UNCLEAN) == 2
+    assert (partition.isr, partition.leader_recovery) == ([2], RECOVERING)
+
+
+def test_elections_of_unknown_partitions_are_refused() -> None:
+    stage = Stage(1)
+    stage.topic("t", [1])
+    assert elect(stage, ElectionType.PREFERRED, "u") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert elect(stage, ElectionType.PREFERRED, "t", 1) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_asking_for_all_leaves_out_those_that_need_no_election() -> None:
+    stage = Stage(2)
+    stage.topic("t", [1, 2], [2, 1])
+    stage.fence(1)
+    stage.beat(1)
+    stage.alter(stage.partition("t", 0), [2, 1])
+
+    named = [TopicPartitions(topic="t", partitions=[0, 1])]
+    for asked, codes in ((None, [(0, 0)]), (named, [(0, 0), (1, ErrorCode.ELECTION_NOT_NEEDED)])):
+        records, response = elect_leaders(
+            stage.image, stage.policy, ElectLeadersRequest(election_type=0, topic_partitions=asked)
+        )
+        (topic,) = response.replica_election_results
+        assert [(p.partition_id, p.error_code) for p in topic.partition_result] == codes
+        assert len(records) == 1
+
+    with pytest.raises(ApiError) as refused:
+        elect_leaders(stage.image, stage.policy, ElectLeadersRequest(election_type=2))
+    assert refused.value.code == ErrorCode.INVALID_REQUEST
+
+
+def test_leaders_go_back_to_brokers_that_lead_too_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = Stage(2)
+    stage.topic("t", *[[1, 2]] * 4, [2, 1])
+    stage.fence(1)
+    stage.beat(1)
+    for index in range(3):
+        stage.alter(stage.partition("t", index), [2, 1])
+    # 1 leads none of the 4 that prefer it, but the last of them cannot be given back yet.
+    assert balance_leaders(stage.image, stage.policy, 100) == []
+    monkeypatch.setattr(election, "MOST_ELECTIONS", 2)
+
+    moved = []
+    for _ in range(3):
+        records = balance_leaders(stage.image, stage.policy, 10)
+        moved.append(len(records))
+        stage.commit(records)
+
+    assert moved == [2, 1, 0]
+    assert [p.leader for p in stage.image.partitions] == [1, 1, 1, 2, 2]
