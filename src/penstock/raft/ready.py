@@ -1,0 +1,82 @@
+"""What a node wants done: the one output of the core, and the settings that it works by."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import NamedTuple
+
+from penstock.model.errors import PenstockError
+from penstock.raft.messages import LogPoint, ReplicaKey, Request, Response
+from penstock.raft.state import QuorumState
+from penstock.raft.voters import VoterSet
+
+__all__ = ["Message", "QuorumViolation", "RaftConfig", "Ready", "Reply"]
+
+
+class QuorumViolation(PenstockError):
+    """What Raft rules out has happened: a disk that forgot, or a bug. The node must stop."""
+
+
+class RaftConfig(NamedTuple):
+    """Times are in milliseconds. The defaults notice a hang in two seconds and a dead process at once."""
+
+    key: ReplicaKey
+    #: a voter that knows no leader stands after one to two of these
+    election_timeout_ms: float = 1000
+    #: a voter that could not fetch for this long stands
+    fetch_timeout_ms: float = 2000
+    fetch_max_wait_ms: int = 500
+    fetch_max_bytes: int = 8 << 20
+    #: how long a voter change may wait for its commit
+    request_timeout_ms: float = 2000
+    #: after a request that failed, or that nobody answered
+    retry_ms: float = 50
+    #: who knows that the leader is gone stands within this; it spreads the candidates
+    gone_jitter_ms: float = 30
+    #: lost elections in a row double the jitter up to this
+    backoff_max_ms: float = 1000
+
+    @property
+    def check_quorum_ms(self) -> float:
+        """A leader that a majority has not fetched from for this long resigns."""
+        return 1.5 * self.fetch_timeout_ms
+
+    @property
+    def begin_epoch_ms(self) -> float:
+        """Voters that have not fetched for this long are told who leads."""
+        return self.fetch_timeout_ms / 2
+
+
+class Message(NamedTuple):
+    to: int
+    request: Request
+
+
+class Reply(NamedTuple):
+    """The answer to the request that came in with `token`."""
+
+    token: Hashable
+    response: Response
+
+
+class Ready(NamedTuple):
+    """Everything that followed from the last event."""
+
+    #: to be on the disk BEFORE any message or reply leaves, None if nothing has changed
+    save: QuorumState | None
+    messages: list[Message]
+    replies: list[Reply]
+    #: the log has records that are not on the disk: flush it and call `flushed`
+    flush: bool
+    #: everything below is committed; never falls
+    high_watermark: int
+    epoch: int
+    #: -1 if there is none
+    leader_id: int
+    #: the log has been cut here; what was read of it behind is void
+    truncated_to: int | None
+    #: a leader's snapshot has taken the log's place: state is to be loaded from it
+    installed: LogPoint | None
+    voters: VoterSet
+    #: when `tick` is due at the latest
+    deadline_ms: float

@@ -1,0 +1,71 @@
+"""The roles of a node and what each remembers. Who may become what stands in `docs/internals/raft.md`.
+
+A role is thrown away when it ends. What outlives it, epoch, vote and leader, is the `QuorumState`.
+"""
+
+from __future__ import annotations
+
+from typing import Final, TypeAlias
+
+from penstock.raft.leader import Leader
+from penstock.raft.messages import LogPoint, ReplicaKey
+
+__all__ = ["Follower", "Nominee", "Resigned", "Role", "Unattached"]
+
+
+class Unattached:
+    """Knows no leader of its epoch; may have voted in it."""
+
+    __slots__ = ()
+    name: Final = "unattached"
+
+
+class Nominee:
+    """Asks for votes: as a prospective, who changes nothing anywhere, or as the candidate of a new epoch."""
+
+    __slots__ = ("granted", "pre_vote", "rejected", "resend_ms")
+
+    def __init__(self, pre_vote: bool, resend_ms: float) -> None:
+        self.pre_vote = pre_vote
+        self.granted: set[int] = set()
+        self.rejected: set[int] = set()
+        #: when those who have not answered are asked again
+        self.resend_ms = resend_ms
+
+    @property
+    def name(self) -> str:
+        return "prospective" if self.pre_vote else "candidate"
+
+
+class Follower:
+    """Fetches from the leader of its epoch; a voter or an observer."""
+
+    __slots__ = ("has_fetched", "leader_id", "probing", "snapshot", "snapshot_bytes")
+    name: Final = "follower"
+
+    def __init__(self, leader_id: int) -> None:
+        self.leader_id = leader_id
+        #: whether the leader has answered: pre-votes are refused then until the fetch timeout
+        self.has_fetched = False
+        #: whether the next fetch goes to another voter, to learn of a new leader
+        self.probing = False
+        #: the snapshot that is being fetched, and how much of it is here
+        self.snapshot: LogPoint | None = None
+        self.snapshot_bytes = 0
+
+
+class Resigned:
+    """Led its epoch and never will again: it may have lost records that it had numbered."""
+
+    __slots__ = ("resend_ms", "successors", "unacknowledged")
+    name: Final = "resigned"
+
+    def __init__(self, successors: tuple[ReplicaKey, ...], resend_ms: float) -> None:
+        #: best first
+        self.successors = successors
+        #: voters that do not know yet
+        self.unacknowledged = {key.id for key in successors}
+        self.resend_ms = resend_ms
+
+
+Role: TypeAlias = Unattached | Nominee | Leader | Follower | Resigned

@@ -1,0 +1,358 @@
+"""A quorum in one process: virtual time, a network that loses, reorders and repeats, disks that forget.
+
+It drives the cores exactly as their contract says (`penstock.raft.node`), checks the invariants after every
+event, and in the end heals everything and waits for the quorum to agree. A seed gives the same run again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from heapq import heappop, heappush
+from itertools import count
+from random import Random
+
+from penstock.raft.control import voters_batch
+from penstock.raft.messages import (
+    AddVoterRequest,
+    Endpoint,
+    LogPoint,
+    RemoveVoterRequest,
+    ReplicaKey,
+    Request,
+    Response,
+    Voter,
+    VoteRequest,
+    VoteResponse,
+)
+from penstock.raft.node import RaftNode
+from penstock.raft.ready import RaftConfig, Ready
+from penstock.raft.state import QuorumState, decode_quorum_state, encode_quorum_state
+from penstock.raft.voters import VoterSet
+from penstock.records.record import Record, build_batch
+from tests.raft.invariants import Invariants, ViolatedInvariant, directory_of
+from tests.raft.memory_log import MemoryLog
+
+__all__ = ["SeededRng", "SimulatedNode", "Simulation", "batch", "voter"]
+
+
+class SeededRng:
+    """The core's randomness, from the simulation's seed."""
+
+    def __init__(self, random: Random) -> None:
+        self._random = random
+
+    def token(self, size: int) -> bytes:
+        return self._random.randbytes(size)
+
+    def uniform(self, low: float, high: float) -> float:
+        return self._random.uniform(low, high)
+
+
+def voter(node: int) -> Voter:
+    return Voter(ReplicaKey(node, directory_of(node)), (Endpoint("INTERNAL", "localhost", 9000 + node),))
+
+
+def batch(value: bytes) -> bytearray:
+    return bytearray(build_batch([Record(0, 0, None, value)]))
+
+
+class SimulatedNode:
+    """A process and its disk."""
+
+    def __init__(self, node: int) -> None:
+        self.id = node
+        self.log = MemoryLog()
+        self.quorum_state = encode_quorum_state(QuorumState())
+        self.core: RaftNode | None = None
+        self.flushing = False
+
+
+class Simulation:
+    """`loss` is the share of messages that are lost, and of those that come twice."""
+
+    def __init__(
+        self, seed: int, nodes: int = 3, *, voters: int | None = None, core: type[RaftNode] = RaftNode
+    ) -> None:
+        self.random = Random(seed)
+        self.core_class = core
+        self.now_ms = 0.0
+        self.loss = 0.0
+        self.cut: set[tuple[int, int]] = set()
+        self.static = VoterSet(voter(node) for node in range(1, (voters or nodes) + 1))
+        self.nodes = {node: SimulatedNode(node) for node in range(1, nodes + 1)}
+        self.invariants = Invariants()
+        #: whether the disk has a vote before it is sent; a mutation takes that away
+        self.saves_first = True
+        self._events: list[tuple[float, int, Callable[[], None]]] = []
+        self._order = count()
+        self._tokens = count()
+        self._answers: dict[int, Callable[[Response], None]] = {}
+        for node in self.nodes.values():
+            self.start(node)
+
+    # -- processes
+
+    def start(self, node: SimulatedNode) -> None:
+        if node.core is not None:
+            return
+        config = RaftConfig(ReplicaKey(node.id, directory_of(node.id)), fetch_max_bytes=300)
+        node.flushing = False
+        node.core = self.core_class(
+            config,
+            node.log,
+            decode_quorum_state(node.quorum_state),
+            node.log.history(self.static),
+            SeededRng(self.random),
+            self.now_ms,
+        )
+        node.core.tick(self.now_ms)
+        self.settle(node)
+
+    def crash(self, node: SimulatedNode) -> None:
+        node.core = None
+        node.log.crash()
+
+    def settle(self, node: SimulatedNode) -> None:
+        """Do what the core asks for, in the order that it asks for."""
+        core = node.core
+        assert core is not None
+        ready = core.take()
+        if ready.save is not None and self.saves_first:
+            node.quorum_state = encode_quorum_state(ready.save)
+        self.invariants.check(node, self.nodes)
+        for to, request in ready.messages:
+            self._send(node, core, to, request)
+        for token, response in ready.replies:
+            assert isinstance(token, int)
+            self._answers.pop(token)(response)
+        if ready.flush and not node.flushing:
+            self._flush(node, core)
+        self._tick_at(node, core, ready)
+
+    def _tick_at(self, node: SimulatedNode, core: RaftNode, ready: Ready) -> None:
+        def tick() -> None:
+            if node.core is core and core._next_deadline() <= self.now_ms:
+                core.tick(self.now_ms)
+                self.settle(node)
+
+        self.at(max(ready.deadline_ms, self.now_ms + 1), tick)
+
+    def _flush(self, node: SimulatedNode, core: RaftNode) -> None:
+        """The disk takes a moment; a log that is cut meanwhile is flushed again."""
+        entries = list(node.log.entries)
+        node.flushing = True
+
+        def done() -> None:
+            if node.core is not core:
+                return
+            node.flushing = False
+            if node.log.entries[: len(entries)] == entries and entries:
+                node.log.durable = entries
+                core.flushed(entries[-1].end_offset, self.now_ms)
+            self.settle(node)
+
+        self.at(self.now_ms + self.random.uniform(0.5, 10), done)
+
+    # -- network
+
+    def _send(self, node: SimulatedNode, core: RaftNode, to: int, request: Request) -> None:
+        peer = self.nodes[to]
+        if peer.core is None:
+            self.at(self.now_ms + 1, lambda: self._refused(node, core, to, request))
+            return
+
+        def answered(response: Response) -> None:
+            self._deliver(to, node.id, lambda: self._response(node, core, to, request, response))
+
+        self._deliver(node.id, to, lambda: self._request(peer, request, answered))
+        self.at(self.now_ms + 1500, lambda: self._failed(node, core, to, request))
+
+    def _deliver(self, source: int, to: int, event: Callable[[], None]) -> None:
+        def arrive() -> None:
+            if (source, to) not in self.cut:
+                event()
+
+        for _ in range(1 + (self.random.random() < self.loss)):
+            if self.random.random() >= self.loss:
+                slow = 300 if self.random.random() < self.loss / 4 else 8
+                self.at(self.now_ms + self.random.uniform(0.2, slow), arrive)
+
+    def _request(self, node: SimulatedNode, request: Request, answered: Callable[[Response], None]) -> None:
+        core = node.core
+        if core is None:
+            return
+        before = (core.state, core.role, core._deadline_ms, core.high_watermark, core.log_end)
+        self.ask(node, request, answered)
+        if isinstance(request, VoteRequest) and request.pre_vote:
+            after = (core.state, core.role, core._deadline_ms, core.high_watermark, core.log_end)
+            if before != after:
+                raise ViolatedInvariant(f"pre-vote changes nothing: {before} {after}")
+
+    def ask(self, node: SimulatedNode, request: Request, answered: Callable[[Response], None]) -> None:
+        """Hand `request` to a running node; its answer goes to `answered`."""
+        core = node.core
+        assert core is not None
+        token = next(self._tokens)
+
+        def reply(response: Response) -> None:
+            match request, response:
+                case VoteRequest(pre_vote=False), VoteResponse(granted=True):
+                    self.invariants.voted(node.id, request.epoch, request.candidate)
+            answered(response)
+
+        self._answers[token] = reply
+        core.request(token, request, self.now_ms)
+        self.settle(node)
+
+    def _response(
+        self, node: SimulatedNode, core: RaftNode, peer: int, request: Request, response: Response
+    ) -> None:
+        if node.core is core:
+            core.response(peer, request, response, self.now_ms)
+            self.settle(node)
+
+    def _failed(self, node: SimulatedNode, core: RaftNode, peer: int, request: Request) -> None:
+        if node.core is core:
+            core.failure(peer, request, self.now_ms)
+            self.settle(node)
+
+    def _refused(self, node: SimulatedNode, core: RaftNode, peer: int, request: Request) -> None:
+        if node.core is core:
+            core.failure(peer, request, self.now_ms)
+            core.peer_gone(peer, self.now_ms)
+            self.settle(node)
+
+    # -- time
+
+    def at(self, time_ms: float, event: Callable[[], None]) -> None:
+        heappush(self._events, (time_ms, next(self._order), event))
+
+    def run(self, for_ms: float, until: Callable[[], bool] = lambda: False) -> bool:
+        """Let events happen until something holds, or time is over; whether it holds."""
+        end_ms = self.now_ms + for_ms
+        while not until():
+            if not self._events or self._events[0][0] > end_ms:
+                self.now_ms = end_ms
+                return until()
+            self.now_ms, _, event = heappop(self._events)
+            event()
+        return True
+
+    # -- what clients and operators do
+
+    @property
+    def running(self) -> list[SimulatedNode]:
+        return [node for node in self.nodes.values() if node.core is not None]
+
+    def leader(self) -> SimulatedNode | None:
+        """The one that leads the newest epoch."""
+        leading = [node for node in self.running if node.core is not None and node.core.is_leader]
+        return max(leading, key=lambda node: node.core.epoch if node.core else 0, default=None)
+
+    def append(self, node: SimulatedNode, value: bytes) -> int:
+        assert node.core is not None
+        offset = node.core.append(batch(value))
+        self.settle(node)
+        return offset
+
+    def take_snapshot(self, node: SimulatedNode) -> None:
+        """As a driver does: of what is committed, with the voters of then."""
+        core, log = node.core, node.log
+        assert core is not None
+        last = next((e for e in reversed(log.entries) if e.end_offset <= core.high_watermark), None)
+        if last is not None and last in log.durable:
+            snapshot = LogPoint(last.epoch, last.end_offset)
+            voters = core.history.at(snapshot.offset)
+            log.keep_snapshot(snapshot, bytes(voters_batch(voters, 0, first=True)))
+            core.snapshot_taken(snapshot)
+            self.settle(node)
+
+    def change_voters(self, node: SimulatedNode, answered: Callable[[Response], None] | None = None) -> None:
+        """Remove a random voter, or add a node that is none."""
+        core = node.core
+        assert core is not None
+        chosen = voter(self.random.choice(sorted(self.nodes)))
+        request: Request = AddVoterRequest(chosen)
+        if core.voters.has(chosen.key):
+            request = RemoveVoterRequest(chosen.key)
+        self.ask(node, request, answered or (lambda response: None))
+
+    # -- whole runs
+
+    def misbehave(self) -> None:
+        """One random fault, or one random wish."""
+        random = self.random
+        node = random.choice(list(self.nodes.values()))
+        match random.choice(_MISHAPS):
+            case "crash" if node.core is not None and len(self.running) > 1:
+                self.crash(node)
+            case "start":
+                self.start(node)
+            case "cut":
+                self.cut.add((node.id, random.choice(sorted(self.nodes))))
+            case "isolate":
+                self.cut |= {(node.id, other) for other in self.nodes}
+                self.cut |= {(other, node.id) for other in self.nodes}
+            case "heal":
+                self.cut.clear()
+            case "suspect" if node.core is not None:
+                node.core.peer_gone(random.choice(sorted(self.nodes)), self.now_ms)
+                self.settle(node)
+            case "resign" if node.core is not None:
+                node.core.resign(self.now_ms)
+                self.settle(node)
+            case "snapshot" if node.core is not None:
+                self.take_snapshot(node)
+            case "voters" if (leader := self.leader()) is not None:
+                self.change_voters(leader)
+            case "append":
+                for leader in self.running:
+                    if leader.core is not None and leader.core.is_leader:
+                        self.append(leader, random.randbytes(6))
+
+    def run_chaos(self, steps: int) -> None:
+        self.loss = self.random.choice([0.0, 0.02, 0.15])
+        for _ in range(steps):
+            self.run(self.random.choice([1, 5, 20, 100, 600]))
+            self.misbehave()
+
+    def heal(self) -> None:
+        """No more faults: the quorum must agree, and go on."""
+        self.loss = 0.0
+        self.cut.clear()
+        for node in self.nodes.values():
+            self.start(node)
+        for _ in range(5):
+            # What was on its way before may still end the first leader's epoch, and its write with it.
+            if self.run(30_000, self._agrees) and self._writes():
+                return
+        raise ViolatedInvariant(f"a leader, and writes, after healing: {self.describe()}")
+
+    def _writes(self) -> bool:
+        leader = self.leader()
+        assert leader is not None
+        offset = self.append(leader, b"after")
+        return self.run(5_000, lambda: self._is_everywhere(offset))
+
+    def _agrees(self) -> bool:
+        leader = self.leader()
+        return leader is not None and all(
+            node.core is not None and node.core.leader_id == leader.id for node in self.running
+        )
+
+    def _is_everywhere(self, offset: int) -> bool:
+        return all(node.core is not None and node.core.high_watermark > offset for node in self.running)
+
+    def describe(self) -> str:
+        return "; ".join(
+            f"{n.id}: {n.core.role.name} of {n.core.state} end {n.core.log_end} hw {n.core.high_watermark}"
+            f" voters {n.core.voters}"
+            for n in self.running
+            if n.core is not None
+        )
+
+
+_MISHAPS = (
+    *("crash", "start", "start", "cut", "isolate", "heal", "heal", "suspect", "resign"),
+    *("snapshot", "voters", "append", "append", "append", "append"),
+)
