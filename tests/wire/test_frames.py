@@ -62,6 +62,21 @@ def test_a_large_frame_is_read_straight_to_where_it_stays() -> None:
     assert frame[-1] == ord("z"), "the frame is the very memory that was read into"
 
 
+def test_a_large_buffer_is_used_again_once_nobody_looks_at_it() -> None:
+    reader = FrameReader()
+    stream = _stream(bytes(1 << 20))
+    (first,) = reader.feed(stream)
+    (second,) = reader.feed(stream)
+    held = first.obj
+    assert second.obj is not held
+    del first
+    second_buffer = second.obj
+    del second
+    (third,) = reader.feed(_stream(b"x" * (1 << 19)))
+    assert third.obj is second_buffer
+    assert bytes(third) == b"x" * (1 << 19)
+
+
 def test_small_frames_that_arrive_together_share_a_buffer() -> None:
     reader = FrameReader()
     first, second = reader.feed(_stream(b"one", b"two"))

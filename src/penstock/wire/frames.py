@@ -3,7 +3,8 @@
 Bytes are read straight into the reader's buffer and a frame is a view of it, so a buffer is never written to
 again once a frame of it was handed out. A frame that does not fit the rest of its buffer moves to one made
 for it; what had arrived by then is all that is copied. A buffer grows with what has arrived, not with what a
-length field claims, once that claim is past `EAGER_SIZE`.
+length field claims, once that claim is past `EAGER_SIZE`. The last large buffer is used again if nobody holds
+a view of it any more: a fresh megabyte costs its page faults.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ __all__ = ["MAX_FRAME_BYTES", "FrameReader"]
 MAX_FRAME_BYTES: Final = 100 << 20
 #: A frame up to this size gets all of its buffer at once.
 EAGER_SIZE: Final = 16 << 20
+#: A buffer up to this size is kept for the next large frame.
+_KEPT_SIZE: Final = 4 << 20
 #: What small frames are read into, as many as fit.
 _CHUNK_SIZE: Final = 64 << 10
 #: Less room than this is not worth a read.
@@ -30,10 +33,11 @@ _SIZE: Final = struct.Struct(">i")
 class FrameReader:
     """Cuts a stream into frames of at most `max_bytes`; holds at most one incomplete frame."""
 
-    __slots__ = ("_end", "_max_bytes", "_start", "_view")
+    __slots__ = ("_end", "_kept", "_max_bytes", "_start", "_view")
 
     def __init__(self, max_bytes: int = MAX_FRAME_BYTES) -> None:
         self._max_bytes = max_bytes
+        self._kept: bytearray | None = None
         # What arrived and is no frame yet: `_view[_start:_end]`.
         self._view = memoryview(b"")
         self._start = 0
@@ -91,6 +95,24 @@ class FrameReader:
         if not misplaced and self._end < capacity:
             return
         size = max(_CHUNK_SIZE, min(need, max(EAGER_SIZE, 2 * have)))
-        view = memoryview(bytearray(size))
+        view = self._allocate(size)
         view[:have] = self._view[self._start : self._end]
         self._view, self._start, self._end = view, 0, have
+
+    def _allocate(self, size: int) -> memoryview:
+        """A buffer of `size` bytes for one frame, perhaps one that was used before."""
+        if not _CHUNK_SIZE < size <= _KEPT_SIZE:
+            return memoryview(bytearray(size))
+        if self._kept is None or len(self._kept) < size or not _is_free(self._kept):
+            self._kept = bytearray(1 << (size - 1).bit_length())
+        return memoryview(self._kept)[:size]
+
+
+def _is_free(buffer: bytearray) -> bool:
+    """Whether no view of `buffer` is left: only then may its size change, so Python knows."""
+    try:
+        del buffer[-1:]
+    except BufferError:
+        return False
+    buffer.append(0)
+    return True
