@@ -4,7 +4,7 @@ VENV := .venv
 PY := $(VENV)/bin/python
 READY := $(VENV)/.ready
 
-.PHONY: help run test lint format docs bench profile fuzz conformance clean
+.PHONY: help run test lint format docs bench profile fuzz sim conformance clean
 .DEFAULT_GOAL := help
 
 help: ## show this list
@@ -43,6 +43,9 @@ bench: $(READY) ## measure (ROWS=… for a part, QUICK=1, AGAINST=kafka)
 
 fuzz: $(READY) ## throw garbage at a broker for a minute (SECONDS=…, SEED=…)
 	$(PY) -m tests.broker.fuzz $(or $(SECONDS),60) $(SEED)
+
+sim: $(READY) ## simulate disasters (SEEDS=…, SEED=… for the first)
+	$(PY) -m penstock.testing.simulation --seed $(or $(SEED),0) --seeds $(or $(SEEDS),200)
 
 profile: $(READY) ## a flame graph of the broker under one row's load (ROW=produce-1k)
 	ROW='$(ROW)' $(PY) -m bench.profile

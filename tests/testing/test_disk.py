@@ -163,3 +163,14 @@ def test_an_evicted_file_has_to_be_read_before_it_is_cached_again() -> None:
     assert file.pread_cached(4, 0) is None
     assert file.pread(4, 0) == b"base"
     assert file.pread_cached(4, 0) == b"base"
+
+
+def test_whoever_asks_is_told_once_that_the_power_went() -> None:
+    disk = FaultyDisk(Random(0))
+    told: list[str] = []
+    disk.on_power_loss = lambda: told.append("off")
+    disk.power_off()
+    disk.power_off()
+    with pytest.raises(PowerLoss):
+        disk.makedirs("/disk")
+    assert told == ["off"]

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Callable
 from random import Random
 from typing import TypeAlias
 
@@ -77,6 +78,8 @@ class FaultyDisk(MemoryFiles):
         self.changes = 0
         self.crash_at: int | None = None
         self._off = False
+        #: told once, in the moment in which the power goes
+        self.on_power_loss: Callable[[], None] | None = None
         #: the errno that syncs and reads fail with
         self.sync_error: int | None = None
         self.read_error: int | None = None
@@ -95,6 +98,13 @@ class FaultyDisk(MemoryFiles):
             self._files.clear()
             self._directories.clear()
             self._settle(self.root)
+
+    def power_off(self) -> None:
+        """Let the power go now: whoever touches the disk from here on meets PowerLoss."""
+        if not self._off:
+            self._off = True
+            if self.on_power_loss is not None:
+                self.on_power_loss()
 
     def flip_bit(self, path: str, position: int, bit: int) -> None:
         """Rot: one bit of what is stored changes, unnoticed."""
@@ -208,7 +218,7 @@ class FaultyDisk(MemoryFiles):
         self._check_power()
         self.changes += 1
         if self.changes == self.crash_at:
-            self._off = True
+            self.power_off()
             raise PowerLoss
 
     def _check_power(self) -> None:

@@ -1,0 +1,45 @@
+"""`python -m penstock.testing.simulation`: run seeds, and replay one that failed."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+
+from penstock.testing.simulation.scenario import Outcome, simulate
+
+__all__ = ["main"]
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m penstock.testing.simulation", description=__doc__)
+    parser.add_argument("--seed", type=int, default=0, help="the first seed")
+    parser.add_argument("--seeds", type=int, default=1, help="how many, counting up from the first")
+    parser.add_argument("--replay", action="store_true", help="print the whole history of each run")
+    options = parser.parse_args(arguments)
+    began = time.perf_counter()
+    failed = 0
+    for seed in range(options.seed, options.seed + options.seeds):
+        outcome = simulate(seed)
+        failed += outcome.violation is not None
+        if outcome.violation is not None or options.replay or options.seeds == 1:
+            _print(outcome, history=options.replay or outcome.violation is not None)
+    seconds = time.perf_counter() - began
+    print(f"{options.seeds} seeds, {failed} failed, {options.seeds / seconds:.1f} seeds/s")
+    return min(failed, 1)
+
+
+def _print(outcome: Outcome, *, history: bool) -> None:
+    if history:
+        print("\n".join(outcome.history))
+    print(
+        f"seed {outcome.seed}: {outcome.violation or 'ok'}\n"
+        f"  options {outcome.options}\n"
+        f"  {outcome.steps} steps, {outcome.virtual_s:.1f} virtual seconds, "
+        f"{outcome.acknowledged} records acknowledged, trace {outcome.trace_hash}\n"
+        f"  replay: python -m penstock.testing.simulation --seed {outcome.seed} --replay"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

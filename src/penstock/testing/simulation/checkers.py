@@ -1,0 +1,156 @@
+"""What clients may rely on, checked from what they saw and nothing else.
+
+Each violation has a name. The rules hold for topics that lose nothing on purpose (no retention, no
+compaction, no transactions), which is what simulated clients use.
+"""
+
+from __future__ import annotations
+
+from penstock.model.ids import TopicPartition
+from penstock.testing.simulation.history import (
+    Acked,
+    Batch,
+    CommitsAsked,
+    CommitsRead,
+    Committed,
+    Event,
+    Read,
+    Refused,
+    Sent,
+    Unsure,
+)
+
+__all__ = ["ClientChecker", "Violation"]
+
+
+class Violation(Exception):
+    """A promise was broken. `name` says which."""
+
+    def __init__(self, name: str, detail: str) -> None:
+        super().__init__(f"{name}: {detail}")
+        self.name = name
+
+
+class _PartitionSeen:
+    """All that clients know about one partition's log."""
+
+    __slots__ = ("acked", "at", "offset_of", "refused", "sent")
+
+    def __init__(self) -> None:
+        self.sent: dict[bytes, Batch] = {}
+        self.refused: dict[bytes, str] = {}
+        #: offset -> value, from answers to producers and to consumers alike
+        self.at: dict[int, bytes] = {}
+        self.offset_of: dict[bytes, int] = {}
+        #: acknowledged values; an offset, if it was told
+        self.acked: dict[bytes, int | None] = {}
+
+    def found(self, offset: int, value: bytes) -> None:
+        """Somebody says that `value` is at `offset`."""
+        known = self.at.setdefault(offset, value)
+        if known != value:
+            raise Violation("record changed", f"offset {offset} was {known!r} and is {value!r}")
+        where = self.offset_of.setdefault(value, offset)
+        if where != offset:
+            raise Violation("duplicate", f"{value!r} is at {where} and at {offset}")
+
+
+class ClientChecker:
+    """Observes a history. `finish` compares it with what is in the logs in the end."""
+
+    def __init__(self) -> None:
+        self._partitions: dict[TopicPartition, _PartitionSeen] = {}
+        self._committed: dict[tuple[str, TopicPartition], int] = {}
+        self._asked: dict[tuple[str, str, TopicPartition], int] = {}
+
+    @property
+    def acknowledged(self) -> int:
+        """How many records were acknowledged: a run without any shows nothing."""
+        return sum(len(seen.acked) for seen in self._partitions.values())
+
+    def observe(self, client: str, event: Event) -> None:
+        match event:
+            case Sent(batch):
+                seen = self._seen(batch.partition)
+                seen.sent.update(dict.fromkeys(batch.values, batch))
+            case Acked(batch, offset):
+                self._acknowledged(batch, offset)
+            case Refused(batch, reason):
+                self._seen(batch.partition).refused.update(dict.fromkeys(batch.values, reason))
+            case Unsure():
+                """Anything may have become of it."""
+            case Read():
+                self._read(event)
+            case Committed(group, partition, offset):
+                key = group, partition
+                self._committed[key] = max(offset, self._committed.get(key, -1))
+            case CommitsAsked(group, partition):
+                self._asked[client, group, partition] = self._committed.get((group, partition), -1)
+            case CommitsRead(group, partition, offset):
+                floor = self._asked.pop((client, group, partition))
+                if offset < floor:
+                    raise Violation(
+                        "committed offset regressed",
+                        f"{group} {partition}: {floor} was stored, {offset} is told",
+                    )
+
+    def finish(self, logs: dict[TopicPartition, list[tuple[int, bytes]]]) -> None:
+        """`logs` is everything that can be read when all is well again."""
+        for partition, seen in self._partitions.items():
+            records = logs.get(partition, [])
+            _check_nothing_lost(partition, seen, {value: offset for offset, value in records})
+            _check_sequences(partition, seen, records)
+
+    def _acknowledged(self, batch: Batch, offset: int | None) -> None:
+        seen = self._seen(batch.partition)
+        for i, value in enumerate(batch.values):
+            seen.acked[value] = None if offset is None else offset + i
+            if offset is not None:
+                seen.found(offset + i, value)
+
+    def _read(self, read: Read) -> None:
+        seen = self._seen(read.partition)
+        expected = read.position
+        for offset, value in read.records:
+            if offset < expected:
+                raise Violation("non-monotonic read", f"{read.partition}: {offset} after {expected - 1}")
+            if offset > expected:
+                raise Violation("gap", f"{read.partition}: {expected} to {offset - 1} are missing")
+            expected = offset + 1
+            if value not in seen.sent:
+                raise Violation("phantom", f"{read.partition}: nobody sent {value!r}, which is at {offset}")
+            if value in seen.refused:
+                raise Violation("refused record read", f"{read.partition}: {value!r} is at {offset}")
+            seen.found(offset, value)
+
+    def _seen(self, partition: TopicPartition) -> _PartitionSeen:
+        return self._partitions.setdefault(partition, _PartitionSeen())
+
+
+def _check_nothing_lost(partition: TopicPartition, seen: _PartitionSeen, offsets: dict[bytes, int]) -> None:
+    for value, offset in seen.acked.items():
+        if value not in offsets:
+            raise Violation("lost write", f"{partition}: {value!r} was acknowledged at {offset} and is gone")
+    for offset, value in seen.at.items():
+        if offsets.get(value) != offset:
+            raise Violation(
+                "record changed", f"{partition}: {value!r} was at {offset} and is at {offsets.get(value)}"
+            )
+
+
+def _check_sequences(
+    partition: TopicPartition, seen: _PartitionSeen, records: list[tuple[int, bytes]]
+) -> None:
+    """Each producer's records lie in the order of their sequences, each once, none left out in between."""
+    next_sequence: dict[tuple[int, int], int] = {}
+    for offset, value in records:
+        batch = seen.sent[value]
+        sequence = batch.sequence + batch.values.index(value)
+        producer = batch.producer_id, batch.producer_epoch
+        expected = next_sequence.get(producer, sequence)
+        if sequence != expected:
+            name = "sequence gap" if sequence > expected else "sequence repeated"
+            raise Violation(
+                name, f"{partition}: {producer} has {sequence} at {offset} where {expected} was due"
+            )
+        next_sequence[producer] = sequence + 1

@@ -1,0 +1,187 @@
+"""Simulated clients: a connection per broker, leaders from Metadata, and patience.
+
+They speak the wire protocol like anyone else. A request either gets its answer or raises `Unanswered`; what
+that means for the operation is for producers, consumers (`workload`) and members (`members`) to say.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from random import Random
+from typing import Any, Final, cast
+
+from penstock.model.errors import ErrorCode, ProtocolError
+from penstock.model.ids import TopicPartition
+from penstock.testing.simulation.doors import SimClock
+from penstock.testing.simulation.history import History
+from penstock.testing.simulation.loop import SimLoop
+from penstock.wire.api import Api, RequestT, ResponseT
+from penstock.wire.apis.create_topics import CREATE_TOPICS, CreatableTopic, CreateTopicsRequest
+from penstock.wire.apis.find_coordinator import FIND_COORDINATOR, FindCoordinatorRequest
+from penstock.wire.apis.metadata import METADATA, MetadataRequest, MetadataRequestTopic
+from penstock.wire.conversation import Conversation
+
+__all__ = ["Address", "Client", "Unanswered"]
+
+Address = tuple[str, int]
+#: how long an answer may take before a client tries elsewhere
+_TIMEOUT_S: Final = 3.0
+#: how long it waits before it tries again
+_BACKOFF_S: Final = (0.01, 0.1)
+
+
+class Unanswered(Exception):
+    """A request may have been done, or not: no answer came, or nobody was there to ask."""
+
+
+class _Connection(asyncio.Protocol):
+    """One connection: requests out, answers back in their order."""
+
+    def __init__(self, client_id: str) -> None:
+        self._conversation = Conversation(client_id)
+        self._waiting: dict[int, asyncio.Future[Any]] = {}
+        self._transport: asyncio.Transport
+        self.closed = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            responses = self._conversation.receive(data)
+        except ProtocolError:
+            self.drop()
+            raise
+        for response in responses:
+            answer = self._waiting.pop(response.correlation_id)
+            if not answer.done():
+                answer.set_result(response.message)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.closed = True
+        for answer in self._waiting.values():
+            if not answer.done():
+                answer.set_exception(Unanswered("connection lost"))
+        self._waiting.clear()
+
+    def drop(self) -> None:
+        self.closed = True
+        self._transport.abort()
+
+    async def ask(self, api: Api[RequestT, ResponseT], request: RequestT, timeout_s: float) -> ResponseT:
+        correlation_id, parts = self._conversation.ask(api, request, version=api.max_version)
+        answer = self._waiting[correlation_id] = asyncio.get_running_loop().create_future()
+        self._transport.write(b"".join(cast(list[bytes], parts)))
+        try:
+            return cast(ResponseT, await asyncio.wait_for(answer, timeout_s))
+        except TimeoutError as e:
+            # An answer that comes later would be taken for the next one's.
+            self.drop()
+            raise Unanswered("no answer in time") from e
+
+
+class Client:
+    """One client process: knows the cluster from Metadata, asks brokers, and writes down what it saw."""
+
+    def __init__(
+        self, loop: SimLoop, name: str, bootstrap: Sequence[Address], rng: Random, history: History
+    ) -> None:
+        self.loop = loop
+        self.name = name
+        self.rng = rng
+        self.clock = SimClock(loop)
+        self._history = history
+        self.process = loop.new_process(name, name)
+        self._bootstrap = list(bootstrap)
+        self._connections: dict[Address, _Connection] = {}
+        self._nodes: dict[int, Address] = {}
+        self._leaders: dict[TopicPartition, int] = {}
+        self.topic_ids: dict[str, bytes] = {}
+
+    def saw(self, event: Any) -> None:
+        self._history.add(self.name, event)
+
+    async def backoff(self) -> None:
+        await asyncio.sleep(self.rng.uniform(*_BACKOFF_S))
+
+    # -- asking
+
+    async def ask(
+        self,
+        address: Address,
+        api: Api[RequestT, ResponseT],
+        request: RequestT,
+        timeout_s: float = _TIMEOUT_S,
+    ) -> ResponseT:
+        connection = self._connections.get(address)
+        if connection is None or connection.closed:
+            connection = self._connections[address] = await self._connect(address, timeout_s)
+        return await connection.ask(api, request, timeout_s)
+
+    async def ask_leader(
+        self, partition: TopicPartition, api: Api[RequestT, ResponseT], request: RequestT
+    ) -> ResponseT:
+        """Ask the partition's leader, as far as this client knows; no answer makes it look again."""
+        try:
+            if partition not in self._leaders:
+                await self.refresh(partition.topic)
+            return await self.ask(self._nodes[self._leaders[partition]], api, request)
+        except (Unanswered, KeyError) as e:
+            self.forget(partition)
+            raise Unanswered(str(e)) from e
+
+    async def ask_any(self, api: Api[RequestT, ResponseT], request: RequestT) -> ResponseT:
+        """Ask any broker."""
+        known = list(dict.fromkeys([*self._bootstrap, *self._nodes.values()]))
+        return await self.ask(self.rng.choice(known), api, request)
+
+    async def ask_coordinator(
+        self, group: str, api: Api[RequestT, ResponseT], request: RequestT
+    ) -> ResponseT:
+        """Ask the broker that has the group now."""
+        found = await self.ask_any(FIND_COORDINATOR, FindCoordinatorRequest(coordinator_keys=[group]))
+        (coordinator,) = found.coordinators
+        if coordinator.error_code:
+            raise Unanswered(ErrorCode(coordinator.error_code).name)
+        return await self.ask((coordinator.host, coordinator.port), api, request)
+
+    async def _connect(self, address: Address, timeout_s: float) -> _Connection:
+        connecting = self.loop.create_connection(lambda: _Connection(self.name), *address)
+        try:
+            _, protocol = await asyncio.wait_for(connecting, timeout_s)
+        except (OSError, TimeoutError) as e:
+            raise Unanswered(f"cannot connect: {e}") from e
+        return cast(_Connection, protocol)
+
+    # -- the cluster
+
+    async def refresh(self, topic: str) -> None:
+        """Learn who leads the topic's partitions."""
+        wanted = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
+        answer = await self.ask_any(METADATA, wanted)
+        self._nodes.update({node.node_id: (node.host, node.port) for node in answer.brokers})
+        (found,) = answer.topics
+        if found.error_code:
+            raise Unanswered(ErrorCode(found.error_code).name)
+        self.topic_ids[topic] = found.topic_id
+        for partition in found.partitions:
+            self._leaders[TopicPartition(topic, partition.partition_index)] = partition.leader_id
+
+    def forget(self, partition: TopicPartition) -> None:
+        """Look for the partition's leader again before the next request."""
+        self._leaders.pop(partition, None)
+
+    async def create_topic(self, name: str, partitions: int, replication_factor: int) -> None:
+        """Make a topic, however long it takes."""
+        topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=replication_factor)
+        while True:
+            try:
+                answer = await self.ask_any(CREATE_TOPICS, CreateTopicsRequest(topics=[topic]))
+            except Unanswered:
+                await self.backoff()
+                continue
+            code = answer.topics[0].error_code
+            if code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+                return
+            await self.backoff()

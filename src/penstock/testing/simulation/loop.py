@@ -1,0 +1,283 @@
+"""An event loop with virtual time and an order of events that a seed decides.
+
+What asyncio promises is kept: callbacks of one process run in the order in which they were scheduled, timers
+no earlier than they are due. What it does not promise is drawn: which process is next, and how long the work
+of worker threads takes. Time stands still while anything is ready, but for a microsecond per callback, so
+that a loop that yields forever does not stop the clock; when nothing is ready it jumps to the next timer.
+
+What happens outside of processes (bytes on a wire, a fault) is the world's: it runs when it is due, whatever
+process is held or dead.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from concurrent.futures import Executor
+from contextvars import Context
+from heapq import heappop, heappush
+from random import Random
+from typing import Any, Final, TypeAlias, TypeVar, TypeVarTuple, Unpack
+
+from penstock.testing.disk import PowerLoss
+from penstock.testing.simulation.network import Network, SimServer
+from penstock.testing.simulation.process import Process, State, current_process
+from penstock.testing.simulation.trace import Trace
+
+__all__ = ["SimLoop", "Stuck"]
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+_STEP_S: Final = 1e-6
+#: how long a worker takes to begin, at the most
+_WORKER_S: Final = 0.0005
+_WORLD: Final = 0xFFFFFFFF
+_Event: TypeAlias = tuple[float, int, Process | None, asyncio.Handle]
+
+
+class Stuck(Exception):
+    """Nothing will ever happen again, yet somebody waits; or time is up and they still do."""
+
+
+class SimLoop(asyncio.BaseEventLoop):
+    """The loop of a simulation. `network` carries bytes, `trace` writes down what happens."""
+
+    def __init__(self, seed: object) -> None:
+        super().__init__()
+        self._rng = Random(f"{seed}/loop")
+        self._now = 0.0
+        self._events: list[_Event] = []
+        self._scheduled_count = 0
+        self._halted = False
+        self._work_s: dict[str, Callable[[], float]] = {}
+        self.processes: list[Process] = []
+        #: what callbacks and forgotten tasks of living processes raised, and nobody caught
+        self.unhandled: list[dict[str, Any]] = []
+        #: called after each callback, with the process that it was of
+        self.after_step: Callable[[Process], None] | None = None
+        self.trace = Trace()
+        self.network = Network(self, Random(f"{seed}/network"))
+        self.set_exception_handler(SimLoop._note_unhandled)
+
+    # -- time and order
+
+    def time(self) -> float:
+        return self._now
+
+    def new_process(self, name: str, host: str) -> Process:
+        process = Process(name, host)
+        self.processes.append(process)
+        return process
+
+    def call_soon(
+        self, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.Handle:
+        handle = asyncio.Handle(callback, args, self, context)
+        process = current_process(context)
+        if process is None:
+            self._push(self._now, None, handle)
+        elif process.state is not State.DEAD:
+            process.ready.append(handle)
+        return handle
+
+    call_soon_threadsafe = call_soon  # there are no other threads
+
+    def call_later(
+        self,
+        delay: float,
+        callback: Callable[[Unpack[Ts]], object],
+        *args: *Ts,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        return self.call_at(self._now + delay, callback, *args, context=context)
+
+    def call_at(
+        self,
+        when: float,
+        callback: Callable[[Unpack[Ts]], object],
+        *args: *Ts,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        timer = asyncio.TimerHandle(when, callback, args, self, context)
+        process = current_process(context)
+        if process is None or process.state is not State.DEAD:
+            self._push(when, process, timer)
+        return timer
+
+    def world_later(self, delay_s: float, callback: Callable[..., object], *args: Any) -> asyncio.Handle:
+        """Have something happen that is of no process."""
+        handle = asyncio.Handle(callback, args, self)
+        self._push(self._now + delay_s, None, handle)
+        return handle
+
+    def _push(self, when: float, process: Process | None, handle: asyncio.Handle) -> None:
+        self._scheduled_count += 1
+        heappush(self._events, (when, self._scheduled_count, process, handle))
+
+    def _run_once(self) -> None:
+        """One callback."""
+        self._take_due()
+        index = self._choose()
+        while index < 0:
+            if self._halted:
+                return
+            if not self._events:
+                raise Stuck(f"nothing is left to happen at {self._now:.3f} s")
+            self._now = max(self._now, self._events[0][0])
+            self._take_due()
+            index = self._choose()
+        process = self.processes[index]
+        handle = process.ready.popleft()
+        if handle.cancelled():
+            return
+        self._now += _STEP_S
+        self.trace.step(self._now, index)
+        handle._run()
+        if self.after_step is not None:
+            self.after_step(process)
+
+    def _take_due(self) -> None:
+        """Do what the world has due, and queue what processes have."""
+        events = self._events
+        while events and events[0][0] <= self._now:
+            when, _, process, handle = heappop(events)
+            if handle.cancelled():
+                continue
+            if process is None:
+                self.trace.step(when, _WORLD)
+                handle._run()
+                if self._halted:
+                    return
+            elif process.state is not State.DEAD:
+                process.ready.append(handle)
+
+    def _choose(self) -> int:
+        """The index of the process whose turn it is, -1 if none can run."""
+        ready = [i for i, p in enumerate(self.processes) if p.ready and p.state is State.RUNNING]
+        if len(ready) < 2:
+            return ready[0] if ready else -1
+        return ready[int(self._rng.random() * len(ready))]
+
+    # -- tasks and workers
+
+    def create_task(
+        self,
+        coro: Generator[Any, None, T] | Coroutine[Any, Any, T],
+        *,
+        name: object = None,
+        context: Context | None = None,
+    ) -> asyncio.Task[T]:
+        process = current_process(context)
+        task = asyncio.Task(coro, loop=self, name=None if name is None else str(name), context=context)
+        if process is not None:
+            process.started(task)
+        return task
+
+    def set_work_time(self, host: str, sample: Callable[[], float]) -> None:
+        """How long a job of a worker of this host waits for its disk."""
+        self._work_s[host] = sample
+
+    def run_in_executor(
+        self, executor: Executor | None, func: Callable[[Unpack[Ts]], T], *args: *Ts
+    ) -> asyncio.Future[T]:
+        """Run `func` at some moment of the time that it takes; the caller hears of it at the end."""
+        process = current_process()
+        assert process is not None, "only processes have workers"
+        future: asyncio.Future[T] = self.create_future()
+        sample = self._work_s.get(process.host)
+        takes_s = self._rng.random() * _WORKER_S + (sample() if sample else 0.0)
+        before_s = self._rng.random() * takes_s
+
+        def work() -> None:
+            if process.state is State.DEAD:
+                return
+            result: T | None = None
+            error: BaseException | None = None
+            try:
+                result = process.context.copy().run(func, *args)
+            except BaseException as e:  # noqa: BLE001 - handed to whoever waits
+                error = e
+            self._push(
+                self._now + takes_s - before_s, process, self._handle(process, _end, future, result, error)
+            )
+
+        self._push(self._now + before_s, None, asyncio.Handle(work, (), self))
+        return future
+
+    def _handle(self, process: Process, callback: Callable[..., object], *args: Any) -> asyncio.Handle:
+        return asyncio.Handle(callback, args, self, process.context)
+
+    def deliver(self, process: Process, callback: Callable[..., object], *args: Any) -> None:
+        """Queue a callback of the process: the kernel has something for it."""
+        if process.state is not State.DEAD:
+            process.ready.append(self._handle(process, callback, *args))
+
+    # -- network
+
+    async def create_server(  # type: ignore[override]
+        self, protocol_factory: Callable[[], asyncio.BaseProtocol], host: str, port: int, **options: Any
+    ) -> SimServer:
+        process = current_process()
+        assert process is not None, "only processes have sockets"
+        server = self.network.bind(process, protocol_factory, host, port)
+        if options.get("start_serving", True):
+            await server.start_serving()
+        return server
+
+    async def create_connection(  # type: ignore[override]
+        self, protocol_factory: Callable[[], asyncio.BaseProtocol], host: str, port: int, **options: Any
+    ) -> tuple[asyncio.Transport, asyncio.BaseProtocol]:
+        process = current_process()
+        assert process is not None, "only processes have sockets"
+        return await self.network.connect(process, protocol_factory, host, port)
+
+    # -- running
+
+    def stop(self) -> None:
+        """End `run` after the event at hand."""
+        self._halted = True
+        super().stop()
+
+    def run(self, main: Awaitable[T], limit_s: float) -> T:
+        """What `main`, which is of no process, comes to; Stuck after `limit_s` of virtual time."""
+
+        async def bounded() -> T:
+            return await main
+
+        task = asyncio.Task(bounded(), loop=self)
+        self._halted = False
+        alarm = self.world_later(limit_s, self.stop)
+        try:
+            task.add_done_callback(lambda _: self.stop())
+            self.run_forever()
+            if not task.done():
+                task.cancel()
+                raise Stuck(f"not done after {limit_s} s of virtual time")
+            return task.result()
+        finally:
+            alarm.cancel()
+
+    def close(self) -> None:
+        """End everything that is left."""
+        for process in self.processes:
+            process.kill()
+        for process in self.processes:
+            process.bury()
+        self._events.clear()
+        super().close()
+
+    @staticmethod
+    def _note_unhandled(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        assert isinstance(loop, SimLoop)
+        process = current_process()
+        if (process is None or not process.is_dead) and not isinstance(context.get("exception"), PowerLoss):
+            loop.unhandled.append(context)
+
+
+def _end(future: asyncio.Future[Any], result: object, error: BaseException | None) -> None:
+    """Tell whoever waits for a worker."""
+    if not future.cancelled():
+        if error is None:
+            future.set_result(result)
+        else:
+            future.set_exception(error)

@@ -1,0 +1,159 @@
+"""A simulated machine with a broker on it: it boots, is held, dies in several ways, and comes back.
+
+The broker is the real one. The machine's disk, clock and randomness outlive it; a boot is a new process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from random import Random
+from typing import Final
+
+from penstock.broker.broker import Broker, World
+from penstock.model.config import BrokerConfig
+from penstock.model.errors import PenstockError
+from penstock.testing.disk import FaultyDisk
+from penstock.testing.simulation.doors import SimClock, SimRng, SimWorkers
+from penstock.testing.simulation.loop import SimLoop
+from penstock.testing.simulation.process import Process
+
+__all__ = ["Node"]
+
+PORT: Final = 9092
+#: how long a sync takes on a healthy disk
+_SYNC_S: Final = (0.0001, 0.002)
+#: how long a supervised broker is gone
+_RESTART_S: Final = 0.1
+
+
+class Node:
+    """One machine. What a fault is called here is what a fault schedule calls it."""
+
+    def __init__(self, loop: SimLoop, seed: object, node_id: int, settings: Mapping[str, str]) -> None:
+        self._loop = loop
+        self.id = node_id
+        self.name = f"node-{node_id}"
+        self.settings = {
+            "node.id": str(node_id),
+            "listeners": f"PLAINTEXT://{self.name}:{PORT}",
+            "log.dirs": "/disk",
+            **settings,
+        }
+        self.clock = SimClock(loop)
+        self._rng = SimRng(Random(f"{seed}/{self.name}"))
+        self._disk_rng = Random(f"{seed}/{self.name}/disk")
+        self.disk = FaultyDisk(self._disk_rng, self.clock)
+        self.disk.on_power_loss = self._power_went
+        #: how long a sync takes now
+        self.sync_s = _SYNC_S
+        loop.set_work_time(self.name, lambda: self._disk_rng.uniform(*self.sync_s))
+        self._boots = 0
+        self._only_killed = False
+        #: whether something starts the broker again whenever it ends, as a service manager does
+        self.supervised = False
+        self.process: Process | None = None
+        self.broker: Broker | None = None
+
+    @property
+    def address(self) -> tuple[str, int]:
+        return self.name, PORT
+
+    @property
+    def is_up(self) -> bool:
+        return self.process is not None and not self.process.is_dead
+
+    # -- life
+
+    def boot(self) -> None:
+        """Switch the machine on, if it is off, and start the broker."""
+        if self.is_up:
+            return
+        self._boots += 1
+        if self.process is not None:
+            self.disk.restart(power_loss=not self._only_killed)
+        self._only_killed = False
+        self._loop.network.host_up(self.name)
+        self.process = self._loop.new_process(f"{self.name}#{self._boots}", self.name)
+        self.note(f"boots ({self._boots})")
+        self.process.spawn(self._loop, self._serve())
+
+    async def _serve(self) -> None:
+        broker = Broker(BrokerConfig(self.settings), self._world())
+        try:
+            await broker.start()
+        except (PenstockError, OSError) as e:
+            self.note(f"does not start: {e}")
+            self._exit()
+            return
+        except Exception as e:  # noqa: BLE001 - a bug, which ends the run with its name
+            self.note(f"fails to start: {e!r}")
+            self._loop.call_exception_handler({"message": "broker failed to start", "exception": e})
+            return
+        self.broker = broker
+        self.note("is up")
+
+    def _world(self) -> World:
+        return World(self.clock, self._rng, self.disk, SimWorkers(self._loop))
+
+    async def _stop(self, broker: Broker) -> None:
+        await broker.stop()
+        self.note("stopped")
+        self._exit()
+
+    # -- faults
+
+    def kill(self) -> None:
+        """`kill -9`: the system keeps what was written, and closes the sockets."""
+        if self.is_up:
+            self.note("is killed")
+            self._exit()
+
+    def power_off(self) -> None:
+        """The plug: what was not synced is gone, and nobody is told."""
+        self._only_killed = False
+        self.disk.power_off()
+
+    def power_off_at(self, changes: int, *, only_killed: bool = False) -> None:
+        """Let the power go (or the process be killed) in the middle of things: at the disk's n-th change."""
+        self._only_killed = only_killed
+        self.disk.crash_at = self.disk.changes + changes
+
+    def stop(self) -> None:
+        """Ask the broker to end in good order."""
+        if self.is_up and self.broker is not None and self.process is not None:
+            self.note("is asked to stop")
+            broker, self.broker = self.broker, None
+            self.process.spawn(self._loop, self._stop(broker))
+
+    def pause(self) -> None:
+        if self.is_up and self.process is not None:
+            self.note("is paused")
+            self.process.pause()
+
+    def resume(self) -> None:
+        if self.is_up and self.process is not None:
+            self.note("goes on")
+            self.process.resume()
+
+    def _power_went(self) -> None:
+        self.note("is killed, in the middle of a write" if self._only_killed else "loses power")
+        if self.is_up:
+            self._end(silently=not self._only_killed)
+        if not self._only_killed:
+            self._loop.network.host_down(self.name)
+
+    def _exit(self) -> None:
+        self._only_killed = True
+        self.disk.crash_at = None
+        self._end(silently=False)
+
+    def _end(self, *, silently: bool) -> None:
+        assert self.process is not None
+        self.broker = None
+        self.process.kill()
+        self._loop.network.process_died(self.process, silently=silently)
+        if self.supervised:
+            self._loop.world_later(_RESTART_S, self.boot)
+
+    def note(self, text: str) -> None:
+        self._loop.trace.note(self._loop.time(), self.name, text)

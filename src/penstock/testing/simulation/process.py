@@ -1,0 +1,100 @@
+"""Processes of the simulation: whose turn a callback is.
+
+All processes share one loop. Each has a queue of its own, which is served in order, as asyncio promises;
+which process is next is the seed's choice. A callback belongs to the process in whose context it was
+scheduled, so the code under test need not know that it shares its loop with others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Coroutine
+from contextvars import Context, ContextVar, copy_context
+from enum import Enum
+from typing import Any, Final
+
+__all__ = ["Process", "State", "current_process"]
+
+#: Tasks that are done are forgotten whenever so many more have been started.
+_TASKS_KEPT: Final = 256
+_current: ContextVar[Process] = ContextVar("penstock_simulated_process")
+
+
+class State(Enum):
+    RUNNING = "running"
+    #: what is due waits (SIGSTOP, or a machine that swaps)
+    PAUSED = "paused"
+    #: nothing of it ever runs again
+    DEAD = "dead"
+
+
+class Process:
+    """One operating system process: a queue of callbacks that is served, held, or gone."""
+
+    __slots__ = ("_tasks", "_tasks_limit", "context", "host", "name", "ready", "state")
+
+    def __init__(self, name: str, host: str) -> None:
+        self.name = name
+        self.host = host
+        self.state = State.RUNNING
+        self.ready: deque[asyncio.Handle] = deque()
+        self.context: Context = copy_context()
+        self.context.run(_current.set, self)
+        self._tasks: list[asyncio.Task[Any]] = []
+        self._tasks_limit = _TASKS_KEPT
+
+    def __repr__(self) -> str:
+        return f"<Process {self.name} {self.state.value}>"
+
+    @property
+    def is_dead(self) -> bool:
+        return self.state is State.DEAD
+
+    def spawn(self, loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        """Run `work` as a task of this process."""
+        return loop.create_task(work, context=self.context.copy())
+
+    def started(self, task: asyncio.Task[Any]) -> None:
+        """Hold on to a task: what dies with the process must not be finalized while others still run."""
+        self._tasks.append(task)
+        if len(self._tasks) > self._tasks_limit:
+            self._tasks = [task for task in self._tasks if not task.done()]
+            self._tasks_limit = len(self._tasks) + _TASKS_KEPT
+
+    def pause(self) -> None:
+        if not self.is_dead:
+            self.state = State.PAUSED
+
+    def resume(self) -> None:
+        if not self.is_dead:
+            self.state = State.RUNNING
+
+    def kill(self) -> None:
+        """From now on nothing of this process runs, not even its `finally` clauses."""
+        self.state = State.DEAD
+        self.ready.clear()
+
+    def bury(self) -> None:
+        """Let go of what a dead process left behind, when nothing can be hurt any more."""
+        assert self.is_dead
+        for task in self._tasks:
+            if not task.done():
+                task._log_destroy_pending = False  # type: ignore[attr-defined]
+                coroutine = task.get_coro()
+                if isinstance(coroutine, Coroutine):
+                    _close(coroutine)
+        self._tasks.clear()
+
+
+def current_process(context: Context | None = None) -> Process | None:
+    """The process that `context`, or whoever asks, belongs to; None outside of all."""
+    return _current.get(None) if context is None else context.get(_current)
+
+
+def _close(coroutine: Coroutine[Any, Any, Any]) -> None:
+    """End a coroutine of a dead process; what its clean-up code makes of that is of no interest."""
+    try:
+        coroutine.close()
+    except BaseException as e:  # noqa: BLE001 - clean-up on a machine that is off fails in any way it likes
+        del e

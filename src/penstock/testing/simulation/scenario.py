@@ -1,0 +1,191 @@
+"""From a seed to a run: options, a cluster, clients, faults, and the verdict.
+
+    seed -> Options -> (nodes, clients, fault schedule) -> heal -> everything read back -> checkers
+
+Options are all that a seed decides before the first event; they are printed with a failure, and the seed
+replays it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+from typing import Final
+
+from penstock.model.ids import TopicPartition
+from penstock.testing.simulation.checkers import ClientChecker, Violation
+from penstock.testing.simulation.clients import Client
+from penstock.testing.simulation.faults import FAULTS, Fault, heal
+from penstock.testing.simulation.history import Event, History
+from penstock.testing.simulation.loop import SimLoop, Stuck
+from penstock.testing.simulation.members import GroupMember
+from penstock.testing.simulation.network import Link
+from penstock.testing.simulation.node import Node
+from penstock.testing.simulation.workload import Consumer, Producer, read_all
+
+__all__ = ["Options", "Outcome", "Simulation", "simulate"]
+
+TOPIC: Final = "events"
+#: virtual seconds for a scenario to come to its end after everything was healed
+_PATIENCE_S: Final = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What a run is made of."""
+
+    nodes: int = 1
+    partitions: int
+    producers: int
+    consumers: int
+    members: int
+    #: virtual seconds of load and faults
+    duration_s: float
+    #: faults in that time
+    faults: int
+    loss: float
+    #: names of the faults that may happen
+    allowed: tuple[str, ...] = tuple(FAULTS)
+
+    @classmethod
+    def draw(cls, seed: int) -> Options:
+        rng = Random(f"{seed}/options")
+        return cls(
+            partitions=rng.randint(1, 3),
+            producers=rng.randint(1, 2),
+            consumers=rng.randint(1, 2),
+            members=rng.randint(0, 2),
+            duration_s=rng.uniform(1.0, 4.0),
+            faults=rng.randint(1, 5),
+            loss=rng.choice((0.0, 0.0, 0.01)),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """How a run ended. `violation` is None if every promise was kept."""
+
+    seed: int
+    options: Options
+    violation: Violation | None
+    trace_hash: str
+    history: tuple[str, ...]
+    steps: int
+    acknowledged: int
+    virtual_s: float
+
+
+class Simulation:
+    """One run. Nodes and clients are there after construction; nothing has happened yet."""
+
+    def __init__(self, seed: int, options: Options, settings: dict[str, str] | None = None) -> None:
+        self.seed = seed
+        self.options = options
+        self.loop = SimLoop(seed)
+        self.loop.network.link = Link(loss=options.loss)
+        self.rng = Random(f"{seed}/scenario")
+        self.history = History(self.note)
+        self.checker = ClientChecker()
+        self.history.observers.append(self._observe)
+        self.violation: Violation | None = None
+        config = {"penstock.flush": "group", "offsets.topic.num.partitions": "2", **(settings or {})}
+        self.nodes = [Node(self.loop, seed, i + 1, config) for i in range(options.nodes)]
+        self.partitions = [TopicPartition(TOPIC, i) for i in range(options.partitions)]
+        self.admin = self.client("admin")
+        self._workers = self._make_workers()
+
+    def note(self, who: str, what: str) -> None:
+        self.loop.trace.note(self.loop.time(), who, what)
+
+    def client(self, name: str) -> Client:
+        bootstrap = [node.address for node in self.nodes]
+        return Client(self.loop, name, bootstrap, Random(f"{self.seed}/{name}"), self.history)
+
+    def run(self) -> Outcome:
+        """Run to the end, or to the first violation."""
+        limit_s = self.options.duration_s + _PATIENCE_S
+        try:
+            self.loop.run(self._main(), limit_s)
+        except Violation as e:
+            self.violation = e
+        except Stuck as e:
+            self.violation = self.violation or Violation("liveness", str(e))
+        finally:
+            virtual_s = self.loop.time()
+            self.loop.close()
+        if self.loop.unhandled:
+            # Whatever came of it, this is where it comes from.
+            problem = self.loop.unhandled[0]
+            self.violation = Violation("unhandled error", repr(problem.get("exception", problem["message"])))
+        return Outcome(
+            seed=self.seed,
+            options=self.options,
+            violation=self.violation,
+            trace_hash=self.loop.trace.digest(),
+            history=tuple(self.loop.trace.lines),
+            steps=self.loop.trace.steps,
+            acknowledged=self.checker.acknowledged,
+            virtual_s=virtual_s,
+        )
+
+    # -- the course of it
+
+    async def _main(self) -> None:
+        for node in self.nodes:
+            node.boot()
+        admin = self.admin
+        creating = admin.create_topic(TOPIC, self.options.partitions, min(3, self.options.nodes))
+        await admin.process.spawn(self.loop, creating)
+        running = [client.process.spawn(self.loop, worker.run()) for client, worker in self._workers]
+        for moment, fault in self._schedule():
+            await asyncio.sleep(max(0.0, moment - self.loop.time()))
+            fault(self)
+        await asyncio.sleep(max(0.0, self.options.duration_s - self.loop.time()))
+        heal(self)
+        for _, worker in self._workers:
+            worker.stopping = True
+        await asyncio.gather(*running)
+        self.note("scenario", "reads everything")
+        logs = {p: await admin.process.spawn(self.loop, read_all(admin, p)) for p in self.partitions}
+        self.checker.finish(logs)
+
+    def _schedule(self) -> list[tuple[float, Fault]]:
+        begin, end = self.loop.time(), self.options.duration_s
+        moments = sorted(self.rng.uniform(begin, end) for _ in range(self.options.faults))
+        return [(moment, FAULTS[self.rng.choice(self.options.allowed)]) for moment in moments]
+
+    def _make_workers(self) -> list[tuple[Client, Producer | Consumer | GroupMember]]:
+        made: list[tuple[Client, Producer | Consumer | GroupMember]] = []
+        options, partitions = self.options, self.partitions
+        for i in range(options.producers):
+            client = self.client(f"producer-{i}")
+            made.append((client, Producer(client, partitions, pause_s=0.1)))
+        for i in range(options.consumers):
+            client = self.client(f"consumer-{i}")
+            made.append((client, Consumer(client, partitions, rewind=0.1)))
+        for i in range(options.members):
+            client = self.client(f"member-{i}")
+            made.append((client, GroupMember(client, "group", TOPIC, pause_s=0.2)))
+        return made
+
+    def _observe(self, client: str, event: Event) -> None:
+        """Check an event; the first violation ends the run, whatever the client would make of it."""
+        if self.violation is None:
+            try:
+                self.checker.observe(client, event)
+            except Violation as e:
+                self.violation = e
+                self.note("checker", str(e))
+                self.loop.stop()
+
+
+def simulate(
+    seed: int, options: Options | None = None, prepare: Callable[[Simulation], None] | None = None
+) -> Outcome:
+    """Run a seed; `prepare` may change the simulation before it starts."""
+    simulation = Simulation(seed, options or Options.draw(seed))
+    if prepare is not None:
+        prepare(simulation)
+    return simulation.run()

@@ -1,0 +1,211 @@
+"""What simulated clients do: write unique values, and read them.
+
+Each goes on until it is told to stop and then ends what it has begun, so that after healing every write is
+acknowledged or refused. Whatever happens on the way is retried as real clients do, under the same sequence.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final
+
+from penstock.model.errors import ErrorCode
+from penstock.model.ids import TopicPartition
+from penstock.records.record import Record, build_batch, iter_batches, iter_records
+from penstock.testing.simulation.clients import Client, Unanswered
+from penstock.testing.simulation.history import (
+    Acked,
+    Batch,
+    Read,
+    Sent,
+    Unsure,
+)
+from penstock.wire.apis.fetch import FETCH, FetchPartition, FetchRequest, FetchTopic, PartitionData
+from penstock.wire.apis.init_producer_id import INIT_PRODUCER_ID, InitProducerIdRequest
+from penstock.wire.apis.produce import (
+    PRODUCE,
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    TopicProduceData,
+)
+
+__all__ = ["Consumer", "Producer", "read_all"]
+
+#: Errors that trying again does not mend: the producer starts again with another id. (A clock that jumps back
+#: makes a broker refuse what an earlier try may have written: INVALID_TIMESTAMP does not say that it is not.)
+_FATAL: Final = frozenset(
+    {
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        ErrorCode.UNKNOWN_PRODUCER_ID,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.INVALID_TIMESTAMP,
+    }
+)
+_BATCH_RECORDS_MAX: Final = 3
+_MAX_BYTES: Final = 1 << 20
+
+
+class Producer:
+    """An idempotent producer; one batch at a time per partition."""
+
+    def __init__(self, client: Client, partitions: Sequence[TopicPartition], pause_s: float) -> None:
+        self._client = client
+        self._partitions = partitions
+        self._pause_s = pause_s
+        self._count = 0
+        self.stopping = False
+
+    async def run(self) -> None:
+        await asyncio.gather(*(self._write(partition) for partition in self._partitions))
+
+    async def _write(self, partition: TopicPartition) -> None:
+        client = self._client
+        while not self.stopping:
+            producer_id, epoch = await self._new_id()
+            sequence = 0
+            while not self.stopping:
+                await asyncio.sleep(client.rng.random() * self._pause_s)
+                batch = Batch(partition, producer_id, epoch, sequence, self._values())
+                client.saw(Sent(batch))
+                code, offset = await self._send(batch)
+                if code in _FATAL:
+                    client.saw(Unsure(batch, code.name))
+                    break
+                client.saw(Acked(batch, offset))
+                sequence += len(batch.values)
+
+    def _values(self) -> tuple[bytes, ...]:
+        count = self._client.rng.randint(1, _BATCH_RECORDS_MAX)
+        self._count += count
+        return tuple(b"%s.%d" % (self._client.name.encode(), self._count - i) for i in range(count, 0, -1))
+
+    async def _new_id(self) -> tuple[int, int]:
+        while True:
+            try:
+                answer = await self._client.ask_any(
+                    INIT_PRODUCER_ID, InitProducerIdRequest(transaction_timeout_ms=60_000)
+                )
+            except Unanswered:
+                await self._client.backoff()
+                continue
+            if answer.error_code == ErrorCode.NONE:
+                return answer.producer_id, answer.producer_epoch
+            await self._client.backoff()
+
+    async def _send(self, batch: Batch) -> tuple[ErrorCode, int | None]:
+        """Send until an answer says what became of the batch."""
+        data = _encode(batch, self._client.clock.now_ms())
+        while True:
+            try:
+                answer = await self._try(batch.partition, data)
+            except Unanswered:
+                await self._client.backoff()
+                continue
+            code = ErrorCode(answer.error_code)
+            if code is ErrorCode.NONE:
+                return code, answer.base_offset
+            if code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
+                return ErrorCode.NONE, None
+            if code in _FATAL:
+                return code, None
+            self._client.forget(batch.partition)
+            await self._client.backoff()
+
+    async def _try(self, partition: TopicPartition, data: bytes) -> PartitionProduceResponse:
+        client = self._client
+        if partition.topic not in client.topic_ids:
+            await client.refresh(partition.topic)
+        topic = TopicProduceData(topic_id=client.topic_ids[partition.topic])
+        topic.partition_data = [PartitionProduceData(index=partition.partition, records=memoryview(data))]
+        request = ProduceRequest(acks=-1, timeout_ms=1500, topic_data=[topic])
+        answer = await client.ask_leader(partition, PRODUCE, request)
+        return answer.responses[0].partition_responses[0]
+
+
+def _encode(batch: Batch, now_ms: int) -> bytes:
+    return build_batch(
+        [Record(i, now_ms, None, value) for i, value in enumerate(batch.values)],
+        producer_id=batch.producer_id,
+        producer_epoch=batch.producer_epoch,
+        base_sequence=batch.sequence,
+    )
+
+
+class Consumer:
+    """Reads partitions from the start, and now and then from the start again."""
+
+    def __init__(self, client: Client, partitions: Sequence[TopicPartition], rewind: float) -> None:
+        self._client = client
+        self._partitions = partitions
+        self._rewind = rewind
+        self.stopping = False
+
+    async def run(self) -> None:
+        positions = dict.fromkeys(self._partitions, 0)
+        while not self.stopping:
+            partition = self._client.rng.choice(self._partitions)
+            if self._client.rng.random() < self._rewind:
+                positions[partition] = 0
+            try:
+                answer = await fetch(self._client, partition, positions[partition], max_wait_ms=200)
+            except Unanswered:
+                await self._client.backoff()
+                continue
+            if answer.error_code:
+                self._client.forget(partition)
+                await self._client.backoff()
+                continue
+            records = _records(answer, positions[partition])
+            if records:
+                self._client.saw(Read(partition, positions[partition], records))
+                positions[partition] = records[-1][0] + 1
+
+
+async def fetch(client: Client, partition: TopicPartition, offset: int, max_wait_ms: int) -> PartitionData:
+    """One partition's records from `offset` on."""
+    if partition.topic not in client.topic_ids:
+        await client.refresh(partition.topic)
+    wanted = FetchPartition(
+        partition=partition.partition, fetch_offset=offset, partition_max_bytes=_MAX_BYTES
+    )
+    topic = FetchTopic(topic_id=client.topic_ids[partition.topic], partitions=[wanted])
+    request = FetchRequest(max_wait_ms=max_wait_ms, min_bytes=1, max_bytes=_MAX_BYTES, topics=[topic])
+    answer = await client.ask_leader(partition, FETCH, request)
+    if answer.error_code or not answer.responses:
+        raise Unanswered(ErrorCode(answer.error_code).name)
+    return answer.responses[0].partitions[0]
+
+
+def _records(answer: PartitionData, position: int) -> tuple[tuple[int, bytes], ...]:
+    data = answer.records
+    assert data is None or isinstance(data, memoryview)
+    content = b"" if data is None else bytes(data)
+    return tuple(
+        (record.offset, record.value or b"")
+        for start, header in iter_batches(content)
+        if not header.is_control
+        for record in iter_records(content[start : start + header.size])
+        if record.offset >= position
+    )
+
+
+async def read_all(client: Client, partition: TopicPartition) -> list[tuple[int, bytes]]:
+    """Everything that can be read of a partition, when nothing is being written any more."""
+    found: list[tuple[int, bytes]] = []
+    while True:
+        position = found[-1][0] + 1 if found else 0
+        try:
+            answer = await fetch(client, partition, position, max_wait_ms=0)
+        except Unanswered:
+            await client.backoff()
+            continue
+        if answer.error_code:
+            client.forget(partition)
+            await client.backoff()
+            continue
+        records = _records(answer, position)
+        if not records:
+            return found
+        found += records

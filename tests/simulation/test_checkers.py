@@ -1,0 +1,92 @@
+"""The client checker: each promise, broken once."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.model.ids import TopicPartition
+from penstock.testing.simulation.checkers import ClientChecker, Violation
+from penstock.testing.simulation.history import (
+    Acked,
+    Batch,
+    CommitsAsked,
+    CommitsRead,
+    Committed,
+    Event,
+    Read,
+    Refused,
+    Sent,
+    Unsure,
+)
+
+PARTITION = TopicPartition("t", 0)
+FIRST = Batch(PARTITION, 1, 0, 0, (b"a", b"b"))
+SECOND = Batch(PARTITION, 1, 0, 2, (b"c",))
+LOG = [(0, b"a"), (1, b"b"), (2, b"c")]
+
+
+def read(position: int, *records: tuple[int, bytes]) -> Read:
+    return Read(PARTITION, position, records)
+
+
+def check(*events: Event, log: list[tuple[int, bytes]] | None = None) -> str:
+    """The name of the promise that was broken."""
+    checker = ClientChecker()
+    for batch in (FIRST, SECOND):
+        checker.observe("producer", Sent(batch))
+    try:
+        for event in events:
+            checker.observe("client", event)
+        if log is not None:
+            checker.finish({PARTITION: log})
+    except Violation as e:
+        return e.name
+    return "kept"
+
+
+@pytest.mark.parametrize(
+    ("events", "log", "verdict"),
+    [
+        ([Acked(FIRST, 0), Acked(SECOND, 2), read(0, *LOG), read(1, *LOG[1:])], LOG, "kept"),
+        ([Acked(FIRST, None)], LOG, "kept"),
+        ([Unsure(FIRST, "?")], [], "kept"),
+        ([Unsure(FIRST, "?")], LOG[:2], "kept"),
+        ([Acked(FIRST, 0)], [], "lost write"),
+        ([Acked(FIRST, 0)], LOG[:1], "lost write"),
+        ([Acked(FIRST, None)], [], "lost write"),
+        ([Acked(FIRST, 0)], [(0, b"c"), (1, b"a"), (2, b"b")], "record changed"),
+        ([read(0, (0, b"a"))], [], "record changed"),
+        ([read(0, (0, b"a")), read(0, (0, b"c"))], None, "record changed"),
+        ([Acked(FIRST, 0), read(0, (0, b"c"))], None, "record changed"),
+        ([read(0, (0, b"a"), (1, b"a"))], None, "duplicate"),
+        ([Acked(FIRST, 0), Acked(FIRST, 5)], None, "duplicate"),
+        ([read(0, (0, b"a"), (2, b"c"))], None, "gap"),
+        ([read(0, (1, b"b"))], None, "gap"),
+        ([read(1, (0, b"a"))], None, "non-monotonic read"),
+        ([read(0, (0, b"nobody's"))], None, "phantom"),
+        ([Refused(FIRST, "no"), read(0, (0, b"a"))], None, "refused record read"),
+        ([], [(0, b"c"), (1, b"a")], "sequence repeated"),
+        ([], [(0, b"a"), (1, b"c")], "sequence gap"),
+    ],
+)
+def test_records(events: list[Event], log: list[tuple[int, bytes]] | None, verdict: str) -> None:
+    assert check(*events, log=log) == verdict
+
+
+def test_a_committed_offset_is_not_forgotten() -> None:
+    stored, asked = Committed("g", PARTITION, 5), CommitsAsked("g", PARTITION)
+    assert check(stored, asked, CommitsRead("g", PARTITION, 5)) == "kept"
+    assert check(stored, asked, CommitsRead("g", PARTITION, 7)) == "kept"
+    assert check(stored, asked, CommitsRead("g", PARTITION, 4)) == "committed offset regressed"
+
+
+def test_only_commits_before_the_question_count() -> None:
+    asked, stored = CommitsAsked("g", PARTITION), Committed("g", PARTITION, 5)
+    assert check(asked, stored, CommitsRead("g", PARTITION, -1)) == "kept"
+
+
+def test_acknowledged_records_are_counted() -> None:
+    checker = ClientChecker()
+    checker.observe("p", Sent(FIRST))
+    checker.observe("p", Acked(FIRST, 0))
+    assert checker.acknowledged == 2
