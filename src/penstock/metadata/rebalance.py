@@ -1,0 +1,175 @@
+"""A plan that evens out the brokers' load with few moves: after brokers were added, before one goes, by load.
+
+A replica counts as one, plus its load relative to the mean, so numbers decide in an idle cluster and load in
+a busy one. Brokers above the mean give to those below it, until neither would gain; nothing else moves: a new
+broker among n receives about 1/n of the replicas. Rendezvous scores say which. No move puts replicas of a
+partition closer together. Then the order of replicas is changed, which moves no data, where the preferred
+leaders are uneven. Brokers that are down keep what they have; they may come back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import NamedTuple
+
+from penstock.metadata.image import BrokerImage, ClusterImage, PartitionImage
+from penstock.metadata.placement import crowding, may_receive, rendezvous_score
+from penstock.model.ids import TopicPartition
+
+__all__ = ["Move", "plan_rebalance"]
+
+
+class Move(NamedTuple):
+    """A partition and the replicas that it should have, the preferred leader first."""
+
+    partition: TopicPartition
+    replicas: list[int]
+
+
+def plan_rebalance(
+    image: ClusterImage,
+    loads: Mapping[TopicPartition, float],
+    *,
+    leaving: Collection[int] = (),
+    tolerance: float = 0.1,
+) -> list[Move]:
+    """`loads` in any unit (bytes per second); brokers that are `leaving` end up empty if others have room.
+
+    A broker within `tolerance` of the mean is left alone, unless it can help one that is not. Partitions that
+    are being reassigned are not touched.
+    """
+    plan = _Plan(image, loads, leaving, tolerance)
+    if plan.receivers:
+        plan.evacuate()
+        plan.even_out()
+        plan.spread_leaders()
+    return [
+        Move(placed.name, placed.nodes) for placed in plan.placed if placed.nodes != placed.image.replicas
+    ]
+
+
+class _Placed:
+    """A partition in the plan: `nodes` is what its replicas shall be."""
+
+    __slots__ = ("image", "moved", "name", "nodes", "weight")
+
+    def __init__(self, image: PartitionImage, name: TopicPartition, weight: float) -> None:
+        self.image = image
+        self.name = name
+        self.weight = weight
+        self.nodes = list(image.replicas)
+        #: at most one replica of a partition moves for the sake of balance
+        self.moved = False
+
+
+class _Plan:
+    def __init__(
+        self,
+        image: ClusterImage,
+        loads: Mapping[TopicPartition, float],
+        leaving: Collection[int],
+        tolerance: float,
+    ) -> None:
+        self._brokers = image.brokers
+        self._tolerance = tolerance
+        self.receivers = {
+            broker.id: broker
+            for broker in sorted(image.brokers.values(), key=lambda b: b.id)
+            if may_receive(broker) and broker.id not in leaving
+        }
+        #: brokers that keep what they have, unless it is for the sake of balance
+        self._staying = image.brokers.keys() - set(leaving)
+        mean = sum(loads.values()) / max(1, len(loads)) or 1.0
+        self.placed: list[_Placed] = []
+        self._carried = dict.fromkeys(self.receivers, 0.0)
+        for partition in image.partitions:
+            topic = image.topics_by_id[partition.topic_id].name
+            name = TopicPartition(topic, partition.index)
+            placed = _Placed(partition, name, 1.0 + loads.get(name, 0.0) / mean)
+            for node in placed.nodes:
+                if node in self._carried:
+                    self._carried[node] += placed.weight
+            if not partition.reassigning:
+                self.placed.append(placed)
+
+    def evacuate(self) -> None:
+        for placed in self.placed:
+            for position, node in enumerate(placed.nodes):
+                if node in self._staying:
+                    continue
+                others = self._others(placed, node)
+                free = [b for b in self.receivers.values() if b.id not in placed.nodes]
+                if free:
+                    self._move(placed, position, self._best(placed, others, free))
+
+    def even_out(self) -> None:
+        mean = sum(self._carried.values()) / len(self._carried)
+        held: dict[int, list[_Placed]] = {node: [] for node in self._carried}
+        for placed in self.placed:
+            for node in placed.nodes:
+                if node in held:
+                    held[node].append(placed)
+        for receiver in sorted(self._carried, key=lambda node: (self._carried[node], node)):
+            for donor in sorted(self._carried, key=lambda node: (-self._carried[node], node)):
+                if not self._uneven(self._carried, mean, donor, receiver, 0.0):
+                    continue
+                candidates = sorted(
+                    (p for p in held[donor] if not p.moved and receiver not in p.nodes),
+                    key=lambda p: (-self._score(p, receiver), p.name),
+                )
+                for placed in candidates:
+                    if self._uneven(self._carried, mean, donor, receiver, placed.weight) and self._no_closer(
+                        placed, donor, receiver
+                    ):
+                        self._move(placed, placed.nodes.index(donor), self.receivers[receiver])
+                        placed.moved = True
+
+    def spread_leaders(self) -> None:
+        leads = dict.fromkeys(self.receivers, 0.0)
+        for placed in self.placed:
+            if placed.nodes[0] in leads:
+                leads[placed.nodes[0]] += placed.weight
+        mean = sum(leads.values()) / len(leads)
+        for placed in self.placed:
+            first = placed.nodes[0]
+            others = [node for node in placed.nodes[1:] if node in leads]
+            if first not in leads or not others:
+                continue
+            other = min(others, key=lambda node: (leads[node], node))
+            if self._uneven(leads, mean, first, other, placed.weight):
+                position = placed.nodes.index(other)
+                placed.nodes[0], placed.nodes[position] = other, first
+                leads[first] -= placed.weight
+                leads[other] += placed.weight
+
+    def _uneven(
+        self, loads: Mapping[int, float], mean: float, donor: int, receiver: int, weight: float
+    ) -> bool:
+        """Whether `weight` should go from the donor to the receiver, without making that the heavier one."""
+        high, low = loads[donor], loads[receiver]
+        far_off = high > mean * (1 + self._tolerance) or low < mean * (1 - self._tolerance)
+        return far_off and high > mean > low and high - low >= 2 * weight
+
+    def _no_closer(self, placed: _Placed, donor: int, receiver: int) -> bool:
+        others = self._others(placed, donor)
+        return crowding(self.receivers[receiver], others) <= crowding(self.receivers[donor], others)
+
+    def _best(self, placed: _Placed, others: list[BrokerImage], free: list[BrokerImage]) -> BrokerImage:
+        return min(
+            free, key=lambda b: (*crowding(b, others), self._carried[b.id], -self._score(placed, b.id))
+        )
+
+    def _others(self, placed: _Placed, node: int) -> list[BrokerImage]:
+        """The brokers of the partition's other replicas."""
+        return [self._brokers[n] for n in placed.nodes if n != node and n in self._brokers]
+
+    def _move(self, placed: _Placed, position: int, broker: BrokerImage) -> None:
+        node = placed.nodes[position]
+        if node in self._carried:
+            self._carried[node] -= placed.weight
+        placed.nodes[position] = broker.id
+        self._carried[broker.id] += placed.weight
+
+    @staticmethod
+    def _score(placed: _Placed, node: int) -> int:
+        return rendezvous_score(placed.image.topic_id, placed.image.index, node)

@@ -1,0 +1,127 @@
+"""Where replicas go: apart from each other, and evenly."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import combinations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.metadata.image import ClusterImage
+from penstock.metadata.placement import Placer, may_receive
+from penstock.metadata.topics import Defaults, NewTopic, create_topic
+from penstock.model.ids import TopicId
+from penstock.wire.metadata_records import (
+    BrokerEndpoint,
+    BrokerRegistrationChangeRecord,
+    RegisterBrokerRecord,
+)
+
+#: (zone, host) of each broker
+Site = tuple[str, str]
+
+
+def cluster(sites: list[Site]) -> ClusterImage:
+    image = ClusterImage()
+    for node, (rack, host) in enumerate(sites, start=1):
+        listeners = [BrokerEndpoint(name="INTERNAL", host=host, port=9000 + node)]
+        listeners.append(BrokerEndpoint(name="PUBLIC", host="balancer", port=9000))
+        record = RegisterBrokerRecord(broker_id=node, rack=rack, end_points=listeners, fenced=False)
+        image.apply(record, node)
+    return image
+
+
+def create(image: ClusterImage, name: str, partitions: int, factor: int) -> list[list[int]]:
+    topic_id = TopicId(name.encode().rjust(16, b"."))
+    wanted = NewTopic(name, partitions=partitions, replication_factor=factor)
+    for record in create_topic(image, wanted, Defaults(1, 1), lambda: topic_id):
+        image.apply(record, image.offset + 1)
+    return [partition.replicas for partition in image.topics[name].partitions.values()]
+
+
+# Hosts are named within their zone, as a host is in one.
+sites = st.lists(
+    st.tuples(st.sampled_from("AB"), st.sampled_from("123")).map(lambda s: (s[0], s[0] + s[1])),
+    min_size=1,
+    max_size=8,
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(sites, st.integers(1, 12), st.data())
+def test_replicas_share_a_host_or_a_zone_only_where_there_is_no_other(
+    where: list[Site], partitions: int, data: st.DataObject
+) -> None:
+    factor = data.draw(st.integers(1, len(where)))
+    for nodes in create(cluster(where), "t", partitions, factor):
+        assert len(set(nodes)) == factor
+        hosts = {where[node - 1][1] for node in nodes}
+        zones = {where[node - 1][0] for node in nodes}
+        assert len(hosts) == min(factor, len({host for _, host in where}))
+        assert len(zones) == min(factor, len({zone for zone, _ in where}))
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(1, 7), st.integers(1, 40), st.data())
+def test_leaders_are_spread_evenly_and_replicas_nearly_so(
+    brokers: int, partitions: int, data: st.DataObject
+) -> None:
+    factor = data.draw(st.integers(1, min(3, brokers)))
+    placed = create(cluster([("", str(n)) for n in range(brokers)]), "t", partitions, factor)
+
+    leaders = Counter(dict.fromkeys(range(1, brokers + 1), 0))
+    replicas = leaders.copy()
+    for nodes in placed:
+        leaders[nodes[0]] += 1
+        replicas.update(nodes)
+    assert max(leaders.values()) - min(leaders.values()) <= 1
+    assert max(replicas.values()) - min(replicas.values()) <= 2
+
+
+def test_many_small_topics_are_as_even_as_one_large() -> None:
+    image = cluster([("", str(n)) for n in range(4)])
+    for number in range(40):
+        create(image, f"t{number}", 1, 2)
+    leaders = Counter(p.replicas[0] for p in image.partitions)
+    held = Counter(node for p in image.partitions for node in p.replicas)
+    assert set(leaders.values()) == {10}
+    assert max(held.values()) - min(held.values()) <= 2
+
+
+def test_a_topic_is_spread_even_where_one_broker_is_emptier_than_the_others() -> None:
+    image = cluster([("", str(n)) for n in range(2)])
+    create(image, "old", 50, 1)
+    image.apply(RegisterBrokerRecord(broker_id=3, fenced=False), 999)
+    assert Counter(nodes[0] for nodes in create(image, "new", 6, 1)) == {1: 2, 2: 2, 3: 2}
+
+
+def test_the_pairs_of_brokers_that_share_partitions_vary() -> None:
+    """So that the load of a broker that is lost goes to all others, not to one."""
+    placed = create(cluster([("", str(n)) for n in range(5)]), "t", 100, 2)
+    pairs = Counter(tuple(sorted(nodes)) for nodes in placed)
+    assert set(pairs) == set(combinations(range(1, 6), 2))
+
+
+def test_every_controller_places_alike() -> None:
+    where = [("A", "1"), ("A", "2"), ("B", "3")]
+    images = [cluster(where), cluster(where)]
+    assert create(images[0], "t", 20, 2) == create(images[1], "t", 20, 2)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        BrokerRegistrationChangeRecord(broker_id=1, fenced=1),
+        BrokerRegistrationChangeRecord(broker_id=1, in_controlled_shutdown=1),
+        BrokerRegistrationChangeRecord(broker_id=1, log_dirs=[b"d" * 16], cordoned_log_dirs=[b"d" * 16]),
+    ],
+    ids=["fenced", "shutting down", "cordoned"],
+)
+def test_brokers_that_are_not_there_to_stay_get_nothing_new(change: BrokerRegistrationChangeRecord) -> None:
+    image = cluster([("", "1"), ("", "2")])
+    assert may_receive(image.brokers[1])
+    image.apply(change, 9)
+    assert not may_receive(image.brokers[1])
+    assert Placer(image, TopicId(bytes(16))).place(0, 1) == [2]

@@ -1,0 +1,163 @@
+"""Plans that even out the load."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.metadata.image import ClusterImage
+from penstock.metadata.rebalance import Move, plan_rebalance
+from penstock.model.ids import TopicPartition
+from penstock.wire.metadata_records import (
+    PartitionChangeRecord,
+    RegisterBrokerRecord,
+    UnregisterBrokerRecord,
+)
+from tests.metadata.test_placement import cluster, create
+
+
+def carry_out(image: ClusterImage, moves: list[Move]) -> None:
+    for (topic, index), replicas in moves:
+        known = image.topics[topic]
+        image.apply(
+            PartitionChangeRecord(
+                topic_id=known.id, partition_id=index, replicas=replicas, isr=replicas, leader=replicas[0]
+            ),
+            image.offset + 1,
+        )
+
+
+def copies(image: ClusterImage) -> set[tuple[TopicPartition, int]]:
+    return {
+        (TopicPartition(topic.name, index), node)
+        for topic in image.topics.values()
+        for index, partition in topic.partitions.items()
+        for node in partition.replicas
+    }
+
+
+def held(image: ClusterImage) -> Counter[int]:
+    return Counter(node for _, node in copies(image))
+
+
+def leads(image: ClusterImage) -> Counter[int]:
+    return Counter(partition.replicas[0] for partition in image.partitions)
+
+
+def test_a_new_broker_receives_its_share_and_nothing_else_moves() -> None:
+    """The seeds' consistent hashing: of n brokers the new one gets about 1/n."""
+    image = cluster([("", str(n)) for n in range(4)])
+    create(image, "t", 100, 3)
+    before = copies(image)
+    image.apply(RegisterBrokerRecord(broker_id=5, fenced=False), 999)
+
+    carry_out(image, plan_rebalance(image, {}))
+
+    moved = copies(image) - before
+    assert {node for _, node in moved} == {5}
+    assert 54 <= len(moved) <= 66
+    assert all(54 <= count <= 66 for count in held(image).values())
+    assert all(18 <= count <= 22 for count in leads(image).values())
+    assert plan_rebalance(image, {}) == []
+
+
+def test_a_broker_that_leaves_is_emptied_and_the_others_keep_what_they_have() -> None:
+    image = cluster([("", str(n)) for n in range(4)])
+    create(image, "t", 40, 2)
+    before = copies(image)
+
+    carry_out(image, plan_rebalance(image, {}, leaving=[4]))
+
+    assert 4 not in held(image)
+    assert {node for _, node in before - copies(image)} == {4}
+    assert max(held(image).values()) - min(held(image).values()) <= 4
+    image.apply(UnregisterBrokerRecord(broker_id=4), 9999)
+    assert plan_rebalance(image, {}) == []
+
+
+def test_replicas_of_a_broker_that_is_forgotten_go_elsewhere_and_of_one_that_is_down_stay() -> None:
+    image = cluster([("", str(n)) for n in range(3)])
+    create(image, "t", 6, 2)
+    down = RegisterBrokerRecord(broker_id=3, fenced=True)
+    image.apply(down, 900)
+    assert not any(3 not in m.replicas and 3 in partition_of(image, m) for m in plan_rebalance(image, {}))
+
+    image.apply(UnregisterBrokerRecord(broker_id=3), 901)
+    carry_out(image, plan_rebalance(image, {}))
+    assert held(image) == {1: 6, 2: 6}
+
+
+def partition_of(image: ClusterImage, move: Move) -> list[int]:
+    return image.topics[move.partition.topic].partitions[move.partition.partition].replicas
+
+
+def test_a_busy_partition_makes_room_for_itself() -> None:
+    image = cluster([("", str(n)) for n in range(2)])
+    create(image, "t", 8, 1)
+    on_one = [p.index for p in image.partitions if p.replicas == [1]]
+    loads = {TopicPartition("t", i): (90.0 if i == on_one[0] else 0.0) for i in range(8)}
+    loads |= {TopicPartition("t", i): 10.0 for i in on_one[1:]}
+
+    carry_out(image, plan_rebalance(image, loads))
+
+    assert image.topics["t"].partitions[on_one[0]].replicas == [1]
+    assert held(image)[1] < held(image)[2]
+
+
+def test_a_cluster_within_the_tolerance_is_left_alone() -> None:
+    image = cluster([("", str(n)) for n in range(3)])
+    create(image, "t", 31, 1)
+    assert plan_rebalance(image, {}) == []
+
+
+def test_partitions_that_are_being_reassigned_are_not_touched() -> None:
+    image = cluster([("", "1")])
+    create(image, "t", 4, 1)
+    image.apply(RegisterBrokerRecord(broker_id=2, fenced=False), 99)
+    topic = image.topics["t"]
+    for index in range(3):
+        image.apply(
+            PartitionChangeRecord(
+                topic_id=topic.id,
+                partition_id=index,
+                replicas=[1, 2],
+                adding_replicas=[2],
+                removing_replicas=[1],
+            ),
+            100,
+        )
+    assert {move.partition.partition for move in plan_rebalance(image, {})} <= {3}
+
+
+def test_nothing_can_be_planned_without_brokers() -> None:
+    image = cluster([("", "1")])
+    create(image, "t", 4, 1)
+    assert plan_rebalance(image, {}, leaving=[1]) == []
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    st.lists(st.tuples(st.sampled_from("AB"), st.sampled_from("12")), min_size=2, max_size=6),
+    st.integers(1, 20),
+    st.lists(st.floats(0, 100), min_size=20, max_size=20),
+    st.integers(1, 3),
+)
+def test_no_plan_puts_replicas_closer_together_or_changes_their_number(
+    where: list[tuple[str, str]], partitions: int, loads: list[float], factor: int
+) -> None:
+    factor = min(factor, len(where) - 1)
+    image = cluster([(zone, zone + host) for zone, host in where[:-1]])
+    create(image, "t", partitions, factor)
+    full = cluster([(zone, zone + host) for zone, host in where])
+    image.brokers[len(where)] = full.brokers[len(where)]
+    measured = {TopicPartition("t", i): load for i, load in enumerate(loads)}
+
+    def hosts(nodes: list[int]) -> int:
+        return len({image.brokers[node].host for node in nodes})
+
+    for move in plan_rebalance(image, measured):
+        before = partition_of(image, move)
+        assert len(set(move.replicas)) == len(move.replicas) == factor
+        assert hosts(move.replicas) >= hosts(before)
