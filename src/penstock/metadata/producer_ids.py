@@ -1,0 +1,30 @@
+"""Blocks of producer ids: a broker asks for one, hands out its ids, and asks again. No id is used twice."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from penstock.metadata.brokers import check_broker_epoch
+from penstock.metadata.image import ClusterImage
+from penstock.model.errors import ApiError, ErrorCode
+from penstock.wire.apis.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+from penstock.wire.metadata_records import ProducerIdsRecord
+from penstock.wire.schema import Struct
+
+__all__ = ["BLOCK", "allocate_producer_ids"]
+
+BLOCK: Final = 1000
+_HIGHEST_ID: Final = 2**63 - 1
+
+
+def allocate_producer_ids(
+    image: ClusterImage, request: AllocateProducerIdsRequest
+) -> tuple[list[Struct], AllocateProducerIdsResponse]:
+    check_broker_epoch(image, request.broker_id, request.broker_epoch)
+    first = image.next_producer_id
+    if first > _HIGHEST_ID - BLOCK:
+        raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "All producer ids have been given out")
+    record = ProducerIdsRecord(
+        broker_id=request.broker_id, broker_epoch=request.broker_epoch, next_producer_id=first + BLOCK
+    )
+    return [record], AllocateProducerIdsResponse(producer_id_start=first, producer_id_len=BLOCK)
