@@ -1,4 +1,4 @@
-"""A cluster's metadata on a stage: decisions are made on the image, logged and applied, as a controller does."""
+"""A cluster's metadata on a stage: decisions are made on the image, logged and applied."""
 
 from __future__ import annotations
 

@@ -14,6 +14,8 @@ from penstock.wire.apis.controller_registration import ControllerRegistrationReq
 from penstock.wire.apis.endpoints import Feature, Listener
 from tests.metadata.stage import Stage
 
+OLD = Feature(name="metadata.version", min_supported_version=1, max_supported_version=29)
+
 
 def test_a_broker_is_fenced_until_it_has_read_its_own_registration() -> None:
     """KIP-631; the epoch of a broker is the offset of its registration."""

@@ -1,0 +1,99 @@
+"""Features: levels that are raised when every node knows how (KIP-584, 778)."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.metadata.brokers import register_controller
+from penstock.metadata.features import UpgradeType, check_supported, update_features
+from penstock.metadata.image import FeatureRanges
+from penstock.model.errors import ApiError, ErrorCode
+from penstock.wire.apis.controller_registration import ControllerRegistrationRequest
+from penstock.wire.apis.endpoints import Feature
+from penstock.wire.apis.update_features import FeatureUpdate, UpdateFeaturesRequest
+from penstock.wire.schema import Struct
+from tests.metadata.stage import Stage
+
+METADATA = Feature(name="metadata.version", min_supported_version=7, max_supported_version=30)
+LOCAL: FeatureRanges = {"metadata.version": (7, 31), "group.version": (0, 2)}
+
+
+def stage(highest: int = 2) -> Stage:
+    made = Stage()
+    groups = Feature(name="group.version", min_supported_version=0, max_supported_version=highest)
+    made.register(1, features=[METADATA, groups])
+    return made
+
+
+def update(
+    where: Stage, name: str, level: int, kind: int = UpgradeType.UPGRADE, *, only_check: bool = False
+) -> list[Struct]:
+    asked = FeatureUpdate(feature=name, max_version_level=level, upgrade_type=kind)
+    request = UpdateFeaturesRequest(feature_updates=[asked], validate_only=only_check)
+    records = update_features(where.image, request, LOCAL)
+    where.commit(records)
+    return records
+
+
+def test_a_level_is_raised_lowered_and_switched_off() -> None:
+    where = stage()
+    for level, kind in ((2, 1), (1, 2), (0, 3)):
+        update(where, "group.version", level, kind)
+        assert where.image.features.get("group.version", 0) == level
+    assert update(where, "group.version", 0) == []
+
+
+def test_checking_changes_nothing() -> None:
+    where = stage()
+    assert update(where, "group.version", 2, only_check=True) == []
+    with pytest.raises(ApiError):
+        update(where, "group.version", 3, only_check=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "level", "kind", "reason"),
+    [
+        ("group.version", 3, 1, "controller only understands"),
+        ("group.version", 1, 0, "upgrade type"),
+        ("group.version", 1, 4, "upgrade type"),
+        ("group.version", -1, 2, "less than 0"),
+        ("group.version", 1, 2, "newer version"),
+        ("metadata.version", 31, 1, "Broker 1 only understands levels 7 to 30"),
+        ("metadata.version", 29, 1, "without setting the upgrade type"),
+        ("metadata.version", 29, 3, "cannot go back"),
+        ("nobody.knows", 1, 1, "understands levels 0 to 0"),
+    ],
+)
+def test_updates_that_cannot_be(name: str, level: int, kind: int, reason: str) -> None:
+    with pytest.raises(ApiError, match=reason) as refused:
+        update(stage(), name, level, kind)
+    assert refused.value.code == ErrorCode.INVALID_UPDATE_VERSION
+
+
+def test_every_registered_node_must_understand_the_level() -> None:
+    with pytest.raises(ApiError, match="Broker 1"):
+        update(stage(highest=1), "group.version", 2)
+    where = stage()
+    where.commit(register_controller(ControllerRegistrationRequest(controller_id=5, features=[METADATA])))
+    with pytest.raises(ApiError, match="Controller 5"):
+        update(where, "group.version", 2)
+
+
+def test_all_updates_happen_or_none() -> None:
+    where = stage()
+    updates = [FeatureUpdate(feature="group.version", max_version_level=level) for level in (1, 2)]
+    with pytest.raises(ApiError) as refused:
+        update_features(where.image, UpdateFeaturesRequest(feature_updates=updates), LOCAL)
+    assert refused.value.code == ErrorCode.INVALID_REQUEST
+    updates[1] = FeatureUpdate(feature="unknown", max_version_level=1)
+    with pytest.raises(ApiError):
+        update_features(where.image, UpdateFeaturesRequest(feature_updates=updates), LOCAL)
+
+
+def test_a_node_must_understand_the_levels_in_force() -> None:
+    levels = {"metadata.version": 30, "group.version": 1}
+    check_supported(levels, {"metadata.version": (7, 30), "group.version": (0, 1), "newer": (1, 1)})
+    for ranges in ({"metadata.version": (7, 30)}, {"metadata.version": (31, 32), "group.version": (0, 1)}):
+        with pytest.raises(ApiError) as refused:
+            check_supported(levels, ranges)
+        assert refused.value.code == ErrorCode.UNSUPPORTED_VERSION
