@@ -19,7 +19,9 @@ from penstock.replication.follower import (
     Truncate,
     size_in_epoch,
 )
+from penstock.storage.log import Log
 from tests.replication.logs import ModelLog
+from tests.storage.logs import batch, open_log
 
 BACKOFF_MS = 1000
 
@@ -214,3 +216,33 @@ def test_a_batch_cut_short_or_without_a_length_ends_the_walk() -> None:
     assert size_in_epoch(memoryview(_batch(1) + _batch(1, 80)[:75]), 5) == 61
     assert size_in_epoch(memoryview(_batch(1) + _batch(1)[:20]), 5) == 61
     assert size_in_epoch(memoryview(_batch(1, 61) + HEADER.pack(0, -12, 1, 2, *[0] * 9)), 5) == 61
+
+
+# -- with the real log
+
+
+def _bytes_from(log: Log, offset: int) -> bytes:
+    found = log.read(offset, 1 << 20, upper=log.end_offset)
+    return b"" if found is None else found.read()
+
+
+def test_real_logs_converge_and_are_equal_byte_for_byte() -> None:
+    """Two leaders wrote what the other never saw: the follower cuts and copies until both hold the same."""
+    leader, log = open_log(), open_log()
+    for epoch, count in ((0, 3), (2, 2), (3, 4)):
+        leader.append(batch(count, value=b"leader"), epoch)
+    for epoch, count in ((0, 3), (1, 4), (4, 1)):
+        log.append(batch(count, value=b"%d" % (epoch if epoch else 9)), epoch)
+    follower = FollowerState(1, 5, log, BACKOFF_MS)
+    for _ in range(10):
+        sent = ask(follower)
+        diverging = diverging_epoch(leader, 5, sent.fetch_offset, sent.last_fetched_epoch)
+        step = follower.answered(sent, FetchAnswer(diverging=diverging, high_watermark=9), 0)
+        if isinstance(step, Truncate):
+            log.truncate_to(step.offset)
+        elif sent.fetch_offset < leader.end_offset:
+            log.append_replicated(_bytes_from(leader, sent.fetch_offset))
+    assert log.end_offset == leader.end_offset == 9
+    assert log.leader_epochs.epochs == leader.leader_epochs.epochs == [0, 2, 3]
+    assert log.leader_epochs.starts == [0, 3, 5]
+    assert _bytes_from(log, 3) == _bytes_from(leader, 3)

@@ -201,7 +201,7 @@ def test_one_proposal_in_flight() -> None:
 @pytest.mark.parametrize("code", [ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED])
 def test_a_proposal_that_cannot_have_been_applied_is_withdrawn(code: ErrorCode) -> None:
     leader = Cluster().leader(isr=(1, 2))
-    assert leader.rejected(joining(leader), code) is Reaction.WITHDRAWN
+    assert leader.rejected(joining(leader), code, 0) is Reaction.WITHDRAWN
     assert leader.maximal_isr() == {1, 2}
     joining(leader)
 
@@ -223,9 +223,35 @@ def test_a_proposal_that_cannot_have_been_applied_is_withdrawn(code: ErrorCode) 
 def test_a_proposal_that_may_have_been_applied_stays_in_flight(code: ErrorCode, reaction: Reaction) -> None:
     leader = Cluster().leader(isr=(1, 2))
     proposal = joining(leader)
-    assert leader.rejected(proposal, code) is reaction
+    assert leader.rejected(proposal, code, 0) is reaction
     assert leader.proposal is proposal
     assert leader.maximal_isr() == {1, 2, 3}
+
+
+def test_a_proposal_sent_twice_and_refused_once_may_still_be_granted() -> None:
+    """Found by simulation: the copy that was believed lost reaches the controller after the refusal."""
+    cluster = Cluster()
+    leader = cluster.leader(isr=(1, 2))
+    proposal = joining(leader)
+    assert leader.rejected(proposal, ErrorCode.NETWORK_EXCEPTION, 0) is Reaction.RETRY
+    assert leader.rejected(proposal, ErrorCode.INELIGIBLE_REPLICA, 0) is Reaction.WITHDRAWN
+    cluster.brokers[3].fenced = True  # so that nothing but the doubt makes it count
+    leader.local_end_advanced(20, 1)
+    fetch(leader, 2, 20, 1)
+    assert leader.maximal_isr() == {1, 2, 3}
+    assert leader.high_watermark == 10
+
+    assert leader.tick(MAX_LAG_MS) is None
+    assert leader.high_watermark == 20, "by now no copy can be under way"
+
+
+def test_a_newer_partition_epoch_ends_the_doubt() -> None:
+    leader = Cluster().leader(isr=(1, 2))
+    proposal = joining(leader)
+    leader.rejected(proposal, ErrorCode.NETWORK_EXCEPTION, 0)
+    leader.rejected(proposal, ErrorCode.INELIGIBLE_REPLICA, 0)
+    leader.metadata_changed(21, (1, 2, 3), (1, 2), 0)
+    assert leader.maximal_isr() == {1, 2}
 
 
 def test_newer_metadata_decides_and_the_late_answer_changes_nothing() -> None:
@@ -233,7 +259,7 @@ def test_newer_metadata_decides_and_the_late_answer_changes_nothing() -> None:
     proposal = joining(leader)
     leader.metadata_changed(22, (1, 2, 3), (1,), 0)
     leader.accepted(proposal, 21, 5, (1, 2, 3), 0)
-    assert leader.rejected(proposal, ErrorCode.INVALID_UPDATE_VERSION) is Reaction.WITHDRAWN
+    assert leader.rejected(proposal, ErrorCode.INVALID_UPDATE_VERSION, 0) is Reaction.WITHDRAWN
     assert leader.isr == {1}
     assert leader.partition_epoch == 22
     assert leader.proposal is None

@@ -125,7 +125,7 @@ class World:
         if node.alive and node.leader is not None:
             proposal = node.leader.proposal
             if proposal is not None:
-                reaction = node.leader.rejected(proposal, ErrorCode.NETWORK_EXCEPTION)
+                reaction = node.leader.rejected(proposal, ErrorCode.NETWORK_EXCEPTION, self.now_ms)
                 assert reaction is Reaction.RETRY
                 self._ask(node, node.leader, proposal)
 
@@ -275,10 +275,14 @@ class World:
 
     def _ask(self, node: Node, leader: LeaderState, proposal: IsrProposal | None) -> None:
         if proposal is not None:
-            epoch = node.broker_epoch
-            self.network.append(lambda: self._decide(node, epoch, leader, proposal))
+            epoch, until_ms = node.broker_epoch, self.now_ms + MAX_LAG_MS
+            self.network.append(lambda: self._decide(node, epoch, leader, proposal, until_ms))
 
-    def _decide(self, node: Node, broker_epoch: int, leader: LeaderState, proposal: IsrProposal) -> None:
+    def _decide(
+        self, node: Node, broker_epoch: int, leader: LeaderState, proposal: IsrProposal, until_ms: int
+    ) -> None:
+        if self.now_ms >= until_ms:
+            return  # a controller that has not served a request for so long is not the active one any more
         if not any(self.nodes[member.broker].alive for member in proposal.isr):
             return  # would leave only the dead in charge: more than the promised faults
         error = self.controller.alter_partition(node.id, broker_epoch, proposal)
@@ -292,7 +296,7 @@ class World:
                     proposal, partition.partition_epoch, partition.leader_epoch, partition.isr, self.now_ms
                 )
             else:
-                leader.rejected(proposal, error)
+                leader.rejected(proposal, error, self.now_ms)
             self._settle(node)
 
         self.network.append(answered)

@@ -3,7 +3,9 @@
 Invariants:
 - `high_watermark` never moves back, and moves only while the committed ISR has at least min ISR members.
 - It never passes the end offset of any member of the *maximal* ISR: the committed one and the replica whose
-  addition is in flight. A replica being removed counts until the controller has agreed.
+  addition is in flight. A replica being removed counts until the controller has agreed. A proposal that was
+  sent twice and refused once may still be granted: its replica counts on, until the partition epoch moves or
+  no copy can be under way any more.
 - At most one proposal is in flight, and its outcome counts only while it is the one in flight.
 - A follower joins only if it fetched in this leader epoch, reached the high watermark and the epoch's start,
   is neither fenced nor shutting down, and fetches as the incarnation that is registered.
@@ -85,9 +87,11 @@ class LeaderState:
 
     __slots__ = (
         "_brokers",
+        "_doubted",
         "_joining",
         "_max_lag_ms",
         "_own_broker_epoch",
+        "_resent",
         "broker",
         "epoch_start_offset",
         "followers",
@@ -134,6 +138,9 @@ class LeaderState:
         #: what the controller has been asked for and has not answered
         self.proposal: IsrProposal | None = None
         self._joining: int | None = None
+        self._resent = False
+        #: replicas that a copy of a refused proposal may still add, and until when
+        self._doubted: dict[int, int] = {}
         self._brokers = brokers
         self._max_lag_ms = max_lag_ms
         self._advance(now_ms)
@@ -170,6 +177,9 @@ class LeaderState:
 
     def tick(self, now_ms: int) -> IsrProposal | None:
         """Time has passed: followers that have not been caught up for too long leave the ISR."""
+        if self._doubted:
+            self._doubted = {replica: until for replica, until in self._doubted.items() if now_ms < until}
+            self._advance(now_ms)
         if self.proposal is not None:
             return None
         lagging = {replica for replica in self.isr if self._lags(replica, now_ms)}
@@ -184,12 +194,16 @@ class LeaderState:
         if partition_epoch >= self.partition_epoch:
             self._commit(partition_epoch, isr, now_ms)
 
-    def rejected(self, proposal: IsrProposal, error: ErrorCode) -> Reaction:
-        """The controller refused, or could not be asked; only WITHDRAWN lets another proposal follow."""
+    def rejected(self, proposal: IsrProposal, error: ErrorCode, now_ms: int) -> Reaction:
+        """The controller refused, or did not answer; only WITHDRAWN lets another proposal follow."""
         if self.proposal is not proposal:
             return Reaction.WITHDRAWN
         reaction = _REACTIONS.get(error, Reaction.RETRY)
-        if reaction is Reaction.WITHDRAWN:
+        if reaction is Reaction.RETRY:
+            self._resent = True
+        elif reaction is Reaction.WITHDRAWN:
+            if self._resent and self._joining is not None:
+                self._doubted[self._joining] = now_ms + self._max_lag_ms
             self.proposal = self._joining = None
         return reaction
 
@@ -236,6 +250,8 @@ class LeaderState:
 
     def maximal_isr(self) -> frozenset[int]:
         """The committed ISR and what may have joined it already."""
+        if self._doubted:
+            return self.isr.union(self._doubted, () if self._joining is None else (self._joining,))
         return self.isr if self._joining is None else self.isr | {self._joining}
 
     def _effective_min_isr(self) -> int:
@@ -296,6 +312,7 @@ class LeaderState:
 
     def _propose(self, isr: frozenset[int]) -> IsrProposal:
         members = tuple(IsrMember(replica, self._broker_epoch(replica)) for replica in sorted(isr))
+        self._resent = False
         self.proposal = IsrProposal(self.leader_epoch, self.partition_epoch, members)
         return self.proposal
 
@@ -309,6 +326,8 @@ class LeaderState:
         return progress.broker_epoch
 
     def _commit(self, partition_epoch: int, isr: Iterable[int], now_ms: int) -> None:
+        if partition_epoch > self.partition_epoch:
+            self._doubted = {}
         self.partition_epoch = partition_epoch
         self.isr = frozenset(isr)
         self.proposal = self._joining = None
