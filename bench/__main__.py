@@ -1,16 +1,20 @@
 """`python -m bench`: measure, print the table, keep it as JSON, render `docs/benchmarks.md`.
 
 Settings come from the environment, as `make bench ROWS=… QUICK=1 AGAINST=kafka` passes them. Only a full run
-renders the page; a part of it, or a quick one, is printed and kept in `results/partial.json`.
+renders the page; a part of it, or a quick one (smaller, without the heavy rows), is printed and kept in
+`results/partial.json`. A row that fails does not end the run, but the exit code tells.
 """
 
 from __future__ import annotations
 
+import compileall
 import mmap
 import os
 import sys
 import tempfile
+import time
 from contextlib import ExitStack
+from importlib.resources import files
 from pathlib import Path
 
 from confluent_kafka import KafkaException
@@ -19,7 +23,7 @@ from bench import load
 from bench.report import terminal, write
 from bench.results import LATEST, PARTIAL, Run, commit, machine, save, versions
 from bench.rows import ROWS
-from bench.table import Contender, Row, Starter, Values
+from bench.table import Contender, Row, Starter
 from lab import LabError, MissingTool
 from lab.apache_kafka import apache_kafka
 from lab.penstock import penstock
@@ -38,7 +42,7 @@ def main() -> int:
     if unknown:
         print(f"bench: no row {', '.join(sorted(unknown))}; there are {', '.join(r.name for r in ROWS)}")
         return 2
-    rows = [row for row in ROWS if not names or row.name in names]
+    rows = [row for row in ROWS if (row.name in names if names else not (quick and row.heavy))]
     try:
         load.compiled()
         run = _measure(rows, _wanted_contenders(), quick)
@@ -53,7 +57,9 @@ def main() -> int:
     save(LATEST if whole else PARTIAL, run)
     if whole:
         write(run)
-    return 0
+    for failure in run.failures:
+        print(f"bench: FAILED {failure}", file=sys.stderr)
+    return 1 if run.failures else 0
 
 
 def _wanted_contenders() -> list[str]:
@@ -63,6 +69,7 @@ def _wanted_contenders() -> list[str]:
 
 def _measure(rows: list[Row], names: list[str], quick: bool) -> Run:
     rounds, scale = (QUICK_ROUNDS, QUICK_SCALE) if quick else (ROUNDS, 1.0)
+    _compile()
     _touch_memory()
     with ExitStack() as stack:
         contenders = _start(stack, names)
@@ -70,24 +77,30 @@ def _measure(rows: list[Row], names: list[str], quick: bool) -> Run:
         for round_number in range(rounds + 1):
             # Round 0 warms up a just-in-time compiler, the page cache and everybody's buffers.
             for row in rows:
-                if row.heavy and round_number != 1:
-                    continue
-                for contender in contenders:
-                    measured = _measured(row, contender, scale)
-                    if round_number:
-                        run.add(row.name, contender.name, measured)
-                    shown = ", ".join(f"{metric} {value:,.4g}" for metric, value in measured.items())
-                    print(f"  round {round_number} {contender.name} {row.name}: {shown}", file=sys.stderr)
+                if is_due(row, round_number):
+                    for contender in contenders[:1] if row.alone else contenders:
+                        measure_row(run, row, contender, round_number)
     return run
 
 
-def _measured(row: Row, contender: Contender, scale: float) -> Values:
-    """What the row gives, or nothing where it fails: the other rows of a long run are still worth having."""
+def is_due(row: Row, round_number: int) -> bool:
+    return round_number == 1 if row.heavy else row.rounds is None or round_number <= row.rounds
+
+
+def measure_row(run: Run, row: Row, contender: Contender, round_number: int) -> None:
+    """Add what the row gives, or that it failed: the other rows of a long run are still worth having."""
+    began = time.perf_counter()
     try:
-        return row.measure(contender, scale)
-    except (RuntimeError, OSError, KafkaException, LabError) as error:
-        print(f"bench: FAILED {row.name} on {contender.name}: {error}", file=sys.stderr)
-        return {}
+        measured = row.measure(contender, run.scale)
+    except (RuntimeError, OSError, AssertionError, KafkaException, LabError) as error:
+        run.failures.append(f"{row.name} on {contender.name}: {error!r}")
+        shown = f"FAILED, {error!r}"
+    else:
+        if round_number:
+            run.add(row.name, contender.name, measured)
+        shown = ", ".join(f"{metric} {value:,.4g}" for metric, value in measured.items())
+    took = f"{time.perf_counter() - began:.0f} s"
+    print(f"  round {round_number} {contender.name} {row.name} ({took}): {shown}", file=sys.stderr)
 
 
 def _start(stack: ExitStack, names: list[str]) -> list[Contender]:
@@ -105,6 +118,11 @@ def _start(stack: ExitStack, names: list[str]) -> list[Contender]:
         stack.callback(server.stop)
         contenders.append(Contender(name, server, STARTERS[name]))
     return contenders
+
+
+def _compile() -> None:
+    """Leave byte code beside the source, as an installer does: a start must not be charged for compiling."""
+    compileall.compile_dir(files("penstock"), quiet=1)  # type: ignore[arg-type]
 
 
 def _touch_memory() -> None:

@@ -9,17 +9,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from bench import latency
 from bench.charts import charts, number
 from bench.results import Run
 from bench.rows import ROWS
 from bench.table import Metric, Row
-from bench.throughput import BROKER_CORES, CLIENT_CORES
+from bench.throughput import BROKER_CORES, CLIENT_CORES, PRODUCER
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "benchmarks.md"
 PICTURES = PAGE.with_suffix("")
 BUSY = 0.9
 """The share of its cores at which somebody has no time left, as far as ticks can tell."""
 
+FEWER = "two of the others, one of those that take minutes and brokers of their own"
 INTRODUCTION = """\
 # Benchmarks
 
@@ -89,12 +91,14 @@ def terminal(run: Run) -> str:
 
 def page(run: Run) -> str:
     versions = ", ".join(f"{name} {number}" for name, number in run.versions.items())
+    settings = ", ".join(f"`{key}={value}`" for key, value in PRODUCER.items())
     found = list(lines(run))
     parts = [
         INTRODUCTION,
         f"- Machine: {run.machine}",
         f"- Versions: {versions}",
-        f"- Commit: {run.commit}; {run.rounds} rounds; rows that need brokers of their own: one",
+        f"- Commit: {run.commit}; {run.rounds} rounds of each row with an ask, {FEWER}",
+        f"- Settings: brokers as shipped, but for what a row names; client {settings}",
         "",
         "| row | metric | " + " | ".join(run.contenders) + " | ask |",
         "|---|---|" + "--:|" * len(run.contenders) + "---|",
@@ -102,9 +106,30 @@ def page(run: Run) -> str:
     for line in found:
         cells = " | ".join(line.cells.get(name, "–") for name in run.contenders)
         parts.append(f"| {line.row.what} | {line.metric.label} | {cells} | {line.ask} |")
-    for section in (_limits(run), _misses(found), _pictures(run)):
+    for section in (_latency(run), _limits(run), _misses(found), _gaps(run), _pictures(run)):
         parts += ["", *section] if section else []
     return "\n".join(parts) + "\n"
+
+
+def _latency(run: Run) -> list[str]:
+    """How to read the latency rows."""
+    if not any(row.name in run.values for row in latency.ROWS):
+        return []
+    explained = (
+        "End to end is from the producer's call to the consumer's, in one process over librdkafka, the same "
+        "on both sides. The Produce round trip is what librdkafka waits for the broker, from the last byte "
+        "sent to the answer; what is outside of it the client library adds (queue, linger, hand-over), "
+        "together with the way of the bytes through the waiting Fetch."
+    )
+    return ["## What the client library adds to latency", "", *textwrap.wrap(explained, 110)]
+
+
+def _gaps(run: Run) -> list[str]:
+    """What was not measured, and why."""
+    told = [f"- {failure}" for failure in run.failures]
+    if len(run.contenders) > 1:
+        told += [f"- `{row.name}` on others than Penstock: {row.alone}." for row in ROWS if row.alone]
+    return ["## Not measured", "", *told] if told else []
 
 
 def _limits(run: Run) -> list[str]:

@@ -27,6 +27,8 @@ class Run:
     scale: float
     contenders: list[str]
     values: dict[str, dict[str, dict[str, list[float]]]] = field(default_factory=dict)
+    failures: list[str] = field(default_factory=list)
+    """What could not be measured, and why."""
 
     def add(self, row: str, contender: str, measured: dict[str, float]) -> None:
         for metric, value in measured.items():

@@ -61,7 +61,11 @@ class Row:
     measure: Callable[[Contender, float], Values]
     """`measure(contender, scale)`: a scale of 1 is the full amount of work."""
     heavy: bool = False
-    """Minutes of work on brokers of its own: measured once, without a round to warm up."""
+    """Minutes of work on brokers of its own: measured once, without a round to warm up, and never quickly."""
+    rounds: int | None = None
+    """Fewer rounds than the others, for rows that nothing is asked of."""
+    alone: str = ""
+    """Why it is measured on Penstock only; empty where it is measured on everybody."""
     where: str = ""
     """Where its time goes (`make profile`), told when it misses an ask."""
 

@@ -7,10 +7,13 @@ from xml.etree import ElementTree
 
 import pytest
 
+from bench.__main__ import is_due, measure_row
 from bench.charts import charts, number
 from bench.report import limit, page, terminal
 from bench.results import Run, load, save
 from bench.rows import ROWS
+from bench.table import Contender, Row, Values
+from lab.server import Server
 
 
 def a_run(**values: dict[str, list[float]]) -> Run:
@@ -68,3 +71,30 @@ def test_who_is_the_limit(broker: float, client: float, expected: str) -> None:
 def test_every_row_has_its_own_name() -> None:
     names = [row.name for row in ROWS]
     assert len(set(names)) == len(names)
+
+
+def test_what_was_not_measured_is_said() -> None:
+    run = a_run(CPU_per_million={"penstock": [0.7], "kafka": [1.2]})
+    run.failures.append("recovery on kafka: it did not come back")
+    assert "- recovery on kafka: it did not come back" in page(run)
+    assert "- `segments` on others than Penstock: " in page(run)
+
+
+@pytest.mark.parametrize(("kind", "rounds"), [("heavy", [1]), ("few", [0, 1, 2]), ("usual", [0, 1, 2, 3])])
+def test_which_rounds_measure_a_row(kind: str, rounds: list[int]) -> None:
+    row = Row(
+        "row", "", (), lambda contender, scale: {}, heavy=kind == "heavy", rounds=2 if kind == "few" else None
+    )
+    assert [turn for turn in range(4) if is_due(row, turn)] == rounds
+
+
+def test_a_row_that_fails_is_noted_and_the_run_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
+    def broken(contender: Contender, scale: float) -> Values:
+        raise RuntimeError("no luck")
+
+    run = a_run()
+    server = Server("kafka", 0, [], Path("log"))
+    contender = Contender("kafka", server, lambda folder, settings: server)
+    measure_row(run, Row("row", "", (), broken), contender, 1)
+    assert run.failures == ["row on kafka: RuntimeError('no luck')"]
+    assert "FAILED" in capsys.readouterr().err
