@@ -1,0 +1,109 @@
+"""A snapshot: records that make an image of an empty one, in place of the log that made it.
+
+All of them are applied at the offset of the last record that the snapshot stands for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from penstock.metadata.image import BrokerImage, ClusterImage, ControllerImage, PartitionImage
+from penstock.wire.metadata_records import (
+    BrokerEndpoint,
+    BrokerFeature,
+    ConfigRecord,
+    ControllerEndpoint,
+    ControllerFeature,
+    FeatureLevelRecord,
+    PartitionRecord,
+    ProducerIdsRecord,
+    RegisterBrokerRecord,
+    RegisterControllerRecord,
+    TopicRecord,
+)
+from penstock.wire.schema import Struct
+
+__all__ = ["image_of_snapshot", "snapshot"]
+
+
+def image_of_snapshot(records: Iterable[Struct], offset: int) -> ClusterImage:
+    image = ClusterImage()
+    for record in records:
+        image.apply(record, offset)
+    # A snapshot of nothing still stands for a part of the log.
+    image.offset = offset
+    return image
+
+
+def snapshot(image: ClusterImage) -> list[Struct]:
+    """The features first: they say how to read the rest."""
+    records: list[Struct] = [
+        FeatureLevelRecord(name=name, feature_level=level) for name, level in image.features.items()
+    ]
+    records += [_controller(controller) for controller in image.controllers.values()]
+    records += [_broker(broker) for broker in image.brokers.values()]
+    for topic in image.topics.values():
+        records.append(TopicRecord(name=topic.name, topic_id=topic.id))
+        records += [_partition(partition) for partition in topic.partitions.values()]
+    for (kind, resource), values in image.configs.items():
+        records += [
+            ConfigRecord(resource_type=kind, resource_name=resource, name=name, value=value)
+            for name, value in values.items()
+        ]
+    if image.next_producer_id:
+        records.append(ProducerIdsRecord(broker_id=-1, next_producer_id=image.next_producer_id))
+    return records
+
+
+def _broker(broker: BrokerImage) -> RegisterBrokerRecord:
+    return RegisterBrokerRecord(
+        broker_id=broker.id,
+        incarnation_id=broker.incarnation,
+        broker_epoch=broker.epoch,
+        end_points=[
+            BrokerEndpoint(name=name, host=host, port=port, security_protocol=broker.protocols[name])
+            for name, (host, port) in broker.endpoints.items()
+        ],
+        features=[
+            BrokerFeature(name=name, min_supported_version=lowest, max_supported_version=highest)
+            for name, (lowest, highest) in broker.features.items()
+        ],
+        rack=broker.rack,
+        fenced=broker.fenced,
+        in_controlled_shutdown=broker.in_controlled_shutdown,
+        log_dirs=broker.log_directories,
+        cordoned_log_dirs=broker.cordoned or None,
+    )
+
+
+def _controller(controller: ControllerImage) -> RegisterControllerRecord:
+    return RegisterControllerRecord(
+        controller_id=controller.id,
+        incarnation_id=controller.incarnation,
+        end_points=[
+            ControllerEndpoint(name=name, host=host, port=port, security_protocol=controller.protocols[name])
+            for name, (host, port) in controller.endpoints.items()
+        ],
+        features=[
+            ControllerFeature(name=name, min_supported_version=lowest, max_supported_version=highest)
+            for name, (lowest, highest) in controller.features.items()
+        ],
+    )
+
+
+def _partition(partition: PartitionImage) -> PartitionRecord:
+    return PartitionRecord(
+        partition_id=partition.index,
+        topic_id=partition.topic_id,
+        replicas=partition.replicas,
+        isr=partition.isr,
+        removing_replicas=partition.removing,
+        adding_replicas=partition.adding,
+        leader=partition.leader,
+        leader_recovery_state=partition.leader_recovery,
+        leader_epoch=partition.leader_epoch,
+        partition_epoch=partition.partition_epoch,
+        directories=partition.directories,
+        eligible_leader_replicas=partition.elr or None,
+        last_known_elr=partition.last_known_leader or None,
+    )

@@ -1,0 +1,215 @@
+"""Random histories of decisions, with the promises of the issue checked after every record."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from penstock.metadata.brokers import unregister_broker
+from penstock.metadata.configs import config_records
+from penstock.metadata.election import ElectionType, balance_leaders, elect_leader, elect_unclean
+from penstock.metadata.image import NO_LEADER, RECOVERED, TOPIC, PartitionImage
+from penstock.metadata.policy import MIN_ISR, UNCLEAN
+from penstock.metadata.rebalance import plan_rebalance
+from penstock.metadata.topics import delete_topic, grow_topic
+from penstock.model.errors import ApiError
+from penstock.model.ids import TopicId
+from penstock.wire.apis.alter_partition import AlterPartitionResponsePartition
+from penstock.wire.metadata_records import PartitionChangeRecord
+from penstock.wire.schema import Struct
+from tests.metadata.stage import Stage
+from tests.metadata.test_snapshot import replayed, state
+
+NODES = range(1, 6)
+TOPICS = ("s", "t")
+nodes = st.sampled_from(NODES)
+placements = st.lists(nodes, min_size=1, max_size=4, unique=True)
+names = st.sampled_from(TOPICS)
+
+
+class CheckedStage(Stage):
+    """Compares every partition with what it was, record by record."""
+
+    #: set while a client asks for an unclean election
+    unclean_asked = False
+    #: replicas that a leader just said are in sync
+    vouched_for: frozenset[int] = frozenset()
+
+    def commit(self, records: Sequence[Struct]) -> None:
+        for record in records:
+            if isinstance(record, PartitionChangeRecord):
+                self._change(record)
+            else:
+                super().commit([record])
+
+    def alter(
+        self, partition: PartitionImage, isr: Sequence[int], **changes: object
+    ) -> AlterPartitionResponsePartition:
+        self.vouched_for = frozenset(isr)
+        answer = super().alter(partition, isr, **changes)
+        self.vouched_for = frozenset()
+        return answer
+
+    def _change(self, record: PartitionChangeRecord) -> None:
+        topic = self.image.topics_by_id[TopicId(record.topic_id)]
+        partition = topic.partitions[record.partition_id]
+        leader, leader_epoch, epoch = partition.leader, partition.leader_epoch, partition.partition_epoch
+        gone = set(partition.replicas)
+        complete = {*partition.isr, *partition.elr}
+        last = () if complete else partition.last_known_leader
+        super().commit([record])
+        gone -= set(partition.replicas)
+        assert partition.partition_epoch == epoch + 1
+        assert partition.leader_epoch == leader_epoch + (partition.leader != leader or bool(gone))
+        if partition.leader not in (leader, NO_LEADER):
+            assert (
+                partition.leader in {*complete, *last, *self.vouched_for}
+                or self.unclean_asked
+                or self.policy.unclean(self.image, topic.name)
+            )
+
+
+class Decisions(RuleBasedStateMachine):
+    @initialize()
+    def start(self) -> None:
+        self.stage = CheckedStage(3)
+
+    def attempt_on(self, topic: str) -> PartitionImage | None:
+        known = self.stage.image.topics.get(topic)
+        return None if known is None else known.partitions[0]
+
+    @rule(node=nodes, clean=st.booleans())
+    def register(self, node: int, clean: bool) -> None:
+        self.stage.register(node, clean=clean and node in self.stage.image.brokers)
+
+    @rule(node=nodes, fence=st.booleans(), stop=st.booleans(), heard=st.booleans())
+    def beat(self, node: int, fence: bool, stop: bool, heard: bool) -> None:
+        if node in self.stage.image.brokers:
+            self.stage.beat(node, fence=fence, stop=stop, lowest=self.stage.image.offset if heard else 0)
+
+    @rule(node=nodes)
+    def come_up(self, node: int) -> None:
+        if node in self.stage.image.brokers:
+            self.stage.beat(node)
+
+    @rule(node=nodes)
+    def fence(self, node: int) -> None:
+        if node in self.stage.image.brokers:
+            self.stage.fence(node)
+
+    @rule(node=nodes)
+    def unregister(self, node: int) -> None:
+        if node in self.stage.image.brokers:
+            self.stage.commit(unregister_broker(self.stage.image, self.stage.policy, node))
+
+    @rule(name=names, replicas=placements, minimum=st.integers(1, 3), unclean=st.booleans())
+    def create(self, name: str, replicas: list[int], minimum: int, unclean: bool) -> None:
+        try:
+            self.stage.topic(name, replicas, min_isr=minimum, unclean=unclean)
+        except ApiError:
+            up = [node for node in replicas if self._active(node)]
+            unknown = [node for node in replicas if node not in self.stage.image.brokers]
+            assert name in self.stage.image.topics or unknown or not up
+
+    def _active(self, node: int) -> bool:
+        broker = self.stage.image.brokers.get(node)
+        return broker is not None and broker.active
+
+    @rule(name=names, count=st.integers(1, 3))
+    def grow(self, name: str, count: int) -> None:
+        known = self.stage.image.topics.get(name)
+        up = sum(broker.active for broker in self.stage.image.brokers.values())
+        if known is not None and len(known.partitions) < 4 and len(known.partitions[0].replicas) <= up:
+            self.stage.commit(grow_topic(self.stage.image, name, len(known.partitions) + count, None))
+
+    @rule(name=names)
+    def delete(self, name: str) -> None:
+        if name in self.stage.image.topics:
+            self.stage.commit(delete_topic(self.stage.image.topics[name]))
+
+    @rule(name=names, wanted=st.lists(nodes, max_size=4, unique=True))
+    def alter_isr(self, name: str, wanted: list[int]) -> None:
+        partition = self.attempt_on(name)
+        if partition is not None and partition.leader != NO_LEADER:
+            isr = [node for node in wanted if node != partition.leader]
+            self.stage.alter(partition, [partition.leader, *isr], leader_recovery_state=RECOVERED)
+
+    @rule(name=names)
+    def everybody_catches_up(self, name: str) -> None:
+        partition = self.attempt_on(name)
+        if partition is not None and partition.leader != NO_LEADER:
+            isr = [node for node in partition.replicas if self._active(node)]
+            self.stage.alter(partition, isr, leader_recovery_state=RECOVERED)
+
+    @rule(name=names, replicas=st.none() | placements)
+    def reassign(self, name: str, replicas: list[int] | None) -> None:
+        if name in self.stage.image.topics:
+            self.stage.reassign({0: replicas}, name=name)
+
+    @rule()
+    def rebalance(self) -> None:
+        for (topic, index), replicas in plan_rebalance(self.stage.image, {}):
+            assert self.stage.reassign({index: replicas}, name=topic) == [(0, None)]
+
+    @rule(name=names, kind=st.sampled_from(ElectionType))
+    def elect(self, name: str, kind: ElectionType) -> None:
+        stage = self.stage
+        try:
+            record = elect_leader(stage.image, stage.policy, name, 0, kind)
+        except ApiError:
+            return
+        stage.unclean_asked = kind is ElectionType.UNCLEAN
+        stage.commit([record])
+        stage.unclean_asked = False
+
+    @rule()
+    def balance(self) -> None:
+        self.stage.commit(balance_leaders(self.stage.image, self.stage.policy, 0))
+
+    @rule(name=names, minimum=st.integers(1, 3), unclean=st.booleans())
+    def configure(self, name: str, minimum: int, unclean: bool) -> None:
+        if name in self.stage.image.topics:
+            values = {MIN_ISR: str(minimum), UNCLEAN: str(unclean).lower()}
+            self.stage.commit(config_records(self.stage.image, (TOPIC, name), values))
+            self.stage.commit(elect_unclean(self.stage.image, self.stage.policy))
+
+    @invariant()
+    @precondition(lambda self: hasattr(self, "stage"))
+    def partitions_are_sound(self) -> None:
+        image = self.stage.image
+        for partition in image.partitions:
+            replicas, isr, elr = set(partition.replicas), set(partition.isr), set(partition.elr)
+            assert len(replicas) == len(partition.replicas) == len(partition.directories)
+            assert len(isr) == len(partition.isr)
+            assert isr <= replicas
+            assert elr <= replicas
+            assert not isr & elr
+            assert partition.leader in isr if partition.leader != NO_LEADER else not isr
+            assert {*partition.adding, *partition.removing} <= replicas
+            assert not set(partition.adding) & set(partition.removing)
+            for node in isr:
+                assert image.brokers[node].active
+            assert elr <= image.brokers.keys()
+            minimum = self.stage.policy.min_isr(
+                image, image.topics_by_id[partition.topic_id].name, len(partition.replicas)
+            )
+            assert len(isr) < minimum or not elr
+
+    @invariant()
+    @precondition(lambda self: hasattr(self, "stage"))
+    def indexes_are_right(self) -> None:
+        image = self.stage.image
+        for node in NODES:
+            held = {partition.key for partition in image.partitions if node in partition.replicas}
+            assert {partition.key for partition in image.partitions_on(node)} == held
+
+    def teardown(self) -> None:
+        if hasattr(self, "stage"):
+            assert state(replayed(self.stage.image)) == state(self.stage.image)
+
+
+TestDecisions = Decisions.TestCase
+TestDecisions.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)

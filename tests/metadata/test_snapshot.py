@@ -1,0 +1,98 @@
+"""Snapshots: replaying one gives the image that it was made of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock.metadata.brokers import register_controller
+from penstock.metadata.configs import config_records
+from penstock.metadata.image import BROKER, ClusterImage
+from penstock.metadata.snapshot import image_of_snapshot, snapshot
+from penstock.wire.apis.controller_registration import ControllerRegistrationRequest
+from penstock.wire.apis.endpoints import Feature, Listener
+from penstock.wire.metadata_records import (
+    BrokerRegistrationChangeRecord,
+    ProducerIdsRecord,
+    decode_metadata_record,
+    encode_metadata_record,
+)
+from tests.metadata.stage import Stage
+
+
+def state(thing: object) -> Any:
+    """All that an image holds, as plain values, with the fields that somebody will add later."""
+    if isinstance(thing, dict):
+        return {key: state(value) for key, value in thing.items()}
+    if isinstance(thing, list | tuple):
+        return [state(value) for value in thing]
+    if isinstance(thing, bytes | str | int | None):
+        return thing
+    names = getattr(type(thing), "__slots__", None) or vars(thing)
+    # Where a shutdown began is not in a snapshot: that it was before the snapshot's end is enough.
+    return {name: state(getattr(thing, name)) for name in names if name != "shutdown_offset"}
+
+
+def replayed(image: ClusterImage) -> ClusterImage:
+    """By way of bytes, as on a disk."""
+    records = [decode_metadata_record(encode_metadata_record(record)) for record in snapshot(image)]
+    return image_of_snapshot(records, image.offset)
+
+
+def test_an_empty_image_has_an_empty_snapshot() -> None:
+    image = ClusterImage()
+    image.offset = 17
+    assert snapshot(image) == []
+    assert state(replayed(image)) == state(image)
+
+
+def test_everything_is_in_a_snapshot() -> None:
+    stage = Stage(4)
+    listeners = [
+        Listener(name="INTERNAL", host="a", port=1, security_protocol=1),
+        Listener(name="PUBLIC", host="b", port=2),
+    ]
+    stage.register(5, rack="r", listeners=listeners)
+    stage.topic("plain", [1, 2], [2, 3])
+    moving = stage.topic("moving", [1, 2], min_isr=1)
+    stage.reassign({0: [3, 1]}, name="moving")
+    eligible = stage.topic("eligible", [4, 2])
+    leaderless = stage.topic("leaderless", [4], min_isr=1)
+    recovering = stage.topic("recovering", [4, 1], min_isr=1, unclean=True)
+    stage.alter(recovering, [4])
+    stage.beat(4, stop=True, lowest=0)
+    stage.fence(4)
+    directory = stage.image.brokers[3].log_directories
+    stage.commit(
+        [
+            BrokerRegistrationChangeRecord(
+                broker_id=3, broker_epoch=stage.epoch(3), log_dirs=directory, cordoned_log_dirs=directory
+            ),
+            ProducerIdsRecord(broker_id=1, next_producer_id=3000),
+        ]
+    )
+    stage.commit(config_records(stage.image, (BROKER, "3"), {"log.retention.ms": "5"}))
+    features = [Feature(name="metadata.version", min_supported_version=7, max_supported_version=30)]
+    request = ControllerRegistrationRequest(controller_id=9, listeners=listeners, features=features)
+    stage.commit(register_controller(request))
+
+    copy = replayed(stage.image)
+
+    # Each of these would be lost if the snapshot forgot its field.
+    assert moving.adding == [3]
+    assert eligible.elr == [4]
+    assert leaderless.last_known_leader == [4]
+    assert recovering.leader_recovery
+    assert stage.image.brokers[4].in_controlled_shutdown
+    assert state(copy) == state(stage.image)
+    assert copy.brokers[4].shutdown_offset >= stage.image.brokers[4].shutdown_offset
+    assert copy.brokers[5].host == "a"
+
+
+def test_an_image_goes_on_from_its_snapshot_like_the_original() -> None:
+    stage, copy = Stage(3), Stage()
+    stage.topic("t", [1, 2, 3])
+    copy.image = replayed(stage.image)
+    for each in (stage, copy):
+        each.fence(1)
+        each.alter(each.partition(), [2])
+    assert state(copy.image) == state(stage.image)
