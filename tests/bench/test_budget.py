@@ -103,11 +103,11 @@ def measured(folder: Path, frames: Frames, warm_up: int) -> Cost:
 
 
 BUDGETS = {
-    "one record": (one_record, WARM_UP, Cost(1850, 42, 78, 3, 5200, 1)),
-    "one idempotent record": (one_idempotent_record, WARM_UP, Cost(2025, 45, 83, 3, 5200, 1)),
-    "1-MB batch": (one_megabyte, 4, Cost(2350, 59, 97, 4, 5200, 5)),
-    "fetch at the tail": (tail, WARM_UP, Cost(4575, 125, 169, 5, 8000, 3)),
-    "fetch of a file range": (file_range, WARM_UP, Cost(2310, 67, 88, 6.1, 13_000, 2)),
+    "one record": (one_record, WARM_UP, Cost(1560, 35, 58, 3, 5000, 1)),
+    "one idempotent record": (one_idempotent_record, WARM_UP, Cost(1730, 38, 63, 3, 5000, 1)),
+    "1-MB batch": (one_megabyte, 4, Cost(2090, 53, 82, 4, 5000, 5)),
+    "fetch at the tail": (tail, WARM_UP, Cost(4170, 117, 146, 5, 7500, 3)),
+    "fetch of a file range": (file_range, WARM_UP, Cost(2270, 67, 87, 6.1, 13_000, 2)),
 }
 
 

@@ -21,7 +21,7 @@ LOG_OVERHEAD: Final = 12
 CRC_START: Final = 21
 
 #: the byte of the attributes that has the codec
-_ATTRIBUTES_LOW: Final = 22
+ATTRIBUTES_LOW: Final = 22
 COMPRESSION_MASK: Final = 0x07
 TIMESTAMP_TYPE_BIT: Final = 0x08
 TRANSACTIONAL_BIT: Final = 0x10
@@ -110,19 +110,14 @@ def read_offset_and_length(buffer: Buffer, position: int = 0) -> tuple[int, int]
 
 def codec_of(batch: Buffer) -> int:
     """The number of the batch's codec; 0, none, for what is too short to be a batch."""
-    return batch[_ATTRIBUTES_LOW] & COMPRESSION_MASK if len(batch) >= HEADER_SIZE else 0
-
-
-def is_transactional(batch: Buffer) -> bool:
-    """Whether the batch is part of a transaction; not, for what is too short to be a batch."""
-    return len(batch) >= HEADER_SIZE and bool(batch[_ATTRIBUTES_LOW] & TRANSACTIONAL_BIT)
+    return batch[ATTRIBUTES_LOW] & COMPRESSION_MASK if len(batch) >= HEADER_SIZE else 0
 
 
 def is_long(batch: Buffer) -> bool:
     """Whether a walk through the batch's records could hold others up; what unpacks tells nobody before."""
     if len(batch) < HEADER_SIZE:
         return False
-    if len(batch) > _SHORT_BYTES_MAX or batch[_ATTRIBUTES_LOW] & COMPRESSION_MASK:
+    if len(batch) > _SHORT_BYTES_MAX or batch[ATTRIBUTES_LOW] & COMPRESSION_MASK:
         return True
     return bool(_RECORD_COUNT.unpack_from(batch)[0] > _SHORT_RECORDS_MAX)
 

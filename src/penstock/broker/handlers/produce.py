@@ -21,7 +21,7 @@ from penstock.model.errors import (
 )
 from penstock.model.ids import TopicId
 from penstock.net.deferred import Deferred
-from penstock.records.batch import codec_of, is_transactional
+from penstock.records.batch import ATTRIBUTES_LOW, COMPRESSION_MASK, HEADER_SIZE, TRANSACTIONAL_BIT
 from penstock.records.codecs import Codec
 from penstock.storage.log import Appended
 from penstock.wire.apis.produce import (
@@ -223,12 +223,14 @@ def _checked_batch(records: memoryview | None, version: int, transactional_id: s
     """What a partition was sent, as far as the request has a say in it; the log checks the batch itself."""
     if records is None:
         raise InvalidRecord("A partition was sent without a record batch")
-    if is_transactional(records):
+    # What is too short to be a batch the log refuses.
+    attributes = records[ATTRIBUTES_LOW] if len(records) >= HEADER_SIZE else 0
+    if attributes & TRANSACTIONAL_BIT:
         # Nobody could end the transaction, and readers of committed records would never get past it.
         if transactional_id is None:
             raise ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         raise InvalidTxnState("This broker has no transactions yet")
-    if version < _ZSTD_FROM and codec_of(records) == Codec.ZSTD:
+    if version < _ZSTD_FROM and attributes & COMPRESSION_MASK == Codec.ZSTD:
         raise UnsupportedCompressionType("zstd needs Produce version 7 or later")
     return records
 
