@@ -24,6 +24,7 @@ from penstock.wire.apis.metadata import METADATA, MetadataRequest, MetadataRespo
 from penstock.wire.apis.produce import PRODUCE, PartitionProduceData, ProduceRequest, TopicProduceData
 from penstock.wire.apis.vote import VOTE, VoteRequest
 from penstock.wire.backoff import Backoff
+from penstock.wire.conversation import Conversation, Response
 from penstock.wire.messages import RequestHeader, decode_request_header, encode_response
 from penstock.wire.schema import Struct
 
@@ -154,6 +155,22 @@ class TestRealBroker:
         with broker() as running:
             port = port_of(running)
             run(scenario())
+
+
+def test_a_blocking_socket_can_drive_the_same_conversation() -> None:
+    """As the Spark source does: no event loop, the same core."""
+    with broker() as running, socket.create_connection((HOST, port_of(running)), LONG_S) as connection:
+        conversation = Conversation("blocking")
+        while not conversation.is_ready:
+            connection.sendall(b"".join(cast("list[bytes]", conversation.handshake())))
+            conversation.received(connection.recv_into(conversation.get_buffer()))
+        correlation_id, parts = conversation.ask(METADATA, MetadataRequest(topics=None))
+        connection.sendall(b"".join(cast("list[bytes]", parts)))
+        answers: list[Response] = []
+        while not answers:
+            answers = conversation.received(connection.recv_into(conversation.get_buffer()))
+        assert answers[0].correlation_id == correlation_id
+        assert answers[0].message.brokers[0].port == port_of(running)
 
 
 async def _produce(peer: Peer, values: list[bytes]) -> None:
@@ -438,6 +455,33 @@ class TestFlow:
                     await asked
 
         run(scenario())
+
+
+class StuckLoop(asyncio.SelectorEventLoop):
+    """On it connecting takes for ever, as where packets get lost, until `is_stuck` is over."""
+
+    is_stuck = True
+
+    async def create_connection(self, *args: Any, **kwargs: Any) -> Any:
+        if self.is_stuck:
+            await self.create_future()
+        return await super().create_connection(*args, **kwargs)
+
+
+def test_connecting_takes_no_longer_than_a_call_may_wait() -> None:
+    fake, gone = Fake(serve), Gone()
+
+    async def scenario() -> None:
+        loop = cast(StuckLoop, asyncio.get_running_loop())
+        async with fake.serving() as port, peer_at(port, on_gone=gone) as peer:
+            with pytest.raises(PeerTimedOut):
+                await metadata(peer, SHORT_S)
+            assert gone.kinds == [PeerTimedOut]
+            loop.is_stuck = False
+            assert (await metadata(peer)).controller_id > 0, "the stuck attempt is not waited for"
+
+    with asyncio.Runner(loop_factory=StuckLoop) as runner:
+        runner.run(asyncio.wait_for(scenario(), LONG_S))
 
 
 def test_backoff_doubles_up_to_its_limit_and_starts_over() -> None:

@@ -116,7 +116,7 @@ class Kio:
         return schema(**values)
 
     def _our_names(self, name: str) -> tuple[str, ...]:
-        return name, name + "_ms", name.replace("k_raft", "kraft")
+        return name, name + "_ms", name.replace("k_raft", "kraft"), name.removesuffix("_")
 
     def _their_value(self, field: Any, value: Any) -> Any:
         nested = next((t for t in _types_within(field.type) if dataclasses.is_dataclass(t)), None)

@@ -1,0 +1,34 @@
+"""Principals in envelopes, against a codec that is not ours."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from kio.schema.default_principal_data.v0.data import DefaultPrincipalData
+
+from penstock.model.errors import ProtocolError
+from penstock.wire.principals import Principal, decode_principal, encode_principal
+from tests.wire.instances import instance
+from tests.wire.oracles import Kio
+
+
+def test_golden_bytes() -> None:
+    principal = Principal(type="User", name="ANONYMOUS")
+    assert encode_principal(principal) == b"\0\0\x05User\x0aANONYMOUS\0\0"
+    assert decode_principal(b"\0\0\x05User\x0aANONYMOUS\0\0") == principal
+
+
+def test_oracle_agrees() -> None:
+    random = Random("principals")
+    for _ in range(20):
+        principal = instance(Principal, 0, random)
+        encoded = encode_principal(principal)
+        assert encoded == b"\0\0" + Kio().encode(DefaultPrincipalData, 0, principal)
+        assert decode_principal(encoded) == principal
+
+
+@pytest.mark.parametrize("data", [b"", b"\0", b"\0\x01\x05User\x02a\0\0", b"\0\0\x05Us", b"\0\0\0\0\0\0"])
+def test_other_bytes_are_refused(data: bytes) -> None:
+    with pytest.raises(ProtocolError):
+        decode_principal(data)
