@@ -102,6 +102,7 @@ class Invariants:
         last = next((e for e in core.log.entries if e.end_offset == core.high_watermark), None)  # type: ignore[attr-defined]
         if last is None:
             return
+        ensure(last.epoch == core.epoch, "commits past a record of its own epoch", core.epoch, last)
         holders = sum(
             core.voters.has(ReplicaKey(other.id, directory_of(other.id)))
             and (last in other.log.durable or other.log.start_offset >= last.end_offset)

@@ -77,10 +77,13 @@ class Simulation:
         self.core_class = core
         self.now_ms = 0.0
         self.loss = 0.0
+        #: a batch at a time shows what happens between them
+        self.fetch_max_bytes = self.random.choice([1, 300])
         self.cut: set[tuple[int, int]] = set()
         self.static = VoterSet(voter(node) for node in range(1, (voters or nodes) + 1))
         self.nodes = {node: SimulatedNode(node) for node in range(1, nodes + 1)}
         self.invariants = Invariants()
+        self.mishaps = _ANYTHING
         #: whether the disk has a vote before it is sent; a mutation takes that away
         self.saves_first = True
         self._events: list[tuple[float, int, Callable[[], None]]] = []
@@ -95,7 +98,7 @@ class Simulation:
     def start(self, node: SimulatedNode) -> None:
         if node.core is not None:
             return
-        config = RaftConfig(ReplicaKey(node.id, directory_of(node.id)), fetch_max_bytes=300)
+        config = RaftConfig(ReplicaKey(node.id, directory_of(node.id)), fetch_max_bytes=self.fetch_max_bytes)
         node.flushing = False
         node.core = self.core_class(
             config,
@@ -283,7 +286,10 @@ class Simulation:
         """One random fault, or one random wish."""
         random = self.random
         node = random.choice(list(self.nodes.values()))
-        match random.choice(_MISHAPS):
+        mishap = random.choice(self.mishaps)
+        if mishap.endswith(" leader"):
+            mishap, node = mishap.removesuffix(" leader"), self.leader() or node
+        match mishap:
             case "crash" if node.core is not None and len(self.running) > 1:
                 self.crash(node)
             case "start":
@@ -312,6 +318,7 @@ class Simulation:
 
     def run_chaos(self, steps: int) -> None:
         self.loss = self.random.choice([0.0, 0.02, 0.15])
+        self.mishaps = self.random.choice([_ANYTHING, _RESTARTS, _CHANGES, _DIVISIONS])
         for _ in range(steps):
             self.run(self.random.choice([1, 5, 20, 100, 600]))
             self.misbehave()
@@ -352,7 +359,11 @@ class Simulation:
         )
 
 
-_MISHAPS = (
+#: what happens in a run, each as often as it is named
+_ANYTHING = (
     *("crash", "start", "start", "cut", "isolate", "heal", "heal", "suspect", "resign"),
     *("snapshot", "voters", "append", "append", "append", "append"),
 )
+_RESTARTS = ("crash", "start", "crash leader", "start", "append", "append", "append")
+_CHANGES = ("voters", "voters", "isolate", "isolate leader", "heal", "crash", "start", "append", "append")
+_DIVISIONS = ("isolate leader", "append", "append", "crash leader", "start", "heal", "heal")
