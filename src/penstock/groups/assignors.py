@@ -82,11 +82,12 @@ def assign_uniform(members: Members, topics: Topics) -> dict[str, Assignment]:
 def _assign_alike(members: Members, topics: Topics) -> dict[str, Assignment]:
     """All members subscribe to the same topics: quotas say how much of its own each may keep."""
     wanted = next(iter(members.values())).topics
-    free = dict.fromkeys(p for p in _partitions(topics) if p[0] in wanted)
+    topics = {topic: count for topic, count in topics.items() if topic in wanted}
+    free = dict.fromkeys(_partitions(topics))
     least, extra = divmod(len(free), len(members))
     kept: dict[str, list[_Partition]] = {}
     # Whoever has most goes first: so the larger quotas go to those who would lose something otherwise.
-    owned = {m: [p for p in _owned(spec, topics) if p in free] for m, spec in members.items()}
+    owned = {member: _owned(spec, topics) for member, spec in members.items()}
     for member in sorted(members, key=lambda m: (-len(owned[m]), m)):
         quota = least + (extra > 0 and len(owned[member]) > least)
         extra -= quota > least
@@ -151,11 +152,17 @@ def _partitions(topics: Topics) -> Iterator[_Partition]:
             yield topic, index
 
 
-def _owned(spec: MemberSpec, topics: Topics) -> Iterator[_Partition]:
-    for topic in sorted(spec.target):
-        for index in sorted(spec.target[topic]):
-            if index < topics.get(topic, 0):
-                yield topic, index
+def _owned(spec: MemberSpec, topics: Topics) -> list[_Partition]:
+    """What the member was to have so far and still exists, in order."""
+    owned = [
+        (topic, index)
+        for topic, indexes in spec.target.items()
+        for index in indexes
+        if index < topics.get(topic, 0)
+    ]
+    if len(owned) > 1:
+        owned.sort()
+    return owned
 
 
 def _as_assignment(partitions: list[_Partition] | set[_Partition]) -> Assignment:

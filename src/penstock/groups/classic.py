@@ -77,7 +77,10 @@ class ClassicMember:
         return list(self.protocols.items()) == list(protocols.items())
 
     def vote(self, candidates: set[str]) -> str:
-        return next(name for name in self.protocols if name in candidates)
+        for name in self.protocols:
+            if name in candidates:
+                return name
+        raise AssertionError(f"{self.id} offers nothing that all members do")
 
 
 class ClassicGroup:

@@ -131,16 +131,16 @@ class ConsumerSteps:
     def _specs(self, group: ConsumerGroup) -> tuple[dict[str, MemberSpec], dict[bytes, int]]:
         image = self._ledger.env.image
         topics: dict[bytes, int] = {}
-        #: members mostly want the same: each set of names is looked up once
-        known: dict[frozenset[str], frozenset[bytes]] = {}
+        #: members mostly want the same: each wish is looked up once
+        known: dict[tuple[tuple[str, ...], str | None], frozenset[bytes]] = {}
         specs: dict[str, MemberSpec] = {}
         for member in group.members.values():
-            names = frozenset(group.topics_of(member))
-            ids = known.get(names)
+            wish = (member.topics, member.regex)
+            ids = known.get(wish)
             if ids is None:
-                found = [image.topics[name] for name in names if name in image.topics]
+                found = [image.topics[name] for name in group.topics_of(member) if name in image.topics]
                 topics |= {topic.id: len(topic.partitions) for topic in found}
-                ids = known[names] = frozenset(topic.id for topic in found)
+                ids = known[wish] = frozenset(topic.id for topic in found)
             specs[member.id] = MemberSpec(member.instance_id, ids, group.target.get(member.id, {}))
         return specs, topics
 
