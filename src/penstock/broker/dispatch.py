@@ -57,7 +57,8 @@ class Dispatcher:
         self._broker = broker
         self._handlers = {api.key: (api, handler) for api, handler in handlers.items()}
         self._routes: dict[tuple[int, int], Route] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        # In order, so that a simulated end of all of them is the same every time.
+        self._tasks: dict[asyncio.Task[None], None] = {}
 
     def serve(self, connection: Connection, frame: memoryview) -> Answer:
         started = perf_counter_ns()
@@ -149,8 +150,8 @@ class Dispatcher:
                 self.failed(context, e)
 
         task = asyncio.get_running_loop().create_task(run())
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks[task] = None
+        task.add_done_callback(self._tasks.pop)
         return response
 
     def failed(self, context: Context, error: Exception) -> None:

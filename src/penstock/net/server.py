@@ -60,7 +60,8 @@ class Server:
         self.max_request_bytes = limits.max_request_bytes
         self.pool = BufferPool(limits.memory_bytes)
         self.counts = ConnectionCounts()
-        self.connections: set[Connection] = set()
+        #: in the order in which they came, so that a simulated end of all of them is the same every time
+        self.connections: dict[Connection, None] = {}
         self.loop: asyncio.AbstractEventLoop
         self._log = log
         self._idle_check_s = idle_check_s
@@ -112,7 +113,7 @@ class Server:
         """Take in a new connection, or refuse it where a limit is reached."""
         address = connection.peer.rpartition(":")[0]
         limits = self.limits
-        self.connections.add(connection)
+        self.connections[connection] = None
         self.counts.open_by_ip[address] += 1
         if len(self.connections) > limits.max_connections:
             reason = "max.connections"
@@ -126,7 +127,7 @@ class Server:
         connection.abort()
 
     def forget(self, connection: Connection) -> None:
-        self.connections.discard(connection)
+        self.connections.pop(connection, None)
         address = connection.peer.rpartition(":")[0]
         self.counts.open_by_ip[address] -= 1
         if not self.counts.open_by_ip[address]:
