@@ -6,15 +6,18 @@ import asyncio
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from penstock.broker.maintenance import _repeat
+from penstock.broker.maintenance import Maintenance, _repeat
+from penstock.model.config import BrokerConfig
 from penstock.model.errors import ErrorCode
 from penstock.records.codecs import Codec
 from penstock.records.record import Record
+from penstock.storage import cleaner
 from penstock.testing import BrokerThread, broker
-from tests.broker.configs import TOPIC, set_config
+from tests.broker.configs import BROKER, NODE, TOPIC, set_config
 from tests.broker.disks import Disk, on_disk
 from tests.broker.raw import RawClient
 from tests.broker.requests import (
@@ -263,3 +266,39 @@ def test_a_chore_that_fails_is_done_again() -> None:
         task.cancel()
 
     asyncio.run(run())
+
+
+def test_as_many_logs_are_compacted_at_once_as_there_are_cleaners(monkeypatch: pytest.MonkeyPatch) -> None:
+    together = asyncio.Barrier(2)
+    clean = cleaner.clean
+
+    async def clean_together(*args: Any) -> Any:
+        await together.wait()
+        return await clean(*args)
+
+    monkeypatch.setattr(cleaner, "clean", clean_together)
+    with broker(config=BUSY) as running, RawClient(running.bootstrap) as client:
+        set_config(client, BROKER, NODE, "log.cleaner.threads", "2")
+        topics = [create_topic(client, configs=COMPACT) for _ in range(2)]
+        for i in range(20):
+            for topic in topics:
+                put(client, topic, b"k", b"%d" % i * 50)
+        for topic in topics:
+            seal(client, topic)
+        for topic in topics:
+            until(lambda topic=topic: len(of_keys(read_all(client, topic))) == 1)  # type: ignore[misc]
+
+
+def test_compaction_at_a_limited_pace(tmp_path: Path) -> None:
+    config = {**BUSY, "log.cleaner.io.max.bytes.per.second": "1000000"}
+    with broker(data=tmp_path, config=config) as running, RawClient(running.bootstrap) as client:
+        check_compaction(client, Codec.NONE)
+
+
+def test_without_cleaners_nothing_is_compacted() -> None:
+    async def check() -> None:
+        config = BrokerConfig({"log.cleaner.threads": "0"})
+        maintenance = Maintenance(config, None, None, None, None, None)  # type: ignore[arg-type]
+        await maintenance.clean()
+
+    asyncio.run(check())

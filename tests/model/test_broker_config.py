@@ -210,3 +210,15 @@ def test_controller_listeners_are_not_for_clients() -> None:
 def test_bad_listeners(configs: dict[str, str], complaint: str) -> None:
     with pytest.raises(InvalidConfig, match=complaint):
         BrokerConfig(configs)
+
+
+def test_connection_overrides_name_addresses() -> None:
+    config = BrokerConfig({"max.connections.per.ip.overrides": "127.0.0.1:5, [::1]:2,fe80::1:3"})
+    assert config.max_connections_by_ip == {"127.0.0.1": 5, "::1": 2, "fe80::1": 3}
+    assert BrokerConfig().max_connections_by_ip == {}
+
+
+@pytest.mark.parametrize("text", ["127.0.0.1", "127.0.0.1:many", "a.host:5", ":5", "127.0.0.1:-1"])
+def test_connection_overrides_of_another_form_are_refused(text: str) -> None:
+    with pytest.raises(InvalidConfig, match="address and a count"):
+        BrokerConfig({"max.connections.per.ip.overrides": text})

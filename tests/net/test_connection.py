@@ -240,6 +240,45 @@ async def test_connection_limits() -> None:
 
 
 @on_uvloop
+async def test_an_address_may_have_a_limit_of_its_own() -> None:
+    limits = {"max_connections_per_ip": 0, "max_connections_by_ip": {"127.0.0.1": 1, "10.0.0.1": 0}}
+    async with serving(Echo(), **limits) as (server, port):
+        reader, writer = await connect(port)
+        writer.write(frame(b"welcome"))
+        assert await read_frame(reader) == b"welcome"
+        reader, _ = await connect(port)
+        with pytest.raises((ConnectionResetError, asyncio.IncompleteReadError)):
+            await reader.readexactly(1)
+        assert server.counts.refused == 1
+
+
+@on_uvloop
+async def test_connections_that_come_faster_than_they_may_are_heard_later() -> None:
+    """A second's worth of connections comes at once, the others one by one."""
+    async with serving(Echo(), max_connections_per_s=2) as (server, port):
+
+        async def greet(peer: Peer) -> bytes:
+            peer[1].write(frame(b"hello"))
+            return await read_frame(peer[0])
+
+        peers = [await connect(port) for _ in range(3)]
+        await until(lambda: len(server.connections) == 3)
+        late = asyncio.create_task(greet(peers[2]))
+        assert [await greet(peer) for peer in peers[:2]] == [b"hello", b"hello"]
+        assert not late.done()
+        assert await late == b"hello"
+
+
+@on_uvloop
+async def test_new_connections_can_be_refused_altogether() -> None:
+    async with serving(Echo(), max_connections_per_s=0) as (server, port):
+        reader, _ = await connect(port)
+        with pytest.raises((ConnectionResetError, asyncio.IncompleteReadError)):
+            await reader.readexactly(1)
+        assert server.counts.refused == 1
+
+
+@on_uvloop
 async def test_idle_connections_are_closed() -> None:
     app = Echo()
     async with serving(app, max_idle_s=0.1) as (server, port):

@@ -7,6 +7,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from multiprocessing import get_context
 from pathlib import Path
+from random import Random
 from typing import Any, TypeVar
 
 import pytest
@@ -26,6 +27,8 @@ from penstock.storage.cleaner import (
 )
 from penstock.storage.log import Log
 from penstock.storage.memory import MemoryFiles
+from penstock.storage.scan import ColdPages
+from penstock.testing.disk import FaultyDisk
 from tests.storage.compacted import COMPACT, PATH, CompactedLog, InlineWorkers
 
 T = TypeVar("T")
@@ -243,3 +246,33 @@ def test_a_key_costs_no_more_memory_than_is_reckoned_with() -> None:
         assert tracemalloc.get_traced_memory()[1] / len(keys) < KEY_BYTES
     finally:
         tracemalloc.stop()
+
+
+def test_what_is_dirty_is_found_without_waiting_for_a_disk() -> None:
+    disk = FaultyDisk(Random(0))
+    config = replace(COMPACT, min_compaction_lag_ms=1, max_compaction_lag_ms=1000)
+    topic = CompactedLog(config, disk)
+    for name in (b"a", b"b"):
+        topic.put((name, b"x"))
+        topic.log.roll()
+    topic.reopen()
+    topic.clock.ms += 5000
+    disk.evict()
+    dirt, waits = None, 0
+    while dirt is None:
+        try:
+            dirt = measure(topic.log, None, topic.clock.ms, cached_only=True)
+        except ColdPages as cold:
+            waits += 1
+            cold.warm()
+    assert waits > 1
+    assert (dirt.overdue, dirt.end_offset) == (True, 2)
+
+
+def test_a_log_that_is_no_longer_wanted_is_left_alone() -> None:
+    topic = CompactedLog()
+    sealed(topic, b"a", b"a")
+    planned = plan(measure(topic.log, None, topic.clock.ms), topic.clock.ms, 100 * KEY_BYTES)
+    before = topic.records()
+    assert asyncio.run(clean(topic.log, planned, topic.files, InlineWorkers(), lambda: False)) is None
+    assert topic.records() == before

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any
 
 import pytest
@@ -9,6 +10,9 @@ import pytest
 from penstock.model.errors import OffsetOutOfRange
 from penstock.storage.log import Log
 from penstock.storage.memory import MemoryFiles
+from penstock.storage.removal import Removal
+from penstock.storage.scan import ColdPages
+from penstock.testing.disk import FaultyDisk
 from tests.storage.logs import (
     NOW_MS,
     StillClock,
@@ -230,3 +234,21 @@ def test_a_reset_starts_over_at_any_offset() -> None:
     assert not log.producers.states
     assert log.append(batch(2), 3).base_offset == 100
     assert [record.offset for record in records(open_log(files))] == [100, 101]
+
+
+def test_retention_does_not_wait_for_a_disk_where_it_must_not() -> None:
+    disk = FaultyDisk(Random(0))
+    segmented(4, disk, retention_ms=1000).close()
+    log = open_log(disk, clean=True, segment_bytes=2 * SIZE, retention_ms=1000)
+    log.advance_high_watermark(log.end_offset)
+    disk.evict()
+    removed: list[Removal] = []
+    waits = 0
+    while not removed:
+        try:
+            removed = log.apply_retention(NOW_MS + 300 + 1001, cached_only=True)
+        except ColdPages as cold:
+            waits += 1
+            cold.warm()
+    assert waits
+    assert [removal.base_offset for removal in removed] == [0, 2]

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 
 from penstock.storage.log import Log
 from penstock.storage.memory import MemoryFiles
+from penstock.storage.scan import ColdPages
 from penstock.storage.transactions import AbortedTransaction, TransactionIndex
+from penstock.testing.disk import FaultyDisk
 from tests.storage.logs import append_marker, batch, flush, idempotent, marker, open_log
 
 
@@ -176,3 +180,18 @@ def test_half_an_entry_is_written_over() -> None:
     index.add(second)
     assert TransactionIndex(files, "/d/0.txnindex").entries() == [first, second]
     assert files.size("/d/0.txnindex") == 2 * 34
+
+
+def test_aborted_transactions_are_found_without_waiting_for_a_disk() -> None:
+    disk = FaultyDisk(Random(0))
+    t = Transactions(disk)
+    t.write(1)
+    t.end(1, committed=False)
+    t.replicate()
+    t.log.close()
+    log = open_log(disk, clean=True)
+    disk.evict()
+    with pytest.raises(ColdPages) as cold:
+        log.aborted_transactions(0, 2, cached_only=True)
+    cold.value.warm()
+    assert log.aborted_transactions(0, 2, cached_only=True) == [(1, 0)]

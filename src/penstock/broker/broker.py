@@ -202,7 +202,7 @@ class Broker:
             elif isinstance(record, ConfigRecord):
                 if record.resource_type == TOPIC:
                     reconfigured.add(record.resource_name)
-                else:
+                elif record.resource_type == BROKER:
                     self._apply_broker_configs()
                     reconfigured.update(self.image.topics)
         for topic_id, indexes in added.items():
@@ -255,6 +255,8 @@ def _limits(config: BrokerConfig) -> Limits:
         max_request_bytes=config.socket_request_max_bytes,
         max_connections=config.max_connections,
         max_connections_per_ip=config.max_connections_per_ip,
+        max_connections_by_ip=config.max_connections_by_ip,
+        max_connections_per_s=config.max_connection_creation_rate,
         max_idle_s=config.connections_max_idle_ms / 1000,
         memory_bytes=config.request_memory_bytes,
         backlog=config.socket_listen_backlog_size,

@@ -155,7 +155,14 @@ class Partitions:
                 elif name != METADATA_TOPIC:
                     strays.setdefault(name, []).append(index)
             self._remove_strays(directory, strays, {wanted.topic.name for wanted in kept})
-        await asyncio.gather(*(self._host(directory, wanted) for directory, wanted in found.items()))
+        threads = self._config.num_recovery_threads_per_data_dir
+        await asyncio.gather(
+            *(
+                self._host(directory, wanted[nth::threads])
+                for directory, wanted in found.items()
+                for nth in range(threads)
+            )
+        )
         for name, indexes in missing.items():
             if indexes:
                 await self._load_missing(image.topics[name], list(indexes))
@@ -330,6 +337,8 @@ class Partitions:
 
     async def _host(self, directory: DataDirectory, wanted: Sequence[_Wanted]) -> None:
         """Open the logs of partitions that have their places, and serve them."""
+        if not wanted:
+            return
         loaded = await self._workers.in_thread(_load_logs, directory, wanted, self._clock, self._rng)
         for nth, ((topic, index, _), opened) in enumerate(zip(wanted, loaded, strict=True), 1):
             if nth % _SLICE == 0:

@@ -294,6 +294,17 @@ class Connection(asyncio.BufferedProtocol):
         if not (self._paused or self.closed):
             self._transport.resume_reading()
 
+    def hold(self, seconds: float) -> None:
+        """Serve nothing for a while, as if there were no buffer; for a connection that has just been made."""
+        self._waiting_for_buffer = self._paused = True
+        # Reading starts once a connection is made, whatever was said before.
+        self._server.loop.call_soon(self._stop_reading)
+        self._server.loop.call_later(seconds, self._buffer_came_back)
+
+    def _stop_reading(self) -> None:
+        if not self.closed:
+            self._transport.pause_reading()
+
     def fail(self, reason: str) -> None:
         """Close because of what the peer sent; answers that are ready still go out."""
         if not self.closed:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,6 +32,10 @@ class Limits:
     max_request_bytes: int = 100 << 20
     max_connections: int = 1 << 31
     max_connections_per_ip: int = 1 << 31
+    #: addresses that have a limit of their own instead
+    max_connections_by_ip: Mapping[str, int] = field(default_factory=dict)
+    #: new ones; those that come faster are heard later
+    max_connections_per_s: int = 1 << 31
     max_idle_s: float = 600.0
     #: bytes of all receive buffers together
     memory_bytes: int = 512 << 20
@@ -66,6 +70,8 @@ class Server:
         self._log = log
         self._idle_check_s = idle_check_s
         self._emptied = asyncio.Event()
+        #: when the connections made so far are all within the limit of new ones per second
+        self._paced_until = 0.0
         self._servers: list[asyncio.Server] = []
         self._sweep: asyncio.TimerHandle | None = None
 
@@ -117,14 +123,26 @@ class Server:
         self.counts.open_by_ip[address] += 1
         if len(self.connections) > limits.max_connections:
             reason = "max.connections"
-        elif self.counts.open_by_ip[address] > limits.max_connections_per_ip:
+        elif not limits.max_connections_per_s:
+            reason = "max.connection.creation.rate"
+        elif self.counts.open_by_ip[address] > limits.max_connections_by_ip.get(
+            address, limits.max_connections_per_ip
+        ):
             reason = "max.connections.per.ip"
         else:
             self.counts.accepted += 1
+            self._pace(connection)
             return
         self.counts.refused += 1
         self._log("connection_refused", peer=connection.peer, limit=reason)
         connection.abort()
+
+    def _pace(self, connection: Connection) -> None:
+        """Let a connection that comes too early wait; a second's worth of them may come at once."""
+        now = self.loop.time()
+        self._paced_until = max(self._paced_until, now - 1.0) + 1.0 / self.limits.max_connections_per_s
+        if self._paced_until > now:
+            connection.hold(self._paced_until - now)
 
     def forget(self, connection: Connection) -> None:
         self.connections.pop(connection, None)

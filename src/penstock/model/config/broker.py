@@ -22,7 +22,7 @@ from penstock.model.config.keys import (
     UpdateMode,
     find_key,
 )
-from penstock.model.config.listeners import Endpoint, parse_endpoints
+from penstock.model.config.listeners import Endpoint, parse_connection_overrides, parse_endpoints
 from penstock.model.config.topic_keys import TOPIC_KEYS
 from penstock.model.errors import InvalidConfig
 
@@ -104,6 +104,8 @@ class BrokerConfig(Mapping[str, ConfigValue]):
     data_dirs: tuple[str, ...]
     #: The listeners with what they bind and what they advertise.
     endpoints: tuple[Endpoint, ...]
+    #: max.connections.per.ip.overrides: addresses and how many connections each may have.
+    max_connections_by_ip: Mapping[str, int]
     #: Memory for requests in flight over all connections; always a bound.
     request_memory_bytes: int
     #: Topic config names to the values that a topic without overrides has.
@@ -230,6 +232,7 @@ class BrokerConfig(Mapping[str, ConfigValue]):
         # Plain instance attributes: the hot path reads them at the price of one dictionary look-up.
         self.__dict__.update((name.replace(".", "_"), value) for name, value in values.items())
         self.data_dirs = _strings(values["log.dirs"]) or _strings(values["log.dir"])
+        self.max_connections_by_ip = parse_connection_overrides(values)
         limit = _integer(values["queued.max.request.bytes"])
         self.request_memory_bytes = (
             limit if limit > 0 else max(_DEFAULT_REQUEST_MEMORY, 2 * self.socket_request_max_bytes)
@@ -303,7 +306,8 @@ def _check_dynamic_name(name: str, *, cluster_wide: bool) -> None:
 
 
 def _check_together(values: Mapping[str, ConfigValue]) -> None:
-    """What no value can be checked for alone."""
+    """What no value can be checked for alone, or that has parts."""
+    parse_connection_overrides(values)
     if values["broker.id"] != values["node.id"]:
         raise InvalidConfig("node.id and broker.id must be the same: set only node.id")
     retention_ms = _topic_default(TOPIC_KEYS["retention.ms"], values)

@@ -106,10 +106,13 @@ _NETWORK = [
         choices=("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
     ),
     ConfigKey(
-        "socket.send.buffer.bytes", _I, 102400, "SO_SNDBUF of client sockets; -1 leaves it to the system."
+        "socket.send.buffer.bytes", _I, 102400, "SO_SNDBUF of client sockets: the system sizes it." + _UNUSED
     ),
     ConfigKey(
-        "socket.receive.buffer.bytes", _I, 102400, "SO_RCVBUF of client sockets; -1 leaves it to the system."
+        "socket.receive.buffer.bytes",
+        _I,
+        102400,
+        "SO_RCVBUF of client sockets: the system sizes it." + _UNUSED,
     ),
     ConfigKey(
         "socket.request.max.bytes",
@@ -139,7 +142,7 @@ _NETWORK = [
         "max.connection.creation.rate",
         _I,
         INT_MAX,
-        "New connections per second.",
+        "New connections per second; those that come faster are heard later.",
         low=0,
         update_mode=_CLUSTER,
     ),
@@ -207,7 +210,7 @@ _STORAGE = [
         "log.initial.task.delay.ms",
         _L,
         30_000,
-        "Delay of the first retention and cleaning pass.",
+        "Delay of the first retention and cleaning pass: an interval." + _UNUSED,
         low=0,
         internal=True,
     ),
@@ -222,7 +225,7 @@ _STORAGE = [
         "log.flush.start.offset.checkpoint.interval.ms",
         _I,
         60_000,
-        "How often log starts are written down.",
+        "How often log starts are written down: with the recovery points." + _UNUSED,
         low=0,
     ),
     ConfigKey(
@@ -243,14 +246,23 @@ _STORAGE = [
         "log.cleaner.dedupe.buffer.size",
         _L,
         134217728,
-        "Memory for the keys of one compaction.",
+        "Memory for the keys of all compactions together.",
         update_mode=_CLUSTER,
     ),
     ConfigKey(
-        "log.cleaner.io.buffer.size", _I, 524288, "Read and write buffers.", low=0, update_mode=_CLUSTER
+        "log.cleaner.io.buffer.size",
+        _I,
+        524288,
+        "Read and write buffers: a batch is read whole." + _UNUSED,
+        low=0,
+        update_mode=_CLUSTER,
     ),
     ConfigKey(
-        "log.cleaner.io.buffer.load.factor", _D, 0.9, "How full the key memory may get.", update_mode=_CLUSTER
+        "log.cleaner.io.buffer.load.factor",
+        _D,
+        0.9,
+        "How full the key memory may get: to the brim." + _UNUSED,
+        update_mode=_CLUSTER,
     ),
     ConfigKey(
         "log.cleaner.io.max.bytes.per.second",

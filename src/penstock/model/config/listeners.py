@@ -12,6 +12,10 @@ from penstock.model.errors import InvalidConfig
 _LISTENER = re.compile(
     r"(?P<name>[A-Za-z0-9_-]+)://(?:\[(?P<v6>[0-9a-fA-F:.%]+)\]|(?P<host>[^:/\[\]]*)):(?P<port>[0-9]+)"
 )
+_OVERRIDES = "max.connections.per.ip.overrides"
+_OVERRIDE = re.compile(
+    r"(?:\[(?P<v6>[0-9a-fA-F:.%]+)\]|(?P<address>[0-9.]+|[0-9a-fA-F:.%]*:[0-9a-fA-F:.%]*)):(?P<count>[0-9]+)"
+)
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
@@ -110,3 +114,17 @@ def _protocol(name: str, protocols: Mapping[str, str]) -> str:
     if protocol != "PLAINTEXT":
         raise InvalidConfig(f"listener {name} asks for {protocol}, which is not available yet: use PLAINTEXT")
     return protocol
+
+
+def parse_connection_overrides(values: Mapping[str, ConfigValue]) -> dict[str, int]:
+    """How many connections an address may have, where it is not what others may; raises InvalidConfig."""
+    found: dict[str, int] = {}
+    for element in str(values[_OVERRIDES] or "").split(","):
+        if not element.strip():
+            continue
+        # A name would match nobody: connections are known by their addresses.
+        match = _OVERRIDE.fullmatch(element.strip())
+        if match is None:
+            raise InvalidConfig(f"{_OVERRIDES}: '{element}' is not an address and a count, as in 10.0.0.1:20")
+        found[match["v6"] or match["address"]] = int(match["count"])
+    return found

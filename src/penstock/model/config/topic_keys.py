@@ -236,7 +236,8 @@ TOPIC_KEYS: dict[str, ConfigKey] = table(
             "preallocate",
             _B,
             False,
-            "Reserve a new segment's whole size on disk when it is made.",
+            "Reserve a new segment's whole size on disk when it is made: a log ends where its file does. "
+            "Accepted for compatibility; without effect here.",
             synonyms=_log("preallocate"),
         ),
         ConfigKey(
