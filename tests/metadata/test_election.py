@@ -90,6 +90,31 @@ def test_the_cluster_can_be_lenient_by_default() -> None:
     assert partition.leader == 2
 
 
+def test_the_last_leader_does_not_return_while_there_is_an_eligible_one_to_wait_for() -> None:
+    stage = Stage(2)
+    partition = stage.topic("t", [1, 2])
+    stage.fence(2, 1)
+    stage.register(1)
+    stage.beat(1)
+    assert (partition.leader, partition.elr, partition.last_known_leader) == (-1, [2], [1])
+    stage.beat(2)
+    assert (partition.leader, partition.isr) == (2, [2])
+
+
+def test_the_last_leader_does_not_return_when_it_is_no_longer_a_replica() -> None:
+    stage = Stage(4)
+    partition = stage.topic("t", [1, 2], min_isr=1, unclean=True)
+    stage.reassign({0: [3, 4]})
+    stage.alter(partition, [1, 3])
+    stage.fence(1, 2)
+    assert partition.leader == 3
+
+    stage.reassign({0: None})
+
+    assert (partition.replicas, partition.leader, partition.last_known_leader) == ([1, 2], -1, [3])
+    assert elect_unclean(stage.image, stage.policy) == []
+
+
 @pytest.mark.parametrize("resource", [(TOPIC, "t"), (BROKER, "")], ids=str)
 def test_another_minimum_leaves_no_eligible_leaders(resource: tuple[int, str]) -> None:
     """With a lower minimum the ISR may have acknowledged what those outside it lack."""

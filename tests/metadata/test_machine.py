@@ -23,7 +23,7 @@ from penstock.wire.schema import Struct
 from tests.metadata.stage import Stage
 from tests.metadata.test_snapshot import replayed, state
 
-NODES = range(1, 6)
+NODES = range(1, 5)
 TOPICS = ("s", "t")
 nodes = st.sampled_from(NODES)
 placements = st.lists(nodes, min_size=1, max_size=4, unique=True)
@@ -73,11 +73,13 @@ class CheckedStage(Stage):
 
 
 class Decisions(RuleBasedStateMachine):
-    @initialize()
-    def start(self) -> None:
-        self.stage = CheckedStage(3)
+    @initialize(placed=st.tuples(placements, placements), minimum=st.integers(1, 3), unclean=st.booleans())
+    def start(self, placed: tuple[list[int], list[int]], minimum: int, unclean: bool) -> None:
+        self.stage = CheckedStage(len(NODES))
+        for name, replicas in zip(TOPICS, placed, strict=True):
+            self.stage.topic(name, replicas, min_isr=minimum, unclean=unclean)
 
-    def attempt_on(self, topic: str) -> PartitionImage | None:
+    def first_of(self, topic: str) -> PartitionImage | None:
         known = self.stage.image.topics.get(topic)
         return None if known is None else known.partitions[0]
 
@@ -132,14 +134,14 @@ class Decisions(RuleBasedStateMachine):
 
     @rule(name=names, wanted=st.lists(nodes, max_size=4, unique=True))
     def alter_isr(self, name: str, wanted: list[int]) -> None:
-        partition = self.attempt_on(name)
+        partition = self.first_of(name)
         if partition is not None and partition.leader != NO_LEADER:
             isr = [node for node in wanted if node != partition.leader]
             self.stage.alter(partition, [partition.leader, *isr], leader_recovery_state=RECOVERED)
 
     @rule(name=names)
     def everybody_catches_up(self, name: str) -> None:
-        partition = self.attempt_on(name)
+        partition = self.first_of(name)
         if partition is not None and partition.leader != NO_LEADER:
             isr = [node for node in partition.replicas if self._active(node)]
             self.stage.alter(partition, isr, leader_recovery_state=RECOVERED)
@@ -212,4 +214,4 @@ class Decisions(RuleBasedStateMachine):
 
 
 TestDecisions = Decisions.TestCase
-TestDecisions.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestDecisions.settings = settings(max_examples=200, stateful_step_count=50, deadline=None)

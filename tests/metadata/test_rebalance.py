@@ -89,6 +89,14 @@ def test_replicas_of_a_broker_that_is_forgotten_go_elsewhere_and_of_one_that_is_
     assert held(image) == {1: 6, 2: 6}
 
 
+def test_what_has_nowhere_to_go_is_not_planned_for() -> None:
+    image = cluster([("", str(n)) for n in range(3)])
+    create(image, "everywhere", 6, 3)
+    create(image, "t", 1, 1)
+    image.apply(UnregisterBrokerRecord(broker_id=1), 901)
+    assert all(move.partition.topic == "t" for move in plan_rebalance(image, {}))
+
+
 def partition_of(image: ClusterImage, move: Move) -> list[int]:
     return image.topics[move.partition.topic].partitions[move.partition.partition].replicas
 

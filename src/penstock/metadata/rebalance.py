@@ -43,9 +43,7 @@ def plan_rebalance(
         plan.evacuate()
         plan.even_out()
         plan.spread_leaders()
-    return [
-        Move(placed.name, placed.nodes) for placed in plan.placed if placed.nodes != placed.image.replicas
-    ]
+    return [Move(placed.name, placed.nodes) for placed in plan.placed if plan.is_change(placed)]
 
 
 class _Placed:
@@ -141,6 +139,10 @@ class _Plan:
                 placed.nodes[0], placed.nodes[position] = other, first
                 leads[first] -= placed.weight
                 leads[other] += placed.weight
+
+    def is_change(self, placed: _Placed) -> bool:
+        """Also that it can be asked for: not while a replica is on a broker that nobody knows."""
+        return placed.nodes != placed.image.replicas and self._brokers.keys() >= set(placed.nodes)
 
     def _uneven(
         self, loads: Mapping[int, float], mean: float, donor: int, receiver: int, weight: float
