@@ -10,7 +10,8 @@ from bench.table import Contender, Metric, Row, Values
 
 SECONDS = 10.0
 CORES = Metric("broker cores", "", False)
-OUTSIDE = Metric("outside the Produce round trip, p50", "ms", False)
+QUEUE = Metric("in the client's queue, p50", "ms", False)
+BEHIND_QUEUE = "p50 without the client's queue"
 REQUEST = Metric("Produce round trip, p50", "ms", False)
 REQUEST_TAIL = Metric("Produce round trip, p99", "ms", False)
 
@@ -31,16 +32,18 @@ def _end_to_end(rate: int, linger_ms: str) -> Callable[[Contender, float], Value
             CORES.name: spent / seen.seconds,
             REQUEST.name: seen.request.p50,
             REQUEST_TAIL.name: seen.request.p99,
-            OUTSIDE.name: seen.end_to_end.p50 - seen.request.p50,
+            QUEUE.name: seen.queue.p50,
+            BEHIND_QUEUE: seen.end_to_end.p50 - seen.queue.p50,
         }
 
     return measure
 
 
 WHERE = (
-    "partly in the Produce round trip, which is shown below the percentiles; what is outside of it is mostly "
-    "the client library, the same on both sides: its queue and linger on the way in, the hand-over to the "
-    "consumer on the way out. Tails are the scheduler's: broker and client have two cores between them."
+    "with a linger of 1 ms a message spends 0.74 ms of the median in the client's queue, before the broker "
+    "can know of it, and that is the same on both sides; it is shown apart. The rest is the Produce round "
+    "trip, the answer to the waiting Fetch, and the client's threads that hand the message on. Tails are the "
+    "scheduler's: broker and client have two cores between them."
 )
 ROWS = (
     Row(
@@ -50,10 +53,11 @@ ROWS = (
             Metric("p50", "ms", False, times_kafka=0.7),
             Metric("p99", "ms", False, times_kafka=0.7),
             Metric("p99.9", "ms", False, times_kafka=0.7),
-            CORES,
+            QUEUE,
+            Metric(BEHIND_QUEUE, "ms", False, times_kafka=0.7),
             REQUEST,
             REQUEST_TAIL,
-            OUTSIDE,
+            CORES,
         ),
         _end_to_end(10_000, "1"),
         where=WHERE,
@@ -65,10 +69,11 @@ ROWS = (
             Metric("p50", "ms", False, limit=0.8),
             Metric("p99", "ms", False, limit=2),
             Metric("p99.9", "ms", False),
-            CORES,
+            QUEUE,
+            Metric(BEHIND_QUEUE, "ms", False),
             REQUEST,
             REQUEST_TAIL,
-            OUTSIDE,
+            CORES,
         ),
         _end_to_end(1000, "0"),
         where=WHERE,

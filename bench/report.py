@@ -117,9 +117,9 @@ def _latency(run: Run) -> list[str]:
         return []
     explained = (
         "End to end is from the producer's call to the consumer's, in one process over librdkafka, the same "
-        "on both sides. The Produce round trip is what librdkafka waits for the broker, from the last byte "
-        "sent to the answer; what is outside of it the client library adds (queue, linger, hand-over), "
-        "together with the way of the bytes through the waiting Fetch."
+        "on both sides. In the client's queue a message waits for its batch, the linger included, before the "
+        "broker can know of it; the line after it is what remains without. The Produce round trip is from a "
+        "request's last byte sent to its answer."
     )
     return ["## What the client library adds to latency", "", *textwrap.wrap(explained, 110)]
 
