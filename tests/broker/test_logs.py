@@ -15,6 +15,7 @@ from penstock.broker import logs
 def unconfigured(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(logs, "_writer", None)
     monkeypatch.setattr(logs, "_loggers", {})
+    monkeypatch.setattr(logs, "_levels", {logs.ROOT: "info"})
     yield
 
 

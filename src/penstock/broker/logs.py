@@ -12,12 +12,15 @@ import sys
 from collections.abc import Callable
 from typing import Literal, TextIO, TypeAlias
 
-__all__ = ["LogFormat", "Logger", "configure", "get_logger"]
+__all__ = ["LEVELS", "ROOT", "LogFormat", "Logger", "configure", "get_logger", "levels", "set_level"]
 
 LogFormat: TypeAlias = Literal["text", "json"]
 _Write: TypeAlias = Callable[..., None]
 
-_LEVELS = ("debug", "info", "warning", "error")
+#: from the least severe to the most
+LEVELS = ("debug", "info", "warning", "error")
+#: the name under which `levels` has what holds for components without a level of their own
+ROOT = "root"
 
 
 def _ignore(event: str, **fields: object) -> None:
@@ -41,6 +44,7 @@ class Logger:
 
 
 _loggers: dict[str, Logger] = {}
+_levels: dict[str, str] = {ROOT: "info"}
 _writer: Callable[[str], dict[str, _Write]] | None = None
 
 
@@ -56,18 +60,33 @@ def get_logger(component: str) -> Logger:
 def configure(level: str = "info", format: LogFormat = "text", stream: TextIO | None = None) -> None:
     """Write events of `level` and above to `stream` (standard error): key=value pairs, or JSON objects."""
     global _writer
-    _writer = _structlog_writer(level, format, stream or sys.stderr)
+    _writer = _structlog_writer(format, stream or sys.stderr)
+    set_level(ROOT, level)
+
+
+def levels() -> dict[str, str]:
+    """The level of every component, and of `ROOT`."""
+    return {ROOT: _levels[ROOT]} | {name: _levels.get(name, _levels[ROOT]) for name in sorted(_loggers)}
+
+
+def set_level(component: str, level: str | None) -> None:
+    """Give a component, or `ROOT`, a level while the process lasts; None takes a component's away again."""
+    if level is None:
+        _levels.pop(component, None)
+    else:
+        _levels[component] = level
     for logger in _loggers.values():
         _attach(logger)
 
 
 def _attach(logger: Logger) -> None:
     if _writer is not None:
-        for level, write in _writer(logger.component).items():
-            setattr(logger, level, write)
+        threshold = LEVELS.index(_levels.get(logger.component, _levels[ROOT]))
+        for name, write in _writer(logger.component).items():
+            setattr(logger, name, write if LEVELS.index(name) >= threshold else _ignore)
 
 
-def _structlog_writer(level: str, format: LogFormat, stream: TextIO) -> Callable[[str], dict[str, _Write]]:
+def _structlog_writer(format: LogFormat, stream: TextIO) -> Callable[[str], dict[str, _Write]]:
     import structlog  # only a process that writes a log pays for it
 
     renderer = (
@@ -87,13 +106,9 @@ def _structlog_writer(level: str, format: LogFormat, stream: TextIO) -> Callable
         ],
         wrapper_class=structlog.make_filtering_bound_logger(0),
     )
-    threshold = _LEVELS.index(level)
 
     def writes(component: str) -> dict[str, _Write]:
         bound = log.bind(component=component)
-        return {
-            name: getattr(bound, name) if severity >= threshold else _ignore
-            for severity, name in enumerate(_LEVELS)
-        }
+        return {name: getattr(bound, name) for name in LEVELS}
 
     return writes

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from penstock.broker.context import Context
+from penstock.broker.handlers.loggers import alter_loggers, describe_loggers
 from penstock.metadata.configs import GROUP, Alteration, alter_incrementally, config_records
 from penstock.metadata.image import BROKER, TOPIC
 from penstock.metadata.topics import check_topic_name
@@ -83,6 +84,9 @@ def _entries(context: Context, resource: DescribeConfigsResource) -> list[Config
     if resource.resource_type == GROUP:
         _check_group_name(name)
         return broker.config.describe_group(broker.image.configs.get((GROUP, name), {}), names)
+    if resource.resource_type == _BROKER_LOGGER:
+        _check_is_us(context, name)
+        return describe_loggers(names)
     raise InvalidRequest(f"Configs of resource type {resource.resource_type} are not served")
 
 
@@ -127,13 +131,28 @@ async def incremental_alter_configs(
         alterations = [Alteration(c.name, c.config_operation, c.value) for c in resource.configs]
         defaults = _list_defaults(_KEYS.get(key[0], {}))
         alter = _alterer(alterations, defaults) if asked[key] == 1 else _refuse_twice
-        code, message = await _alter(context, key, alter, request.validate_only)
+        if key[0] == _BROKER_LOGGER and asked[key] == 1:
+            code, message = _alter_loggers(context, key[1], alterations, request.validate_only)
+        else:
+            code, message = await _alter(context, key, alter, request.validate_only)
         response.responses.append(
             incremental.AlterConfigsResourceResponse(
                 error_code=code, error_message=message, resource_type=key[0], resource_name=key[1]
             )
         )
     return response
+
+
+def _alter_loggers(
+    context: Context, name: str, alterations: Sequence[Alteration], validate_only: bool
+) -> tuple[int, str | None]:
+    """As `_alter`, for what is no part of the cluster's metadata."""
+    try:
+        _check_is_us(context, name)
+        alter_loggers(alterations, validate_only)
+    except ApiError as e:
+        return e.code, str(e)
+    return ErrorCode.NONE, None
 
 
 def _refuse_twice(current: Mapping[str, str]) -> dict[str, str]:
