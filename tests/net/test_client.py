@@ -461,10 +461,14 @@ class StuckLoop(asyncio.SelectorEventLoop):
     """On it connecting takes for ever, as where packets get lost, until `is_stuck` is over."""
 
     is_stuck = True
+    given_up = 0
 
     async def create_connection(self, *args: Any, **kwargs: Any) -> Any:
         if self.is_stuck:
-            await self.create_future()
+            try:
+                await self.create_future()
+            finally:
+                self.given_up += 1
         return await super().create_connection(*args, **kwargs)
 
 
@@ -478,7 +482,8 @@ def test_connecting_takes_no_longer_than_a_call_may_wait() -> None:
                 await metadata(peer, SHORT_S)
             assert gone.kinds == [PeerTimedOut]
             loop.is_stuck = False
-            assert (await metadata(peer)).controller_id > 0, "the stuck attempt is not waited for"
+            assert (await metadata(peer)).controller_id > 0
+            assert loop.given_up == 1, "an attempt that nobody waits for must not succeed later"
 
     with asyncio.Runner(loop_factory=StuckLoop) as runner:
         runner.run(asyncio.wait_for(scenario(), LONG_S))
