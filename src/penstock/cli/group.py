@@ -55,15 +55,10 @@ def describe(
 ) -> None:
     """Show groups' members, what each has, and how far behind every partition is."""
     from penstock.cli.cluster import Cluster
-    from penstock.cli.output import print_json
+    from penstock.cli.outcomes import print_described
 
     cluster = Cluster(bootstrap, timeout)
-    groups = [_described(cluster, name) for name in names]
-    if as_json:
-        print_json(groups)
-        return
-    for group in groups:
-        _print_group(group)
+    print_described([_described(cluster, name) for name in names], as_json, _print_group)
 
 
 @app.command("reset-offsets")
@@ -126,25 +121,13 @@ def delete(
     as_json: AsJson = False,
 ) -> None:
     """Delete groups without members, and their offsets."""
-    from penstock.cli.cluster import Cluster, Refused
-    from penstock.cli.output import print_json
+    from penstock.cli.cluster import Cluster
+    from penstock.cli.outcomes import await_outcomes, print_outcomes
 
     cluster = Cluster(bootstrap, timeout)
-    rows = []
-    for name, future in cluster.admin.delete_consumer_groups(list(names), request_timeout=timeout).items():
-        outcome = "deleted"
-        try:
-            cluster.wait(future, name)
-        except Refused as refusal:
-            if not if_exists or refusal.reason != "GROUP_ID_NOT_FOUND":
-                raise
-            outcome = "missing"
-        rows.append({"group": name, "outcome": outcome})
-    if as_json:
-        print_json(rows)
-    else:
-        for row in rows:
-            print(f"{row['outcome']} {row['group']}")
+    futures = cluster.admin.delete_consumer_groups(list(names), request_timeout=timeout)
+    tolerated = {"GROUP_ID_NOT_FOUND": "missing"} if if_exists else {}
+    print_outcomes("group", await_outcomes(cluster, futures, "deleted", tolerated), as_json)
 
 
 def _described(cluster: Cluster, name: str) -> dict[str, Any]:

@@ -35,23 +35,16 @@ def create(
     """Create topics."""
     from confluent_kafka.admin import NewTopic
 
-    from penstock.cli.cluster import Cluster, Refused
+    from penstock.cli.cluster import Cluster
+    from penstock.cli.outcomes import await_outcomes, print_outcomes
 
     cluster = Cluster(bootstrap, timeout)
     configs = pairs(config or (), "--config")
     topics = [NewTopic(name, partitions, replication_factor, config=configs) for name in names]
     futures = cluster.admin.create_topics(topics, request_timeout=timeout, validate_only=validate_only)
-    rows = []
-    for name, future in futures.items():
-        outcome = "valid" if validate_only else "created"
-        try:
-            cluster.wait(future, name)
-        except Refused as refusal:
-            if not if_not_exists or refusal.reason != "TOPIC_ALREADY_EXISTS":
-                raise
-            outcome = "exists"
-        rows.append({"topic": name, "outcome": outcome})
-    _print_outcomes(rows, as_json)
+    done = "valid" if validate_only else "created"
+    tolerated = {"TOPIC_ALREADY_EXISTS": "exists"} if if_not_exists else {}
+    print_outcomes("topic", await_outcomes(cluster, futures, done, tolerated), as_json)
 
 
 @app.command("list")
@@ -93,15 +86,9 @@ def describe(
 ) -> None:
     """Show topics' ids, configs, and partitions with their leaders, replicas and offsets."""
     from penstock.cli.cluster import Cluster
-    from penstock.cli.output import print_json
+    from penstock.cli.outcomes import print_described
 
-    cluster = Cluster(bootstrap, timeout)
-    topics = _described(cluster, names)
-    if as_json:
-        print_json(topics)
-        return
-    for topic in topics:
-        _print_topic(topic)
+    print_described(_described(Cluster(bootstrap, timeout), names), as_json, _print_topic)
 
 
 @app.command()
@@ -120,6 +107,7 @@ def alter(
 
     from penstock.cli.alteration import alter_configs, topic_resource
     from penstock.cli.cluster import Cluster
+    from penstock.cli.outcomes import print_outcomes
 
     configs = pairs(config or (), "--config")
     if partitions is None and not configs:
@@ -130,7 +118,7 @@ def alter(
         cluster.wait(futures[name], name)
     if configs:
         alter_configs(cluster, topic_resource(name), configs)
-    _print_outcomes([{"topic": name, "outcome": "altered"}], as_json)
+    print_outcomes("topic", {name: "altered"}, as_json)
 
 
 @app.command()
@@ -142,21 +130,13 @@ def delete(
     as_json: AsJson = False,
 ) -> None:
     """Delete topics and all their data."""
-    from penstock.cli.cluster import Cluster, Refused
+    from penstock.cli.cluster import Cluster
+    from penstock.cli.outcomes import await_outcomes, print_outcomes
 
     cluster = Cluster(bootstrap, timeout)
     futures = cluster.admin.delete_topics(list(names), request_timeout=timeout)
-    rows = []
-    for name, future in futures.items():
-        outcome = "deleted"
-        try:
-            cluster.wait(future, name)
-        except Refused as refusal:
-            if not if_exists or refusal.reason != "UNKNOWN_TOPIC_OR_PART":
-                raise
-            outcome = "missing"
-        rows.append({"topic": name, "outcome": outcome})
-    _print_outcomes(rows, as_json)
+    tolerated = {"UNKNOWN_TOPIC_OR_PART": "missing"} if if_exists else {}
+    print_outcomes("topic", await_outcomes(cluster, futures, "deleted", tolerated), as_json)
 
 
 def _described(cluster: Cluster, names: list[str]) -> list[dict[str, Any]]:
@@ -201,13 +181,3 @@ def _print_topic(topic: dict[str, Any]) -> None:
     print(f"{topic['topic']}  id {topic['id']}  {configs or 'default configs'}")
     columns = ("partition", "leader", "replicas", "isr", "start", "end")
     print_rows(topic["partitions"], as_json=False, columns=columns, empty="no partitions")
-
-
-def _print_outcomes(rows: list[dict[str, Any]], as_json: bool) -> None:
-    from penstock.cli.output import print_json
-
-    if as_json:
-        print_json(rows)
-    else:
-        for row in rows:
-            print(f"{row['outcome']} {row['topic']}")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, TypeVar
 
 from penstock.broker.context import Context
 from penstock.metadata.image import PartitionImage, TopicImage
@@ -34,6 +34,7 @@ from penstock.wire.apis.metadata import (
 
 __all__ = ["describe_cluster", "describe_topic_partitions", "metadata"]
 
+P = TypeVar("P", MetadataResponsePartition, DescribeTopicPartitionsResponsePartition)
 #: bits of the operations that anyone may do while there is no authorizer: read, write, create, delete, alter,
 #: describe, describe and alter configs for a topic; create, alter, describe, cluster action, describe and
 #: alter configs, idempotent write for the cluster
@@ -131,23 +132,24 @@ def _known(topic: TopicImage, operations: int) -> MetadataResponseTopic:
         name=topic.name,
         topic_id=topic.id,
         is_internal=topic.name in INTERNAL_TOPICS,
-        partitions=[
-            MetadataResponsePartition(
-                error_code=_leader_error(partition),
-                partition_index=index,
-                leader_id=partition.leader,
-                leader_epoch=partition.leader_epoch,
-                replica_nodes=partition.replicas,
-                isr_nodes=partition.isr,
-            )
-            for index, partition in topic.partitions.items()
-        ],
+        partitions=_partitions(MetadataResponsePartition, topic.partitions.items()),
         topic_authorized_operations=operations,
     )
 
 
-def _leader_error(partition: PartitionImage) -> ErrorCode:
-    return ErrorCode.NONE if partition.leader >= 0 else ErrorCode.LEADER_NOT_AVAILABLE
+def _partitions(kind: type[P], partitions: Iterable[tuple[int, PartitionImage]]) -> list[P]:
+    """Who leads partitions and where they are, as one of the responses tells it."""
+    return [
+        kind(
+            error_code=ErrorCode.NONE if partition.leader >= 0 else ErrorCode.LEADER_NOT_AVAILABLE,
+            partition_index=index,
+            leader_id=partition.leader,
+            leader_epoch=partition.leader_epoch,
+            replica_nodes=partition.replicas,
+            isr_nodes=partition.isr,
+        )
+        for index, partition in partitions
+    ]
 
 
 def describe_cluster(context: Context, request: DescribeClusterRequest) -> DescribeClusterResponse:
@@ -212,24 +214,16 @@ def describe_topic_partitions(
 
 
 def _described(
-    topic: TopicImage, shown: Iterable[tuple[int, PartitionImage]]
+    topic: TopicImage, shown: Sequence[tuple[int, PartitionImage]]
 ) -> DescribeTopicPartitionsResponseTopic:
+    partitions = _partitions(DescribeTopicPartitionsResponsePartition, shown)
+    for partition, (_, known) in zip(partitions, shown, strict=True):
+        partition.eligible_leader_replicas = known.elr
+        partition.last_known_elr = known.last_known_leader
     return DescribeTopicPartitionsResponseTopic(
         name=topic.name,
         topic_id=topic.id,
         is_internal=topic.name in INTERNAL_TOPICS,
-        partitions=[
-            DescribeTopicPartitionsResponsePartition(
-                error_code=_leader_error(partition),
-                partition_index=index,
-                leader_id=partition.leader,
-                leader_epoch=partition.leader_epoch,
-                replica_nodes=partition.replicas,
-                isr_nodes=partition.isr,
-                eligible_leader_replicas=[],
-                last_known_elr=[],
-            )
-            for index, partition in shown
-        ],
+        partitions=partitions,
         topic_authorized_operations=TOPIC_OPERATIONS,
     )
