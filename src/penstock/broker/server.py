@@ -52,6 +52,7 @@ async def _serve(config: BrokerConfig, ready: Callable[[str], None]) -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(*_GC_THRESHOLDS)
+    gc.enable()
     ready(broker.address)
     await stopped.wait()
     await broker.stop()
