@@ -79,7 +79,7 @@ def up(
 def _run(configs: dict[str, str]) -> None:
     # structlog would import rich for coloured tracebacks, which a broker never prints: 50 ms and 5 MB.
     sys.modules.setdefault("rich", cast(Any, None))
-    # Nothing that is imported is garbage, and looking for it is a tenth of the start; `run` turns it on again.
+    # Nothing that is imported is garbage, and looking for it is a tenth of the start; `run` enables it again.
     gc.disable()
 
     from penstock.broker import logs
