@@ -303,18 +303,39 @@ class TestRefusal:
 
         run(scenario())
 
-    def test_a_name_with_several_addresses(self, run: Run) -> None:
-        """`localhost` is two of them, and both refuse."""
 
-        async def scenario() -> None:
-            peer = Peer(
-                asyncio.get_running_loop(), "localhost", unused_port(), client_id="test", rng=Middle()
-            )
-            with pytest.raises(PeerRefused):
+class NoWayLoop(asyncio.SelectorEventLoop):
+    """On it no address of a host can be reached, as asyncio puts it."""
+
+    problem = ""
+
+    async def create_connection(self, *args: Any, **kwargs: Any) -> Any:
+        raise OSError(self.problem)
+
+
+@pytest.mark.parametrize(
+    ("problem", "kind"),
+    [
+        (
+            "Multiple exceptions: [Errno 111] Connect call failed, [Errno 111] Connect call failed",
+            PeerRefused,
+        ),
+        ("Multiple exceptions: [Errno 111] Connect call failed, [Errno 113] No route to host", PeerLost),
+        ("[Errno 113] No route to host", PeerLost),
+    ],
+)
+def test_a_host_with_several_addresses_refuses_only_if_all_of_them_do(
+    problem: str, kind: type[PeerGone]
+) -> None:
+    async def scenario() -> None:
+        cast(NoWayLoop, asyncio.get_running_loop()).problem = problem
+        async with peer_at(9) as peer:
+            with pytest.raises(PeerGone) as raised:
                 await metadata(peer)
-            peer.close()
+            assert raised.type is kind
 
-        run(scenario())
+    with asyncio.Runner(loop_factory=NoWayLoop) as runner:
+        runner.run(asyncio.wait_for(scenario(), LONG_S))
 
 
 class TestHostilePeers:

@@ -149,6 +149,16 @@ def test_a_broken_body_ends_the_conversation(body: bytes) -> None:
         conversation.received(0)
 
 
+def test_it_is_over_too_for_who_reads_into_its_buffer() -> None:
+    conversation = Conversation(None)
+    conversation.ask(METADATA, MetadataRequest(), version=1)
+    conversation.get_buffer()[:8] = struct.pack(">ii", 4, 99)
+    with pytest.raises(ProtocolError, match="awaited"):
+        conversation.received(8)
+    with pytest.raises(ProtocolError, match="over"):
+        conversation.received(0)
+
+
 def test_a_response_too_large_is_refused_by_its_size() -> None:
     conversation = Conversation(None, max_response_bytes=1000)
     conversation.ask(METADATA, MetadataRequest(), version=1)
