@@ -21,7 +21,7 @@ from typing import Any, Final, TypeAlias, TypeVar, TypeVarTuple, Unpack
 
 from penstock.testing.disk import PowerLoss
 from penstock.testing.simulation.network import Network, SimServer
-from penstock.testing.simulation.process import Process, State, current_process
+from penstock.testing.simulation.process import Process, State, abandon, current_process
 from penstock.testing.simulation.trace import Trace
 
 __all__ = ["SimLoop", "Stuck"]
@@ -251,11 +251,11 @@ class SimLoop(asyncio.BaseEventLoop):
             task.add_done_callback(lambda _: self.stop())
             self.run_forever()
             if not task.done():
-                task.cancel()
                 raise Stuck(f"not done after {limit_s} s of virtual time")
             return task.result()
         finally:
             alarm.cancel()
+            abandon(task)
 
     def close(self) -> None:
         """End everything that is left."""

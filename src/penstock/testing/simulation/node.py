@@ -51,6 +51,7 @@ class Node:
         self._only_killed = False
         #: whether something starts the broker again whenever it ends, as a service manager does
         self.supervised = False
+        self._restart_due = False
         self.process: Process | None = None
         self.broker: Broker | None = None
 
@@ -152,8 +153,13 @@ class Node:
         self.broker = None
         self.process.kill()
         self._loop.network.process_died(self.process, silently=silently)
-        if self.supervised:
-            self._loop.world_later(_RESTART_S, self.boot)
+        if self.supervised and not self._restart_due:
+            self._restart_due = True
+            self._loop.world_later(_RESTART_S, self._restart)
+
+    def _restart(self) -> None:
+        self._restart_due = False
+        self.boot()
 
     def note(self, text: str) -> None:
         self._loop.trace.note(self._loop.time(), self.name, text)

@@ -14,7 +14,7 @@ from contextvars import Context, ContextVar, copy_context
 from enum import Enum
 from typing import Any, Final
 
-__all__ = ["Process", "State", "current_process"]
+__all__ = ["Process", "State", "abandon", "current_process"]
 
 #: Tasks that are done are forgotten whenever so many more have been started.
 _TASKS_KEPT: Final = 256
@@ -79,11 +79,7 @@ class Process:
         """Let go of what a dead process left behind, when nothing can be hurt any more."""
         assert self.is_dead
         for task in self._tasks:
-            if not task.done():
-                task._log_destroy_pending = False  # type: ignore[attr-defined]
-                coroutine = task.get_coro()
-                if isinstance(coroutine, Coroutine):
-                    _close(coroutine)
+            abandon(task)
         self._tasks.clear()
 
 
@@ -92,8 +88,13 @@ def current_process(context: Context | None = None) -> Process | None:
     return _current.get(None) if context is None else context.get(_current)
 
 
-def _close(coroutine: Coroutine[Any, Any, Any]) -> None:
-    """End a coroutine of a dead process; what its clean-up code makes of that is of no interest."""
+def abandon(task: asyncio.Task[Any]) -> None:
+    """End a task that nobody will run again; what its clean-up code makes of that is of no interest."""
+    if task.done():
+        return
+    task._log_destroy_pending = False  # type: ignore[attr-defined]
+    coroutine = task.get_coro()
+    assert isinstance(coroutine, Coroutine)
     try:
         coroutine.close()
     except BaseException as e:  # noqa: BLE001 - clean-up on a machine that is off fails in any way it likes
