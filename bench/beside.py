@@ -24,6 +24,8 @@ from bench.table import Contender, Metric, Row, Values
 from lab.server import HOST, Server
 
 SECONDS = 6.0
+WARM_UP_S = 10.0
+"""A just-in-time compiler needs a while, and this broker is a new one."""
 RATE = 1000
 KEYS = 1000
 SEGMENT = {"segment.bytes": str(16 << 20), "file.delete.delay.ms": "0", "min.cleanable.dirty.ratio": "0.01"}
@@ -36,7 +38,7 @@ def _beside(contender: Contender, scale: float) -> Values:
         stack.callback(server.stop)
         name = stack.enter_context(topic(server.bootstrap, 1))
         seconds = SECONDS * scale
-        latencies(server, name, 1.0)
+        latencies(server, name, WARM_UP_S * scale)
         return {
             "p99 alone": p99(latencies(server, name, seconds)),
             "p99 beside a cold reader": _beside_cold_reader(server, name, Path(folder), seconds, scale),
