@@ -83,7 +83,7 @@ class Simulation:
         self.static = VoterSet(voter(node) for node in range(1, (voters or nodes) + 1))
         self.nodes = {node: SimulatedNode(node) for node in range(1, nodes + 1)}
         self.invariants = Invariants()
-        self.mishaps = _ANYTHING
+        self.mishaps: tuple[str, ...] = _ANYTHING
         #: whether the disk has a vote before it is sent; a mutation takes that away
         self.saves_first = True
         self._events: list[tuple[float, int, Callable[[], None]]] = []

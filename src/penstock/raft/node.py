@@ -6,7 +6,7 @@ The driver's contract. One event at a time: `tick`, `request`, `response`, `fail
 1. `save`, if there is one, is written and synced (`state.encode_quorum_state`).
 2. `messages` are sent and `replies` answered. Nothing may leave before 1. A message that gets an answer is
    handed back with it (`response`); one that gets none, for whatever reason, is a `failure`, also when a
-   connection was refused, which is a `peer_gone` as well.
+   connection was refused, which is a `peer_gone` as well. Fetches may be answered after `max_wait_ms`.
 3. If `flush`, the log is synced, without anybody waiting, and `flushed` says how far. A follower fetches on
    only then, so what it acknowledges is on its disk. Truncating while a flush is under way voids it.
 4. What is below `high_watermark` is applied; `installed` and `truncated_to` come before that.

@@ -212,6 +212,7 @@ class Replication(Quorum):
         elif others:
             node = others[int(self._rng.uniform(0, len(others))) % len(others)]
         else:
+            self._fetch_ms = self._now_ms + self.config.retry_ms
             return
         self._fetch = self._next_fetch(following)
         self._send(node, self._fetch)

@@ -1,0 +1,196 @@
+"""Voters that come and go, one rule per test (KIP-853)."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.model.errors import ErrorCode
+from penstock.raft.messages import (
+    AddVoterRequest,
+    Endpoint,
+    RemoveVoterRequest,
+    ReplicaKey,
+    Request,
+    UpdateVoterRequest,
+    Voter,
+    VoterChangeResponse,
+)
+from penstock.raft.state import QuorumState
+from penstock.raft.voters import VoterSet
+from tests.raft.scripted import Scripted, key, log_of
+from tests.raft.simulation import Simulation, voter
+
+
+def leader(voters: int = 3) -> Scripted:
+    """A leader that has committed in its epoch, with node 4 as an observer that has everything."""
+    node = Scripted(voters=voters)
+    node.elect()
+    node.flush()
+    node.fetch(2, 1, 1)
+    node.fetch(4, 1, 1)
+    return node
+
+
+def error(response: object) -> ErrorCode:
+    assert isinstance(response, VoterChangeResponse)
+    return response.error
+
+
+def commit(node: Scripted, *peers: int) -> None:
+    node.flush()
+    for peer in peers:
+        node.fetch(peer, node.log.end_offset, node.core.epoch)
+
+
+def test_a_caught_up_observer_becomes_a_voter_and_is_told_at_the_commit() -> None:
+    node = leader()
+    assert node.asked(AddVoterRequest(voter(4))) is None
+    assert node.core.voters.has(key(4)), "a voter set holds from its append on"
+    node.flush()
+    node.fetch(2, node.log.end_offset, 1)
+    assert node.ready.high_watermark == 1, "three of four are a majority"
+    node.fetch(3, node.log.end_offset, 1)
+    assert VoterChangeResponse(ErrorCode.NONE, 1, 1) in [reply.response for reply in node.ready.replies]
+
+
+def test_who_does_not_want_to_wait_is_answered_at_once() -> None:
+    assert error(leader().asked(AddVoterRequest(voter(4), ack_when_committed=False))) == ErrorCode.NONE
+
+
+def test_a_voter_is_removed_and_no_longer_counts() -> None:
+    node = leader()
+    assert node.asked(RemoveVoterRequest(key(3))) is None
+    commit(node, 2)
+    assert VoterChangeResponse(ErrorCode.NONE, 1, 1) in [reply.response for reply in node.ready.replies]
+    assert node.ready.voters == VoterSet([voter(1), voter(2)])
+
+
+def test_an_endpoint_changes_with_an_update() -> None:
+    node = leader()
+    moved = voter(3)._replace(endpoints=(Endpoint("INTERNAL", "elsewhere", 1),))
+    assert node.asked(UpdateVoterRequest(moved, 1)) is None
+    commit(node, 2)
+    assert node.core.voters.get(3) == moved
+
+
+def test_an_update_that_changes_nothing_is_done() -> None:
+    node = leader()
+    assert error(node.asked(UpdateVoterRequest(voter(3), 1))) == ErrorCode.NONE
+    assert not node.ready.flush
+
+
+@pytest.mark.parametrize(
+    ("request_", "expected"),
+    [
+        (AddVoterRequest(voter(3)), ErrorCode.DUPLICATE_VOTER),
+        (AddVoterRequest(voter(5)), ErrorCode.REQUEST_TIMED_OUT),
+        (AddVoterRequest(voter(4)._replace(endpoints=())), ErrorCode.INVALID_REQUEST),
+        (AddVoterRequest(voter(4)._replace(key=ReplicaKey(4))), ErrorCode.INVALID_REQUEST),
+        (AddVoterRequest(voter(4)._replace(kraft_version_max=0)), ErrorCode.INVALID_REQUEST),
+        (RemoveVoterRequest(key(4)), ErrorCode.VOTER_NOT_FOUND),
+        (RemoveVoterRequest(ReplicaKey(3, b"another disk 16b")), ErrorCode.VOTER_NOT_FOUND),
+        (UpdateVoterRequest(voter(4), 1), ErrorCode.VOTER_NOT_FOUND),
+        (UpdateVoterRequest(voter(3), 0), ErrorCode.FENCED_LEADER_EPOCH),
+        (UpdateVoterRequest(voter(3)._replace(endpoints=()), 1), ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_changes_that_make_no_sense_are_refused(request_: Request, expected: ErrorCode) -> None:
+    node = leader()
+    assert error(node.asked(request_)) == expected
+    assert node.core.voters == VoterSet(map(voter, (1, 2, 3)))
+
+
+def test_the_last_voter_stays() -> None:
+    node = Scripted(voters=1)
+    node.wait(0)
+    node.flush()
+    assert error(node.asked(RemoveVoterRequest(key(1)))) == ErrorCode.INVALID_REQUEST
+
+
+def test_only_a_leader_changes_voters() -> None:
+    assert error(Scripted().asked(RemoveVoterRequest(key(3)))) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_one_change_at_a_time() -> None:
+    node = leader()
+    node.asked(RemoveVoterRequest(key(3)))
+    assert error(node.asked(RemoveVoterRequest(key(2)))) == ErrorCode.REQUEST_TIMED_OUT
+    commit(node, 2)
+    assert node.asked(RemoveVoterRequest(key(2))) is None
+
+
+def test_no_change_before_the_leader_has_committed_in_its_epoch() -> None:
+    node = Scripted()
+    node.elect()
+    assert error(node.asked(RemoveVoterRequest(key(3)))) == ErrorCode.REQUEST_TIMED_OUT
+
+
+def test_a_change_that_is_not_committed_in_time_times_out_and_stays_open() -> None:
+    node = leader()
+    node.asked(RemoveVoterRequest(key(3)))
+    node.wait(2000)
+    assert [error(reply.response) for reply in node.ready.replies] == [ErrorCode.REQUEST_TIMED_OUT]
+    assert error(node.asked(RemoveVoterRequest(key(2)))) == ErrorCode.REQUEST_TIMED_OUT
+
+
+def test_whoever_waits_for_a_change_hears_of_the_leaders_end() -> None:
+    node = leader()
+    node.asked(RemoveVoterRequest(key(3)))
+    node.core.resign(node.now_ms)
+    node.settle()
+    assert [error(reply.response) for reply in node.ready.replies] == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+
+
+def test_a_leader_that_is_voted_out_leads_until_that_is_committed() -> None:
+    node = leader()
+    assert node.asked(RemoveVoterRequest(key(1))) is None
+    node.flush()
+    node.fetch(2, node.log.end_offset, 1)
+    assert node.core.is_leader, "it does not count itself: two others are the majority"
+    node.fetch(3, node.log.end_offset, 1)
+    assert node.core.role.name == "resigned"
+
+
+def test_a_cut_takes_a_voter_set_back() -> None:
+    node = leader()
+    node.asked(RemoveVoterRequest(key(3)))
+    node.core._truncate(1)
+    assert node.core.voters == VoterSet(map(voter, (1, 2, 3)))
+
+
+def test_a_voter_whose_removal_may_not_be_committed_still_stands() -> None:
+    """Its log may be the only one that can win (Raft dissertation, 4.2.2)."""
+    node = leader()
+    node.asked(RemoveVoterRequest(key(1)))
+    assert not node.core.is_voter and node.core.may_stand
+    node.fetch(2, node.log.end_offset, 1)
+    node.fetch(3, node.log.end_offset, 1)
+    assert not node.core.may_stand
+
+
+def test_a_replica_on_another_disk_is_no_voter() -> None:
+    other = Voter(ReplicaKey(1, b"another disk 16b"), voter(1).endpoints)
+    node = Scripted(state=QuorumState(1), log=log_of(1))
+    node.core.history.add(5, VoterSet([other, voter(2), voter(3)]))
+    assert not node.core.is_voter
+
+
+def test_a_static_voter_votes_on_any_disk() -> None:
+    assert VoterSet([Voter(ReplicaKey(1))]).has(key(1))
+
+
+def test_a_quorum_of_one_grows_to_three_and_loses_its_first_node() -> None:
+    simulation = Simulation(1, nodes=3, voters=1)
+    for node in (2, 3):
+        assert simulation.run(2_000, simulation._agrees)
+        simulation.run(300)
+        answers: list[object] = []
+        leader_node = simulation.leader()
+        assert leader_node is not None
+        simulation.ask(leader_node, AddVoterRequest(voter(node)), answers.append)
+        assert simulation.run(2_000, lambda answers=answers: bool(answers))  # type: ignore[misc]
+        assert error(answers[0]) == ErrorCode.NONE
+    simulation.crash(simulation.nodes[1])
+    assert simulation.run(5_000, simulation._agrees)
+    simulation.heal()
+    assert all(node.core is not None and len(node.core.voters) == 3 for node in simulation.running)

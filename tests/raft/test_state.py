@@ -1,0 +1,64 @@
+"""The quorum-state file: Kafka's, and never read in part."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.raft.messages import NO_NODE, ReplicaKey
+from penstock.raft.state import (
+    QuorumState,
+    UnreadableQuorumState,
+    decode_quorum_state,
+    encode_quorum_state,
+)
+
+ids = st.integers(0, 2**31 - 1)
+keys = st.builds(ReplicaKey, ids, st.binary(min_size=16, max_size=16))
+states = st.builds(QuorumState, ids, ids | st.just(NO_NODE), keys | st.none())
+
+
+@given(states)
+def test_what_is_written_is_read(state: QuorumState) -> None:
+    assert decode_quorum_state(encode_quorum_state(state)) == state
+
+
+def test_the_fields_are_kafkas() -> None:
+    written = json.loads(encode_quorum_state(QuorumState(7, 2, ReplicaKey(3, bytes(15) + b"\x01"))))
+    assert written == {
+        "leaderId": 2,
+        "leaderEpoch": 7,
+        "votedId": 3,
+        "votedDirectoryId": "AAAAAAAAAAAAAAAAAAAAAQ",
+        "data_version": 1,
+    }
+
+
+def test_kafkas_version_0_is_read() -> None:
+    old = (
+        b'{"clusterId":"","leaderId":1,"leaderEpoch":2,"votedId":-1,"appliedOffset":0,'
+        b'"currentVoters":[{"voterId":1}],"data_version":0}'
+    )
+    assert decode_quorum_state(old) == QuorumState(2, 1)
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        b"",
+        b"{}",
+        b"null",
+        b'{"leaderId":1,"leaderEpoch":2',
+        b'{"leaderId":1,"leaderEpoch":2,"votedId":-1,"data_version":2}',
+        b'{"leaderId":1,"leaderEpoch":-2,"votedId":-1,"data_version":1}',
+        b'{"leaderId":-7,"leaderEpoch":2,"votedId":-1,"data_version":1}',
+        b'{"leaderId":1,"leaderEpoch":2,"votedId":-1,"votedDirectoryId":"x","data_version":1}',
+        b'{"leaderId":"1","leaderEpoch":2,"votedId":-1,"data_version":1}',
+    ],
+)
+def test_an_unreadable_state_is_no_fresh_start(damaged: bytes) -> None:
+    with pytest.raises(UnreadableQuorumState):
+        decode_quorum_state(damaged)
