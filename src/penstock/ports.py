@@ -5,7 +5,8 @@ memory (`--memory`), and under a simulator that owns time and loses what was not
 in `penstock.broker.world`, the in-memory files in `penstock.storage.memory`.
 
 Files raise `OSError` exactly as the operating system does (errno included): storage decides what it means.
-The event loop's thread owns every `File`; only `sync` and `pread` may be called from a worker thread.
+The event loop's thread owns every `File`, from when a worker thread that opened it has handed it over; only
+`sync` and `pread` may then be called from a worker thread. `Files` may be used from any.
 """
 
 from __future__ import annotations
