@@ -13,8 +13,8 @@ STEPS = 40
 
 
 def play(seed: int) -> Simulation:
-    """One run; three voters, and up to two nodes that may become voters."""
-    simulation = Simulation(seed, nodes=3 + seed % 3, voters=3)
+    """One run of three to five nodes: all vote, or three do and the others may come to."""
+    simulation = Simulation(seed, nodes=3 + seed % 3, voters=3 if seed % 2 else None)
     simulation.run_chaos(STEPS)
     simulation.heal()
     return simulation
