@@ -262,7 +262,7 @@ class Segment:
             self.times().add(self.max_timestamp(), self._max_timestamp_end - base)
             self.full = len(self.offsets()) >= self._entries_max
             unindexed = 0
-            if len(self.recent) > _RECENT_BATCHES:
+            if len(self.recent) > 2 * _RECENT_BATCHES:
                 self._forget_old_batches()
         self.unindexed_bytes = unindexed + size
 
@@ -349,7 +349,7 @@ class Segment:
         return position
 
     def _forget_old_batches(self) -> None:
-        """Keep the latest batches only; from one index entry to the next there may be more of them."""
+        """Keep the latest batches only: rarely, and then many at once."""
         self.recent = dict(islice(self.recent.items(), len(self.recent) - _RECENT_BATCHES, None))
 
     def find(self, offset: int, cached_only: bool = False) -> int:
