@@ -190,8 +190,11 @@ class Fetcher:
     def _revoked(self, rk: Any, partitions: list[Any]) -> None:
         offsets = self._on_loop(self._give_up(partitions, self._on_revoked))
         if offsets:
+            wanted = places(offsets)
             try:
-                rk.commit(offsets=places(offsets), asynchronous=False)
+                # librdkafka commits once more what it was told to store, and that must not be less.
+                rk.store_offsets(offsets=wanted)
+                rk.commit(offsets=wanted, asynchronous=False)
             except KafkaException as e:
                 # The group has moved on without us. Who has the partitions now reads from the last commit.
                 _log.warning("commit before a rebalance failed, messages will come again: %s", e)
