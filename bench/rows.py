@@ -6,7 +6,7 @@ contenders, so each row leaves the broker as it found it.
 
 from __future__ import annotations
 
-from bench import beside, groups, latency, lifecycle, requests, scaling, throughput
+from bench import beside, clients, groups, latency, lifecycle, requests, scaling, throughput
 from bench.table import Row
 
 __all__ = ["ROWS"]
@@ -18,5 +18,6 @@ ROWS: tuple[Row, ...] = (
     *lifecycle.ROWS,
     *beside.ROWS,
     *groups.ROWS,
+    *clients.ROWS,
     *scaling.ROWS,
 )
