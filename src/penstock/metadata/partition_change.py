@@ -96,8 +96,7 @@ class PartitionChange:
             record.leader_recovery_state = self.recovery
         self._note_last_leader(record)
         self._assign(record)
-        untouched = PartitionChangeRecord(topic_id=partition.topic_id, partition_id=partition.index)
-        return None if record == untouched else record
+        return record if _says_something(record) else None
 
     def _settle_reassignment(self) -> None:
         """End the reassignment if the wanted ISR can carry the partition without what is being removed."""
@@ -173,3 +172,16 @@ class PartitionChange:
             record.removing_replicas = list(self.removing)
         if list(self.adding) != partition.adding:
             record.adding_replicas = list(self.adding)
+
+
+def _says_something(record: PartitionChangeRecord) -> bool:
+    return (
+        record.leader != _NO_CHANGE
+        or record.isr is not None
+        or record.replicas is not None
+        or record.adding_replicas is not None
+        or record.removing_replicas is not None
+        or record.eligible_leader_replicas is not None
+        or record.last_known_elr is not None
+        or record.leader_recovery_state >= 0
+    )

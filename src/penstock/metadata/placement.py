@@ -13,7 +13,7 @@ The host is that of the listener which a broker registers first, the brokers' ow
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from hashlib import blake2b
 
 from penstock.metadata.image import BrokerImage, ClusterImage
@@ -52,15 +52,10 @@ class Placer:
     def __init__(self, image: ClusterImage, topic_id: TopicId, present: Iterable[Sequence[int]] = ()) -> None:
         """`present` has the replicas of the partitions that the topic has already."""
         self._topic_id = topic_id
-        self._brokers = sorted(
-            (broker for broker in image.brokers.values() if may_receive(broker)), key=lambda b: b.id
-        )
-        self._replicas = {
-            broker.id: sum(1 for _ in image.partitions_on(broker.id)) for broker in self._brokers
-        }
+        self._brokers = {broker.id: broker for broker in image.brokers.values() if may_receive(broker)}
+        self._replicas = {node: len(image.partitions_on(node)) for node in self._brokers}
         self._leaders = {
-            broker.id: sum(p.replicas[0] == broker.id for p in image.partitions_on(broker.id))
-            for broker in self._brokers
+            node: sum(p.replicas[0] == node for p in image.partitions_on(node)) for node in self._brokers
         }
         self._topic_replicas: Counter[int] = Counter()
         self._topic_leaders: Counter[int] = Counter()
@@ -87,27 +82,40 @@ class Placer:
         return nodes
 
     def _leader(self, index: int) -> BrokerImage:
-        return min(
-            self._brokers,
-            key=lambda b: (
-                self._topic_leaders[b.id],
-                self._topic_replicas[b.id],
-                self._leaders[b.id],
-                self._replicas[b.id],
-                -rendezvous_score(self._topic_id, index, b.id),
-            ),
+        return self._least(
+            index,
+            {
+                broker.id: (
+                    self._topic_leaders[broker.id],
+                    self._topic_replicas[broker.id],
+                    self._leaders[broker.id],
+                    self._replicas[broker.id],
+                )
+                for broker in self._brokers.values()
+            },
         )
 
     def _follower(self, index: int, chosen: Collection[BrokerImage]) -> BrokerImage:
-        return min(
-            (broker for broker in self._brokers if broker not in chosen),
-            key=lambda b: (
-                *crowding(b, chosen),
-                self._topic_replicas[b.id],
-                self._replicas[b.id],
-                -rendezvous_score(self._topic_id, index, b.id),
-            ),
+        return self._least(
+            index,
+            {
+                broker.id: (
+                    *crowding(broker, chosen),
+                    self._topic_replicas[broker.id],
+                    self._replicas[broker.id],
+                )
+                for broker in self._brokers.values()
+                if broker not in chosen
+            },
         )
+
+    def _least(self, index: int, reasons: Mapping[int, tuple[int, ...]]) -> BrokerImage:
+        """The broker with least reasons against it, by score where several have."""
+        least = min(reasons.values())
+        equals = [node for node, against in reasons.items() if against == least]
+        if len(equals) > 1:
+            equals.sort(key=lambda node: -rendezvous_score(self._topic_id, index, node))
+        return self._brokers[equals[0]]
 
 
 def may_receive(broker: BrokerImage) -> bool:
