@@ -134,6 +134,12 @@ def test_a_snapshot_never_ends_behind_the_high_watermark() -> None:
         node.core.snapshot_taken(LogPoint(5, 5))
 
 
+def test_what_is_in_a_snapshot_is_known_to_be_committed_after_a_restart() -> None:
+    log = log_of(1, 1, 2, 2)
+    log.keep_snapshot(SNAPSHOT, b"")
+    assert Scripted(log=log).ready.high_watermark == 3
+
+
 def test_a_snapshot_below_the_high_watermark_is_not_installed() -> None:
     node = Scripted()
     node.follow(3, 4)

@@ -31,7 +31,7 @@ class RaftLog(Protocol):
 
     @property
     def snapshot(self) -> LogPoint | None:
-        """The latest one; what it holds is committed."""
+        """The latest one; what it holds is committed, and the log reaches to its end or beyond."""
         ...
 
     def end_offset_for_epoch(self, epoch: int) -> LogPoint:
@@ -39,7 +39,7 @@ class RaftLog(Protocol):
         ...
 
     def append(self, batches: bytearray, epoch: int) -> int:
-        """Append as the leader of `epoch`, stamping offsets; the first batch's offset."""
+        """Append as the leader of `epoch`, stamping offsets and epoch into `batches`; the first offset."""
         ...
 
     def append_replicated(self, batches: Buffer) -> None:

@@ -74,8 +74,8 @@ class Quorum:
         self.state = self._saved = state
         self._rng = rng
         self._now_ms = now_ms
-        #: a snapshot holds committed records only
-        self.high_watermark = log.start_offset
+        #: everything below is committed, as far as this node knows; a snapshot holds committed records only
+        self.high_watermark = log.snapshot.offset if log.snapshot is not None else log.start_offset
         #: everything below is on this node's disk; <= the log's end
         self.flushed_offset = log.end_offset
         #: nodes believed dead, or that said farewell: a hint, which their next message takes back
