@@ -1,4 +1,4 @@
-"""Simulated clients: a connection per broker, leaders from Metadata, and patience.
+"""Simulated clients: a `Peer` per broker, leaders from Metadata, and patience.
 
 They speak the wire protocol like anyone else. A request either gets its answer or raises `Unanswered`; what
 that means for the operation is for producers, consumers (`workload`) and members (`members`) to say.
@@ -9,18 +9,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from random import Random
-from typing import Any, Final, cast
+from typing import Final
 
-from penstock.model.errors import ErrorCode, ProtocolError
+from penstock.model.errors import ErrorCode
 from penstock.model.ids import TopicPartition
-from penstock.testing.simulation.doors import SimClock
-from penstock.testing.simulation.history import History
+from penstock.net.client import Peer, PeerGone
+from penstock.testing.simulation.doors import SimClock, SimRng
+from penstock.testing.simulation.history import Event, History
 from penstock.testing.simulation.loop import SimLoop
 from penstock.wire.api import Api, RequestT, ResponseT
 from penstock.wire.apis.create_topics import CREATE_TOPICS, CreatableTopic, CreateTopicsRequest
 from penstock.wire.apis.find_coordinator import FIND_COORDINATOR, FindCoordinatorRequest
 from penstock.wire.apis.metadata import METADATA, MetadataRequest, MetadataRequestTopic
-from penstock.wire.conversation import Conversation
+from penstock.wire.backoff import Backoff
 
 __all__ = ["Address", "Client", "Unanswered"]
 
@@ -33,52 +34,6 @@ _BACKOFF_S: Final = (0.01, 0.1)
 
 class Unanswered(Exception):
     """A request may have been done, or not: no answer came, or nobody was there to ask."""
-
-
-class _Connection(asyncio.Protocol):
-    """One connection: requests out, answers back in their order."""
-
-    def __init__(self, client_id: str) -> None:
-        self._conversation = Conversation(client_id)
-        self._waiting: dict[int, asyncio.Future[Any]] = {}
-        self._transport: asyncio.Transport
-        self.closed = False
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)
-
-    def data_received(self, data: bytes) -> None:
-        try:
-            responses = self._conversation.receive(data)
-        except ProtocolError:
-            self.drop()
-            raise
-        for response in responses:
-            answer = self._waiting.pop(response.correlation_id)
-            if not answer.done():
-                answer.set_result(response.message)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self.closed = True
-        for answer in self._waiting.values():
-            if not answer.done():
-                answer.set_exception(Unanswered("connection lost"))
-        self._waiting.clear()
-
-    def drop(self) -> None:
-        self.closed = True
-        self._transport.abort()
-
-    async def ask(self, api: Api[RequestT, ResponseT], request: RequestT, timeout_s: float) -> ResponseT:
-        correlation_id, parts = self._conversation.ask(api, request, version=api.max_version)
-        answer = self._waiting[correlation_id] = asyncio.get_running_loop().create_future()
-        self._transport.write(b"".join(cast(list[bytes], parts)))
-        try:
-            return cast(ResponseT, await asyncio.wait_for(answer, timeout_s))
-        except TimeoutError as e:
-            # An answer that comes later would be taken for the next one's.
-            self.drop()
-            raise Unanswered("no answer in time") from e
 
 
 class Client:
@@ -94,12 +49,12 @@ class Client:
         self._history = history
         self.process = loop.new_process(name, name)
         self._bootstrap = list(bootstrap)
-        self._connections: dict[Address, _Connection] = {}
+        self._peers: dict[Address, Peer] = {}
         self._nodes: dict[int, Address] = {}
         self._leaders: dict[TopicPartition, int] = {}
         self.topic_ids: dict[str, bytes] = {}
 
-    def saw(self, event: Any) -> None:
+    def saw(self, event: Event) -> None:
         self._history.add(self.name, event)
 
     async def backoff(self) -> None:
@@ -114,10 +69,15 @@ class Client:
         request: RequestT,
         timeout_s: float = _TIMEOUT_S,
     ) -> ResponseT:
-        connection = self._connections.get(address)
-        if connection is None or connection.closed:
-            connection = self._connections[address] = await self._connect(address, timeout_s)
-        return await connection.ask(api, request, timeout_s)
+        peer = self._peers.get(address)
+        if peer is None:
+            peer = self._peers[address] = Peer(
+                self.loop, *address, client_id=self.name, rng=SimRng(self.rng), backoff=Backoff(0.01, 0.1)
+            )
+        try:
+            return await peer.send(api, request, timeout_s)
+        except PeerGone as e:
+            raise Unanswered(str(e)) from e
 
     async def ask_leader(
         self, partition: TopicPartition, api: Api[RequestT, ResponseT], request: RequestT
@@ -145,14 +105,6 @@ class Client:
         if coordinator.error_code:
             raise Unanswered(ErrorCode(coordinator.error_code).name)
         return await self.ask((coordinator.host, coordinator.port), api, request)
-
-    async def _connect(self, address: Address, timeout_s: float) -> _Connection:
-        connecting = self.loop.create_connection(lambda: _Connection(self.name), *address)
-        try:
-            _, protocol = await asyncio.wait_for(connecting, timeout_s)
-        except (OSError, TimeoutError) as e:
-            raise Unanswered(f"cannot connect: {e}") from e
-        return cast(_Connection, protocol)
 
     # -- the cluster
 
