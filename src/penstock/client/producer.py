@@ -38,6 +38,7 @@ __all__ = ["DeliveryCallback", "Producer"]
 #: Called on the event loop with where the message went, or with why it did not go.
 DeliveryCallback: TypeAlias = Callable[[Delivery | None, ClientError | None], None]
 _POLL_INTERVAL = 0.001
+_PURGE_TIMEOUT = 2.0
 
 
 class Producer:
@@ -118,6 +119,11 @@ class Producer:
                 self._ticking.cancel()
             # Only if the flush was cancelled is anything left; whoever waits for that must be told.
             self._rk.purge()
+            # librdkafka's threads report what was purged in their own time.
+            deadline = self._loop.time() + _PURGE_TIMEOUT
+            while len(self._rk) and self._loop.time() < deadline:
+                self._rk.poll(0)
+                await asyncio.sleep(_POLL_INTERVAL)
             self._rk.poll(0)
             self._tell()
             last_reference = [self._rk]
