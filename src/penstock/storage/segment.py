@@ -47,8 +47,7 @@ SUFFIXES: Final = (LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX, SNAPSHOT, C
 #: below every timestamp
 NOT_WORKED_OUT: Final = -(2**63)
 _ENTRIES_MAX: Final = 2**31
-#: How many of the latest batches the last segment finds without its index, at least; bounds memory per
-#: partition, together with the bytes from one index entry to the next.
+#: How many of the latest batches the last segment finds without its index, at least; bounds memory.
 _RECENT_BATCHES: Final = 32
 
 
@@ -166,15 +165,13 @@ class Segment:
     def drop_indexes(self) -> None:
         """Forget the indexes, if their files have them."""
         if self.indexes_saved:
-            self._offsets = None
-            self._times = None
+            self._offsets = self._times = None
 
     @property
     def index_entries(self) -> int:
         """How much memory the indexes take, in entries."""
         offsets, times = self._offsets, self._times
-        entries = 0 if offsets is None else len(offsets.ends)
-        return entries if times is None else entries + len(times.ends)
+        return (0 if offsets is None else len(offsets.ends)) + (0 if times is None else len(times.ends))
 
     def offsets(self, cached_only: bool = False) -> OffsetIndex:
         if self._offsets is None:
@@ -263,7 +260,8 @@ class Segment:
             self.full = len(self.offsets()) >= self._entries_max
             unindexed = 0
             if len(self.recent) > 2 * _RECENT_BATCHES:
-                self._forget_old_batches()
+                # Rarely, and then many at once.
+                self.recent = dict(islice(self.recent.items(), _RECENT_BATCHES, None))
         self.unindexed_bytes = unindexed + size
 
     def max_timestamp(self, cached_only: bool = False) -> int:
@@ -347,10 +345,6 @@ class Segment:
         self.size = position + len(data)
         self.indexes_saved = False
         return position
-
-    def _forget_old_batches(self) -> None:
-        """Keep the latest batches only: rarely, and then many at once."""
-        self.recent = dict(islice(self.recent.items(), len(self.recent) - _RECENT_BATCHES, None))
 
     def find(self, offset: int, cached_only: bool = False) -> int:
         """Where the first batch starts that reaches `offset`; the segment's size if none does."""

@@ -88,12 +88,9 @@ def produce(
                         rest.expect_flush(partition.flusher, answer)
             except ApiError as e:
                 failed = True
-                answer = PartitionProduceResponse(index=data.index)
-                _fill_error(answer, e)
+                answer = _refused(data.index, e)
             answers.append(answer)
-        topics.append(
-            TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers)
-        )
+        topics.append(_topic_answer(topic, answers))
     if rest is not None:
         return rest.deferred
     return _finished(context, acks, topics, failed)
@@ -110,10 +107,7 @@ def _acknowledged(
         def message(base_offset: int) -> ProduceResponse:
             answer = _answer(partition.index, appended)
             answer.base_offset = base_offset
-            told = TopicProduceResponse(
-                name=topic.name, topic_id=topic.topic_id, partition_responses=[answer]
-            )
-            return ProduceResponse(responses=[told])
+            return ProduceResponse(responses=[_topic_answer(topic, [answer])])
 
         known = log_start_offset, response_skeleton(PRODUCE, version, message)
         partition.acknowledgements[version] = known
@@ -121,18 +115,10 @@ def _acknowledged(
 
 
 def _refuse_acks(request: ProduceRequest) -> ProduceResponse:
-    def refuse(index: int) -> PartitionProduceResponse:
-        answer = PartitionProduceResponse(index=index)
-        _fill_error(answer, ApiError(ErrorCode.INVALID_REQUIRED_ACKS, "acks must be -1, 0 or 1"))
-        return answer
-
+    error = ApiError(ErrorCode.INVALID_REQUIRED_ACKS, "acks must be -1, 0 or 1")
     return ProduceResponse(
         responses=[
-            TopicProduceResponse(
-                name=topic.name,
-                topic_id=topic.topic_id,
-                partition_responses=[refuse(data.index) for data in topic.partition_data],
-            )
+            _topic_answer(topic, [_refused(data.index, error) for data in topic.partition_data])
             for topic in request.topic_data
         ]
     )
@@ -233,6 +219,16 @@ def _checked_batch(records: memoryview | None, version: int, transactional_id: s
     if version < _ZSTD_FROM and attributes & COMPRESSION_MASK == Codec.ZSTD:
         raise UnsupportedCompressionType("zstd needs Produce version 7 or later")
     return records
+
+
+def _topic_answer(topic: TopicProduceData, answers: list[PartitionProduceResponse]) -> TopicProduceResponse:
+    return TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers)
+
+
+def _refused(index: int, error: ApiError) -> PartitionProduceResponse:
+    answer = PartitionProduceResponse(index=index)
+    _fill_error(answer, error)
+    return answer
 
 
 def _answer(index: int, appended: Appended) -> PartitionProduceResponse:
