@@ -1,0 +1,334 @@
+"""Record batches as Arrow columns, without a Python object for each record.
+
+Three steps, and only the first of them goes record by record: one tight loop walks the lengths of records to
+find where each starts; numpy reads every other field at all those places at once; and one Arrow array over
+all the bytes, whose slots are key, gap, value, gap, key, …, hands out keys and values by `take`, which copies
+in C. Only readers of topics want this module: it alone of this package needs numpy and pyarrow.
+
+Whatever is wrong with a batch's bytes is a CorruptMessage. No place is read, and no slot made, that was not
+checked to lie within the bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from penstock.model.errors import CorruptMessage
+from penstock.records.batch import CRC_START, HEADER_SIZE, BatchHeader
+from penstock.records.checksum import crc32c
+from penstock.records.codecs import Codec
+from penstock.records.control import parse_end_transaction
+from penstock.records.record import open_batch
+from penstock.records.varint import LONG_BYTES_MAX, decode_varint
+
+__all__ = ["HEADERS_TYPE", "ROWS_MAX", "Aborted", "PlacedBatch", "committed", "decode"]
+
+#: Where a batch lies in the bytes of a fetch, as `iter_batches` tells.
+PlacedBatch: TypeAlias = tuple[int, BatchHeader]
+#: (producer id, first offset) of a transaction that was aborted.
+Aborted: TypeAlias = tuple[int, int]
+Ints: TypeAlias = npt.NDArray[np.int64]
+Bytes: TypeAlias = npt.NDArray[np.uint8]
+
+#: Batches are decoded together until they have so many rows; what is yielded has at most `ROWS_MAX`.
+ROWS_MIN: Final = 8 << 10
+ROWS_MAX: Final = 16 << 10
+#: Nor are more unpacked bytes than this held at once, unless a single batch has more.
+_UNPACKED_BYTES_MAX: Final = 32 << 20
+_MICROSECONDS: Final = 1000
+
+_HEADER_FIELDS: Final = [pa.field("key", pa.string()), pa.field("value", pa.binary())]
+HEADERS_TYPE: Final = pa.list_(pa.field("element", pa.struct(_HEADER_FIELDS)))
+_FIELDS: Final = [
+    pa.field("key", pa.binary()),
+    pa.field("value", pa.binary()),
+    pa.field("offset", pa.int64()),
+    pa.field("timestamp", pa.timestamp("us", "UTC")),
+    pa.field("timestampType", pa.int32()),
+]
+_SCHEMA: Final = pa.schema(_FIELDS)
+_SCHEMA_WITH_HEADERS: Final = pa.schema([*_FIELDS, pa.field("headers", HEADERS_TYPE)])
+
+#: By the first byte of a length: how far on the next record is, as far as that byte tells. Signs are ignored:
+#: a negative length shows later.
+_STEP: Final = tuple(1 + (byte >> 1) if byte < 0x80 else 2 + ((byte & 0x7F) >> 1) for byte in range(256))
+
+
+class _Group(NamedTuple):
+    """Batches that are decoded together."""
+
+    #: what their uncompressed records lie in, perhaps among other bytes
+    data: bytes
+    #: by batch: where its records lie in `data`
+    spans: list[tuple[int, int]]
+    batches: list[BatchHeader]
+
+
+class _Fields(NamedTuple):
+    """Where the content of records lies; lengths of -1 are nulls."""
+
+    timestamp_delta: Ints
+    offset_delta: Ints
+    key_at: Ints
+    key_length: Ints
+    value_at: Ints
+    value_length: Ints
+    #: where the number of headers stands, and the first byte behind the record
+    headers_at: Ints
+    end: Ints
+
+
+def committed(
+    data: bytes, batches: Iterable[PlacedBatch], aborted: Sequence[Aborted]
+) -> Iterator[PlacedBatch]:
+    """The batches of a read_committed fetch that are not of `aborted` transactions, which came with it.
+
+    A producer's batches are hidden from its transaction's first offset on until the marker that ends it.
+    """
+    waiting = sorted(aborted, key=lambda each: each[1], reverse=True)
+    hidden: set[int] = set()
+    for position, header in batches:
+        while waiting and waiting[-1][1] <= header.last_offset:
+            hidden.add(waiting.pop()[0])
+        if header.is_control:
+            if header.producer_id in hidden:
+                marker = parse_end_transaction(data[position : position + header.size])
+                if marker is not None and not marker.committed:
+                    hidden.discard(header.producer_id)
+        elif not (header.is_transactional and header.producer_id in hidden):
+            yield position, header
+
+
+def decode(
+    data: bytes, batches: Iterable[PlacedBatch], wanted: range, *, headers: bool = False
+) -> Iterator[pa.RecordBatch]:
+    """The records of `batches` in `data` whose offsets are in `wanted`, control batches left out.
+
+    Columns: key, value, offset, timestamp, timestampType, and headers if asked for (null where there are
+    none). Each yield has between 1 and `ROWS_MAX` rows.
+    """
+    for group in _groups(data, _relevant(batches, wanted)):
+        rows = _decode_group(group, wanted, headers)
+        for start in range(0, rows.num_rows, ROWS_MAX):
+            yield rows.slice(start, ROWS_MAX)
+
+
+def _relevant(batches: Iterable[PlacedBatch], wanted: range) -> Iterator[PlacedBatch]:
+    for position, header in batches:
+        if header.last_offset < wanted.start or header.base_offset >= wanted.stop:
+            continue
+        if header.record_count and not header.is_control:
+            yield position, header
+
+
+def _groups(data: bytes, batches: Iterable[PlacedBatch]) -> Iterator[_Group]:
+    """Neighbours that are all uncompressed, and so lie in `data`, or all compressed, and so get unpacked."""
+    view = memoryview(data)
+    pieces: list[bytes] = []
+    group = _Group(data, [], [])
+    rows = size = 0
+    for position, header in batches:
+        is_packed = header.compression != Codec.NONE
+        is_full = rows >= ROWS_MIN or size >= _UNPACKED_BYTES_MAX
+        if group.batches and (is_full or is_packed != bool(pieces)):
+            yield group._replace(data=b"".join(pieces)) if pieces else group
+            pieces, group = [], _Group(data, [], [])
+            rows = size = 0
+        batch = view[position : position + header.size]
+        if crc32c(batch[CRC_START:]) != header.crc:
+            raise CorruptMessage(f"the batch at offset {header.base_offset} is not what its checksum says")
+        if is_packed:
+            piece = open_batch(batch)[1]
+            group.spans.append((size, size + len(piece)))
+            pieces.append(piece)
+            size += len(piece)
+        else:
+            group.spans.append((position + HEADER_SIZE, position + header.size))
+        group.batches.append(header)
+        rows += header.record_count
+    if group.batches:
+        yield group._replace(data=b"".join(pieces)) if pieces else group
+
+
+def _decode_group(group: _Group, wanted: range, with_headers: bool) -> pa.RecordBatch:
+    starts: list[int] = []
+    try:
+        for (start, end), batch in zip(group.spans, group.batches, strict=True):
+            if _walk(group.data, start, batch.record_count, starts) != end:
+                raise CorruptMessage(f"{batch.record_count} records that do not fill their batch")
+        data = np.frombuffer(group.data, np.uint8)
+        fields = _read_fields(data, np.array(starts, np.int64))
+        counts = [batch.record_count for batch in group.batches]
+        offsets = _per_record(counts, [batch.base_offset for batch in group.batches]) + fields.offset_delta
+        rows = None
+        if offsets.min() < wanted.start or offsets.max() >= wanted.stop:
+            rows = np.flatnonzero((offsets >= wanted.start) & (offsets < wanted.stop))
+        timestamps, types = _timestamps(group.batches, counts, fields.timestamp_delta)
+        columns = [*_keys_and_values(group.data, fields, rows)]
+        columns.append(pa.array(offsets if rows is None else offsets[rows]))
+        columns.append(pa.array(timestamps if rows is None else timestamps[rows]).cast(_FIELDS[3].type))
+        columns.append(pa.array(types if rows is None else types[rows]))
+        if with_headers:
+            columns.append(_headers(group.data, data, fields, rows))
+    except IndexError as e:
+        raise CorruptMessage("a record goes on behind its batch") from e
+    return pa.RecordBatch.from_arrays(columns, schema=_SCHEMA_WITH_HEADERS if with_headers else _SCHEMA)
+
+
+def _walk(data: bytes, position: int, count: int, starts: list[int]) -> int:
+    """Append where each of `count` records starts; the position behind the last of them."""
+    append = starts.append
+    step = _STEP
+    for _ in range(count):
+        append(position)
+        byte = data[position]
+        if byte < 0x80:
+            position += step[byte]
+        else:
+            second = data[position + 1]
+            if second < 0x80:
+                position += step[byte] + (second << 6)
+            else:
+                length, position = decode_varint(data, position)
+                if length < 0:
+                    raise CorruptMessage(f"a record of {length} bytes")
+                position += length
+    return position
+
+
+def _read_fields(data: Bytes, starts: Ints) -> _Fields:
+    length, body = _varints(data, starts)
+    end = body + length
+    # behind the length stand the record's attributes, which nobody uses
+    timestamp_delta, at = _varints(data, body + 1)
+    offset_delta, at = _varints(data, at)
+    key_length, key_at = _varints(data, at)
+    _check_lengths(key_length, len(data))
+    value_length, value_at = _varints(data, key_at + np.maximum(key_length, 0))
+    _check_lengths(value_length, len(data))
+    headers_at = value_at + np.maximum(value_length, 0)
+    # behind the value stands at least the number of headers
+    if bool((headers_at >= end).any()) or bool((length < 0).any()) or int(end[-1]) > len(data):
+        raise CorruptMessage("a record whose key and value do not fit into it")
+    return _Fields(timestamp_delta, offset_delta, key_at, key_length, value_at, value_length, headers_at, end)
+
+
+def _varints(data: Bytes, at: Ints) -> tuple[Ints, Ints]:
+    """The varints at all the places `at`, and the places behind them."""
+    byte = data[at]
+    zigzag = (byte & 0x7F).astype(np.uint64)
+    at = at + 1
+    longer = np.flatnonzero(byte > 0x7F)
+    shift = 7
+    while len(longer):
+        if shift >= 7 * LONG_BYTES_MAX:
+            raise CorruptMessage(f"a varint of more than {LONG_BYTES_MAX} bytes")
+        byte = data[at[longer]]
+        zigzag[longer] |= (byte & 0x7F).astype(np.uint64) << np.uint64(shift)
+        at[longer] += 1
+        longer = longer[byte > 0x7F]
+        shift += 7
+    one = np.uint64(1)
+    return (zigzag >> one).view(np.int64) ^ -(zigzag & one).view(np.int64), at
+
+
+def _check_lengths(lengths: Ints, most: int) -> None:
+    if len(lengths) and (int(lengths.min()) < -1 or int(lengths.max()) > most):
+        raise CorruptMessage(f"a length between {lengths.min()} and {lengths.max()} within {most} bytes")
+
+
+def _per_record(counts: list[int], values: list[int]) -> Ints:
+    """One value for each batch, repeated for each of its records."""
+    return np.repeat(np.array(values, np.int64), counts)
+
+
+def _timestamps(
+    batches: list[BatchHeader], counts: list[int], delta: Ints
+) -> tuple[Ints, npt.NDArray[np.int32]]:
+    """Microseconds, and 1 where the broker stamped the batch: then that holds for all its records."""
+    milliseconds = _per_record(counts, [batch.base_timestamp for batch in batches]) + delta
+    stamped = np.repeat(np.array([batch.is_log_append_time for batch in batches], np.int32), counts)
+    if stamped.any():
+        append_time = _per_record(counts, [batch.max_timestamp for batch in batches])
+        milliseconds = np.where(stamped, append_time, milliseconds)
+    return milliseconds * _MICROSECONDS, stamped
+
+
+def _keys_and_values(data: bytes, fields: _Fields, rows: Ints | None) -> tuple[Any, Any]:
+    slots = _slots(
+        data,
+        fields.key_at,
+        fields.key_at + np.maximum(fields.key_length, 0),
+        fields.value_at,
+        fields.headers_at,
+    )
+    return _take(slots, 0, fields.key_length, rows), _take(slots, 2, fields.value_length, rows)
+
+
+def _slots(data: bytes, *edges: Ints) -> Any:
+    """A binary array over all of `data` that is cut at `edges`, which rise from each to the next."""
+    bounds = np.empty(len(edges) * len(edges[0]) + 1, np.int32)
+    for number, edge in enumerate(edges):
+        bounds[number : -1 : len(edges)] = edge
+    bounds[-1] = len(data)
+    return pa.Array.from_buffers(
+        pa.binary(), len(bounds) - 1, [None, pa.py_buffer(bounds), pa.py_buffer(data)]
+    )
+
+
+def _take(slots: Any, number: int, lengths: Ints, rows: Ints | None) -> Any:
+    """Every fourth slot from `number` on, of `rows` only if given, null where the length says so."""
+    if rows is None:
+        rows = np.arange(len(lengths))
+    else:
+        lengths = lengths[rows]
+    is_null = lengths < 0
+    return slots.take(pa.array(rows * 4 + number, mask=is_null if is_null.any() else None))
+
+
+def _headers(raw: bytes, data: Bytes, fields: _Fields, rows: Ints | None) -> Any:
+    """A list of (key, value) for each record: all first headers are read, then all second ones, …"""
+    at, end = (fields.headers_at, fields.end) if rows is None else (fields.headers_at[rows], fields.end[rows])
+    counts, at = _varints(data, at)
+    _check_lengths(counts, len(data))
+    if bool((counts < 0).any()):
+        raise CorruptMessage("a record with a negative number of headers")
+    first = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
+    if int(first[-1]) > len(data):
+        raise CorruptMessage(f"{first[-1]} headers in {len(data)} bytes")
+    places = np.zeros((4, int(first[-1])), np.int64)
+    left = np.flatnonzero(counts)
+    number = 0
+    while len(left):
+        key_length, key_at = _varints(data, at[left])
+        _check_lengths(key_length, len(data))
+        value_length, value_at = _varints(data, key_at + key_length)
+        _check_lengths(value_length, len(data))
+        if bool((key_length < 0).any()):
+            raise CorruptMessage("a header without a key")
+        at[left] = value_at + np.maximum(value_length, 0)
+        places[:, first[left] + number] = key_at, key_length, value_at, value_length
+        number += 1
+        left = left[counts[left] > number]
+    if bool((at != end).any()):
+        raise CorruptMessage("a record's headers end off its end")
+    return _list_of_headers(raw, places, first, counts == 0)
+
+
+def _list_of_headers(raw: bytes, places: Ints, first: Ints, is_null: npt.NDArray[np.bool_]) -> Any:
+    key_at, key_length, value_at, value_length = places
+    slots = _slots(raw, key_at, key_at + key_length, value_at, value_at + np.maximum(value_length, 0))
+    keys, values = _take(slots, 0, key_length, None), _take(slots, 2, value_length, None)
+    try:
+        names = keys.cast(pa.string())
+    except pa.ArrowInvalid:
+        # like Java, show what is not UTF-8 rather than fail: clients may send any bytes
+        names = pa.array([key.decode(errors="replace") for key in keys.to_pylist()], pa.string())
+    pairs = pa.StructArray.from_arrays([names, values], fields=_HEADER_FIELDS)
+    bounds = pa.array(first.astype(np.int32), mask=np.append(is_null, False) if is_null.any() else None)
+    return pa.ListArray.from_arrays(bounds, pairs, type=HEADERS_TYPE)
