@@ -13,7 +13,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from penstock.cli.cluster import Cluster
+from penstock.cli.connection import Cluster
 
 
 def topic_resource(name: str) -> ConfigResource:

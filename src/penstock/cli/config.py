@@ -31,7 +31,7 @@ def describe(
     resource = _resource(topic, broker)
 
     from penstock.cli.alteration import config_entries
-    from penstock.cli.cluster import Cluster
+    from penstock.cli.connection import Cluster
     from penstock.cli.output import print_rows
 
     cluster = Cluster(bootstrap, timeout)
@@ -91,7 +91,7 @@ def _alter(
     as_json: bool,
 ) -> None:
     from penstock.cli.alteration import alter_configs
-    from penstock.cli.cluster import Cluster
+    from penstock.cli.connection import Cluster
     from penstock.cli.output import print_json
 
     cluster = Cluster(bootstrap, timeout)

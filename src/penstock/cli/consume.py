@@ -19,7 +19,7 @@ from penstock.cli.options import DEFAULT_BOOTSTRAP, DEFAULT_TIMEOUT, AsJson, Boo
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, Message, TopicPartition
 
-    from penstock.cli.cluster import Cluster
+    from penstock.cli.connection import Cluster
 
 SETTINGS = {"fetch.wait.max.ms": 100}  # an end is noticed when a fetch comes back empty
 
@@ -60,7 +60,7 @@ def consume(
     start = Start(partition, from_beginning, offset, timestamp)
     start.check(group)
 
-    from penstock.cli.cluster import Cluster
+    from penstock.cli.connection import Cluster
 
     cluster = Cluster(bootstrap, timeout)
     consumer = cluster.consumer(SETTINGS if group is None else _group_settings(group, from_beginning))
@@ -132,7 +132,7 @@ class Share:
         """Whether there is something to print; an end is noted, and an error that will not pass raises."""
         from confluent_kafka import KafkaError
 
-        from penstock.cli.cluster import Refused
+        from penstock.cli.connection import Refused
 
         error = message.error()
         if error is None:
@@ -202,7 +202,7 @@ def _store(consumer: Consumer, messages: list[Message]) -> None:
 
 
 def _partitions(cluster: Cluster, consumer: Consumer, topic: str, wanted: list[int] | None) -> list[int]:
-    from penstock.cli.cluster import Refused
+    from penstock.cli.connection import Refused
 
     # Ask for all topics: asking for one by name would create it where the broker creates topics on demand.
     found = cluster.metadata(consumer).topics.get(topic)

@@ -10,7 +10,7 @@ import typer
 from penstock.cli.options import DEFAULT_BOOTSTRAP, DEFAULT_TIMEOUT, AsJson, Bootstrap, Timeout
 
 if TYPE_CHECKING:
-    from penstock.cli.cluster import Cluster
+    from penstock.cli.connection import Cluster
 
 app = typer.Typer(
     help="List, describe and delete consumer groups, and move their offsets.", no_args_is_help=True
@@ -27,7 +27,7 @@ def list_groups(
     as_json: AsJson = False,
 ) -> None:
     """List consumer groups."""
-    from penstock.cli.cluster import Cluster, Refused
+    from penstock.cli.connection import Cluster, Refused
     from penstock.cli.output import print_rows
 
     cluster = Cluster(bootstrap, timeout)
@@ -54,7 +54,7 @@ def describe(
     as_json: AsJson = False,
 ) -> None:
     """Show groups' members, what each has, and how far behind every partition is."""
-    from penstock.cli.cluster import Cluster
+    from penstock.cli.connection import Cluster
     from penstock.cli.outcomes import print_described
 
     cluster = Cluster(bootstrap, timeout)
@@ -97,7 +97,7 @@ def reset_offsets(
 
     goal = target(to_earliest, to_latest, to_offset, to_datetime, shift_by)
 
-    from penstock.cli.cluster import Cluster
+    from penstock.cli.connection import Cluster
 
     cluster = Cluster(bootstrap, timeout)
     moves = moved(cluster, name, selected(cluster, name, topic or ()), goal)
@@ -121,7 +121,7 @@ def delete(
     as_json: AsJson = False,
 ) -> None:
     """Delete groups without members, and their offsets."""
-    from penstock.cli.cluster import Cluster
+    from penstock.cli.connection import Cluster
     from penstock.cli.outcomes import await_outcomes, print_outcomes
 
     cluster = Cluster(bootstrap, timeout)

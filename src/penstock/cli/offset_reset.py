@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
-from penstock.cli.cluster import Cluster, Refused
+from penstock.cli.connection import Cluster, Refused
 from penstock.cli.failure import Failure, misused
 from penstock.cli.options import milliseconds
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, TypeAlias
 
-from penstock.cli.cluster import Cluster, Refused
+from penstock.cli.connection import Cluster, Refused
 from penstock.cli.output import print_json
 
 __all__ = ["await_outcomes", "print_described", "print_outcomes"]

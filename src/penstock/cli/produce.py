@@ -19,7 +19,7 @@ from penstock.cli.output import print_json, progress
 if TYPE_CHECKING:
     from confluent_kafka import Producer
 
-    from penstock.cli.cluster import Cluster
+    from penstock.cli.connection import Cluster
 
 
 class Compression(StrEnum):
@@ -68,7 +68,7 @@ def produce(
         partition=partition,
     )
 
-    from penstock.cli.cluster import Cluster
+    from penstock.cli.connection import Cluster
 
     cluster = Cluster(bootstrap, timeout)
     delivery = _Delivery(cluster, topic, defaults, _producer_config(compression, acks, idempotent, timeout))
@@ -97,7 +97,7 @@ class _Delivery:
     def send(self, message: Outgoing) -> None:
         from confluent_kafka import KafkaException
 
-        from penstock.cli.cluster import Refused
+        from penstock.cli.connection import Refused
 
         defaults = self._defaults
         while True:
@@ -134,7 +134,7 @@ class _Delivery:
             self.bytes += len(message)
 
     def _raise_refused(self) -> None:
-        from penstock.cli.cluster import Refused
+        from penstock.cli.connection import Refused
 
         if self._error is not None:
             raise Refused(self._error, f"after {self.acknowledged} messages to {self._topic}")

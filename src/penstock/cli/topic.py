@@ -10,7 +10,7 @@ from penstock.cli.failure import misused
 from penstock.cli.options import DEFAULT_BOOTSTRAP, DEFAULT_TIMEOUT, AsJson, Bootstrap, Timeout, pairs
 
 if TYPE_CHECKING:
-    from penstock.cli.cluster import Cluster
+    from penstock.cli.connection import Cluster
 
 app = typer.Typer(help="Create, list, describe, alter and delete topics.", no_args_is_help=True)
 
@@ -35,7 +35,7 @@ def create(
     """Create topics."""
     from confluent_kafka.admin import NewTopic
 
-    from penstock.cli.cluster import Cluster
+    from penstock.cli.connection import Cluster
     from penstock.cli.outcomes import await_outcomes, print_outcomes
 
     cluster = Cluster(bootstrap, timeout)
@@ -55,7 +55,7 @@ def list_topics(
     as_json: AsJson = False,
 ) -> None:
     """List topics."""
-    from penstock.cli.cluster import Cluster
+    from penstock.cli.connection import Cluster
     from penstock.cli.output import print_rows
 
     cluster = Cluster(bootstrap, timeout)
@@ -85,7 +85,7 @@ def describe(
     as_json: AsJson = False,
 ) -> None:
     """Show topics' ids, configs, and partitions with their leaders, replicas and offsets."""
-    from penstock.cli.cluster import Cluster
+    from penstock.cli.connection import Cluster
     from penstock.cli.outcomes import print_described
 
     print_described(_described(Cluster(bootstrap, timeout), names), as_json, _print_topic)
@@ -106,7 +106,7 @@ def alter(
     from confluent_kafka.admin import NewPartitions
 
     from penstock.cli.alteration import alter_configs, topic_resource
-    from penstock.cli.cluster import Cluster
+    from penstock.cli.connection import Cluster
     from penstock.cli.outcomes import print_outcomes
 
     configs = pairs(config or (), "--config")
@@ -130,7 +130,7 @@ def delete(
     as_json: AsJson = False,
 ) -> None:
     """Delete topics and all their data."""
-    from penstock.cli.cluster import Cluster
+    from penstock.cli.connection import Cluster
     from penstock.cli.outcomes import await_outcomes, print_outcomes
 
     cluster = Cluster(bootstrap, timeout)
