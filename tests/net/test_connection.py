@@ -348,6 +348,23 @@ def test_file_ranges_arrive_in_order_with_everything_else(tmp_path: Path) -> Non
     check()
 
 
+@pytest.mark.parametrize("size", [100, 1 << 20])
+def test_a_range_that_its_file_does_not_have_costs_the_connection(tmp_path: Path, size: int) -> None:
+    (tmp_path / "f").write_bytes(bytes(50))
+
+    @on_uvloop
+    async def check() -> None:
+        app = Echo()
+        app.file = FileRange(OsFiles().open(str(tmp_path / "f")), 0, size)
+        async with serving(app) as (_, port):
+            reader, writer = await connect(port)
+            writer.write(frame(b"file"))
+            with pytest.raises((asyncio.IncompleteReadError, ConnectionResetError)):
+                await read_frame(reader)
+
+    check()
+
+
 class Copying(Echo):
     """Keeps a copy of every frame that it makes wait, and has it counted."""
 

@@ -1,9 +1,9 @@
 """The sending half of a connection.
 
-Answers without file ranges go through the transport, which gathers what one turn of the loop wrote into one
-system call. An answer with a range is queued and sent part by part on a duplicate of the socket, ranges by
-`sendfile`, once the transport holds nothing unsent; whatever comes later queues behind it. Where there is no
-plain socket (TLS, simulation) or no descriptor (memory), ranges are copied, a piece at a time.
+Answers without file ranges, or with little in them, go through the transport, which gathers what one turn of
+the loop wrote into one system call. An answer with more is queued and sent part by part on a duplicate of the
+socket, ranges by `sendfile`, once the transport holds nothing unsent; whatever comes later queues behind it.
+Where there is no plain socket (TLS, simulation) or no descriptor (memory), ranges are copied piece by piece.
 
 Nothing is read before there is room for it: a peer that does not read costs us what the kernel holds for it,
 and at most `HIGH_WATER` more.
@@ -24,6 +24,9 @@ __all__ = ["HIGH_WATER", "Output"]
 
 #: unsent bytes at which the peer counts as slow
 HIGH_WATER: Final = 1 << 20
+#: an answer with no more than this in ranges is copied: one system call, and one wake-up of the peer, cost
+#: less than a `sendfile` for each range
+_COPIED: Final = 32 << 10
 #: how much of a range is copied at a time where it cannot be sent as a file
 _PIECE: Final = 256 << 10
 
@@ -50,7 +53,12 @@ class Output:
     def write(self, parts: Sequence[Buffer | FileRange]) -> None:
         if self._closed:
             return
-        joined = None if self._queue else _joined(parts)
+        try:
+            joined = None if self._queue else _joined(parts)
+        except OSError:
+            # The answer cannot be sent whole: as in `_pump`.
+            self._transport.abort()
+            return
         if joined is not None:
             self._transport.write(joined)
             return
@@ -137,12 +145,21 @@ class Output:
 
 
 def _joined(parts: Sequence[Buffer | FileRange]) -> bytes | None:
-    """All parts as one, None where there is a range among them."""
+    """All parts as one, None where too much of them is in files."""
     try:
         return b"".join(parts)  # type: ignore[arg-type]
     except TypeError:
         # Found before anything was copied, and cheaper than to look at each part of every answer.
-        return None
+        if sum(part.size for part in parts if isinstance(part, FileRange)) > _COPIED:
+            return None
+        return b"".join(_read(part) if isinstance(part, FileRange) else part for part in parts)
+
+
+def _read(part: FileRange) -> bytes:
+    data = part.read()
+    if len(data) != part.size:
+        raise OSError("a file is shorter than its range")
+    return data
 
 
 def _send_range(duplicate: socket.socket, part: FileRange) -> int:
