@@ -12,9 +12,9 @@ The event loop's thread owns every `File`, from when a worker thread that opened
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
-__all__ = ["Buffer", "Clock", "File", "FileRange", "Files", "Rng", "Workers"]
+__all__ = ["Buffer", "Clock", "File", "FileRange", "Files", "Rng", "Workers", "World"]
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 T = TypeVar("T")
@@ -162,6 +162,15 @@ class Workers(Protocol):
     def close(self) -> None:
         """Wait for what runs, and take no more."""
         ...
+
+
+class World(NamedTuple):
+    """The doors to the world that a broker is given."""
+
+    clock: Clock
+    rng: Rng
+    files: Files
+    workers: Workers
 
 
 Parts: TypeAlias = Iterable[Buffer | FileRange]

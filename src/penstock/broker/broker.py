@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple
+import asyncio
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
 
+from penstock.broker.cluster_node import ClusterNode, new_cluster_id
 from penstock.broker.controller import Controller
 from penstock.broker.coordinator import GroupCoordinator
 from penstock.broker.dispatch import Dispatcher
-from penstock.broker.features import INITIAL_FEATURES
+from penstock.broker.features import INITIAL_FEATURES, SUPPORTED_FEATURES
 from penstock.broker.fetch_sessions import FetchSessions
+from penstock.broker.forwarding import create_topic_anywhere
 from penstock.broker.handlers import HANDLERS
+from penstock.broker.internal_door import InternalDoor, limits_of, listener_at
+from penstock.broker.lifecycle import Lifecycle
 from penstock.broker.logs import get_logger
 from penstock.broker.maintenance import Maintenance
 from penstock.broker.metrics import Metrics
@@ -20,13 +25,17 @@ from penstock.metadata.image import BROKER, TOPIC, ClusterImage
 from penstock.metadata.topics import Defaults, NewTopic, create_topic
 from penstock.model.config import BrokerConfig, resolve_topic_configs
 from penstock.model.errors import TopicAlreadyExists
-from penstock.model.ids import METADATA_TOPIC, RESERVED_TOPIC_IDS, TopicId
+from penstock.model.ids import METADATA_TOPIC, RESERVED_TOPIC_IDS, TopicId, parse_topic_id
+from penstock.net.client import Peer
 from penstock.net.connection import Connection
-from penstock.net.server import Limits, Listener, Server
-from penstock.ports import Clock, Files, Rng, Workers
+from penstock.net.server import Listener, Server
+from penstock.ports import World
 from penstock.storage.log import Log
+from penstock.wire.api import Api, RequestT, ResponseT
 from penstock.wire.metadata_records import (
     BrokerEndpoint,
+    BrokerFeature,
+    BrokerRegistrationChangeRecord,
     ConfigRecord,
     FeatureLevelRecord,
     PartitionRecord,
@@ -40,15 +49,11 @@ __all__ = ["Broker", "World"]
 log = get_logger("broker")
 #: how long a fetch session keeps its slot against others
 _SESSION_EVICTION_S: Final = 120.0
-
-
-class World(NamedTuple):
-    """The doors to the world that a broker is given."""
-
-    clock: Clock
-    rng: Rng
-    files: Files
-    workers: Workers
+#: how long a broker that stops waits for others to lead what it leads
+_HANDOVER_S: Final = 5.0
+#: how long it waits for voters to hear that it no longer leads the quorum
+_FAREWELL_S: Final = 0.5
+_PATIENCE_S: Final = 30.0
 
 
 class Broker:
@@ -62,8 +67,8 @@ class Broker:
         self.workers = world.workers
         self.metrics = Metrics()
         self.image = ClusterImage()
-        self.apis = tuple(HANDLERS)
         self.files = world.files
+        self._world = world
         self.partitions = Partitions(config, world.files, world.clock, world.workers, world.rng)
         self.groups = GroupCoordinator(self)
         self.dispatcher = Dispatcher(self, HANDLERS)
@@ -73,59 +78,161 @@ class Broker:
             world.clock.monotonic,
             lambda: int.from_bytes(world.rng.token(4), "big") & 0x7FFFFFFF,
         )
-        self.server = Server(self.dispatcher, _limits(config), log.warning)
-        self.listeners = [
-            Listener(e.name, e.host, e.port, e.advertised_host, e.advertised_port, e.protocol)
-            for e in config.endpoints
-        ]
-        self.controller: Controller
+        self.server = Server(self.dispatcher, limits_of(config), log.warning)
+        self.listeners = [listener_at(endpoint) for endpoint in config.endpoints]
+        #: what other nodes come through; None where this broker is a cluster of its own
+        self.internal = (
+            None if config.internal_endpoint is None else InternalDoor(self, config.internal_endpoint)
+        )
+        self.node: ClusterNode
+        self.lifecycle: Lifecycle | None = None
         self.producer_ids: ProducerIds
         self.maintenance: Maintenance
-        self.cluster_id = ""
+
+    # -- life
 
     async def start(self) -> None:
         began = self.clock.monotonic()
         try:
             self._log_start(await self._start(), began)
-        except BaseException:
+        except (Exception, asyncio.CancelledError):
             # Nothing stays behind: whoever tries again, even in this process, finds everything free.
-            await self.server.stop()
-            self.groups.stop()
-            self.partitions.abandon()
-            self.workers.close()
+            await self.abort()
             raise
 
     async def _start(self) -> Log:
         """Returns the metadata log."""
         # First of all, because it fails most often: then the data directories stay as they were left.
         await self.server.bind(self.listeners)
-        metadata_log = self.partitions.open(self.node_id)
-        self.cluster_id = self.partitions.directories[0].cluster_id
-        self.controller = Controller(self.image, metadata_log, self.clock, self.workers)
-        self.controller.replay()
-        self._apply_broker_configs()
-        await self.partitions.load(self.image)
-        self.groups.start()
-        self.controller.on_applied = self._applied
-        self.producer_ids = ProducerIds(self.controller, self.node_id)
-        await self.controller.change(self._register)
+        if self.internal is not None:
+            await self.internal.bind()
+        metadata_log = self.partitions.open(self.node_id, new_cluster_id(self.config))
+        await self._sync(metadata_log)
+        home = next(d for d in self.partitions.directories if metadata_log.path.startswith(f"{d.path}/"))
+        self.node = ClusterNode(
+            self.config,
+            self._world,
+            self.image,
+            metadata_log,
+            cluster_id=home.cluster_id,
+            directory_id=parse_topic_id(home.directory_id),
+            internal=None if self.internal is None else self.internal.listener,
+        )
+        self.producer_ids = ProducerIds(self.node)
+        self.node.start()
+        if self.internal is None:
+            await self.controller.change(self._register_alone)
+        else:
+            await self.internal.serve()
+            self.lifecycle = self._new_lifecycle(self.internal.listener)
+            self.node.on_led = self.lifecycle.wake
+            await self.lifecycle.register()
+        await self.node.loader.between_changes(self._take_over)
         self.maintenance = Maintenance(
             self.config, self.partitions, self.controller, self.clock, self.files, self.workers
         )
+        if self.lifecycle is not None:
+            self.lifecycle.start()
+            await self.lifecycle.come_up()
         await self.server.serve()
         self.maintenance.start()
         return metadata_log
 
+    async def _sync(self, metadata_log: Log) -> None:
+        """What a process that was killed has written counts as acknowledged from here on."""
+        plan = metadata_log.flush_plan()
+        await self.workers.in_thread(plan.sync)
+        metadata_log.flushed(plan)
+
+    async def _take_over(self) -> None:
+        """Start to do what the image says, and to follow what becomes of it."""
+        self._apply_broker_configs()
+        self.groups.start()
+        await self.partitions.load(self.image)
+        self.node.loader.on_applied = self._applied
+
     async def stop(self) -> None:
-        """Stop serving, put everything on the disk, and leave the mark of a clean shutdown."""
+        """Hand over, stop serving, put everything on the disk, and leave the mark of a clean shutdown."""
         began = self.clock.monotonic()
+        if self.lifecycle is not None and self.config.controlled_shutdown_enable:
+            await self.lifecycle.shut_down(_HANDOVER_S)
         await self.server.stop()
-        self.groups.stop()
-        await self.dispatcher.stop()
-        await self.maintenance.stop()
+        await self._stop_serving()
+        if self.lifecycle is not None:
+            await self.node.quorum.resign(_FAREWELL_S)
+        await self._leave()
+        if self.lifecycle is not None:
+            await self.workers.in_thread(self.lifecycle.leave_mark)
         await self.partitions.close()
         self.workers.close()
         log.info("stopped", node_id=self.node_id, seconds=self._seconds_since(began))
+
+    async def abort(self) -> None:
+        """Let go of everything at once, as if the process had ended here."""
+        await self.server.stop()
+        await self._stop_serving()
+        await self._leave()
+        self.partitions.abandon()
+        self.workers.close()
+
+    async def _stop_serving(self) -> None:
+        self.groups.stop()
+        await self.dispatcher.stop()
+        if hasattr(self, "maintenance"):
+            await self.maintenance.stop()
+
+    async def _leave(self) -> None:
+        """Take no more part in the cluster."""
+        if self.lifecycle is not None:
+            await self.lifecycle.stop()
+        if self.internal is not None:
+            await self.internal.stop()
+        if hasattr(self, "node"):
+            await self.node.stop()
+
+    def _new_lifecycle(self, internal: Listener) -> Lifecycle:
+        directories = self.partitions.directories
+        return Lifecycle(
+            self.config,
+            self.node,
+            # The nodes' own listener first: it says on which machine a broker runs.
+            [internal, *self.listeners],
+            [parse_topic_id(directory.directory_id) for directory in directories],
+            self.rng.token(16),
+            self.files,
+            clean=all(directory.clean for directory in directories),
+        )
+
+    # -- the cluster
+
+    @property
+    def controller(self) -> Controller:
+        return self.node.controller
+
+    @property
+    def cluster_id(self) -> str:
+        return self.node.cluster_id
+
+    @property
+    def broker_epoch(self) -> int:
+        """Of this broker's registration."""
+        return self.image.brokers[self.node_id].epoch
+
+    def peer(self, node_id: int, purpose: str) -> Peer:
+        """A connection of its own to another node's internal listener; PeerGone if nobody knows where."""
+        return self.node.peers.get(node_id, purpose)
+
+    async def to_controller(
+        self, api: Api[RequestT, ResponseT], request: RequestT, timeout_s: float = _PATIENCE_S
+    ) -> ResponseT:
+        """The active controller's answer, whichever node that is; ControllerUnavailable if there is none."""
+        return await self.node.to_controller(api, request, timeout_s)
+
+    def apis_on(self, listener: Listener) -> Iterable[Api[Any, Any]]:
+        """What is served there."""
+        if self.internal is not None and listener is self.internal.listener:
+            return self.internal.apis
+        return HANDLERS
 
     @property
     def address(self) -> str:
@@ -140,8 +247,16 @@ class Broker:
                 host, port = broker.endpoints[listener]
                 yield broker.id, host, port, broker.rack, broker.fenced
 
-    async def create_topic(self, topic: NewTopic, validate_only: bool = False) -> Sequence[Struct]:
-        """The records that made the topic, or would make it."""
+    async def create_topic(self, topic: NewTopic) -> None:
+        """Have the controller make a topic; ApiError if it refuses."""
+
+        async def here() -> Sequence[Struct]:
+            return await self.decide_topic(topic)
+
+        await create_topic_anywhere(self, topic, here)
+
+    async def decide_topic(self, topic: NewTopic, validate_only: bool = False) -> Sequence[Struct]:
+        """As the controller: the records that made the topic, or would make it."""
 
         def decide() -> tuple[Sequence[Struct], Sequence[Struct]]:
             defaults = Defaults(self.config.num_partitions, self.config.default_replication_factor)
@@ -159,7 +274,9 @@ class Broker:
             log.debug("topic_exists", topic=name)
 
     def connection_lost(self, connection: Connection) -> None:
-        """Nothing of ours hangs on a connection yet; what waits for one was cancelled with it."""
+        """What waits for a connection was cancelled with it; it may have been a broker's."""
+        if hasattr(self, "node"):
+            self.node.duties.connection_lost(connection)
 
     def _new_topic_id(self) -> TopicId:
         topic_id = TopicId(self.rng.token(16))
@@ -167,7 +284,8 @@ class Broker:
             topic_id = TopicId(self.rng.token(16))
         return topic_id
 
-    def _register(self) -> tuple[Sequence[Struct], None]:
+    def _register_alone(self) -> tuple[Sequence[Struct], None]:
+        """A cluster of one has nobody who could lead meanwhile: it is up as soon as it is there."""
         records: list[Struct] = []
         if not self.image.features:
             records += [
@@ -177,13 +295,20 @@ class Broker:
             RegisterBrokerRecord(
                 broker_id=self.node_id,
                 incarnation_id=self.rng.token(16),
-                broker_epoch=self.image.offset + 1 + len(records),
+                broker_epoch=self.controller.next_offset + len(records),
                 end_points=[
                     BrokerEndpoint(name=e.name, host=e.advertised_host, port=e.advertised_port)
                     for e in self.listeners
                 ],
+                features=[
+                    BrokerFeature(name=name, min_supported_version=low, max_supported_version=high)
+                    for name, (low, high) in SUPPORTED_FEATURES.items()
+                ],
                 rack=self.config.broker_rack,
                 fenced=False,
+                log_dirs=[
+                    parse_topic_id(directory.directory_id) for directory in self.partitions.directories
+                ],
             )
         )
         return records, None
@@ -196,6 +321,9 @@ class Broker:
         for record in records:
             if isinstance(record, PartitionRecord):
                 added.setdefault(TopicId(record.topic_id), []).append(record.partition_id)
+            elif isinstance(record, BrokerRegistrationChangeRecord) and self.lifecycle is not None:
+                # Whoever goes waits until all have heard of it; who was fenced may not deserve it.
+                self.lifecycle.wake()
             elif isinstance(record, RemoveTopicRecord):
                 name = await self.partitions.remove(TopicId(record.topic_id))
                 removed.append((name, record.topic_id))
@@ -247,17 +375,4 @@ class Broker:
             dynamic=self.image.configs.get((BROKER, str(self.node_id)), {}),
             dynamic_default=self.image.configs.get((BROKER, ""), {}),
         )
-        self.server.limits = _limits(self.config)
-
-
-def _limits(config: BrokerConfig) -> Limits:
-    return Limits(
-        max_request_bytes=config.socket_request_max_bytes,
-        max_connections=config.max_connections,
-        max_connections_per_ip=config.max_connections_per_ip,
-        max_connections_by_ip=config.max_connections_by_ip,
-        max_connections_per_s=config.max_connection_creation_rate,
-        max_idle_s=config.connections_max_idle_ms / 1000,
-        memory_bytes=config.request_memory_bytes,
-        backlog=config.socket_listen_backlog_size,
-    )
+        self.server.limits = limits_of(self.config)

@@ -1,7 +1,9 @@
-"""The one place that changes the cluster's metadata: decide, log, apply.
+"""The one place that changes the cluster's metadata: decide, log, commit, apply.
 
-A change is decided on the image, its records are appended to the metadata log and synced, and only then
-applied; whoever asked is answered after that. One change at a time, so every decision sees all before it.
+A change is decided on the image of the node that leads the quorum, its records are appended to the metadata
+log, and applied once a majority has them on its disks; whoever asked is answered after that. One change at a
+time, so every decision sees all before it. A leader decides nothing before it has applied everything that
+was committed in earlier epochs, which it knows when the start of its own is.
 """
 
 from __future__ import annotations
@@ -10,75 +12,101 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
+from penstock.broker.metadata_loader import MetadataLoader
+from penstock.broker.quorum import QuorumDriver
 from penstock.metadata.image import ClusterImage
-from penstock.ports import Clock, Workers
-from penstock.records.record import Record, build_batch, iter_batches, iter_records
-from penstock.storage.log import Log
-from penstock.storage.producers import AppendOrigin
-from penstock.wire.metadata_records import decode_metadata_record, encode_metadata_record
+from penstock.model.errors import PenstockError
+from penstock.ports import Clock
+from penstock.records.record import Record, build_batch
+from penstock.wire.metadata_records import encode_metadata_record
 from penstock.wire.schema import Struct
 
-__all__ = ["Controller"]
+__all__ = ["Controller", "NotController"]
 
 T = TypeVar("T")
-_READ_BYTES = 1 << 20
+
+
+class NotController(PenstockError):
+    """This node does not lead the quorum, or no longer: what was asked may be tried again elsewhere."""
 
 
 class Controller:
-    """Owns the metadata log and the image that it adds up to."""
+    """Decides while this node leads the quorum."""
 
-    def __init__(self, image: ClusterImage, log: Log, clock: Clock, workers: Workers) -> None:
+    def __init__(
+        self, image: ClusterImage, quorum: QuorumDriver, loader: MetadataLoader, clock: Clock
+    ) -> None:
         self.image = image
-        self._log = log
+        self._quorum = quorum
+        self._loader = loader
         self._clock = clock
-        self._workers = workers
         self._turn = asyncio.Lock()
-        #: told of every batch of records after it was applied
-        self.on_applied: Callable[[Sequence[Struct]], Awaitable[None]] = _nothing
+        #: the epoch and the end of the records that are being committed, and who waits for that
+        self._pending: tuple[int, int, asyncio.Future[None]] | None = None
 
-    def replay(self) -> None:
-        """Bring the image up to the end of the log."""
-        offset = self._log.log_start_offset
-        while offset < self._log.end_offset:
-            found = self._log.read(offset, _READ_BYTES, upper=self._log.end_offset)
-            assert found is not None
-            data = found.read()
-            for position, header in iter_batches(data):
-                for record in iter_records(memoryview(data)[position : position + header.size]):
-                    assert record.value is not None
-                    self.image.apply(decode_metadata_record(record.value), record.offset)
-                offset = header.next_offset
+    @property
+    def is_active(self) -> bool:
+        """Whether this node may decide now."""
+        start = self._quorum.node.epoch_start_offset
+        return start is not None and self._loader.applied > start
+
+    @property
+    def next_offset(self) -> int:
+        """Where the records of the decision at hand will go."""
+        return self._quorum.node.log.end_offset
 
     async def change(self, decide: Callable[[], tuple[Sequence[Struct], T]]) -> T:
-        """Decide on the image as it then is; return the decision's result once its records are applied."""
+        """Decide on the image as it then is; return the decision's result once its records are applied.
+
+        Raises NotController where this node does not lead, or ceases to before the records are committed.
+        """
         async with self._turn:
-            records, result = decide()
-            if records:
-                await self._commit(records)
+            await self._reach(self.next_offset)
+            result, end_offset = await self._quorum.run(lambda: self._append(decide))
+            if end_offset is not None:
+                await self._reach(end_offset)
             return result
 
     async def between_changes(self, work: Callable[[], Awaitable[None]]) -> None:
         """Do what must not see the image change under its feet."""
-        async with self._turn:
-            await work()
+        await self._loader.between_changes(work)
 
-    async def _commit(self, records: Sequence[Struct]) -> None:
+    def leader_changed(self) -> None:
+        """There is another epoch: what is not committed by now may never be."""
+        node = self._quorum.node
+        if self._pending is not None:
+            epoch, end_offset, _ = self._pending
+            if end_offset > node.high_watermark and not (node.is_leader and node.epoch == epoch):
+                self._abandon(NotController("leadership was lost before the change was committed"))
+
+    def failed(self, error: PenstockError) -> None:
+        self._abandon(error)
+
+    def _abandon(self, error: PenstockError) -> None:
+        if self._pending is not None and not self._pending[2].done():
+            self._pending[2].set_exception(error)
+
+    def _append(self, decide: Callable[[], tuple[Sequence[Struct], T]]) -> tuple[T, int | None]:
+        if not self.is_active:
+            raise NotController("another node leads the quorum")
+        records, result = decide()
+        if not records:
+            return result, None
         now = self._clock.now_ms()
-        base = self._log.end_offset
         batch = build_batch(
-            [Record(base + i, now, None, encode_metadata_record(r), ()) for i, r in enumerate(records)],
-            base_offset=base,
+            Record(n, now, None, encode_metadata_record(record)) for n, record in enumerate(records)
         )
-        # A log that could not be synced is offline from then on, so nothing builds on what may be lost.
-        self._log.append(memoryview(bytearray(batch)), 0, origin=AppendOrigin.RAFT)
-        plan = self._log.flush_plan()
-        await self._workers.in_thread(plan.sync)
-        self._log.flushed(plan)
-        self._log.advance_high_watermark(self._log.end_offset)
-        for i, record in enumerate(records):
-            self.image.apply(record, base + i)
-        await self.on_applied(records)
+        return result, self._quorum.node.append(bytearray(batch)) + len(records)
 
-
-async def _nothing(records: Sequence[Struct]) -> None:
-    """Nobody to tell."""
+    async def _reach(self, end_offset: int) -> None:
+        """Wait until everything below `end_offset` is committed and applied, as long as this node leads."""
+        if self._quorum.failure is not None:
+            raise self._quorum.failure
+        if not self._quorum.node.is_leader:
+            raise NotController("another node leads the quorum")
+        reached = self._loader.wait_for(end_offset)
+        self._pending = (self._quorum.node.epoch, end_offset, reached)
+        try:
+            await reached
+        finally:
+            self._pending = None

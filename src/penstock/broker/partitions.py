@@ -94,12 +94,15 @@ class Partitions:
 
     # -- coming and going -----------------------------------------------------------------------------
 
-    def open(self, node_id: int) -> Log:
-        """Open the data directories; returns the metadata log, which lives in one of them."""
+    def open(self, node_id: int, cluster_id: str | None = None) -> Log:
+        """Open the data directories; returns the metadata log, which lives in one of them.
+
+        New ones become the cluster's with `cluster_id`, or that of a new cluster.
+        """
         paths = self._config.data_dirs
         siblings = survey(self._files, paths)
         self._lost = siblings.lost
-        cluster_id = siblings.cluster_id
+        cluster_id = siblings.cluster_id or cluster_id
         for path in paths:
             if siblings.lost and path in siblings.unowned:
                 # Most likely a disk that is not mounted: nothing may be written in its place.

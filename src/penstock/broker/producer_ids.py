@@ -6,22 +6,20 @@ Ids of a block that were not used before a restart are lost, never handed out tw
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from typing import Final
 
-from penstock.broker.controller import Controller
-from penstock.wire.metadata_records import ProducerIdsRecord
-from penstock.wire.schema import Struct
+from penstock.broker.cluster_node import ClusterNode
+from penstock.model.errors import ApiError, ErrorCode
+from penstock.wire.apis.allocate_producer_ids import ALLOCATE_PRODUCER_IDS, AllocateProducerIdsRequest
 
 __all__ = ["ProducerIds"]
 
-BLOCK: Final = 1000
+_TIMEOUT_S: Final = 10.0
 
 
 class ProducerIds:
-    def __init__(self, controller: Controller, node_id: int) -> None:
-        self._controller = controller
-        self._node_id = node_id
+    def __init__(self, node: ClusterNode) -> None:
+        self._node = node
         self._next = 0
         self._end = 0
         self._turn = asyncio.Lock()
@@ -30,13 +28,18 @@ class ProducerIds:
         """An id that nobody had before."""
         async with self._turn:
             if self._next == self._end:
-                self._next = await self._controller.change(self._reserve)
-                self._end = self._next + BLOCK
+                await self._reserve()
             producer_id = self._next
             self._next += 1
             return producer_id
 
-    def _reserve(self) -> tuple[Sequence[Struct], int]:
-        first = self._controller.image.next_producer_id
-        record = ProducerIdsRecord(broker_id=self._node_id, broker_epoch=-1, next_producer_id=first + BLOCK)
-        return [record], first
+    async def _reserve(self) -> None:
+        node_id = self._node.node_id
+        request = AllocateProducerIdsRequest(
+            broker_id=node_id, broker_epoch=self._node.image.brokers[node_id].epoch
+        )
+        block = await self._node.to_controller(ALLOCATE_PRODUCER_IDS, request, _TIMEOUT_S)
+        if block.error_code:
+            raise ApiError(ErrorCode(block.error_code), "the controller gives out no producer ids")
+        self._next = block.producer_id_start
+        self._end = self._next + block.producer_id_len

@@ -31,7 +31,7 @@ from penstock.wire.conversation import MAX_IN_FLIGHT, Conversation
 from penstock.wire.frames import MAX_FRAME_BYTES
 from penstock.wire.schema import Struct
 
-__all__ = ["Peer", "PeerGone", "PeerLost", "PeerRefused", "PeerTimedOut"]
+__all__ = ["Peer", "PeerGone", "PeerLost", "PeerRefused", "PeerTimedOut", "nobody_listens"]
 
 _BACKOFF_FIRST_S: Final = 0.02
 _BACKOFF_LIMIT_S: Final = 1.0
@@ -186,7 +186,7 @@ class Peer:
             await self._loop.create_connection(self._new_link, self.host, self.port)
         except OSError as e:
             self._end_attempt()
-            kind = PeerRefused if _nobody_listens(e) else PeerLost
+            kind = PeerRefused if nobody_listens(e) else PeerLost
             self._give_up(kind(f"{self.address}: cannot connect: {e}"))
         else:
             self._end_attempt()
@@ -333,7 +333,7 @@ def _copy(error: PeerGone) -> PeerGone:
     return type(error)(*error.args)
 
 
-def _nobody_listens(error: OSError) -> bool:
+def nobody_listens(error: OSError) -> bool:
     """Whether every address of a host refused; of several asyncio tells only the texts of their errors."""
     if isinstance(error, ConnectionRefusedError):
         return True

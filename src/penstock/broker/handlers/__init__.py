@@ -1,11 +1,23 @@
-"""One registry of what this broker serves; ApiVersions advertises exactly this."""
+"""What this broker serves to clients; ApiVersions advertises exactly this.
+
+What only the active controller can carry out is in `FORWARDED` as that does it; `HANDLERS` has it as any
+broker answers it. What nodes ask each other is in `handlers.internal`.
+"""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
 from penstock.broker.dispatch import Handler
+from penstock.broker.forwarding import AsyncHandler, forwarded
 from penstock.broker.handlers.api_versions import api_versions
+from penstock.broker.handlers.cluster import (
+    alter_partition_reassignments,
+    elect_leaders,
+    list_partition_reassignments,
+    unregister_broker,
+    update_features,
+)
 from penstock.broker.handlers.configs import (
     alter_configs,
     describe_configs,
@@ -31,9 +43,12 @@ from penstock.broker.handlers.metadata import describe_cluster, describe_topic_p
 from penstock.broker.handlers.offsets import delete_records, list_offsets, offset_for_leader_epoch
 from penstock.broker.handlers.produce import produce
 from penstock.broker.handlers.producers import describe_producers, init_producer_id
+from penstock.broker.handlers.quorum import add_raft_voter, describe_quorum, remove_raft_voter
 from penstock.broker.handlers.topics import create_partitions, create_topics, delete_topics
 from penstock.wire.api import Api
+from penstock.wire.apis.add_raft_voter import ADD_RAFT_VOTER
 from penstock.wire.apis.alter_configs import ALTER_CONFIGS
+from penstock.wire.apis.alter_partition_reassignments import ALTER_PARTITION_REASSIGNMENTS
 from penstock.wire.apis.api_versions import API_VERSIONS
 from penstock.wire.apis.consumer_group_describe import CONSUMER_GROUP_DESCRIBE
 from penstock.wire.apis.consumer_group_heartbeat import CONSUMER_GROUP_HEARTBEAT
@@ -47,7 +62,9 @@ from penstock.wire.apis.describe_configs import DESCRIBE_CONFIGS
 from penstock.wire.apis.describe_groups import DESCRIBE_GROUPS
 from penstock.wire.apis.describe_log_dirs import DESCRIBE_LOG_DIRS
 from penstock.wire.apis.describe_producers import DESCRIBE_PRODUCERS
+from penstock.wire.apis.describe_quorum import DESCRIBE_QUORUM
 from penstock.wire.apis.describe_topic_partitions import DESCRIBE_TOPIC_PARTITIONS
+from penstock.wire.apis.elect_leaders import ELECT_LEADERS
 from penstock.wire.apis.fetch import FETCH
 from penstock.wire.apis.find_coordinator import FIND_COORDINATOR
 from penstock.wire.apis.heartbeat import HEARTBEAT
@@ -58,15 +75,36 @@ from penstock.wire.apis.leave_group import LEAVE_GROUP
 from penstock.wire.apis.list_config_resources import LIST_CONFIG_RESOURCES
 from penstock.wire.apis.list_groups import LIST_GROUPS
 from penstock.wire.apis.list_offsets import LIST_OFFSETS
+from penstock.wire.apis.list_partition_reassignments import LIST_PARTITION_REASSIGNMENTS
 from penstock.wire.apis.metadata import METADATA
 from penstock.wire.apis.offset_commit import OFFSET_COMMIT
 from penstock.wire.apis.offset_delete import OFFSET_DELETE
 from penstock.wire.apis.offset_fetch import OFFSET_FETCH
 from penstock.wire.apis.offset_for_leader_epoch import OFFSET_FOR_LEADER_EPOCH
 from penstock.wire.apis.produce import PRODUCE
+from penstock.wire.apis.remove_raft_voter import REMOVE_RAFT_VOTER
 from penstock.wire.apis.sync_group import SYNC_GROUP
+from penstock.wire.apis.unregister_broker import UNREGISTER_BROKER
+from penstock.wire.apis.update_features import UPDATE_FEATURES
 
-__all__ = ["HANDLERS"]
+__all__ = ["FORWARDED", "HANDLERS"]
+
+#: what the active controller does, whichever broker was asked
+FORWARDED: Final[dict[Api[Any, Any], AsyncHandler]] = {
+    CREATE_TOPICS: create_topics,
+    DELETE_TOPICS: delete_topics,
+    ALTER_CONFIGS: alter_configs,
+    CREATE_PARTITIONS: create_partitions,
+    ELECT_LEADERS: elect_leaders,
+    INCREMENTAL_ALTER_CONFIGS: incremental_alter_configs,
+    ALTER_PARTITION_REASSIGNMENTS: alter_partition_reassignments,
+    LIST_PARTITION_REASSIGNMENTS: list_partition_reassignments,
+    DESCRIBE_QUORUM: describe_quorum,
+    UPDATE_FEATURES: update_features,
+    UNREGISTER_BROKER: unregister_broker,
+    ADD_RAFT_VOTER: add_raft_voter,
+    REMOVE_RAFT_VOTER: remove_raft_voter,
+}
 
 HANDLERS: Final[dict[Api[Any, Any], Handler]] = {
     PRODUCE: produce,
@@ -83,17 +121,12 @@ HANDLERS: Final[dict[Api[Any, Any], Handler]] = {
     DESCRIBE_GROUPS: describe_groups,
     LIST_GROUPS: list_groups,
     API_VERSIONS: api_versions,
-    CREATE_TOPICS: create_topics,
-    DELETE_TOPICS: delete_topics,
     DELETE_RECORDS: delete_records,
     INIT_PRODUCER_ID: init_producer_id,
     OFFSET_FOR_LEADER_EPOCH: offset_for_leader_epoch,
     DESCRIBE_CONFIGS: describe_configs,
-    ALTER_CONFIGS: alter_configs,
     DESCRIBE_LOG_DIRS: describe_log_dirs,
-    CREATE_PARTITIONS: create_partitions,
     DELETE_GROUPS: delete_groups,
-    INCREMENTAL_ALTER_CONFIGS: incremental_alter_configs,
     OFFSET_DELETE: offset_delete,
     DESCRIBE_CLUSTER: describe_cluster,
     DESCRIBE_PRODUCERS: describe_producers,
@@ -101,4 +134,5 @@ HANDLERS: Final[dict[Api[Any, Any], Handler]] = {
     CONSUMER_GROUP_DESCRIBE: consumer_group_describe,
     LIST_CONFIG_RESOURCES: list_config_resources,
     DESCRIBE_TOPIC_PARTITIONS: describe_topic_partitions,
+    **{api: forwarded(api, handler) for api, handler in FORWARDED.items()},
 }

@@ -35,7 +35,7 @@ def api_versions(context: Context, request: ApiVersionsRequest) -> ApiVersionsRe
     return ApiVersionsResponse(
         api_keys=[
             ApiVersion(api_key=api.key, min_version=api.min_version, max_version=api.max_version)
-            for api in context.broker.apis
+            for api in context.broker.apis_on(context.listener)
         ],
         supported_features=[
             SupportedFeatureKey(name=name, min_version=low, max_version=high)

@@ -71,7 +71,7 @@ async def _create(context: Context, topic: CreatableTopic, validate_only: bool) 
         raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "A partition is assigned more than once")
     if any(c.value is None for c in topic.configs):
         raise ApiError(ErrorCode.INVALID_CONFIG, "Null value not supported for topic configs")
-    records = await context.broker.create_topic(wanted, validate_only)
+    records = await context.broker.decide_topic(wanted, validate_only)
     created = records[0]
     assert isinstance(created, TopicRecord)
     partitions = [r for r in records if isinstance(r, PartitionRecord)]

@@ -22,7 +22,13 @@ from penstock.model.config.keys import (
     UpdateMode,
     find_key,
 )
-from penstock.model.config.listeners import Endpoint, parse_connection_overrides, parse_endpoints
+from penstock.model.config.listeners import (
+    Endpoint,
+    parse_connection_overrides,
+    parse_endpoints,
+    parse_internal_endpoint,
+    parse_voters,
+)
 from penstock.model.config.topic_keys import TOPIC_KEYS
 from penstock.model.errors import InvalidConfig
 
@@ -65,12 +71,23 @@ class BrokerConfig(Mapping[str, ConfigValue]):
 
     # The attributes that the broker reads most, declared for the type checker; all other names exist as well.
     auto_create_topics_enable: bool
+    auto_leader_rebalance_enable: bool
     background_threads: int
+    broker_heartbeat_interval_ms: int
     broker_rack: str | None
+    broker_session_timeout_ms: int
     connections_max_idle_ms: int
+    controlled_shutdown_enable: bool
+    controller_quorum_election_backoff_max_ms: int
+    controller_quorum_election_timeout_ms: int
+    controller_quorum_fetch_timeout_ms: int
+    controller_quorum_request_timeout_ms: int
     default_replication_factor: int
     delete_topic_enable: bool
     fetch_max_bytes: int
+    initial_broker_registration_timeout_ms: int
+    leader_imbalance_check_interval_seconds: int
+    leader_imbalance_per_broker_percentage: int
     log_cleaner_backoff_ms: int
     log_cleaner_dedupe_buffer_size: int
     log_cleaner_enable: bool
@@ -84,9 +101,13 @@ class BrokerConfig(Mapping[str, ConfigValue]):
     max_incremental_fetch_session_cache_slots: int
     max_request_partition_size_limit: int
     message_max_bytes: int
+    metadata_log_max_record_bytes_between_snapshots: int
+    metadata_log_max_snapshot_interval_ms: int
+    min_insync_replicas: int
     node_id: int
     num_partitions: int
     num_recovery_threads_per_data_dir: int
+    penstock_cluster_id: str | None
     penstock_flush: str
     penstock_flush_interval_ms: int
     penstock_log_format: str
@@ -94,18 +115,33 @@ class BrokerConfig(Mapping[str, ConfigValue]):
     penstock_memory: bool
     producer_id_expiration_check_interval_ms: int
     producer_id_expiration_ms: int
+    num_replica_fetchers: int
+    replica_fetch_backoff_ms: int
+    replica_fetch_max_bytes: int
+    replica_fetch_min_bytes: int
+    replica_fetch_response_max_bytes: int
+    replica_fetch_wait_max_ms: int
+    replica_high_watermark_checkpoint_interval_ms: int
+    replica_lag_time_max_ms: int
+    replica_selector_class: str | None
+    replica_socket_timeout_ms: int
     socket_listen_backlog_size: int
     socket_receive_buffer_bytes: int
     socket_request_max_bytes: int
     socket_send_buffer_bytes: int
     transaction_max_timeout_ms: int
+    unclean_leader_election_enable: bool
 
     #: The data directories: log.dirs, else log.dir.
     data_dirs: tuple[str, ...]
-    #: The listeners with what they bind and what they advertise.
+    #: The clients' listeners with what they bind and what they advertise.
     endpoints: tuple[Endpoint, ...]
+    #: The listener that nodes use among themselves; None where the broker is a cluster of its own.
+    internal_endpoint: Endpoint | None
     #: max.connections.per.ip.overrides: addresses and how many connections each may have.
     max_connections_by_ip: Mapping[str, int]
+    #: The voters that the quorum starts with: where the internal listener of each node is.
+    quorum_voters: Mapping[int, tuple[str, int]]
     #: Memory for requests in flight over all connections; always a bound.
     request_memory_bytes: int
     #: Topic config names to the values that a topic without overrides has.
@@ -121,6 +157,8 @@ class BrokerConfig(Mapping[str, ConfigValue]):
         self._static = _same_ids(dict(static or {}))
         self._apply(dict(dynamic or {}), dict(dynamic_default or {}))
         self.endpoints = parse_endpoints(self._values)
+        self.internal_endpoint = parse_internal_endpoint(self._values)
+        self.quorum_voters = parse_voters(self._values)
 
     def __getitem__(self, name: str) -> ConfigValue:
         return self._values[name]

@@ -50,6 +50,13 @@ _REPLICATION = [
     ),
     ConfigKey("leader.imbalance.check.interval.seconds", _L, 300, "How often that is checked.", low=1),
     ConfigKey(
+        "leader.imbalance.per.broker.percentage",
+        _I,
+        10,
+        "The share of a broker's preferred partitions that others may lead before they are given back.",
+        low=0,
+    ),
+    ConfigKey(
         "controlled.shutdown.enable", _B, True, "Whether a stopping broker hands its partitions over first."
     ),
     ConfigKey("controller.socket.timeout.ms", _I, 30_000, "How long the controller waits for a broker."),
@@ -64,8 +71,27 @@ _QUORUM = [
         choices=("broker", "controller"),
         check=not_empty,
     ),
-    ConfigKey("controller.listener.names", _LIST, (), "The listeners of the metadata quorum."),
-    ConfigKey("controller.quorum.voters", _LIST, (), "The quorum's members: ID@HOST:PORT, comma-separated."),
+    ConfigKey(
+        "controller.listener.names",
+        _LIST,
+        ("INTERNAL",),
+        "The listener that the nodes of a cluster use among themselves; the first of these that `listeners` "
+        "has. A broker that has none of them is a cluster of its own.",
+    ),
+    ConfigKey(
+        "controller.quorum.voters",
+        _LIST,
+        (),
+        "The quorum's members at its start: ID@HOST:PORT of their internal listeners, comma-separated. None "
+        "means this node alone.",
+    ),
+    ConfigKey(
+        "penstock.cluster.id",
+        _S,
+        None,
+        "The cluster's id, 22 characters; by default it follows from controller.quorum.voters, and a broker "
+        "alone makes up its own.",
+    ),
     ConfigKey(
         "controller.quorum.bootstrap.servers",
         _LIST,
@@ -90,8 +116,16 @@ _QUORUM = [
     ConfigKey(
         "controller.quorum.retry.backoff.ms", _I, 20, "The pause before a quorum request is retried.", low=0
     ),
-    ConfigKey("broker.heartbeat.interval.ms", _I, 2000, "How often a broker reports to the controller."),
-    ConfigKey("broker.session.timeout.ms", _I, 9000, "A broker silent for this long is fenced."),
+    ConfigKey(
+        "broker.heartbeat.interval.ms", _I, 500, "How often a broker reports to the controller.", low=1
+    ),
+    ConfigKey(
+        "broker.session.timeout.ms",
+        _I,
+        3000,
+        "A broker that hangs or is cut off for this long is fenced; one whose process ends, at once.",
+        low=1,
+    ),
     ConfigKey(
         "initial.broker.registration.timeout.ms", _I, 60_000, "How long a new broker tries to register."
     ),

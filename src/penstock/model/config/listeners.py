@@ -12,6 +12,8 @@ from penstock.model.errors import InvalidConfig
 _LISTENER = re.compile(
     r"(?P<name>[A-Za-z0-9_-]+)://(?:\[(?P<v6>[0-9a-fA-F:.%]+)\]|(?P<host>[^:/\[\]]*)):(?P<port>[0-9]+)"
 )
+_VOTERS = "controller.quorum.voters"
+_VOTER = re.compile(r"(?P<id>[0-9]+)@(?:\[(?P<v6>[0-9a-fA-F:.%]+)\]|(?P<host>[^:/@\[\]]+)):(?P<port>[0-9]+)")
 _OVERRIDES = "max.connections.per.ip.overrides"
 _OVERRIDE = re.compile(
     r"(?:\[(?P<v6>[0-9a-fA-F:.%]+)\]|(?P<address>[0-9.]+|[0-9a-fA-F:.%]*:[0-9a-fA-F:.%]*)):(?P<count>[0-9]+)"
@@ -35,7 +37,59 @@ class Endpoint(NamedTuple):
 
 
 def parse_endpoints(values: Mapping[str, ConfigValue]) -> tuple[Endpoint, ...]:
-    """The endpoints that a broker's configs ask for, without the controller's; raises InvalidConfig."""
+    """The endpoints for clients that a broker's configs ask for; raises InvalidConfig."""
+    bound, advertised = _bound_and_advertised(values)
+    protocols = _protocol_map(str(values["listener.security.protocol.map"]))
+    endpoints = tuple(
+        Endpoint(name, *address, *_advertise(address, advertised.get(name)), _protocol(name, protocols))
+        for name, address in bound.items()
+        if name not in _internal_names(values)
+    )
+    if not endpoints:
+        raise InvalidConfig("listeners has only controller listeners: add one for clients")
+    inter_broker = values["inter.broker.listener.name"]
+    if inter_broker is not None and inter_broker not in bound:
+        raise InvalidConfig(f"inter.broker.listener.name is {inter_broker}, which listeners does not have")
+    return endpoints
+
+
+def parse_internal_endpoint(values: Mapping[str, ConfigValue]) -> Endpoint | None:
+    """The endpoint that nodes use among themselves; None where the broker is a cluster of its own."""
+    bound, advertised = _bound_and_advertised(values)
+    protocols = _protocol_map(str(values["listener.security.protocol.map"]))
+    for name in _internal_names(values):
+        if name in bound:
+            announced = _advertise(bound[name], advertised.get(name))
+            # Kafka, too, takes a controller's listener that the map does not name for a plain one.
+            protocol = _protocol(name, {name: "PLAINTEXT"} | protocols)
+            return Endpoint(name, *bound[name], *announced, protocol)
+    return None
+
+
+def parse_voters(values: Mapping[str, ConfigValue]) -> dict[int, tuple[str, int]]:
+    """The voters that the quorum starts with, by id; raises InvalidConfig."""
+    texts = values[_VOTERS]
+    assert isinstance(texts, tuple)
+    voters: dict[int, tuple[str, int]] = {}
+    for text in texts:
+        match = _VOTER.fullmatch(text)
+        if match is None or int(match["port"]) > 65535:
+            raise InvalidConfig(f"{_VOTERS} has {text!r}: write ID@HOST:PORT, for example 1@127.0.0.1:19092")
+        if int(match["id"]) in voters:
+            raise InvalidConfig(f"{_VOTERS} has node {match['id']} twice")
+        voters[int(match["id"])] = (match["v6"] or match["host"], int(match["port"]))
+    return voters
+
+
+def _internal_names(values: Mapping[str, ConfigValue]) -> tuple[str, ...]:
+    names = values["controller.listener.names"]
+    assert isinstance(names, tuple)
+    return tuple(name.upper() for name in names)
+
+
+def _bound_and_advertised(
+    values: Mapping[str, ConfigValue],
+) -> tuple[dict[str, tuple[str, int]], dict[str, tuple[str, int]]]:
     bound = _addresses("listeners", values["listeners"])
     advertised = _addresses("advertised.listeners", values["advertised.listeners"] or ())
     unknown = advertised.keys() - bound.keys()
@@ -43,20 +97,7 @@ def parse_endpoints(values: Mapping[str, ConfigValue]) -> tuple[Endpoint, ...]:
         raise InvalidConfig(
             f"advertised.listeners names {', '.join(sorted(unknown))}, which listeners does not"
         )
-    controllers = values["controller.listener.names"]
-    assert isinstance(controllers, tuple)
-    protocols = _protocol_map(str(values["listener.security.protocol.map"]))
-    endpoints = tuple(
-        Endpoint(name, *address, *_advertise(address, advertised.get(name)), _protocol(name, protocols))
-        for name, address in bound.items()
-        if name not in controllers
-    )
-    if not endpoints:
-        raise InvalidConfig("listeners has only controller listeners: add one for clients")
-    inter_broker = values["inter.broker.listener.name"]
-    if inter_broker is not None and inter_broker not in {endpoint.name for endpoint in endpoints}:
-        raise InvalidConfig(f"inter.broker.listener.name is {inter_broker}, which listeners does not have")
-    return endpoints
+    return bound, advertised
 
 
 def _addresses(key: str, listeners: ConfigValue) -> dict[str, tuple[str, int]]:

@@ -1,0 +1,275 @@
+"""This process's place in its cluster: the quorum's log, the image it adds up to, and the other nodes.
+
+A broker without an internal listener is a cluster of its own: a quorum of one, with nobody to talk to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
+from hashlib import blake2b
+from typing import Final, TypeVar
+
+from penstock.broker.controller import Controller
+from penstock.broker.controller_service import ControllerService
+from penstock.broker.duties import Duties
+from penstock.broker.metadata_loader import MetadataLoader
+from penstock.broker.metadata_log import MetadataLog
+from penstock.broker.peers import Peers
+from penstock.broker.quorum import QuorumDriver
+from penstock.broker.quorum_wire import decode_response, encode_request
+from penstock.broker.snapshots import Snapshots
+from penstock.metadata.image import ClusterImage
+from penstock.model.config import BrokerConfig
+from penstock.model.errors import ErrorCode, PenstockError
+from penstock.model.ids import format_topic_id
+from penstock.net.client import PeerGone
+from penstock.net.server import Listener
+from penstock.ports import World
+from penstock.raft.messages import (
+    NO_NODE,
+    Endpoint,
+    FetchRequest,
+    FetchSnapshotRequest,
+    LogPoint,
+    ReplicaKey,
+    Request,
+    Response,
+    Voter,
+)
+from penstock.raft.node import RaftNode
+from penstock.raft.ready import RaftConfig
+from penstock.raft.voters import VoterSet
+from penstock.storage.log import Log
+from penstock.wire.api import Api, RequestT, ResponseT
+from penstock.wire.apis.endpoints import NodeEndpoint
+
+__all__ = ["ClusterNode", "ControllerUnavailable", "new_cluster_id"]
+
+T = TypeVar("T")
+#: how long to wait for news of a leader before the one that is known is asked again
+_RETRY_S: Final = 0.05
+
+
+class ControllerUnavailable(PenstockError):
+    """No node has answered as the active controller in time."""
+
+
+def new_cluster_id(config: BrokerConfig) -> str | None:
+    """The id that a new cluster gets; nodes that start together have to agree on it without talking."""
+    if config.penstock_cluster_id is not None or not config.quorum_voters:
+        return config.penstock_cluster_id
+    voters = ",".join(f"{node}@{host}:{port}" for node, (host, port) in sorted(config.quorum_voters.items()))
+    return format_topic_id(blake2b(voters.encode(), digest_size=16).digest())
+
+
+class ClusterNode:
+    """Composes quorum, image, controller and peers; `start` takes part, `stop` leaves."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        world: World,
+        image: ClusterImage,
+        metadata_log: Log,
+        *,
+        cluster_id: str,
+        directory_id: bytes,
+        internal: Listener | None,
+    ) -> None:
+        self.node_id = config.node_id
+        self.cluster_id = cluster_id
+        self._config = config
+        self._world = world
+        self.image = image
+        #: the listener that nodes use among themselves
+        self.internal = internal
+        self.log = MetadataLog(metadata_log, world.files, world.clock)
+        self.loader = MetadataLoader(image, self.log)
+        self.quorum = QuorumDriver(
+            self._raft_node(directory_id), self.log, world.clock, world.workers, self._send, self
+        )
+        self.controller = Controller(image, self.quorum, self.loader, world.clock)
+        self.peers = Peers(config.node_id, world.rng, self._locate, self._gone)
+        self.duties = Duties(config, image, self.controller, self.peers, world.clock)
+        self.service = ControllerService(self)
+        self._snapshots = Snapshots(config, world, image, self.log, self.quorum)
+        self.loader.on_progress = self._snapshots.applied
+        #: where leaders were said to be that are no voters by this node's log
+        self._learned: dict[int, tuple[str, int]] = {}
+        self._news = asyncio.Event()
+        #: set when this node must take no more part in its cluster
+        self.is_over = asyncio.Event()
+        #: called when there is another leader
+        self.on_led: Callable[[], None] = _nothing
+
+    def _raft_node(self, directory_id: bytes) -> RaftNode:
+        config, name = self._config, self.internal.name if self.internal is not None else ""
+        addresses = config.quorum_voters
+        if not addresses:
+            addresses = {config.node_id: ("", 0)}
+        static = VoterSet(
+            Voter(ReplicaKey(node), (Endpoint(name, host, port),)) for node, (host, port) in addresses.items()
+        )
+        history = self.log.voters(static)
+        is_only_voter = len(history.latest) == 1 and history.latest.get(config.node_id) is not None
+        return RaftNode(
+            RaftConfig(
+                ReplicaKey(config.node_id, directory_id),
+                election_timeout_ms=config.controller_quorum_election_timeout_ms,
+                fetch_timeout_ms=config.controller_quorum_fetch_timeout_ms,
+                request_timeout_ms=config.controller_quorum_request_timeout_ms,
+                backoff_max_ms=config.controller_quorum_election_backoff_max_ms,
+            ),
+            self.log,
+            self.log.load_state(is_only_voter=is_only_voter),
+            history,
+            self._world.rng,
+            self._world.clock.monotonic() * 1000,
+        )
+
+    # -- life
+
+    def start(self) -> None:
+        self.loader.start()
+        self.quorum.start()
+
+    async def stop(self) -> None:
+        await self.duties.stop()
+        await self.quorum.stop()
+        await self.loader.stop()
+        await self._snapshots.stop()
+        self.peers.close()
+
+    # -- what the quorum says (QuorumEvents)
+
+    def installed(self, snapshot: LogPoint) -> None:
+        self.loader.installed(snapshot)
+
+    def committed(self, end_offset: int) -> None:
+        self.loader.committed(end_offset)
+
+    def led(self, epoch: int, leader_id: int) -> None:
+        self.controller.leader_changed()
+        if self.internal is not None:
+            self.duties.leader_changed(leader_id == self.node_id)
+        news, self._news = self._news, asyncio.Event()
+        news.set()
+        self.on_led()
+
+    def failed(self, error: PenstockError) -> None:
+        """What this node would do next could lose records; one of several is better gone."""
+        self.controller.failed(error)
+        if self.internal is not None:
+            self.is_over.set()
+
+    # -- other nodes
+
+    @property
+    def leader_id(self) -> int:
+        """The node that leads the quorum, -1 as long as none is known."""
+        return self.quorum.node.leader_id
+
+    @property
+    def key(self) -> ReplicaKey:
+        return self.quorum.node.key
+
+    async def _leader_news(self, timeout_s: float) -> None:
+        """Return when another node leads, or after a while."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await self._news.wait()
+
+    async def to_controller(
+        self,
+        api: Api[RequestT, ResponseT],
+        request: RequestT,
+        timeout_s: float,
+        *,
+        purpose: str = "controller",
+    ) -> ResponseT:
+        """The active controller's answer, whichever node that is; ControllerUnavailable if there is none."""
+
+        async def attempt(patience_s: float) -> ResponseT | None:
+            if self.leader_id == self.node_id:
+                response = await self.service.ask(api, request)
+            else:
+                found = await self.ask_leader(api, request, patience_s, purpose)
+                if found is None:
+                    return None
+                response = found
+            return None if getattr(response, "error_code", 0) == ErrorCode.NOT_CONTROLLER else response
+
+        return await self.until_answered(attempt, timeout_s)
+
+    async def until_answered(self, attempt: Callable[[float], Awaitable[T | None]], timeout_s: float) -> T:
+        """What one of many attempts comes to; each is given its patience, in seconds."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_s
+        patience_s = self._config.controller_quorum_request_timeout_ms / 1000
+        while True:
+            answer = await attempt(max(0.001, min(deadline - loop.time(), patience_s)))
+            if answer is not None:
+                return answer
+            left_s = deadline - loop.time()
+            if left_s <= 0:
+                raise ControllerUnavailable(f"no controller has answered in {timeout_s:g} s")
+            await self._leader_news(min(left_s, _RETRY_S))
+
+    async def ask_leader(
+        self, api: Api[RequestT, ResponseT], request: RequestT, timeout_s: float, purpose: str
+    ) -> ResponseT | None:
+        """The answer of the node that leads, another than this one; None where it does not answer."""
+        if self.leader_id in (NO_NODE, self.node_id):
+            return None
+        try:
+            return await self.peers.get(self.leader_id, purpose).send(api, request, timeout_s)
+        except PeerGone:
+            return None
+
+    async def _send(self, to: int, request: Request) -> Response:
+        api, message = encode_request(request, self.cluster_id, self.endpoints)
+        # A vote must not queue behind a fetch, which waits for something to tell.
+        polls = isinstance(request, FetchRequest | FetchSnapshotRequest)
+        peer = self.peers.get(to, "metadata" if polls else "quorum")
+        timeout_s = self._config.controller_quorum_request_timeout_ms / 1000
+        response = await peer.send(api, message, timeout_s)
+        self.learn(response.node_endpoints)
+        return decode_response(request, response)
+
+    @property
+    def endpoints(self) -> tuple[Endpoint, ...]:
+        """Where this node's internal listener is reached."""
+        if self.internal is None:
+            return ()
+        return (Endpoint(self.internal.name, self.internal.advertised_host, self.internal.advertised_port),)
+
+    def learn(self, nodes: Iterable[NodeEndpoint]) -> None:
+        for node in nodes:
+            self._learned[node.node_id] = (node.host, node.port)
+
+    def endpoint_of(self, node_id: int) -> Endpoint | None:
+        """The internal listener of `node_id`, if anybody has said where it is."""
+        if node_id == self.node_id:
+            return self.endpoints[0] if self.endpoints else None
+        address = self._locate(node_id)
+        return None if address is None or self.internal is None else Endpoint(self.internal.name, *address)
+
+    def _locate(self, node_id: int) -> tuple[str, int] | None:
+        voter = self.quorum.node.voters.get(node_id)
+        if voter is not None and voter.endpoints and voter.endpoints[0].port:
+            return voter.endpoints[0].host, voter.endpoints[0].port
+        broker = self.image.brokers.get(node_id)
+        if broker is not None and self.internal is not None and self.internal.name in broker.endpoints:
+            return broker.endpoints[self.internal.name]
+        return self._learned.get(node_id)
+
+    def _gone(self, node_id: int) -> None:
+        """The process of `node_id` is gone, as far as can be told from here."""
+        self.quorum.peer_gone(node_id)
+        self.duties.gone(node_id)
+
+
+def _nothing() -> None:
+    """Nobody to tell."""

@@ -1,0 +1,161 @@
+"""What the active controller does unasked: it watches over the brokers, and gives leaders back.
+
+A broker that is silent for its session's length is fenced. One whose process ends is fenced at once: its
+connection closes, and nobody listens where it did. A new active controller gives every broker a whole session
+and looks for each process itself, because the one that has died may have taken the old controller with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final
+
+from penstock.broker.controller import Controller, NotController
+from penstock.broker.features import INITIAL_FEATURES
+from penstock.broker.logs import get_logger
+from penstock.broker.peers import Peers
+from penstock.metadata.brokers import fence_broker
+from penstock.metadata.election import balance_leaders, elect_unclean
+from penstock.metadata.image import ClusterImage
+from penstock.metadata.policy import Policy
+from penstock.metadata.sessions import Sessions
+from penstock.model.config import BrokerConfig
+from penstock.model.errors import PenstockError
+from penstock.net.connection import Connection
+from penstock.ports import Clock
+from penstock.wire.metadata_records import FeatureLevelRecord
+from penstock.wire.schema import Struct
+
+__all__ = ["Duties"]
+
+log = get_logger("controller")
+#: a controller that wakes up later than this has been held up itself: its brokers' silence says nothing
+_LATE_MS: Final = 500
+
+
+class Duties:
+    """Runs while this node is the active controller; there are sessions only then."""
+
+    def __init__(
+        self, config: BrokerConfig, image: ClusterImage, controller: Controller, peers: Peers, clock: Clock
+    ) -> None:
+        self._config = config
+        self._image = image
+        self._controller = controller
+        self._peers = peers
+        self._clock = clock
+        self.sessions: Sessions | None = None
+        #: brokers by the connection that their heartbeats come through
+        self._callers: dict[Connection, int] = {}
+        self._wake = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def policy(self) -> Policy:
+        return Policy(self._config.min_insync_replicas, self._config.unclean_leader_election_enable)
+
+    def now_ms(self) -> float:
+        return self._clock.monotonic() * 1000
+
+    def leader_changed(self, is_leader: bool) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            self._task = None
+        self.sessions = None
+        if is_leader:
+            self._task = asyncio.get_running_loop().create_task(self._serve())
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    # -- who is alive
+
+    def heard(self, broker_id: int, connection: Connection | None) -> None:
+        """A broker has called through `connection`, None for this node's own."""
+        if connection is not None:
+            self._callers[connection] = broker_id
+
+    def connection_lost(self, connection: Connection) -> None:
+        broker_id = self._callers.pop(connection, None)
+        if broker_id is not None and self.sessions is not None:
+            self._peers.look_for(broker_id)
+
+    def gone(self, broker_id: int) -> None:
+        """The broker's process is gone, as far as can be told from here."""
+        broker = self._image.brokers.get(broker_id)
+        if self.sessions is not None and broker is not None:
+            self.sessions.gone(broker_id, broker.epoch)
+            self._wake.set()
+
+    # -- the chores
+
+    async def _serve(self) -> None:
+        try:
+            await self._controller.change(self._begin)
+            next_balance_ms = self.now_ms() + self._balance_interval_ms
+            while True:
+                await self._fence_expired()
+                if self.now_ms() >= next_balance_ms:
+                    next_balance_ms = self.now_ms() + self._balance_interval_ms
+                    await self._controller.change(self._balance)
+                await self._sleep_until(next_balance_ms)
+        except NotController:
+            return
+        except PenstockError as e:
+            log.error("controller_failed", error=str(e))
+
+    @property
+    def _balance_interval_ms(self) -> int:
+        return self._config.leader_imbalance_check_interval_seconds * 1000
+
+    def _begin(self) -> tuple[Sequence[Struct], None]:
+        """The first decision of an active controller: everything of earlier ones is in the image."""
+        self.sessions = Sessions(self._image, self._config.broker_session_timeout_ms, self.now_ms())
+        log.info("controller_active", node_id=self._config.node_id)
+        for broker in self._image.brokers.values():
+            if not broker.fenced and broker.id != self._config.node_id:
+                self._peers.look_for(broker.id)
+        if self._image.features:
+            return [], None
+        return [
+            FeatureLevelRecord(name=name, feature_level=level) for name, level in INITIAL_FEATURES.items()
+        ], None
+
+    async def _fence_expired(self) -> None:
+        assert self.sessions is not None
+        for broker_id in self.sessions.expired(self._image, self.now_ms()):
+            log.info("broker_fenced", broker=broker_id)
+            await self._controller.change(lambda broker_id=broker_id: self._fence(broker_id))  # type: ignore[misc]
+
+    def _fence(self, broker_id: int) -> tuple[Sequence[Struct], None]:
+        """Unless it was heard of meanwhile."""
+        assert self.sessions is not None
+        if broker_id not in self.sessions.expired(self._image, self.now_ms()):
+            return [], None
+        return fence_broker(self._image, self.policy, broker_id), None
+
+    def _balance(self) -> tuple[Sequence[Struct], None]:
+        records = elect_unclean(self._image, self.policy)
+        if not records and self._config.auto_leader_rebalance_enable:
+            percentage = self._config.leader_imbalance_per_broker_percentage
+            records = balance_leaders(self._image, self.policy, percentage)
+        return records, None
+
+    async def _sleep_until(self, time_ms: float) -> None:
+        assert self.sessions is not None
+        # Sessions that begin meanwhile end later than this.
+        due_ms = min(time_ms, self.now_ms() + self._config.broker_session_timeout_ms)
+        expiry_ms = self.sessions.next_expiry(self._image)
+        if expiry_ms is not None:
+            due_ms = min(due_ms, expiry_ms)
+        try:
+            async with asyncio.timeout(max(0.0, due_ms - self.now_ms()) / 1000):
+                await self._wake.wait()
+        except TimeoutError:
+            if self.now_ms() - due_ms > _LATE_MS:
+                log.warning("controller_was_held_up", ms=round(self.now_ms() - due_ms))
+                self.sessions = Sessions(self._image, self._config.broker_session_timeout_ms, self.now_ms())
+        self._wake.clear()

@@ -1,0 +1,158 @@
+"""Requests that only the active controller can carry out, from whichever broker a client asked (KIP-590).
+
+The request travels in an Envelope and comes back as if it had been asked there. After a success this broker
+waits a moment until it knows of the change itself, so that the client finds what it has just made.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from penstock.broker.cluster_node import ControllerUnavailable
+from penstock.broker.context import Context
+from penstock.broker.controller import NotController
+from penstock.metadata.topics import NewTopic
+from penstock.model.errors import ApiError, ErrorCode, ProtocolError, TopicAlreadyExists
+from penstock.wire.api import Api
+from penstock.wire.apis.create_topics import (
+    CREATE_TOPICS,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from penstock.wire.apis.envelope import ENVELOPE, EnvelopeRequest, EnvelopeResponse
+from penstock.wire.messages import decode_request_header, decode_response, encode_request, encode_response
+from penstock.wire.principals import Principal, decode_principal, encode_principal
+
+if TYPE_CHECKING:
+    from penstock.broker.broker import Broker
+
+__all__ = ["AsyncHandler", "carry_out", "create_topic_anywhere", "forward", "forwarded"]
+
+_DEFAULT_TIMEOUT_S: Final = 30.0
+#: how long an answer may wait for this broker to hear of what was changed
+_CATCH_UP_S: Final = 0.5
+_ADDRESS: Final = bytes(4)
+_SIZE: Final = 4
+
+AsyncHandler: TypeAlias = Callable[[Context, Any], Coroutine[Any, Any, Any]]
+
+
+def forwarded(api: Api[Any, Any], handler: AsyncHandler) -> AsyncHandler:
+    """`handler` where this node is the active controller, else the controller's answer."""
+
+    async def serve(context: Context, request: Any) -> Any:
+        async def here() -> Any:
+            return await handler(context, request)
+
+        try:
+            return await forward(context.broker, api, context.version, request, here, context.client_id)
+        except ControllerUnavailable as e:
+            # To close is the one answer that every API has; clients try again.
+            raise ProtocolError(str(e)) from e
+
+    return serve
+
+
+async def forward(
+    broker: Broker,
+    api: Api[Any, Any],
+    version: int,
+    request: Any,
+    here: Callable[[], Awaitable[Any]],
+    client_id: str | None = None,
+) -> Any:
+    """The active controller's response, by `here` if this node is it; ControllerUnavailable if none is."""
+    node = broker.node
+    known = node.loader.applied
+
+    async def attempt(patience_s: float) -> Any:
+        if node.leader_id == node.node_id:
+            try:
+                return await here()
+            except NotController:
+                return None
+        envelope = _envelope(api, version, request, client_id)
+        answer = await node.ask_leader(ENVELOPE, envelope, patience_s, "forwarding")
+        if answer is None or answer.response_data is None:
+            return None
+        response = decode_response(api, version, memoryview(answer.response_data))
+        if not getattr(request, "validate_only", False):
+            await _hear_of_it(broker, known)
+        return response
+
+    timeout_s = getattr(request, "timeout_ms", 0) / 1000 or _DEFAULT_TIMEOUT_S
+    return await node.until_answered(attempt, timeout_s)
+
+
+async def create_topic_anywhere(
+    broker: Broker, topic: NewTopic, here: Callable[[], Awaitable[object]]
+) -> None:
+    """Have the controller make a topic that this broker needs; ApiError if it refuses."""
+
+    async def as_response() -> CreateTopicsResponse:
+        await here()
+        return CreateTopicsResponse()
+
+    wanted = CreatableTopic(
+        name=topic.name,
+        num_partitions=topic.partitions,
+        replication_factor=topic.replication_factor,
+        configs=[CreatableTopicConfig(name=name, value=value) for name, value in topic.configs.items()],
+    )
+    request = CreateTopicsRequest(topics=[wanted])
+    try:
+        response = await forward(broker, CREATE_TOPICS, CREATE_TOPICS.max_version, request, as_response)
+    except ControllerUnavailable as e:
+        raise ApiError(ErrorCode.REQUEST_TIMED_OUT, str(e)) from e
+    for result in response.topics:
+        if result.error_code == ErrorCode.TOPIC_ALREADY_EXISTS:
+            raise TopicAlreadyExists(result.error_message or "")
+        if result.error_code:
+            raise ApiError(ErrorCode(result.error_code), result.error_message or "")
+
+
+def _envelope(api: Api[Any, Any], version: int, request: Any, client_id: str | None) -> EnvelopeRequest:
+    frame = b"".join(encode_request(api, version, 0, client_id, request))  # type: ignore[arg-type]
+    return EnvelopeRequest(
+        request_data=frame[_SIZE:],
+        request_principal=encode_principal(Principal(type="User", name="ANONYMOUS")),
+        client_host_address=_ADDRESS,
+    )
+
+
+async def _hear_of_it(broker: Broker, known: int) -> None:
+    """Wait until the log has grown past what was `known` before the change was asked for."""
+    try:
+        async with asyncio.timeout(_CATCH_UP_S):
+            await broker.node.loader.wait_for(known + 1)
+    except TimeoutError:
+        return
+
+
+async def carry_out(
+    broker: Broker,
+    context: Context,
+    envelope: EnvelopeRequest,
+    handlers: Mapping[int, tuple[Api[Any, Any], AsyncHandler]],
+) -> EnvelopeResponse:
+    """The controller's side: what the request in the envelope comes to."""
+    frame = memoryview(envelope.request_data)
+    if envelope.request_principal is not None:
+        decode_principal(envelope.request_principal)
+    header = decode_request_header(frame)
+    api, handler = handlers.get(header.api_key, (None, None))
+    if api is None or handler is None or not api.supports(header.api_version):
+        return EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST)
+    request = api.request_decoder(header.api_version)(frame, header.body_offset)
+    stats = broker.metrics.api(api.name)
+    inner = Context(broker, context.connection, header.client_id, header.api_version, stats)
+    try:
+        response = await handler(inner, request)
+    except NotController:
+        return EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER)
+    parts = encode_response(api, header.api_version, header.correlation_id, response)
+    return EnvelopeResponse(response_data=b"".join(parts)[_SIZE:])  # type: ignore[arg-type]

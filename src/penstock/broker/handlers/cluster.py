@@ -1,0 +1,85 @@
+"""What operators ask of the active controller: leaders, reassignments, features, brokers that are gone."""
+
+from __future__ import annotations
+
+from penstock.broker.context import Context
+from penstock.broker.features import SUPPORTED_FEATURES
+from penstock.metadata import election, features, reassignment
+from penstock.model.errors import ApiError
+from penstock.wire.apis.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+)
+from penstock.wire.apis.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
+from penstock.wire.apis.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+)
+from penstock.wire.apis.unregister_broker import (
+    UNREGISTER_BROKER,
+    UnregisterBrokerRequest,
+    UnregisterBrokerResponse,
+)
+from penstock.wire.apis.update_features import (
+    UpdatableFeatureResult,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
+
+__all__ = [
+    "alter_partition_reassignments",
+    "elect_leaders",
+    "list_partition_reassignments",
+    "unregister_broker",
+    "update_features",
+]
+
+
+async def elect_leaders(context: Context, request: ElectLeadersRequest) -> ElectLeadersResponse:
+    broker = context.broker
+    try:
+        return await broker.controller.change(
+            lambda: election.elect_leaders(broker.image, broker.node.duties.policy, request)
+        )
+    except ApiError as e:
+        return ElectLeadersResponse(error_code=e.code)
+
+
+async def alter_partition_reassignments(
+    context: Context, request: AlterPartitionReassignmentsRequest
+) -> AlterPartitionReassignmentsResponse:
+    broker = context.broker
+    return await broker.controller.change(
+        lambda: reassignment.alter_reassignments(broker.image, broker.node.duties.policy, request)
+    )
+
+
+async def list_partition_reassignments(
+    context: Context, request: ListPartitionReassignmentsRequest
+) -> ListPartitionReassignmentsResponse:
+    broker = context.broker
+    # A change without records: decided by who is the controller, on the newest image.
+    return await broker.controller.change(
+        lambda: ([], reassignment.list_reassignments(broker.image, request))
+    )
+
+
+async def update_features(context: Context, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
+    broker = context.broker
+    response = UpdateFeaturesResponse(
+        results=[UpdatableFeatureResult(feature=update.feature) for update in request.feature_updates]
+    )
+    try:
+        await broker.controller.change(
+            lambda: (features.update_features(broker.image, request, SUPPORTED_FEATURES), None)
+        )
+    except ApiError as e:
+        response.error_code = e.code
+        response.error_message = str(e)
+        for result in response.results:
+            result.error_code = e.code
+    return response
+
+
+async def unregister_broker(context: Context, request: UnregisterBrokerRequest) -> UnregisterBrokerResponse:
+    return await context.broker.node.service.ask(UNREGISTER_BROKER, request)

@@ -1,0 +1,58 @@
+"""What nodes ask each other on the internal listener; none of it is served to clients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
+
+from penstock.broker.context import Context
+from penstock.broker.controller_service import SERVED
+from penstock.broker.dispatch import Handler
+from penstock.broker.forwarding import carry_out
+from penstock.broker.handlers import FORWARDED, HANDLERS
+from penstock.broker.handlers.api_versions import api_versions
+from penstock.broker.handlers.quorum import ask_quorum, begin_epoch, fetch, update_raft_voter
+from penstock.wire.api import Api
+from penstock.wire.apis.api_versions import API_VERSIONS
+from penstock.wire.apis.begin_quorum_epoch import BEGIN_QUORUM_EPOCH
+from penstock.wire.apis.describe_cluster import DESCRIBE_CLUSTER
+from penstock.wire.apis.end_quorum_epoch import END_QUORUM_EPOCH
+from penstock.wire.apis.envelope import ENVELOPE, EnvelopeRequest, EnvelopeResponse
+from penstock.wire.apis.fetch import FETCH
+from penstock.wire.apis.fetch_snapshot import FETCH_SNAPSHOT
+from penstock.wire.apis.list_offsets import LIST_OFFSETS
+from penstock.wire.apis.metadata import METADATA
+from penstock.wire.apis.offset_for_leader_epoch import OFFSET_FOR_LEADER_EPOCH
+from penstock.wire.apis.update_raft_voter import UPDATE_RAFT_VOTER
+from penstock.wire.apis.vote import VOTE
+from penstock.wire.schema import Struct
+
+__all__ = ["INTERNAL_HANDLERS"]
+
+_CARRIED: Final = {api.key: (api, handler) for api, handler in FORWARDED.items()}
+
+
+async def _envelope(context: Context, request: EnvelopeRequest) -> EnvelopeResponse:
+    return await carry_out(context.broker, context, request, _CARRIED)
+
+
+def _controller(api: Api[Any, Any]) -> Callable[[Context, Any], Coroutine[Any, Any, Struct]]:
+    async def serve(context: Context, request: Any) -> Struct:
+        answer: Struct = await context.broker.node.service.ask(api, request, context.connection)
+        return answer
+
+    return serve
+
+
+INTERNAL_HANDLERS: Final[dict[Api[Any, Any], Handler]] = {
+    API_VERSIONS: api_versions,
+    VOTE: ask_quorum,
+    BEGIN_QUORUM_EPOCH: begin_epoch,
+    END_QUORUM_EPOCH: ask_quorum,
+    FETCH: fetch,
+    FETCH_SNAPSHOT: ask_quorum,
+    UPDATE_RAFT_VOTER: update_raft_voter,
+    ENVELOPE: _envelope,
+    **{api: _controller(api) for api in SERVED},
+    **{api: HANDLERS[api] for api in (METADATA, DESCRIBE_CLUSTER, LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH)},
+}

@@ -1,0 +1,66 @@
+"""The listener that nodes use among themselves: a server and handlers of its own, beside the clients'."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from penstock.broker.dispatch import Dispatcher
+from penstock.broker.logs import get_logger
+from penstock.model.config import BrokerConfig
+from penstock.model.config.listeners import Endpoint
+from penstock.net.server import Limits, Listener, Server
+from penstock.wire.api import Api
+
+if TYPE_CHECKING:
+    from penstock.broker.broker import Broker
+
+__all__ = ["InternalDoor", "limits_of", "listener_at"]
+
+log = get_logger("internal")
+
+
+class InternalDoor:
+    """Serves other nodes from `serve` to `stop`; clients that come here find nothing of theirs."""
+
+    def __init__(self, broker: Broker, endpoint: Endpoint) -> None:
+        # Here: a broker alone has no use for any of them.
+        from penstock.broker.handlers.internal import INTERNAL_HANDLERS
+
+        self.listener = listener_at(endpoint)
+        self.apis: tuple[Api[Any, Any], ...] = tuple(INTERNAL_HANDLERS)
+        self._dispatcher = Dispatcher(broker, INTERNAL_HANDLERS)
+        self._server = Server(self._dispatcher, limits_of(broker.config), log.warning)
+
+    async def bind(self) -> None:
+        await self._server.bind([self.listener])
+
+    async def serve(self) -> None:
+        await self._server.serve()
+
+    async def stop(self) -> None:
+        await self._server.stop()
+        await self._dispatcher.stop()
+
+
+def listener_at(endpoint: Endpoint) -> Listener:
+    return Listener(
+        endpoint.name,
+        endpoint.host,
+        endpoint.port,
+        endpoint.advertised_host,
+        endpoint.advertised_port,
+        endpoint.protocol,
+    )
+
+
+def limits_of(config: BrokerConfig) -> Limits:
+    return Limits(
+        max_request_bytes=config.socket_request_max_bytes,
+        max_connections=config.max_connections,
+        max_connections_per_ip=config.max_connections_per_ip,
+        max_connections_by_ip=config.max_connections_by_ip,
+        max_connections_per_s=config.max_connection_creation_rate,
+        max_idle_s=config.connections_max_idle_ms / 1000,
+        memory_bytes=config.request_memory_bytes,
+        backlog=config.socket_listen_backlog_size,
+    )

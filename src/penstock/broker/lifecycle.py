@@ -1,0 +1,192 @@
+"""A broker's life in its cluster: it registers, reports, comes up, and hands over before it goes.
+
+A broker is fenced from its registration until it has read the metadata log up to that. What it tells about
+its previous life decides whether its replicas count: only who shut down in good order knows its last epoch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import Final
+
+from penstock.broker.cluster_node import ClusterNode, ControllerUnavailable
+from penstock.broker.features import SUPPORTED_FEATURES
+from penstock.broker.logs import get_logger
+from penstock.model.config import BrokerConfig
+from penstock.model.errors import ApiError, ErrorCode
+from penstock.net.server import Listener
+from penstock.ports import Files
+from penstock.wire.apis.broker_heartbeat import BROKER_HEARTBEAT, BrokerHeartbeatRequest
+from penstock.wire.apis.broker_registration import BROKER_REGISTRATION, BrokerRegistrationRequest
+from penstock.wire.apis.endpoints import Feature
+from penstock.wire.apis.endpoints import Listener as RegisteredListener
+
+__all__ = ["Lifecycle"]
+
+log = get_logger("lifecycle")
+_EPOCH_FILE: Final = "broker-epoch"
+_NO_EPOCH: Final = -1
+_RETRY_S: Final = 0.1
+#: how often who wants to go asks whether it may
+_HURRY_S: Final = 0.05
+#: what a registration may be refused for until the broker's former self is forgotten, or voters agree
+_PASSING: Final = (ErrorCode.DUPLICATE_BROKER_REGISTRATION, ErrorCode.REQUEST_TIMED_OUT)
+
+
+class Lifecycle:
+    """Registers, then sends heartbeats from `start` to `stop`."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        node: ClusterNode,
+        listeners: list[Listener],
+        directories: list[bytes],
+        incarnation: bytes,
+        files: Files,
+        *,
+        clean: bool,
+    ) -> None:
+        self._config = config
+        self._node = node
+        self._listeners = listeners
+        self._directories = directories
+        self._incarnation = incarnation
+        self._files = files
+        self._clean = clean
+        #: of the registration in force
+        self.epoch = _NO_EPOCH
+        self.fenced = True
+        self._wants_down = False
+        self._wake = asyncio.Event()
+        self._up = asyncio.Event()
+        self._down = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    async def register(self) -> None:
+        """Return when the controller has accepted this broker and the image has its registration."""
+        async with asyncio.timeout(self._config.initial_broker_registration_timeout_ms / 1000):
+            await self._register()
+        await self._node.loader.wait_for(self.epoch + 1)
+
+    async def _register(self) -> None:
+        request = BrokerRegistrationRequest(
+            broker_id=self._node.node_id,
+            cluster_id=self._node.cluster_id,
+            incarnation_id=self._incarnation,
+            listeners=[
+                RegisteredListener(name=e.name, host=e.advertised_host, port=e.advertised_port)
+                for e in self._listeners
+            ],
+            features=[
+                Feature(name=name, min_supported_version=low, max_supported_version=high)
+                for name, (low, high) in SUPPORTED_FEATURES.items()
+            ],
+            rack=self._config.broker_rack,
+            log_dirs=self._directories,
+            previous_broker_epoch=self._previous_epoch(),
+        )
+        while True:
+            with suppress(ControllerUnavailable):
+                response = await self._node.to_controller(BROKER_REGISTRATION, request, self._patience_s)
+                if response.error_code == ErrorCode.NONE:
+                    self.epoch = response.broker_epoch
+                    log.debug("registered", epoch=self.epoch)
+                    return
+                code = ErrorCode(response.error_code)
+                if code not in _PASSING:
+                    raise ApiError(code, f"the controller refuses this broker: {code.name}")
+            await asyncio.sleep(_RETRY_S)
+
+    @property
+    def _patience_s(self) -> float:
+        return self._config.broker_session_timeout_ms / 1000
+
+    def start(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._report())
+
+    async def come_up(self) -> None:
+        """Return when the controller lets this broker lead."""
+        await self._up.wait()
+
+    def wake(self) -> None:
+        """Report at once: there is another controller, or this broker was fenced."""
+        self._wake.set()
+
+    async def shut_down(self, timeout_s: float) -> None:
+        """Have others lead what this broker leads; gives up after a while."""
+        if self._task is None:
+            return
+        self._wants_down = True
+        self._wake.set()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await self._down.wait()
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    def leave_mark(self) -> None:
+        """With everything else on the disk: remember which registration ends in good order. Touches files."""
+        self._files.write_atomic(self._epoch_path, str(self.epoch).encode())
+
+    def _previous_epoch(self) -> int:
+        if self.epoch != _NO_EPOCH:
+            return self.epoch
+        if not self._clean or not self._files.exists(self._epoch_path):
+            return _NO_EPOCH
+        return int(self._files.read(self._epoch_path))
+
+    @property
+    def _epoch_path(self) -> str:
+        return f"{self._node.log.log.path}/{_EPOCH_FILE}"
+
+    async def _report(self) -> None:
+        while not self._down.is_set():
+            self._wake.clear()
+            if not await self._beat():
+                interval_s = self._config.broker_heartbeat_interval_ms / 1000
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(min(interval_s, _HURRY_S) if self._wants_down else interval_s):
+                        await self._wake.wait()
+
+    async def _beat(self) -> bool:
+        """One heartbeat; whether the next is due at once."""
+        request = BrokerHeartbeatRequest(
+            broker_id=self._node.node_id,
+            broker_epoch=self.epoch,
+            current_metadata_offset=self._node.loader.applied - 1,
+            want_shut_down=self._wants_down,
+        )
+        try:
+            response = await self._node.to_controller(
+                BROKER_HEARTBEAT, request, self._patience_s, purpose="heartbeat"
+            )
+        except ControllerUnavailable as e:
+            log.warning("controller_unavailable", error=str(e))
+            return True
+        if response.error_code in (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED):
+            return await self._come_back()
+        if response.error_code != ErrorCode.NONE:
+            log.warning("heartbeat_refused", error=ErrorCode(response.error_code).name)
+            return False
+        self.fenced = response.is_fenced
+        if not response.is_fenced:
+            self._up.set()
+        if response.should_shut_down:
+            self._down.set()
+        return False
+
+    async def _come_back(self) -> bool:
+        """Register anew: somebody has unregistered this broker, or the answer was to an older epoch."""
+        if self._wants_down:
+            self._down.set()
+            return False
+        try:
+            await self._register()
+        except ApiError as e:
+            log.error("not_registered", error=str(e))
+        return False

@@ -1,0 +1,132 @@
+"""Several nodes of one cluster in one event loop, with real sockets on the loopback interface."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+
+from penstock.broker.broker import Broker
+from penstock.broker.server import system_world
+from penstock.model.config import BrokerConfig
+from penstock.net.client import Peer
+from penstock.ports import Files
+from penstock.storage.memory import MemoryFiles
+from penstock.wire.api import Api, RequestT, ResponseT
+
+__all__ = ["Cluster", "cluster", "eventually", "free_ports"]
+
+HOST = "127.0.0.1"
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that nobody has just now."""
+    sockets = [socket.socket() for _ in range(count)]
+    for each in sockets:
+        each.bind((HOST, 0))
+    ports = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports
+
+
+async def eventually(condition: Callable[..., bool], within_s: float = 10.0) -> None:
+    """Return when `condition` holds; the nodes need the loop for that."""
+    async with asyncio.timeout(within_s):
+        while not condition():  # noqa: ASYNC110 - of many objects' state, which has no event
+            await asyncio.sleep(0.002)
+
+
+class Cluster:
+    """Nodes by id. Their disks are memory that outlives them; addresses stay the same over restarts."""
+
+    def __init__(
+        self, voters: Sequence[int], observers: Sequence[int] = (), config: Mapping[str, str] | None = None
+    ) -> None:
+        ids = [*voters, *observers]
+        ports = free_ports(2 * len(ids))
+        internal = dict(zip(ids, ports, strict=False))
+        quorum = ",".join(f"{node}@{HOST}:{internal[node]}" for node in voters)
+        self.settings = {
+            node: {
+                "node.id": str(node),
+                "listeners": f"PLAINTEXT://{HOST}:{port},INTERNAL://{HOST}:{internal[node]}",
+                "controller.quorum.voters": quorum,
+                "log.dirs": "/data",
+                "penstock.memory": "true",
+                **(config or {}),
+            }
+            for node, port in zip(ids, ports[len(ids) :], strict=True)
+        }
+        self.disks: dict[int, Files] = {node: MemoryFiles() for node in ids}
+        self.brokers: dict[int, Broker] = {}
+        self._clients: list[Peer] = []
+
+    async def start(self, *nodes: int) -> None:
+        """Start nodes together, all of them if none is named."""
+        await asyncio.gather(*(self._start(node) for node in nodes or self.settings))
+
+    async def _start(self, node: int) -> None:
+        config = BrokerConfig(self.settings[node])
+        broker = Broker(config, system_world(config)._replace(files=self.disks[node]))
+        await broker.start()
+        self.brokers[node] = broker
+
+    async def kill(self, node: int) -> None:
+        """End a node without goodbye, as `kill -9` would."""
+        await self.brokers.pop(node).abort()
+
+    async def stop(self, *nodes: int) -> None:
+        """Stop nodes in good order, all that run if none is named."""
+        await asyncio.gather(*(self.brokers.pop(node).stop() for node in nodes or list(self.brokers)))
+
+    async def close(self) -> None:
+        for client in self._clients:
+            client.close()
+        await asyncio.gather(*(self.kill(node) for node in list(self.brokers)))
+
+    def __getitem__(self, node: int) -> Broker:
+        return self.brokers[node]
+
+    @property
+    def controller(self) -> Broker | None:
+        """The node that is the active controller."""
+        return next((b for b in self.brokers.values() if b.node.controller.is_active), None)
+
+    async def settled(self) -> Broker:
+        """The active controller, once there is one that all running nodes know."""
+
+        def agreed() -> bool:
+            leaders = {broker.node.leader_id for broker in self.brokers.values()}
+            return len(leaders) == 1 and self.controller is not None and leaders == {self.controller.node_id}
+
+        await eventually(agreed)
+        assert self.controller is not None
+        return self.controller
+
+    async def ask(
+        self, node: int, api: Api[RequestT, ResponseT], request: RequestT, *, internal: bool = False
+    ) -> ResponseT:
+        """What a client of `node` gets; with `internal`, what another node would."""
+        broker = self.brokers[node]
+        listener = broker.listeners[0]
+        if internal:
+            assert broker.internal is not None
+            listener = broker.internal.listener
+        client = Peer(asyncio.get_running_loop(), HOST, listener.port, client_id="test", rng=broker.rng)
+        self._clients.append(client)
+        return await client.send(api, request, 10)
+
+
+@asynccontextmanager
+async def cluster(
+    voters: int = 3, observers: int = 0, config: Mapping[str, str] | None = None
+) -> AsyncIterator[Cluster]:
+    """A running cluster; voters are nodes 1 to n, observers follow."""
+    nodes = Cluster(range(1, voters + 1), range(voters + 1, voters + observers + 1), config)
+    try:
+        await nodes.start()
+        yield nodes
+    finally:
+        await nodes.close()

@@ -1,0 +1,172 @@
+"""Brokers come and go: registration, fencing, controlled shutdown, and suspicions that are wrong."""
+
+from __future__ import annotations
+
+import asyncio
+
+from penstock.model.errors import ErrorCode
+from penstock.wire.apis.broker_heartbeat import BROKER_HEARTBEAT, BrokerHeartbeatRequest
+from penstock.wire.apis.broker_registration import BROKER_REGISTRATION, BrokerRegistrationRequest
+from penstock.wire.apis.endpoints import Feature, Listener
+from penstock.wire.apis.unregister_broker import UNREGISTER_BROKER, UnregisterBrokerRequest
+from tests.broker.nodes import Cluster, cluster, eventually
+from tests.broker.test_quorum import create, run
+
+
+def others(nodes: Cluster, *without: int) -> list[int]:
+    return [node for node in nodes.brokers if node not in without]
+
+
+def test_a_process_that_dies_is_fenced_long_before_its_session_ends() -> None:
+    async def main() -> None:
+        async with cluster(3) as nodes:
+            controller = await nodes.settled()
+            dead = others(nodes, controller.node_id)[0]
+            began = asyncio.get_running_loop().time()
+            await nodes.kill(dead)
+            await eventually(lambda: controller.image.brokers[dead].fenced)
+            assert asyncio.get_running_loop().time() - began < 0.3
+
+    run(main())
+
+
+def test_the_death_of_the_controllers_process_fences_its_broker_too() -> None:
+    """One kill in three hits the quorum's leader: whoever follows has to find out by itself."""
+
+    async def main() -> None:
+        async with cluster(3) as nodes:
+            first = await nodes.settled()
+            began = asyncio.get_running_loop().time()
+            await nodes.kill(first.node_id)
+            second = await nodes.settled()
+            await eventually(lambda: second.image.brokers[first.node_id].fenced)
+            assert asyncio.get_running_loop().time() - began < 1.0
+
+    run(main())
+
+
+def test_a_wrong_suspicion_is_harmless() -> None:
+    """A broker that is taken for gone is fenced, says so, and is up again; nothing it knew is lost."""
+
+    async def main() -> None:
+        async with cluster(3) as nodes:
+            controller = await nodes.settled()
+            suspect = others(nodes, controller.node_id)[0]
+            assert await create(nodes, suspect, "topic", factor=3) == ErrorCode.NONE
+            epoch = nodes[suspect].broker_epoch
+            changes = controller.image.offset
+            controller.node.duties.gone(suspect)
+            for broker in nodes.brokers.values():
+                broker.node.quorum.peer_gone(controller.node_id)
+            await eventually(lambda: (nodes.controller or controller).image.offset > changes)
+            after = await nodes.settled()
+            await eventually(lambda: not after.image.brokers[suspect].fenced)
+            assert after.image.brokers[suspect].epoch == epoch, "the same registration"
+            assert await create(nodes, suspect, "another") == ErrorCode.NONE
+
+    run(main())
+
+
+def test_a_broker_that_falls_silent_is_fenced_when_its_session_ends() -> None:
+    async def main() -> None:
+        short = {"broker.session.timeout.ms": "400", "broker.heartbeat.interval.ms": "50"}
+        async with cluster(3, config=short) as nodes:
+            controller = await nodes.settled()
+            silent = others(nodes, controller.node_id)[0]
+            lifecycle = nodes[silent].lifecycle
+            assert lifecycle is not None
+            await lifecycle.stop()
+            await eventually(lambda: controller.image.brokers[silent].fenced)
+            lifecycle.start()
+            await eventually(lambda: not controller.image.brokers[silent].fenced)
+
+    run(main())
+
+
+def test_leaders_move_away_before_a_broker_stops() -> None:
+    async def main() -> None:
+        async with cluster(3) as nodes:
+            controller = await nodes.settled()
+            leaving = others(nodes, controller.node_id)[0]
+            assert await create(nodes, leaving, "topic", factor=3) == ErrorCode.NONE
+            partition = controller.image.topics["topic"].partitions[0]
+            epoch = nodes[leaving].broker_epoch
+            await nodes.stop(leaving)
+            assert controller.image.brokers[leaving].fenced
+            assert partition.leader not in (leaving, -1) and leaving not in partition.isr
+            await nodes.start(leaving)
+            assert nodes[leaving].broker_epoch > epoch
+
+    run(main())
+
+
+def test_a_clean_stop_is_remembered_by_its_epoch_and_an_unclean_one_is_not() -> None:
+    """KIP-966: only who shut down in good order counts as holding what it held."""
+
+    async def main() -> None:
+        async with cluster(3) as nodes:
+            for end, remembered in ((nodes.stop, True), (nodes.kill, False)):
+                last = nodes[1].broker_epoch
+                await end(1)
+                await nodes.start(1)
+                lifecycle = nodes[1].lifecycle
+                assert lifecycle is not None
+                lifecycle.epoch, registered = -1, lifecycle.epoch
+                assert lifecycle._previous_epoch() == (last if remembered else -1)
+                lifecycle.epoch = registered
+
+    run(main())
+
+
+def test_no_two_brokers_of_one_id() -> None:
+    async def main() -> None:
+        async with cluster(3) as nodes:
+            controller = await nodes.settled()
+            request = BrokerRegistrationRequest(
+                broker_id=others(nodes, controller.node_id)[0],
+                cluster_id=controller.cluster_id,
+                incarnation_id=bytes(15) + b"x",
+                listeners=[Listener(name="INTERNAL", host="127.0.0.1", port=1)],
+                features=[
+                    Feature(name="metadata.version", min_supported_version=1, max_supported_version=99)
+                ],
+                log_dirs=[bytes(15) + b"\xff"],
+            )
+            node = controller.node_id
+            answer = await nodes.ask(node, BROKER_REGISTRATION, request, internal=True)
+            assert answer.error_code == ErrorCode.DUPLICATE_BROKER_REGISTRATION
+            request.cluster_id = "another"
+            answer = await nodes.ask(node, BROKER_REGISTRATION, request, internal=True)
+            assert answer.error_code == ErrorCode.INCONSISTENT_CLUSTER_ID
+
+    run(main())
+
+
+def test_a_stale_heartbeat_and_a_heartbeat_to_the_wrong_node() -> None:
+    async def main() -> None:
+        async with cluster(3) as nodes:
+            controller = await nodes.settled()
+            follower = others(nodes, controller.node_id)[0]
+            stale = BrokerHeartbeatRequest(broker_id=follower, broker_epoch=0)
+            answer = await nodes.ask(controller.node_id, BROKER_HEARTBEAT, stale, internal=True)
+            assert answer.error_code == ErrorCode.STALE_BROKER_EPOCH
+            answer = await nodes.ask(follower, BROKER_HEARTBEAT, stale, internal=True)
+            assert answer.error_code == ErrorCode.NOT_CONTROLLER
+
+    run(main())
+
+
+def test_an_unregistered_broker_that_lives_registers_again() -> None:
+    async def main() -> None:
+        async with cluster(3) as nodes:
+            controller = await nodes.settled()
+            node = others(nodes, controller.node_id)[0]
+            epoch = nodes[node].broker_epoch
+            answer = await nodes.ask(node, UNREGISTER_BROKER, UnregisterBrokerRequest(broker_id=node))
+            assert answer.error_code == ErrorCode.NONE
+            await eventually(
+                lambda: node in controller.image.brokers and controller.image.brokers[node].epoch > epoch
+            )
+            await eventually(lambda: not controller.image.brokers[node].fenced)
+
+    run(main())

@@ -1,0 +1,149 @@
+"""Three nodes agree on metadata: elections, deaths, restarts, and what is committed everywhere."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+import pytest
+
+from penstock.model.errors import ErrorCode
+from penstock.net.client import PeerLost
+from penstock.wire.apis.api_versions import API_VERSIONS, ApiVersionsRequest
+from penstock.wire.apis.create_topics import CREATE_TOPICS, CreatableTopic, CreateTopicsRequest
+from penstock.wire.apis.describe_quorum import (
+    DESCRIBE_QUORUM,
+    DescribeQuorumRequest,
+    DescribeQuorumRequestPartition,
+    DescribeQuorumRequestTopic,
+)
+from penstock.wire.apis.vote import VOTE
+from tests.broker.nodes import Cluster, cluster, eventually
+
+
+def run(main: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(main)
+
+
+async def create(nodes: Cluster, node: int, name: str, factor: int = 1) -> int:
+    request = CreateTopicsRequest(
+        topics=[CreatableTopic(name=name, num_partitions=1, replication_factor=factor)], timeout_ms=10_000
+    )
+    (result,) = (await nodes.ask(node, CREATE_TOPICS, request)).topics
+    return result.error_code
+
+
+def test_three_nodes_elect_one_controller_and_register_with_it() -> None:
+    async def main() -> None:
+        async with cluster(3) as nodes:
+            controller = await nodes.settled()
+            for broker in nodes.brokers.values():
+                await eventually(lambda image=broker.image: sorted(image.brokers) == [1, 2, 3])
+                assert broker.node.leader_id == controller.node_id
+                assert broker.cluster_id == controller.cluster_id
+            assert [b.fenced for b in controller.image.brokers.values()] == [False] * 3
+
+    run(main())
+
+
+@pytest.mark.parametrize("asked", [1, 2, 3])
+def test_a_topic_made_through_any_node_is_known_everywhere(asked: int) -> None:
+    async def main() -> None:
+        async with cluster(3) as nodes:
+            assert await create(nodes, asked, "orders") == ErrorCode.NONE
+            assert "orders" in nodes[asked].image.topics, "whoever was asked knows it first of all"
+            assert await create(nodes, asked, "orders") == ErrorCode.TOPIC_ALREADY_EXISTS
+            for broker in nodes.brokers.values():
+                await eventually(lambda image=broker.image: "orders" in image.topics)
+
+    run(main())
+
+
+def test_the_controllers_death_elects_another_which_knows_everything() -> None:
+    async def main() -> None:
+        async with cluster(3) as nodes:
+            first = await nodes.settled()
+            assert await create(nodes, first.node_id, "before") == ErrorCode.NONE
+            began = asyncio.get_running_loop().time()
+            await nodes.kill(first.node_id)
+            second = await nodes.settled()
+            assert asyncio.get_running_loop().time() - began < 1.0, "not the fetch timeout"
+            assert second is not first and "before" in second.image.topics
+            for node in nodes.brokers:
+                assert await create(nodes, node, f"after-{node}") == ErrorCode.NONE
+
+    run(main())
+
+
+def test_a_restarted_node_catches_up() -> None:
+    async def main() -> None:
+        async with cluster(3) as nodes:
+            controller = await nodes.settled()
+            (follower, other) = [node for node in nodes.brokers if node != controller.node_id]
+            await nodes.kill(follower)
+            assert await create(nodes, other, "missed") == ErrorCode.NONE
+            await nodes.start(follower)
+            assert "missed" in nodes[follower].image.topics
+            epochs = {b.image.brokers[follower].epoch for b in nodes.brokers.values()}
+            assert epochs == {nodes[follower].broker_epoch}
+
+    run(main())
+
+
+def test_the_whole_cluster_comes_back_with_what_was_committed() -> None:
+    async def main() -> None:
+        async with cluster(3) as nodes:
+            assert await create(nodes, 1, "kept") == ErrorCode.NONE
+            for node in list(nodes.brokers):
+                await nodes.kill(node)
+            await nodes.start()
+            assert all("kept" in broker.image.topics for broker in nodes.brokers.values())
+
+    run(main())
+
+
+def test_nothing_is_decided_without_a_majority() -> None:
+    async def main() -> None:
+        async with cluster(3) as nodes:
+            controller = await nodes.settled()
+            for node in [node for node in nodes.brokers if node != controller.node_id]:
+                await nodes.kill(node)
+            topic = CreatableTopic(name="lost", num_partitions=1, replication_factor=1)
+            request = CreateTopicsRequest(topics=[topic], timeout_ms=300)
+            with pytest.raises((TimeoutError, PeerLost)):
+                async with asyncio.timeout(1):
+                    await nodes.ask(controller.node_id, CREATE_TOPICS, request)
+            assert "lost" not in controller.image.topics
+
+    run(main())
+
+
+def test_nodes_apis_are_on_the_internal_listener_only() -> None:
+    async def main() -> None:
+        async with cluster(1) as nodes:
+            asked = ApiVersionsRequest(client_software_name="test", client_software_version="1")
+            outside = {v.api_key for v in (await nodes.ask(1, API_VERSIONS, asked)).api_keys}
+            inside = {v.api_key for v in (await nodes.ask(1, API_VERSIONS, asked, internal=True)).api_keys}
+            between_nodes = {VOTE.key, 53, 54, 56, 58, 59, 62, 63, 67, 70, 82}
+            assert not outside & between_nodes
+            assert between_nodes <= inside and CREATE_TOPICS.key not in inside
+
+    run(main())
+
+
+def test_describe_quorum_through_any_node() -> None:
+    async def main() -> None:
+        async with cluster(2, observers=1) as nodes:
+            controller = await nodes.settled()
+            topic = DescribeQuorumRequestTopic(
+                topic_name="__cluster_metadata", partitions=[DescribeQuorumRequestPartition()]
+            )
+            for node in nodes.brokers:
+                answer = await nodes.ask(node, DESCRIBE_QUORUM, DescribeQuorumRequest(topics=[topic]))
+                (described,) = answer.topics[0].partitions
+                assert described.leader_id == controller.node_id
+                assert [voter.replica_id for voter in described.current_voters] == [1, 2]
+                assert [observer.replica_id for observer in described.observers] == [3]
+
+    run(main())
