@@ -88,7 +88,7 @@ def test_a_running_node_that_installs_a_snapshot_follows_all_that_it_missed() ->
                 told.extend(type(record).__name__ for record in records)
                 await follow(records)
 
-            loader.on_applied = listen  # type: ignore[assignment]
+            loader.on_applied = listen
             quorum = nodes[behind].node.quorum
             send = quorum._send
             cut = True

@@ -24,6 +24,7 @@ from penstock.model.config import BrokerConfig
 from penstock.model.errors import PenstockError
 from penstock.net.connection import Connection
 from penstock.ports import Clock
+from penstock.raft.messages import NO_NODE
 from penstock.wire.metadata_records import FeatureLevelRecord
 from penstock.wire.schema import Struct
 
@@ -48,6 +49,8 @@ class Duties:
         self.sessions: Sessions | None = None
         #: brokers by the connection that their heartbeats come through
         self._callers: dict[Connection, int] = {}
+        #: the node that led the quorum before this one
+        self._last_leader = NO_NODE
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -58,13 +61,15 @@ class Duties:
     def now_ms(self) -> float:
         return self._clock.monotonic() * 1000
 
-    def leader_changed(self, is_leader: bool) -> None:
+    def leader_changed(self, leader_id: int) -> None:
         if self._task is not None:
             self._task.cancel()
             self._task = None
         self.sessions = None
-        if is_leader:
+        if leader_id == self._config.node_id:
             self._task = asyncio.get_running_loop().create_task(self._serve())
+        elif leader_id != NO_NODE:
+            self._last_leader = leader_id
 
     async def stop(self) -> None:
         if self._task is not None:
@@ -113,7 +118,7 @@ class Duties:
 
     def _begin(self) -> tuple[Sequence[Struct], None]:
         """The first decision of an active controller: everything of earlier ones is in the image."""
-        self.sessions = Sessions(self._image, self._config.broker_session_timeout_ms, self.now_ms())
+        self.sessions = self._new_sessions()
         log.info("controller_active", node_id=self._config.node_id)
         for broker in self._image.brokers.values():
             if not broker.fenced and broker.id != self._config.node_id:
@@ -123,6 +128,16 @@ class Duties:
         return [
             FeatureLevelRecord(name=name, feature_level=level) for name, level in INITIAL_FEATURES.items()
         ], None
+
+    def _new_sessions(self) -> Sessions:
+        """A whole session for everybody but the last leader: it has been silent since before the election."""
+        now_ms = self.now_ms()
+        sessions = Sessions(self._image, self._config.broker_session_timeout_ms, now_ms)
+        last = self._image.brokers.get(self._last_leader)
+        if last is not None and not last.fenced:
+            silent_ms = self._config.controller_quorum_fetch_timeout_ms
+            sessions.heard(last.id, last.epoch, -1, now_ms - silent_ms)
+        return sessions
 
     async def _fence_expired(self) -> None:
         assert self.sessions is not None
@@ -157,5 +172,5 @@ class Duties:
         except TimeoutError:
             if self.now_ms() - due_ms > _LATE_MS:
                 log.warning("controller_was_held_up", ms=round(self.now_ms() - due_ms))
-                self.sessions = Sessions(self._image, self._config.broker_session_timeout_ms, self.now_ms())
+                self.sessions = self._new_sessions()
         self._wake.clear()

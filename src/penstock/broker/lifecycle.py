@@ -7,6 +7,7 @@ its previous life decides whether its replicas count: only who shut down in good
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -19,6 +20,10 @@ from penstock.net.server import Listener
 from penstock.ports import Files
 from penstock.wire.apis.broker_heartbeat import BROKER_HEARTBEAT, BrokerHeartbeatRequest
 from penstock.wire.apis.broker_registration import BROKER_REGISTRATION, BrokerRegistrationRequest
+from penstock.wire.apis.controller_registration import (
+    CONTROLLER_REGISTRATION,
+    ControllerRegistrationRequest,
+)
 from penstock.wire.apis.endpoints import Feature
 from penstock.wire.apis.endpoints import Listener as RegisteredListener
 
@@ -32,6 +37,10 @@ _RETRY_S: Final = 0.1
 _HURRY_S: Final = 0.05
 #: what a registration may be refused for until the broker's former self is forgotten, or voters agree
 _PASSING: Final = (ErrorCode.DUPLICATE_BROKER_REGISTRATION, ErrorCode.REQUEST_TIMED_OUT)
+_FEATURES: Final = [
+    Feature(name=name, min_supported_version=low, max_supported_version=high)
+    for name, (low, high) in SUPPORTED_FEATURES.items()
+]
 
 
 class Lifecycle:
@@ -69,20 +78,34 @@ class Lifecycle:
         async with asyncio.timeout(self._config.initial_broker_registration_timeout_ms / 1000):
             await self._register()
         await self._node.loader.wait_for(self.epoch + 1)
+        if self._node.quorum.node.is_voter:
+            await self._register_controller()
+
+    async def _register_controller(self) -> None:
+        """Tell what this node could do as the controller: features are raised only where all follow."""
+        request = ControllerRegistrationRequest(
+            controller_id=self._node.node_id,
+            incarnation_id=self._incarnation,
+            listeners=self._listed(self._listeners[:1]),
+            features=_FEATURES,
+        )
+        try:
+            await self._node.to_controller(CONTROLLER_REGISTRATION, request, self._patience_s)
+        except ControllerUnavailable as e:
+            log.warning("controller_not_registered", error=str(e))
+
+    def _listed(self, listeners: Sequence[Listener]) -> list[RegisteredListener]:
+        return [
+            RegisteredListener(name=e.name, host=e.advertised_host, port=e.advertised_port) for e in listeners
+        ]
 
     async def _register(self) -> None:
         request = BrokerRegistrationRequest(
             broker_id=self._node.node_id,
             cluster_id=self._node.cluster_id,
             incarnation_id=self._incarnation,
-            listeners=[
-                RegisteredListener(name=e.name, host=e.advertised_host, port=e.advertised_port)
-                for e in self._listeners
-            ],
-            features=[
-                Feature(name=name, min_supported_version=low, max_supported_version=high)
-                for name, (low, high) in SUPPORTED_FEATURES.items()
-            ],
+            listeners=self._listed(self._listeners),
+            features=_FEATURES,
             rack=self._config.broker_rack,
             log_dirs=self._directories,
             previous_broker_epoch=self._previous_epoch(),

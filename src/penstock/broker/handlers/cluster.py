@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from penstock.broker.context import Context
+from penstock.broker.controller import NotController
 from penstock.broker.features import SUPPORTED_FEATURES
 from penstock.metadata import election, features, reassignment
-from penstock.model.errors import ApiError
+from penstock.model.errors import ApiError, ErrorCode
 from penstock.wire.apis.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -82,4 +83,7 @@ async def update_features(context: Context, request: UpdateFeaturesRequest) -> U
 
 
 async def unregister_broker(context: Context, request: UnregisterBrokerRequest) -> UnregisterBrokerResponse:
-    return await context.broker.node.service.ask(UNREGISTER_BROKER, request)
+    response = await context.broker.node.service.ask(UNREGISTER_BROKER, request)
+    if response.error_code == ErrorCode.NOT_CONTROLLER:
+        raise NotController("another node leads the quorum")
+    return response
