@@ -25,6 +25,7 @@ from penstock.broker.handlers import HANDLERS
 from penstock.records.codecs import Codec
 from penstock.testing import BrokerThread, broker
 from penstock.wire.api import Api
+from penstock.wire.apis.unregister_broker import UNREGISTER_BROKER
 from penstock.wire.messages import encode_request
 from penstock.wire.schema import Struct
 from tests.broker.raw import RawClient
@@ -146,7 +147,11 @@ class Fuzzer:
         self._random = Random(seed)
         self._address = running.bootstrap.rpartition(":")
         self._apis: list[tuple[Api[Any, Any], int]] = [
-            (api, version) for api in HANDLERS for version in range(api.min_supported, api.max_version + 1)
+            (api, version)
+            for api in HANDLERS
+            # Whoever asks for it gets what it says: a broker that leads nothing any more.
+            if api is not UNREGISTER_BROKER
+            for version in range(api.min_supported, api.max_version + 1)
         ]
         self._lingering: deque[socket.socket] = deque()
         self._attacks: list[Callable[[], bytes]] = [

@@ -330,3 +330,24 @@ def test_a_new_directory_survives_a_power_loss_under_its_name(path: str) -> None
     again = DataDirectory.open(disk, path, cluster_id=None, node_id=1, rng=RNG)
     assert again.directory_id == directory.directory_id
     assert again.partitions() == [StoredPartition("a", 0, ID_A)]
+
+
+def test_high_watermarks_of_replicated_logs_survive_a_crash_and_others_cost_no_file() -> None:
+    files = MemoryFiles()
+    directory = opened(files)
+    directory.create_partitions([StoredPartition("t", index, ID_A) for index in (0, 1)])
+    logs = [directory.open_log("t", index, CONFIG, CLOCK) for index in (0, 1)]
+    assert directory.checkpoint_high_watermarks() is None
+    directory.keep_high_watermark("t", 0)
+    for log in logs:
+        for _ in range(3):
+            log.append(batch(), 0)
+        log.advance_high_watermark(2)
+    checkpoint = directory.checkpoint_high_watermarks()
+    assert checkpoint is not None
+    checkpoint.write()
+    directory.close(clean=False)
+    again = opened(files)
+    found = [again.open_log("t", index, CONFIG, CLOCK).high_watermark for index in (0, 1)]
+    assert found == [2, 0]
+    again.close(clean=False)

@@ -21,7 +21,8 @@ from penstock.broker.maintenance import Maintenance
 from penstock.broker.metrics import Metrics
 from penstock.broker.partitions import Partitions
 from penstock.broker.producer_ids import ProducerIds
-from penstock.metadata.image import BROKER, TOPIC, ClusterImage
+from penstock.broker.replicas import Replicas
+from penstock.metadata.image import BROKER, ClusterImage
 from penstock.metadata.topics import Defaults, NewTopic, create_topic
 from penstock.model.config import BrokerConfig, resolve_topic_configs
 from penstock.model.errors import TopicAlreadyExists
@@ -38,9 +39,7 @@ from penstock.wire.metadata_records import (
     BrokerRegistrationChangeRecord,
     ConfigRecord,
     FeatureLevelRecord,
-    PartitionRecord,
     RegisterBrokerRecord,
-    RemoveTopicRecord,
 )
 from penstock.wire.schema import Struct
 
@@ -71,6 +70,7 @@ class Broker:
         self._world = world
         self.partitions = Partitions(config, world.files, world.clock, world.workers, world.rng)
         self.groups = GroupCoordinator(self)
+        self.replicas = Replicas(self)
         self.dispatcher = Dispatcher(self, HANDLERS)
         self.fetch_sessions = FetchSessions(
             config.max_incremental_fetch_session_cache_slots,
@@ -176,6 +176,7 @@ class Broker:
         self.workers.close()
 
     async def _stop_serving(self) -> None:
+        await self.replicas.stop()
         self.groups.stop()
         await self.dispatcher.stop()
         if hasattr(self, "maintenance"):
@@ -315,29 +316,13 @@ class Broker:
 
     async def _applied(self, records: Sequence[Struct]) -> None:
         """Bring what this broker does in line with the image."""
-        added: dict[TopicId, list[int]] = {}
-        removed: list[tuple[str, bytes]] = []
-        reconfigured: set[str] = set()
         for record in records:
-            if isinstance(record, PartitionRecord):
-                added.setdefault(TopicId(record.topic_id), []).append(record.partition_id)
-            elif isinstance(record, BrokerRegistrationChangeRecord) and self.lifecycle is not None:
+            if isinstance(record, BrokerRegistrationChangeRecord) and self.lifecycle is not None:
                 # Whoever goes waits until all have heard of it; who was fenced may not deserve it.
                 self.lifecycle.wake()
-            elif isinstance(record, RemoveTopicRecord):
-                name = await self.partitions.remove(TopicId(record.topic_id))
-                removed.append((name, record.topic_id))
-            elif isinstance(record, ConfigRecord):
-                if record.resource_type == TOPIC:
-                    reconfigured.add(record.resource_name)
-                elif record.resource_type == BROKER:
-                    self._apply_broker_configs()
-                    reconfigured.update(self.image.topics)
-        for topic_id, indexes in added.items():
-            topic = self.image.topics_by_id[topic_id]
-            await self.partitions.add(topic, indexes, self.image.topic_configs(topic.name))
-        for name in reconfigured:
-            self.partitions.reconfigure(name, self.image.topic_configs(name))
+            elif isinstance(record, ConfigRecord) and record.resource_type == BROKER:
+                self._apply_broker_configs()
+        removed = await self.replicas.apply(records)
         self.groups.metadata_changed(records, removed)
 
     def _log_start(self, metadata_log: Log, began: float) -> None:

@@ -15,9 +15,9 @@ from penstock.metadata.configs import GROUP
 from penstock.metadata.image import TOPIC
 from penstock.metadata.topics import NewTopic
 from penstock.model.errors import ApiError, TopicAlreadyExists
-from penstock.model.ids import OFFSETS_TOPIC, TopicId
+from penstock.model.ids import OFFSETS_TOPIC
 from penstock.net.deferred import Deferred
-from penstock.wire.metadata_records import ConfigRecord, PartitionRecord
+from penstock.wire.metadata_records import ConfigRecord
 from penstock.wire.schema import Struct
 
 if TYPE_CHECKING:
@@ -62,12 +62,8 @@ class GroupCoordinator:
         )
 
     def start(self) -> None:
-        """Load what is stored here."""
+        """Go by the configs that the cluster has; partitions are loaded as they come to be led here."""
         self._read_configs()
-        topic = self._broker.image.topics.get(OFFSETS_TOPIC)
-        if topic is not None:
-            for index in topic.partitions:
-                self.runtime.elected(index)
 
     def stop(self) -> None:
         self.runtime.resign_all()
@@ -149,15 +145,16 @@ class GroupCoordinator:
 
     # -- the cluster changes
 
+    def elected(self, index: int) -> None:
+        """This broker leads partition `index` of `__consumer_offsets`: its groups are ours."""
+        self.runtime.elected(index)
+
+    def resigned(self, index: int) -> None:
+        """Somebody else leads it, or nobody."""
+        self.runtime.resigned(index)
+
     def metadata_changed(self, records: Sequence[Struct], removed: Sequence[tuple[str, bytes]]) -> None:
         """Follow what the controller decided; `removed` are the (name, id) of topics that are gone."""
-        image = self._broker.image
-        for record in records:
-            if (
-                isinstance(record, PartitionRecord)
-                and image.topics_by_id[TopicId(record.topic_id)].name == OFFSETS_TOPIC
-            ):
-                self.runtime.elected(record.partition_id)
         if any(isinstance(record, ConfigRecord) and record.resource_type != TOPIC for record in records):
             self._read_configs()
         if any(name == OFFSETS_TOPIC for name, _ in removed):

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from penstock.broker.fetch_sessions import WantedPartition
 from penstock.broker.partition import Partition
 from penstock.model.errors import ApiError, ErrorCode, OffsetOutOfRange
+from penstock.replication.leader import LeaderState
 from penstock.storage.scan import ColdPages
 from penstock.wire.apis.fetch import AbortedTransaction, EpochEndOffset, PartitionData
 
@@ -31,6 +32,10 @@ class FetchLimits(NamedTuple):
     max_bytes: int
     #: read committed data only, up to the last stable offset
     committed: bool
+    #: whether only a leader will do: clients that know of racks may read from followers (KIP-392)
+    only_leader: bool = True
+    #: the replica that a client at an offset should rather read from, if any
+    nearest: Callable[[LeaderState, int], int | None] | None = None
 
 
 class FetchRead:
@@ -60,7 +65,7 @@ def read_partitions(
             answer = _failed(want.index, partition)
         else:
             try:
-                answer = _read(partition, want, left, limits.committed, at_least_one=not read.size)
+                answer = _read(partition, want, left, limits, at_least_one=not read.size)
             except ApiError as e:
                 answer = _failed(want.index, e.code)
             except ColdPages as e:
@@ -75,16 +80,17 @@ def read_partitions(
             # Like Kafka, a partition that is not here does not keep others from being waited for: a client
             # that asks for it again and again, with others that are idle, would spin.
             read.has_news |= partition not in _NOT_HERE
-        elif answer.diverging_epoch is not None:
+        elif answer.diverging_epoch is not None or answer.preferred_read_replica >= 0:
             read.has_news = True
         read.answers.append(answer)
     return read
 
 
 def _read(
-    partition: Partition, want: WantedPartition, left: int, committed: bool, at_least_one: bool
+    partition: Partition, want: WantedPartition, left: int, limits: FetchLimits, at_least_one: bool
 ) -> PartitionData:
-    partition.check_leader_epoch(want.current_leader_epoch)
+    _, committed, only_leader, nearest = limits
+    partition.check_leader_epoch(want.current_leader_epoch, only_leader)
     partition.check_online()
     log = partition.log
     answer = _described(partition, want.index)
@@ -94,6 +100,11 @@ def _read(
             raise OffsetOutOfRange
         if epoch < want.last_fetched_epoch or end < want.fetch_offset:
             answer.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=end)
+            return answer
+    if nearest is not None and partition.leadership is not None:
+        replica = nearest(partition.leadership.state, want.fetch_offset)
+        if replica is not None:
+            answer.preferred_read_replica = replica
             return answer
     upper = partition.readable_end(committed)
     if left or at_least_one:

@@ -80,6 +80,13 @@ class Flusher:
         while self._cycle is not None:
             await asyncio.wait([self._cycle])
 
+    def abandon(self) -> None:
+        """Sync no more, as if the process had ended."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._cycle is not None:
+            self._cycle.cancel()
+
     def _flush_later(self, delay_s: float) -> None:
         """Flush after `delay_s`, or when it was planned anyway if that is earlier."""
         loop = asyncio.get_running_loop()
@@ -123,7 +130,7 @@ class Flusher:
         except StorageError as e:
             log.error("flush_failed", directory=self.directory, error=str(e))
             for partition, plan, _ in rounds:
-                if partition.leading:
+                if partition.hosted:
                     partition.log.flush_failed(plan)
                     self._dirty[partition] = None
             return e

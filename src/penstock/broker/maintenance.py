@@ -66,6 +66,10 @@ class Maintenance:
         chores: list[tuple[Callable[[], Awaitable[None]], Callable[[], int]]] = [
             (self.retain, lambda: config.log_retention_check_interval_ms),
             (self.checkpoint, lambda: config.log_flush_offset_checkpoint_interval_ms),
+            (
+                self._partitions.checkpoint_high_watermarks,
+                lambda: config.replica_high_watermark_checkpoint_interval_ms,
+            ),
             (self.forget_producers, lambda: config.producer_id_expiration_check_interval_ms),
             (self.reopen, lambda: _REOPEN_MS),
         ]
@@ -84,7 +88,7 @@ class Maintenance:
         for i, partition in enumerate(list(self._partitions)):
             if i % _SLICE == 0:
                 await asyncio.sleep(0)
-            if not partition.leading or partition.directory.health.offline is not None:
+            if not partition.hosted or partition.directory.health.offline is not None:
                 continue
             try:
                 removals = await self._apply_retention(partition, now_ms)
@@ -99,7 +103,7 @@ class Maintenance:
     async def _apply_retention(self, partition: Partition, now_ms: int) -> list[Removal]:
         def apply() -> list[Removal]:
             # It may have gone while we waited for its indexes.
-            return partition.log.apply_retention(now_ms, cached_only=True) if partition.leading else []
+            return partition.log.apply_retention(now_ms, cached_only=True) if partition.hosted else []
 
         return await ask_log(partition, self._workers, apply)
 
@@ -120,7 +124,7 @@ class Maintenance:
 
     async def clean(self) -> None:
         """Compact whatever is due, the dirtiest logs first, `log.cleaner.threads` at a time."""
-        self._clean_until = {p: offset for p, offset in self._clean_until.items() if p.leading}
+        self._clean_until = {p: offset for p, offset in self._clean_until.items() if p.hosted}
         cleaners = self._config.log_cleaner_threads
         tried: set[Partition] = set()
         async with asyncio.TaskGroup() as group:
@@ -175,7 +179,7 @@ class Maintenance:
             partition, self._workers, lambda: cleaner.plan(dirt, now_ms, memory_bytes, cached_only=True)
         )
         files = _paced(self._files, config.log_cleaner_io_max_bytes_per_second / cleaners)
-        result = await cleaner.clean(opened, plan, files, self._workers, lambda: partition.leading)
+        result = await cleaner.clean(opened, plan, files, self._workers, lambda: partition.hosted)
         if result is None:
             log.info("compaction_abandoned", partition=partition.name)
             return False
@@ -187,7 +191,7 @@ class Maintenance:
     def _can_clean(self, partition: Partition) -> bool:
         return (
             partition.log.config.compact
-            and partition.leading
+            and partition.hosted
             and partition not in self._uncleanable
             and partition.directory.health.offline is None
         )

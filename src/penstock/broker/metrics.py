@@ -66,6 +66,12 @@ class Metrics:
         self.messages_in = 0
         self.produce_errors = 0
         self.fetch_errors = 0
+        #: between replicas, apart from what clients send and get
+        self.replication_bytes_in = 0
+        self.replication_bytes_out = 0
+        #: of partitions led here
+        self.isr_shrinks = 0
+        self.isr_expands = 0
 
     def api(self, name: str) -> ApiStats:
         return self.apis.setdefault(name, ApiStats(name))

@@ -1,7 +1,9 @@
-"""A partition that this broker leads: its log, who waits for it, and what readers may see.
+"""A partition that has a replica on this broker: its log, its role, who waits for it, what readers may see.
 
-What readers may see ends at the high watermark. With one replica that is the log's end, or, where acks wait
-for the disk (`penstock.flush=group`), what the disk has confirmed.
+A replica leads, follows, or stands by while nobody leads; `Replicas` says which, as the metadata has it. What
+readers may see ends at the high watermark. With one replica that is the log's end, or, where acks wait for
+the disk (`penstock.flush=group`), what the disk has confirmed; with several, the leader's `Leadership` moves
+it, and followers take it over from their leader.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from penstock.model.errors import (
 )
 from penstock.model.ids import INTERNAL_TOPICS, TopicId
 from penstock.records.codecs import Codec
+from penstock.replication.epochs import epoch_end
 from penstock.storage.config import FOREVER, LogConfig
 from penstock.storage.directory import DataDirectory
 from penstock.storage.log import Appended, AppendOrigin, Log
@@ -26,8 +29,9 @@ from penstock.storage.validation import Rules
 
 if TYPE_CHECKING:
     from penstock.broker.flusher import Flusher
+    from penstock.broker.leadership import Leadership
 
-__all__ = ["Partition", "Waiter"]
+__all__ = ["Follower", "Partition", "Waiter"]
 
 
 class Waiter(Protocol):
@@ -36,8 +40,20 @@ class Waiter(Protocol):
     def more(self, size: int) -> None: ...
 
 
+class Follower(Protocol):
+    """A replica elsewhere that fetches from here."""
+
+    def grew(self, size: int) -> None:
+        """There are `size` bytes more to fetch, or other news."""
+        ...
+
+    def committed(self) -> None:
+        """The high watermark has moved."""
+        ...
+
+
 class Partition:
-    """Leader state of one partition. A partition whose directory failed keeps its place but not its log."""
+    """One replica. A partition whose directory failed keeps its place but not its log."""
 
     __slots__ = (
         "_flush_records",
@@ -47,10 +63,13 @@ class Partition:
         "directory",
         "flush_s",
         "flusher",
+        "followers",
         "hidden_bytes",
+        "hosted",
         "index",
         "internal",
         "leader_epoch",
+        "leadership",
         "leading",
         "log",
         "order",
@@ -69,7 +88,6 @@ class Partition:
         log: Log,
         directory: DataDirectory,
         flusher: Flusher,
-        leader_epoch: int,
     ) -> None:
         self.topic = topic
         self.topic_id = topic_id
@@ -77,8 +95,15 @@ class Partition:
         #: only the broker itself writes here: what it reads back it has to be able to believe
         self.internal = topic in INTERNAL_TOPICS
         self.log = log
-        self.leader_epoch = leader_epoch
-        self.leading = True
+        #: the last that this broker has heard of
+        self.leader_epoch = -1
+        self.leading = False
+        #: whether the replica is here to stay, whatever its role
+        self.hosted = True
+        #: what leading several replicas takes; None for one that is alone, and for one that does not lead
+        self.leadership: Leadership | None = None
+        #: who fetches from here as a replica: an insertion-ordered set
+        self.followers: dict[Follower, None] = {}
         #: insertion-ordered set: whoever waited first is served first
         self.waiters: dict[Waiter, None] = {}
         self.directory = directory
@@ -109,6 +134,8 @@ class Partition:
         #: the topic's own wish: sync after so many seconds, or records; None leaves it to the broker
         self.flush_s = config.flush_ms / 1000 if config.flush_ms < FOREVER else None
         self._flush_records = config.flush_messages if config.flush_messages < FOREVER else None
+        if self.leadership is not None:
+            self.leadership.reconfigure(config.min_insync_replicas)
 
     @property
     def name(self) -> str:
@@ -138,25 +165,46 @@ class Partition:
             flusher.wrote(self)
             if self._flush_records is not None:
                 self.sync_due = log.end_offset - log.recovery_point >= self._flush_records
-            if flusher.acks_wait:
+            if self.leadership is not None:
+                self.leadership.appended(size)
+            elif flusher.acks_wait:
                 self.hidden_bytes += size
             else:
                 log.advance_high_watermark(log.end_offset)
                 if self.waiters:
-                    self._tell_waiters(size)
+                    self.tell_waiters(size)
         return appended
+
+    def append_replicated(self, batches: memoryview) -> None:
+        """Append what the leader has, as its follower."""
+        self.log.append_replicated(batches)
+        self.flusher.wrote(self)
+
+    def follow_watermarks(self, high_watermark: int, log_start_offset: int, size: int) -> None:
+        """Take over what the leader says is committed, and kept; `size` bytes have come since it last did."""
+        log = self.log
+        before = log.high_watermark
+        log.advance_high_watermark(high_watermark)
+        if log_start_offset > log.log_start_offset:
+            log.delete_records(min(log_start_offset, log.high_watermark))
+        if self.waiters and log.high_watermark > before:
+            self.tell_waiters(max(size, 1))
 
     def flushed(self, end_offset: int, size: int) -> None:
         """The disk confirmed everything below `end_offset`, `size` bytes of it hidden so far."""
         self.hidden_bytes -= size
-        if self.flusher.acks_wait and end_offset > self.log.high_watermark:
+        if not (self.flusher.acks_wait and self.leading):
+            return
+        if self.leadership is not None:
+            self.leadership.became_durable(end_offset)
+        elif end_offset > self.log.high_watermark:
             self.log.advance_high_watermark(end_offset)
             if self.waiters:
-                self._tell_waiters(size)
+                self.tell_waiters(size)
 
-    def check_leader_epoch(self, current_leader_epoch: int) -> None:
+    def check_leader_epoch(self, current_leader_epoch: int, only_leader: bool = True) -> None:
         """Refuse a client whose idea of the leader is older or newer than ours (KIP-320)."""
-        if not self.leading:
+        if only_leader and not self.leading:
             raise NotLeaderOrFollower
         if current_leader_epoch == -1 or current_leader_epoch == self.leader_epoch:
             return
@@ -173,20 +221,55 @@ class Partition:
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """As the log's; it hears of an epoch with its first batch, and we already lead in it before."""
-        if epoch == self.leader_epoch:
-            return epoch, self.log.end_offset
-        return self.log.end_offset_for_epoch(epoch)
+        return epoch_end(self.log, self.leader_epoch, epoch)
 
     def readable_end(self, committed: bool) -> int:
         """Where reading ends: the last stable offset for those who read committed data only."""
         log = self.log
         return log.last_stable_offset if committed else log.high_watermark
 
+    # -- roles
+
+    def lead(self, leader_epoch: int, leadership: Leadership | None) -> None:
+        """Lead from now on, alone or with others."""
+        self._end_leadership()
+        self.leader_epoch = leader_epoch
+        self.leading = True
+        self.leadership = leadership
+        if leadership is None:
+            # What was here before has been synced when the log was opened.
+            self.log.advance_high_watermark(self.log.end_offset)
+        else:
+            leadership.begin()
+        self._tell_all()
+
+    def follow(self, leader_epoch: int) -> None:
+        """Lead no more: somebody else does in `leader_epoch`, or nobody."""
+        self.leader_epoch = leader_epoch
+        self.leading = False
+        self._end_leadership()
+        self._tell_all()
+
+    def step_down(self) -> None:
+        """Somebody else leads, in an epoch that we have not heard of yet."""
+        self.follow(self.leader_epoch)
+
     def retire(self) -> None:
         """The partition is no longer ours; whoever waits learns it by asking again."""
-        self.leading = False
-        self._tell_waiters(1 << 62)
+        self.hosted = False
+        self.follow(self.leader_epoch)
 
-    def _tell_waiters(self, size: int) -> None:
+    def _end_leadership(self) -> None:
+        leadership, self.leadership = self.leadership, None
+        if leadership is not None:
+            leadership.resign()
+
+    def _tell_all(self) -> None:
+        """A role has changed: whoever waits has to look again."""
+        self.tell_waiters(1 << 62)
+        for follower in list(self.followers):
+            follower.grew(1 << 62)
+
+    def tell_waiters(self, size: int) -> None:
         for waiter in list(self.waiters):
             waiter.more(size)

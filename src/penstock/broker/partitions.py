@@ -1,18 +1,16 @@
-"""The partitions that this broker hosts, and the data directories they live in.
-
-`find` is on the path of every request: two dictionary look-ups. A partition that should be here but cannot be
-opened keeps its place as the error code that its clients get.
-"""
+"""The partitions that this broker hosts, and the data directories they live in."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence, Set
-from typing import Any, Final, NamedTuple, TypeAlias, cast
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from typing import Any, Final, cast
 
 from penstock.broker.flusher import Flusher, FlushPolicy, sync_all
+from penstock.broker.log_loading import WantedLog, load_logs
 from penstock.broker.logs import get_logger
 from penstock.broker.partition import Partition
+from penstock.broker.partition_table import PartitionTable, Slot
 from penstock.metadata.image import ClusterImage, TopicImage
 from penstock.model.config import BrokerConfig, topic_values
 from penstock.model.errors import ErrorCode, StorageError
@@ -27,32 +25,21 @@ from penstock.storage.removal import Removal
 
 __all__ = ["Partitions"]
 
-Slot: TypeAlias = Partition | ErrorCode
 log = get_logger("partitions")
 #: partitions to take in before others get a turn
 _SLICE: Final = 64
 
 
-class _Wanted(NamedTuple):
-    """A partition to host."""
-
-    topic: TopicImage
-    partition: int
-    config: LogConfig
-
-
-class Partitions:
+class Partitions(PartitionTable):
     """Everything that is stored here except the metadata log, which `open` hands to its owner."""
 
     def __init__(self, config: BrokerConfig, files: Files, clock: Clock, workers: Workers, rng: Rng) -> None:
+        super().__init__()
         self._config = config
         self._files = files
         self._clock = clock
         self._workers = workers
         self._rng = rng
-        self._by_name: dict[str, dict[int, Slot]] = {}
-        self._by_id: dict[TopicId, dict[int, Slot]] = {}
-        self._names: dict[TopicId, str] = {}
         self._flushers: dict[DataDirectory, Flusher] = {}
         self._counts: dict[DataDirectory, int] = {}
         self._checkpointing: dict[DataDirectory, asyncio.Lock] = {}
@@ -64,26 +51,8 @@ class Partitions:
         #: ids of data directories that are gone, with who knows what in them
         self._lost: frozenset[str] = frozenset()
         self._image = ClusterImage()
-
-    # -- requests -------------------------------------------------------------------------------------
-
-    def find(self, topic: str | TopicId, index: int) -> Slot:
-        """The partition, or why there is none."""
-        if isinstance(topic, str):
-            slots = self._by_name.get(topic)
-        else:
-            slots = self._by_id.get(topic)
-            if slots is None:
-                return ErrorCode.UNKNOWN_TOPIC_ID
-        if slots is None:
-            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        return slots.get(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-
-    def __iter__(self) -> Iterator[Partition]:
-        for slots in self._by_name.values():
-            for slot in slots.values():
-                if isinstance(slot, Partition):
-                    yield slot
+        #: told of every partition that comes to be hosted
+        self.on_hosted: Callable[[Partition], None] = _nothing
 
     @property
     def directories(self) -> Sequence[DataDirectory]:
@@ -141,10 +110,11 @@ class Partitions:
         return first
 
     async def load(self, image: ClusterImage) -> None:
-        """Open every partition that the image has, and remove what it no longer has."""
+        """Open every partition that the image has here, and remove what it no longer has."""
         self._image = image
-        found: dict[DataDirectory, list[_Wanted]] = {}
-        missing = {topic.name: dict.fromkeys(topic.partitions) for topic in image.topics.values()}
+        found: dict[DataDirectory, list[WantedLog]] = {}
+        assigned = {topic.name: self._assigned(topic) for topic in image.topics.values()}
+        missing = {name: dict(indexes) for name, indexes in assigned.items()}
         configs = {name: self._log_config(image.topic_configs(name)) for name in image.topics}
         for directory in self._flushers:
             kept = found[directory] = []
@@ -152,8 +122,8 @@ class Partitions:
             for name, index, topic_id in directory.partitions():
                 topic = image.topics.get(name)
                 # One that has lost its topic's id is taken for the topic's: what was deleted has been moved.
-                if topic is not None and topic_id in (topic.id, NO_TOPIC_ID) and index in topic.partitions:
-                    kept.append(_Wanted(topic, index, configs[name]))
+                if topic is not None and topic_id in (topic.id, NO_TOPIC_ID) and index in assigned[name]:
+                    kept.append(WantedLog(topic, index, configs[name]))
                     missing[name].pop(index, None)
                 elif name != METADATA_TOPIC:
                     strays.setdefault(name, []).append(index)
@@ -169,6 +139,17 @@ class Partitions:
         for name, indexes in missing.items():
             if indexes:
                 await self._load_missing(image.topics[name], list(indexes))
+
+    def _assigned(self, topic: TopicImage) -> dict[int, None]:
+        """The indexes of the topic's replicas on this broker; all others are known to be elsewhere."""
+        node = self._config.node_id
+        here: dict[int, None] = {}
+        for index, partition in topic.partitions.items():
+            if node in partition.replicas:
+                here[index] = None
+            else:
+                self.slots(topic)[index] = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return here
 
     def _remove_strays(
         self, directory: DataDirectory, strays: Mapping[str, list[int]], kept: Set[str]
@@ -188,7 +169,7 @@ class Partitions:
         """Partitions that should be here: made anew only if they cannot be where we do not see them."""
         log.warning("partitions_missing", topic=topic.name, partitions=indexes)
         if self._lost:
-            slots = self._slots(topic)
+            slots = self.slots(topic)
             slots.update(dict.fromkeys(indexes, ErrorCode.KAFKA_STORAGE_ERROR))
         else:
             # A crash just after the topic was made.
@@ -198,7 +179,15 @@ class Partitions:
         """Start hosting new partitions, each in the directory that holds the fewest."""
         config = self._log_config(overrides)
         for directory, placed in self._place(indexes).items():
-            await self._make(directory, [_Wanted(topic, index, config) for index in placed])
+            await self._make(directory, [WantedLog(topic, index, config) for index in placed])
+
+    async def release(self, topic: TopicImage, index: int) -> None:
+        """Host a partition no longer, if it was here at all: its replicas are elsewhere."""
+        slot = self.slots(topic).get(index)
+        self.slots(topic)[index] = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        directory = self._let_go(topic.name, index, slot)
+        if directory is not None:
+            await self._set_aside(topic.name, directory, directory.remove_partition(topic.name, index))
 
     @property
     def any_refused(self) -> bool:
@@ -210,12 +199,12 @@ class Partitions:
         for key, (topic, directory, made) in refused.items():
             if directory.health.offline is not None:
                 self._refused[key] = (topic, directory, made)
-            elif topic.id in self._by_id:
+            elif self.knows(topic.id):
                 config = self._log_config(self._image.topic_configs(topic.name))
                 host = self._host if made else self._make
-                await host(directory, [_Wanted(topic, key.partition, config)])
+                await host(directory, [WantedLog(topic, key.partition, config)])
 
-    async def _make(self, directory: DataDirectory, wanted: Sequence[_Wanted]) -> None:
+    async def _make(self, directory: DataDirectory, wanted: Sequence[WantedLog]) -> None:
         """Have places for new partitions, and host them."""
         stored = [StoredPartition(topic.name, index, topic.id) for topic, index, _ in wanted]
         try:
@@ -230,33 +219,38 @@ class Partitions:
 
     async def remove(self, topic_id: TopicId) -> str:
         """Stop hosting a topic, whose name was the one returned; its files go in the background."""
-        slots = self._by_id.pop(topic_id, {})
-        name = self._names.pop(topic_id, "")
-        if self._by_name.get(name) is slots:
-            del self._by_name[name]
+        name, slots = self.drop(topic_id)
         held: dict[DataDirectory, list[int]] = {}
         for index, slot in slots.items():
-            if isinstance(slot, Partition):
-                slot.retire()
-                slot.flusher.forget(slot)
-                self._counts[slot.directory] -= 1
-                held.setdefault(slot.directory, []).append(index)
-            elif (refused := self._refused.pop(TopicPartition(name, index), None)) is not None:
-                held.setdefault(refused[1], []).append(index)
+            directory = self._let_go(name, index, slot)
+            if directory is not None:
+                held.setdefault(directory, []).append(index)
         for directory, indexes in held.items():
-            removal = directory.remove_topic(name, indexes)
-            try:
-                await self._workers.in_thread(removal.set_aside)
-            except StorageError as e:
-                log.error("topic_not_removed", topic=name, directory=directory.path, error=str(e))
-            else:
-                self.delete_later(removal)
+            await self._set_aside(name, directory, directory.remove_topic(name, indexes))
         return name
+
+    def _let_go(self, name: str, index: int, slot: Slot | None) -> DataDirectory | None:
+        """Serve a partition no longer; the directory that holds it, if any does."""
+        if isinstance(slot, Partition):
+            slot.retire()
+            slot.flusher.forget(slot)
+            self._counts[slot.directory] -= 1
+            return slot.directory
+        refused = self._refused.pop(TopicPartition(name, index), None)
+        return None if refused is None else refused[1]
+
+    async def _set_aside(self, name: str, directory: DataDirectory, removal: PartitionRemoval) -> None:
+        try:
+            await self._workers.in_thread(removal.set_aside)
+        except StorageError as e:
+            log.error("topic_not_removed", topic=name, directory=directory.path, error=str(e))
+        else:
+            self.delete_later(removal)
 
     def reconfigure(self, name: str, overrides: Mapping[str, str]) -> None:
         """Take over a topic's changed configs."""
         config = self._log_config(overrides)
-        for slot in self._by_name.get(name, {}).values():
+        for slot in self.of_topic(name).values():
             if isinstance(slot, Partition):
                 slot.reconfigure(config)
 
@@ -275,6 +269,15 @@ class Partitions:
             checkpoint = directory.checkpoint()
             await self._workers.in_thread(checkpoint.write)
             directory.checkpointed(checkpoint)
+
+    async def checkpoint_high_watermarks(self) -> None:
+        """Write down what is committed, so that a replica knows after a restart."""
+        for directory in self._flushers:
+            if directory.health.offline is None:
+                async with self._checkpointing[directory]:
+                    checkpoint = directory.checkpoint_high_watermarks()
+                    if checkpoint is not None:
+                        await self._workers.in_thread(checkpoint.write)
 
     async def close(self) -> None:
         """Bring everything to the disk and leave the mark of a clean shutdown, where the disk allows it."""
@@ -306,7 +309,8 @@ class Partitions:
 
     def abandon(self) -> None:
         """Let go of the directories; the next start has to look at everything that was opened."""
-        for directory in self._flushers:
+        for directory, flusher in self._flushers.items():
+            flusher.abandon()
             directory.close(clean=False)
 
     # -- details --------------------------------------------------------------------------------------
@@ -324,25 +328,19 @@ class Partitions:
             placed.setdefault(directory, []).append(index)
         return placed
 
-    def _slots(self, topic: TopicImage) -> dict[int, Slot]:
-        slots = self._by_name.setdefault(topic.name, {})
-        self._by_id[topic.id] = slots
-        self._names[topic.id] = topic.name
-        return slots
-
     def _refuse(
         self, topic: TopicImage, index: int, directory: DataDirectory, error: StorageError, *, made: bool
     ) -> None:
         """Keep a partition's place until its directory can hold it; it must not come up empty elsewhere."""
         log.error("partition_offline", topic=topic.name, partition=index, error=str(error))
-        self._slots(topic)[index] = ErrorCode.KAFKA_STORAGE_ERROR
+        self.slots(topic)[index] = ErrorCode.KAFKA_STORAGE_ERROR
         self._refused[TopicPartition(topic.name, index)] = (topic, directory, made)
 
-    async def _host(self, directory: DataDirectory, wanted: Sequence[_Wanted]) -> None:
+    async def _host(self, directory: DataDirectory, wanted: Sequence[WantedLog]) -> None:
         """Open the logs of partitions that have their places, and serve them."""
         if not wanted:
             return
-        loaded = await self._workers.in_thread(_load_logs, directory, wanted, self._clock, self._rng)
+        loaded = await self._workers.in_thread(load_logs, directory, wanted, self._clock, self._rng)
         for nth, ((topic, index, _), opened) in enumerate(zip(wanted, loaded, strict=True), 1):
             if nth % _SLICE == 0:
                 await asyncio.sleep(0)
@@ -357,11 +355,10 @@ class Partitions:
                     partition=index,
                     ranges=[str(c) for c in opened.recovery.corruption],
                 )
-            epoch = topic.partitions[index].leader_epoch
             self._counts[directory] += 1
-            self._slots(topic)[index] = Partition(
-                topic.name, topic.id, index, opened, directory, self._flushers[directory], epoch
-            )
+            partition = Partition(topic.name, topic.id, index, opened, directory, self._flushers[directory])
+            self.slots(topic)[index] = partition
+            self.on_hosted(partition)
 
     def delete_later(self, removal: PartitionRemoval | Removal) -> None:
         async def delete() -> None:
@@ -375,22 +372,5 @@ class Partitions:
         task.add_done_callback(self._deletions.discard)
 
 
-def _load_logs(
-    directory: DataDirectory, wanted: Sequence[_Wanted], clock: Clock, rng: Rng
-) -> list[Log | StorageError]:
-    """Open logs, each or the reason why not; in a worker thread, because all of it is disk work."""
-    loaded: list[Log | StorageError] = []
-    for topic, index, config in wanted:
-        try:
-            opened = directory.load_log(topic.name, index, config, clock, rng)
-            if opened.end_offset > opened.recovery_point:
-                # What readers may see must be on the disk before they do; later appends see to themselves.
-                plan = opened.flush_plan()
-                plan.sync()
-                opened.flushed(plan)
-        except StorageError as e:
-            loaded.append(e)
-        else:
-            opened.advance_high_watermark(opened.end_offset)
-            loaded.append(opened)
-    return loaded
+def _nothing(partition: Partition) -> None:
+    """Nobody to tell."""

@@ -304,6 +304,10 @@ class NotLeaderOrFollower(BrokerError):
     CODE = ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
+class NotEnoughReplicas(BrokerError):
+    CODE = ErrorCode.NOT_ENOUGH_REPLICAS
+
+
 class StorageError(BrokerError):
     """A disk refused: full, failing, or its data directory is offline."""
 

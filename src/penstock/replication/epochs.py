@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, Protocol
 
 from penstock.model.errors import OffsetOutOfRange
 
-__all__ = ["NO_EPOCH", "EpochEnd", "ReplicaLog", "diverging_epoch", "truncation_offset"]
+__all__ = ["NO_EPOCH", "EpochEnd", "ReplicaLog", "diverging_epoch", "epoch_end", "truncation_offset"]
 
 NO_EPOCH: Final = -1
 
@@ -53,7 +53,7 @@ def diverging_epoch(
     """
     if last_fetched_epoch == NO_EPOCH:
         return None
-    shared = _epoch_end(log, leader_epoch, last_fetched_epoch)
+    shared = epoch_end(log, leader_epoch, last_fetched_epoch)
     if shared.end_offset < 0:
         raise OffsetOutOfRange(f"epoch {last_fetched_epoch} is unknown to the leader")
     if fetch_offset < log.log_start_offset:
@@ -63,7 +63,7 @@ def diverging_epoch(
     return None
 
 
-def _epoch_end(log: ReplicaLog, leader_epoch: int, epoch: int) -> EpochEnd:
+def epoch_end(log: ReplicaLog, leader_epoch: int, epoch: int) -> EpochEnd:
     """As the log's, which hears of an epoch with its first record.
 
     A leader that has not written yet, or that skipped epochs others wrote in, still knows what they may have

@@ -5,6 +5,7 @@
     <path>/clean-shutdown                           there only while no broker uses it, and all is well
     <path>/recovery-point-offset-checkpoint         per log: below this everything is on the disk
     <path>/log-start-offset-checkpoint              per log: where DeleteRecords has moved its start to
+    <path>/replication-offset-checkpoint            per log: its high watermark, or an earlier one
     <path>/topics/NAME/topic.metadata               the topic's id
     <path>/topics/NAME/partition-N/                 a log
     <path>/deleted/                                 what is on its way out
@@ -39,6 +40,7 @@ _LOCK: Final = "lock"
 _CLEAN: Final = "clean-shutdown"
 _RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
 _LOG_STARTS: Final = "log-start-offset-checkpoint"
+_HIGH_WATERMARKS: Final = "replication-offset-checkpoint"
 _TOPICS: Final = "topics"
 _DELETED: Final = "deleted"
 _TOPIC_METADATA: Final = "topic.metadata"
@@ -126,6 +128,8 @@ class DataDirectory:
         #: what the checkpoints said of logs that have not been opened since
         self._recovery_points = self._read_offsets(_RECOVERY_POINTS)
         self._log_starts = self._read_offsets(_LOG_STARTS)
+        self._high_watermarks = self._read_offsets(_HIGH_WATERMARKS)
+        self._knows_high_watermarks = bool(self._high_watermarks)
         #: what the checkpoints on the disk may speak of
         self._checkpointed = self._checkpoint_keys()
         self._opened: set[TopicPartition] = set()
@@ -229,6 +233,7 @@ class DataDirectory:
         for key in keys:
             self._recovery_points.pop(key, None)
             self._log_starts.pop(key, None)
+            self._high_watermarks.pop(key, None)
         return not keys.isdisjoint(self._checkpointed)
 
     def create_partitions(self, partitions: Iterable[StoredPartition]) -> None:
@@ -274,7 +279,7 @@ class DataDirectory:
     ) -> Log:
         """As `open_log`, but touches files only: `adopt` the log where the directory is owned."""
         key = TopicPartition(topic, partition)
-        return Log.open(
+        log = Log.open(
             self._files,
             self.partition_path(topic, partition),
             config,
@@ -287,6 +292,9 @@ class DataDirectory:
             health=self.health,
             cache=self.cache,
         )
+        # An earlier one does no harm: the leader, or the replicas, tell the rest.
+        log.advance_high_watermark(self._high_watermarks.get(key, 0))
+        return log
 
     def adopt(self, topic: str, partition: int, log: Log) -> None:
         """Keep a log that was loaded from here with the others."""
@@ -324,6 +332,7 @@ class DataDirectory:
             log.close(clean=False)
         self._recovery_points.pop(key, None)
         self._log_starts.pop(key, None)
+        self._high_watermarks.pop(key, None)
 
     # -- checkpoints
 
@@ -337,17 +346,37 @@ class DataDirectory:
             _LOG_STARTS: _format_offsets(self._log_starts),
             _RECOVERY_POINTS: _format_offsets(self._recovery_points),
         }
+        if self._knows_high_watermarks:
+            contents[_HIGH_WATERMARKS] = _format_offsets(self._high_watermarks)
         return Checkpoint(self._files, self.path, self.health, contents, partitions)
+
+    def keep_high_watermark(self, topic: str, partition: int) -> None:
+        """Write down a log's high watermark from now on: with other replicas it cannot tell by itself."""
+        key = TopicPartition(topic, partition)
+        self._high_watermarks[key] = self._logs[key].high_watermark
+        self._knows_high_watermarks = True
+
+    def checkpoint_high_watermarks(self) -> Checkpoint | None:
+        """Only the high watermarks, which move all the time; `write` it in a worker thread."""
+        if not self._knows_high_watermarks:
+            return None
+        for key in self._high_watermarks.keys() & self._logs.keys():
+            self._high_watermarks[key] = self._logs[key].high_watermark
+        self._checkpointed |= self._high_watermarks.keys()
+        contents = {_HIGH_WATERMARKS: _format_offsets(self._high_watermarks)}
+        return Checkpoint(self._files, self.path, self.health, contents)
 
     def checkpointed(self, written: Checkpoint) -> None:
         """`written` is on the disk: what only earlier ones spoke of is gone from there."""
         self._checkpointed = self._checkpoint_keys() | written.partitions
 
     def _checkpoint_keys(self) -> set[TopicPartition]:
-        return {*self._recovery_points, *self._log_starts}
+        return {*self._recovery_points, *self._log_starts, *self._high_watermarks}
 
     def _remember(self, key: TopicPartition, log: Log) -> None:
         self._recovery_points[key] = log.recovery_point
+        if key in self._high_watermarks:
+            self._high_watermarks[key] = log.high_watermark
         self._log_starts.pop(key, None)
         if log.log_start_offset:
             # Even where it is the first segment's base: that file may be gone after a power loss.

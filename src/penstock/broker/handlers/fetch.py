@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Final
 
 from penstock.broker.context import Context
 from penstock.broker.fetch_sessions import (
@@ -15,18 +15,35 @@ from penstock.broker.fetch_sessions import (
     wanted_partitions,
 )
 from penstock.broker.fetching import FetchLimits, FetchRead, WaitingFetch, read_partitions
+from penstock.broker.leader_hints import MOVED, current_leader, leader_endpoints
 from penstock.model.errors import ApiError, ErrorCode
+from penstock.model.ids import TopicId
 from penstock.net.deferred import Deferred
 from penstock.ports import Buffer, FileRange
 from penstock.records.batch import HEADER_SIZE, read_header
 from penstock.records.codecs import Codec
-from penstock.wire.apis.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from penstock.replication.leader import LeaderState
+from penstock.replication.selector import preferred_read_replica
+from penstock.wire.apis.fetch import (
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionData,
+)
+
+if TYPE_CHECKING:
+    from penstock.broker.broker import Broker
 
 __all__ = ["fetch"]
 
 _BY_TOPIC_ID: Final = 13
 _ZSTD_FROM: Final = 10
 _READ_COMMITTED: Final = 1
+_RACKS_FROM: Final = 11
+#: Kafka's class for it, with or without its package
+_RACK_AWARE: Final = "RackAwareReplicaSelector"
 _WARM_TRIES: Final = 3
 _WALK_CHUNK: Final = 16 << 10
 
@@ -74,6 +91,8 @@ class _Fetch:
         self._limits = FetchLimits(
             min(request.max_bytes, context.broker.config.fetch_max_bytes),
             request.isolation_level == _READ_COMMITTED,
+            context.version < _RACKS_FROM,
+            _nearest(context.broker, request.rack_id) if request.rack_id else None,
         )
         self._deferred: Deferred[FetchResponse | None] | None = None
 
@@ -154,7 +173,38 @@ class _Fetch:
                 else:
                     topics.append(FetchableTopicResponse(topic_id=want.topic))
             topics[-1].partitions.append(answer)
+        if read.errors:
+            self._tell_leaders(response)
         return response
+
+    def _tell_leaders(self, response: FetchResponse) -> None:
+        """Where somebody else leads, say who and where."""
+        context, leaders = self._context, set()
+        for topic in response.responses:
+            key = topic.topic or TopicId(topic.topic_id)
+            for answer in topic.partitions:
+                if answer.error_code in MOVED:
+                    leader, epoch = current_leader(context.broker, key, answer.partition_index)
+                    answer.current_leader = LeaderIdAndEpoch(leader_id=leader, leader_epoch=epoch)
+                    leaders.add(leader)
+        response.node_endpoints = [
+            NodeEndpoint(node_id=node, host=host, port=port, rack=rack)
+            for node, host, port, rack in leader_endpoints(context.broker, context.listener.name, leaders)
+        ]
+
+
+def _nearest(broker: Broker, rack: str) -> Callable[[LeaderState, int], int | None] | None:
+    """How to find the replica in a client's rack, if this broker is to look for one."""
+    selector = broker.config.replica_selector_class
+    if selector is None or not selector.endswith(_RACK_AWARE):
+        return None
+    brokers = broker.image.brokers
+
+    def rack_of(node: int) -> str | None:
+        known = brokers.get(node)
+        return known.rack if known is not None and not known.fenced else None
+
+    return lambda leader, offset: preferred_read_replica(leader, rack, offset, rack_of)
 
 
 def _hide_zstd(answers: Iterable[PartitionData]) -> None:

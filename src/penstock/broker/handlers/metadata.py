@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, TypeVar
 
 from penstock.broker.context import Context
-from penstock.metadata.image import PartitionImage, TopicImage
+from penstock.metadata.image import NO_LEADER, PartitionImage, TopicImage
 from penstock.metadata.topics import check_topic_name
 from penstock.model.errors import ApiError, ErrorCode, InvalidTopic
 from penstock.model.ids import INTERNAL_TOPICS, NO_TOPIC_ID, TopicId
@@ -80,7 +80,7 @@ def _metadata(
     broker = context.broker
     operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else _NOT_ASKED
     if request.topics is None or (context.version == 0 and not request.topics):
-        topics = [_known(topic, operations) for topic in broker.image.topics.values()]
+        topics = [_known(context, topic, operations) for topic in broker.image.topics.values()]
     else:
         topics = [_one(context, wanted, operations, errors) for wanted in request.topics]
     return MetadataResponse(
@@ -105,7 +105,7 @@ def _one(
     if wanted.topic_id != NO_TOPIC_ID:
         topic = image.topics_by_id.get(TopicId(wanted.topic_id))
         if topic is not None:
-            return _known(topic, operations)
+            return _known(context, topic, operations)
         name = None if context.version >= _NULL_NAME_FROM else ""
         return MetadataResponseTopic(
             error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=name, topic_id=wanted.topic_id
@@ -113,7 +113,7 @@ def _one(
     name = wanted.name or ""
     topic = image.topics.get(name)
     if topic is not None:
-        return _known(topic, operations)
+        return _known(context, topic, operations)
     return MetadataResponseTopic(
         error_code=errors.get(name) or _why_unknown(name), name=name, is_internal=name in INTERNAL_TOPICS
     )
@@ -127,29 +127,40 @@ def _why_unknown(name: str) -> ErrorCode:
     return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def _known(topic: TopicImage, operations: int) -> MetadataResponseTopic:
+def _known(context: Context, topic: TopicImage, operations: int) -> MetadataResponseTopic:
     return MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.id,
         is_internal=topic.name in INTERNAL_TOPICS,
-        partitions=_partitions(MetadataResponsePartition, topic.partitions.items()),
+        partitions=_partitions(MetadataResponsePartition, context, topic.partitions.items()),
         topic_authorized_operations=operations,
     )
 
 
-def _partitions(kind: type[P], partitions: Iterable[tuple[int, PartitionImage]]) -> list[P]:
+def _partitions(kind: type[P], context: Context, partitions: Iterable[tuple[int, PartitionImage]]) -> list[P]:
     """Who leads partitions and where they are, as one of the responses tells it."""
-    return [
-        kind(
-            error_code=ErrorCode.NONE if partition.leader >= 0 else ErrorCode.LEADER_NOT_AVAILABLE,
-            partition_index=index,
-            leader_id=partition.leader,
-            leader_epoch=partition.leader_epoch,
-            replica_nodes=partition.replicas,
-            isr_nodes=partition.isr,
+    brokers, listener = context.broker.image.brokers, context.listener.name
+    live = {node for node, broker in brokers.items() if not broker.fenced and listener in broker.endpoints}
+    told = []
+    for index, partition in partitions:
+        error, leader = ErrorCode.NONE, partition.leader
+        if leader not in live:
+            # One that clients of this listener cannot reach is no leader to them.
+            elsewhere = leader in brokers and not brokers[leader].fenced
+            error = ErrorCode.LISTENER_NOT_FOUND if elsewhere else ErrorCode.LEADER_NOT_AVAILABLE
+            leader = NO_LEADER
+        told.append(
+            kind(
+                error_code=error,
+                partition_index=index,
+                leader_id=leader,
+                leader_epoch=partition.leader_epoch,
+                replica_nodes=partition.replicas,
+                isr_nodes=partition.isr,
+                offline_replicas=[node for node in partition.replicas if node not in live],
+            )
         )
-        for index, partition in partitions
-    ]
+    return told
 
 
 def describe_cluster(context: Context, request: DescribeClusterRequest) -> DescribeClusterResponse:
@@ -204,7 +215,7 @@ def describe_topic_partitions(
             )
             continue
         shown = list(topic.partitions.items())[first : first + left]
-        response.topics.append(_described(topic, shown))
+        response.topics.append(_described(context, topic, shown))
         left -= len(shown)
         if first + len(shown) < len(topic.partitions):
             response.next_cursor = Cursor(topic_name=name, partition_index=first + len(shown))
@@ -214,9 +225,9 @@ def describe_topic_partitions(
 
 
 def _described(
-    topic: TopicImage, shown: Sequence[tuple[int, PartitionImage]]
+    context: Context, topic: TopicImage, shown: Sequence[tuple[int, PartitionImage]]
 ) -> DescribeTopicPartitionsResponseTopic:
-    partitions = _partitions(DescribeTopicPartitionsResponsePartition, shown)
+    partitions = _partitions(DescribeTopicPartitionsResponsePartition, context, shown)
     for partition, (_, known) in zip(partitions, shown, strict=True):
         partition.eligible_leader_replicas = known.elr
         partition.last_known_elr = known.last_known_leader

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from enum import Enum, auto
 from typing import Final
 
 from penstock.broker.context import Context
@@ -53,10 +54,20 @@ EARLIEST_PENDING_UPLOAD: Final = -6
 _SINCE: Final = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 _READ_COMMITTED: Final = 1
 _HIGH_WATERMARK: Final = -1
+_NOT_AVAILABLE_FROM: Final = 5
+
+
+class _Reader(Enum):
+    """Who asks decides where reading ends."""
+
+    CLIENT = auto()
+    #: of committed transactions only
+    COMMITTED = auto()
+    FOLLOWER = auto()
 
 
 async def list_offsets(context: Context, request: ListOffsetsRequest) -> ListOffsetsResponse:
-    committed = request.isolation_level == _READ_COMMITTED
+    reader = _reader(context, request)
     response = ListOffsetsResponse()
     asked = Counter((topic.name, p.partition_index) for topic in request.topics for p in topic.partitions)
     for topic in request.topics:
@@ -67,18 +78,36 @@ async def list_offsets(context: Context, request: ListOffsetsRequest) -> ListOff
             try:
                 if asked[topic.name, wanted.partition_index] > 1:
                     raise InvalidRequest
-                await _list_offset(context, topic.name, wanted, committed, answer)
+                await _list_offset(context, topic.name, wanted, reader, answer)
             except ApiError as e:
                 answer.error_code = e.code
         response.topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
     return response
 
 
+def _reader(context: Context, request: ListOffsetsRequest) -> _Reader:
+    internal = context.broker.internal
+    if internal is not None and context.listener is internal.listener and request.replica_id >= 0:
+        return _Reader.FOLLOWER
+    return _Reader.COMMITTED if request.isolation_level == _READ_COMMITTED else _Reader.CLIENT
+
+
+def _readable_end(context: Context, partition: Partition, reader: _Reader) -> int:
+    """Where reading ends. A new leader does not know until all that was committed before it is again."""
+    if reader is _Reader.FOLLOWER:
+        return partition.log.end_offset
+    leadership = partition.leadership
+    if leadership is not None and not leadership.state.latest_offset_known():
+        known = context.version >= _NOT_AVAILABLE_FROM
+        raise ApiError(ErrorCode.OFFSET_NOT_AVAILABLE if known else ErrorCode.LEADER_NOT_AVAILABLE)
+    return partition.readable_end(reader is _Reader.COMMITTED)
+
+
 async def _list_offset(
     context: Context,
     topic: str,
     wanted: ListOffsetsPartition,
-    committed: bool,
+    reader: _Reader,
     answer: ListOffsetsPartitionResponse,
 ) -> None:
     partition = _find(context, topic, wanted.partition_index)
@@ -89,10 +118,10 @@ async def _list_offset(
     if timestamp >= 0 or timestamp == MAX_TIMESTAMP:
         if context.version < _SINCE.get(timestamp, 0):
             raise UnsupportedVersion
-        await _by_timestamp(context, partition, timestamp, committed, answer)
+        await _by_timestamp(context, partition, timestamp, reader, answer)
         return
     if timestamp == LATEST:
-        answer.offset = partition.readable_end(committed)
+        answer.offset = _readable_end(context, partition, reader)
     elif timestamp == EARLIEST:
         answer.offset = log.log_start_offset
     elif timestamp not in _SINCE or context.version < _SINCE[timestamp]:
@@ -109,7 +138,7 @@ async def _by_timestamp(
     context: Context,
     partition: Partition,
     timestamp: int,
-    committed: bool,
+    reader: _Reader,
     answer: ListOffsetsPartitionResponse,
 ) -> None:
     """Look into the log; a walk that may take long, or the next after one in vain, is a worker thread's."""
@@ -124,7 +153,7 @@ async def _by_timestamp(
         else:
             found = dated.first()
         start, in_vain = dated.next_offset, True
-    if found.offset >= partition.readable_end(committed) and timestamp >= 0:
+    if timestamp >= 0 and found.offset >= _readable_end(context, partition, reader):
         return
     answer.timestamp = found.timestamp
     answer.offset = found.offset

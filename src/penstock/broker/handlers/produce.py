@@ -7,16 +7,13 @@ from typing import Final, TypeAlias
 
 from penstock.broker.context import Context
 from penstock.broker.deferred_appends import append_at_once, append_later
-from penstock.broker.flusher import Flusher
-from penstock.broker.metrics import Metrics
 from penstock.broker.partition import Partition
+from penstock.broker.unfinished_produce import Rest, fill_error, finished
 from penstock.model.errors import (
     ApiError,
     ErrorCode,
     InvalidRecord,
-    InvalidTimestamp,
     InvalidTxnState,
-    StorageError,
     UnsupportedCompressionType,
 )
 from penstock.model.ids import TopicId
@@ -26,7 +23,6 @@ from penstock.records.codecs import Codec
 from penstock.storage.log import Appended
 from penstock.wire.apis.produce import (
     PRODUCE,
-    BatchIndexAndErrorMessage,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
@@ -56,7 +52,7 @@ def produce(
     find = broker.partitions.find
     metrics = broker.metrics
     topics: list[TopicProduceResponse] = []
-    rest: _Rest | None = None
+    rest: Rest | None = None
     failed = False
     one = acks and len(request.topic_data) == 1 == len(request.topic_data[0].partition_data)
     for topic in request.topic_data:
@@ -68,10 +64,13 @@ def produce(
                 if isinstance(partition, ErrorCode):
                     raise ApiError(partition)
                 batch = _checked_batch(data.records, version, request.transactional_id)
+                leadership = partition.leadership if acks < 0 else None
+                if leadership is not None:
+                    leadership.check_enough_replicas()
                 appended = append_at_once(partition, batch)
                 if appended is None:
                     answer = PartitionProduceResponse(index=data.index)
-                    rest = rest or _Rest(context, acks, topics)
+                    rest = rest or Rest(context, request, topics)
                     append_later(
                         broker.workers, broker.server.pool, partition, batch, rest.expect(answer, len(batch))
                     )
@@ -80,20 +79,24 @@ def produce(
                     metrics.messages_in += appended[1] - appended[0] + 1
                     # `partition.acks_wait`, without the call.
                     waits = acks and (partition.sync_due or partition.flusher.acks_wait)
-                    if one and not waits and appended[2] < 0:
+                    if one and not waits and leadership is None and appended[2] < 0:
                         return _acknowledged(partition, version, topic, appended)
                     answer = _answer(data.index, appended)
-                    if waits:
-                        rest = rest or _Rest(context, acks, topics)
+                    if waits or leadership is not None:
+                        rest = rest or Rest(context, request, topics)
+                    if waits and rest is not None:
                         rest.expect_flush(partition.flusher, answer)
+                    if leadership is not None and rest is not None:
+                        rest.expect_commit(leadership, appended[1] + 1, answer)
             except ApiError as e:
                 failed = True
                 answer = _refused(data.index, e)
             answers.append(answer)
         topics.append(_topic_answer(topic, answers))
     if rest is not None:
+        rest.one_less()
         return rest.deferred
-    return _finished(context, acks, topics, failed)
+    return finished(context, acks, topics, failed)
 
 
 def _acknowledged(
@@ -124,87 +127,6 @@ def _refuse_acks(request: ProduceRequest) -> ProduceResponse:
     )
 
 
-def _finished(
-    context: Context, acks: int, topics: list[TopicProduceResponse], failed: bool
-) -> ProduceResponse | None:
-    """The response, or None for a client that wants none: it learns of errors by a closed connection."""
-    if failed:
-        context.broker.metrics.produce_errors += 1
-    if acks == 0:
-        if failed:
-            context.connection.close()
-        return None
-    return ProduceResponse(responses=topics)
-
-
-class _Rest:
-    """What a request still waits for before it can be answered."""
-
-    __slots__ = ("_acks", "_context", "_count", "_flushes", "_topics", "deferred")
-
-    def __init__(self, context: Context, acks: int, topics: list[TopicProduceResponse]) -> None:
-        self._context = context
-        self._acks = acks
-        self._topics = topics
-        self._flushes: dict[Flusher, list[PartitionProduceResponse]] = {}
-        self._count = 0
-        self.deferred: Deferred[ProduceResponse | None] = Deferred()
-
-    def expect(self, answer: PartitionProduceResponse, size: int) -> _Expected:
-        self._count += 1
-        return _Expected(self, self._context.broker.metrics, answer, size)
-
-    def expect_flush(self, flusher: Flusher, answer: PartitionProduceResponse) -> None:
-        answers = self._flushes.get(flusher)
-        if answers is not None:
-            answers.append(answer)
-            return
-        answers = self._flushes[flusher] = [answer]
-        self._count += 1
-
-        def flushed(error: StorageError | None) -> None:
-            if error is not None:
-                for answer in answers:
-                    _fill_error(answer, error)
-            # Whoever comes later, from a deferred append, waits for a flush of its own.
-            del self._flushes[flusher]
-            self.one_less()
-
-        flusher.when_flushed(flushed)
-
-    def one_less(self) -> None:
-        self._count -= 1
-        if not self._count:
-            failed = any(answer.error_code for topic in self._topics for answer in topic.partition_responses)
-            self.deferred.resolve(_finished(self._context, self._acks, self._topics, failed))
-
-
-class _Expected:
-    """Takes the result of an append that went through a worker."""
-
-    __slots__ = ("_answer", "_metrics", "_rest", "_size")
-
-    def __init__(self, rest: _Rest, metrics: Metrics, answer: PartitionProduceResponse, size: int) -> None:
-        self._rest = rest
-        self._metrics = metrics
-        self._answer = answer
-        self._size = size
-
-    def __call__(self, partition: Partition, result: Appended | ApiError) -> None:
-        answer = self._answer
-        if isinstance(result, ApiError):
-            _fill_error(answer, result)
-        else:
-            self._metrics.bytes_in += self._size
-            self._metrics.messages_in += result.last_offset - result.base_offset + 1
-            answer.base_offset = result.base_offset
-            answer.log_append_time_ms = result.append_time_ms
-            answer.log_start_offset = result.log_start_offset
-            if partition.acks_wait:
-                self._rest.expect_flush(partition.flusher, answer)
-        self._rest.one_less()
-
-
 def _checked_batch(records: memoryview | None, version: int, transactional_id: str | None) -> memoryview:
     """What a partition was sent, as far as the request has a say in it; the log checks the batch itself."""
     if records is None:
@@ -227,7 +149,7 @@ def _topic_answer(topic: TopicProduceData, answers: list[PartitionProduceRespons
 
 def _refused(index: int, error: ApiError) -> PartitionProduceResponse:
     answer = PartitionProduceResponse(index=index)
-    _fill_error(answer, error)
+    fill_error(answer, error)
     return answer
 
 
@@ -238,14 +160,3 @@ def _answer(index: int, appended: Appended) -> PartitionProduceResponse:
         log_append_time_ms=appended.append_time_ms,
         log_start_offset=appended.log_start_offset,
     )
-
-
-def _fill_error(answer: PartitionProduceResponse, error: ApiError) -> None:
-    answer.error_code = error.code
-    answer.error_message = str(error)
-    answer.base_offset = -1
-    if isinstance(error, InvalidRecord | InvalidTimestamp):
-        answer.record_errors = [
-            BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=message)
-            for index, message in error.record_errors
-        ]

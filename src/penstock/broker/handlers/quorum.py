@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from penstock.broker.context import Context
 from penstock.broker.controller import NotController
-from penstock.broker.handlers.fetch import fetch as fetch_topics
+from penstock.broker.handlers.replica_fetch import replica_fetch
 from penstock.broker.quorum_wire import decode_request, encode_response
 from penstock.model.errors import ErrorCode
 from penstock.model.ids import METADATA_TOPIC, METADATA_TOPIC_ID
@@ -86,7 +86,7 @@ def fetch(context: Context, request: FetchRequest) -> Any:
     for topic in request.topics[:1]:
         if topic.topic_id == METADATA_TOPIC_ID or topic.topic == METADATA_TOPIC:
             return ask_quorum(context, request)
-    return fetch_topics(context, request)
+    return replica_fetch(context, request)
 
 
 async def describe_quorum(context: Context, request: DescribeQuorumRequest) -> DescribeQuorumResponse:

@@ -1,0 +1,43 @@
+"""Opening the logs of partitions: disk work, for a worker thread."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from penstock.metadata.image import TopicImage
+from penstock.model.errors import StorageError
+from penstock.ports import Clock, Rng
+from penstock.storage.config import LogConfig
+from penstock.storage.directory import DataDirectory
+from penstock.storage.log import Log
+
+__all__ = ["WantedLog", "load_logs"]
+
+
+class WantedLog(NamedTuple):
+    """A partition to host."""
+
+    topic: TopicImage
+    partition: int
+    config: LogConfig
+
+
+def load_logs(
+    directory: DataDirectory, wanted: Sequence[WantedLog], clock: Clock, rng: Rng
+) -> list[Log | StorageError]:
+    """Open logs, each or the reason why not."""
+    loaded: list[Log | StorageError] = []
+    for topic, index, config in wanted:
+        try:
+            opened = directory.load_log(topic.name, index, config, clock, rng)
+            if opened.end_offset > opened.recovery_point:
+                # What readers may see must be on the disk before they do; later appends see to themselves.
+                plan = opened.flush_plan()
+                plan.sync()
+                opened.flushed(plan)
+        except StorageError as e:
+            loaded.append(e)
+        else:
+            loaded.append(opened)
+    return loaded

@@ -1,0 +1,293 @@
+"""Fetches from one leader what this broker follows: one connection, one session, one request at a time.
+
+`FetchPlan` says what to ask, each partition's `FollowerState` what an answer means; here both are carried
+out. A partition that has trouble pauses by itself and holds up no other. Records are appended as they lie in
+the receive buffer. Where acks wait for the disk (`penstock.flush=group`) the next request goes out only after
+the sync of what the last one brought: to fetch from an offset says that everything below is safe.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from penstock.broker.flusher import Flusher
+from penstock.broker.logs import get_logger
+from penstock.broker.partition import Partition
+from penstock.model.errors import ApiError, ErrorCode, PenstockError, StorageError
+from penstock.model.ids import TopicId
+from penstock.replication.epochs import EpochEnd
+from penstock.replication.fetch_plan import FetchPlan, PartitionKey, PlannedFetch
+from penstock.replication.follower import (
+    Append,
+    FetchAnswer,
+    FetchPosition,
+    FollowerState,
+    Hold,
+    Reset,
+    Step,
+    Truncate,
+    size_in_epoch,
+)
+from penstock.wire.apis.fetch import (
+    FETCH,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    ForgottenTopic,
+    PartitionData,
+    ReplicaState,
+)
+from penstock.wire.apis.list_offsets import (
+    LIST_OFFSETS,
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from penstock.wire.backoff import Backoff
+
+if TYPE_CHECKING:
+    from penstock.broker.broker import Broker
+
+__all__ = ["ReplicaFetcher"]
+
+log = get_logger("replica_fetcher")
+_EARLIEST: Final = -2
+_LATEST: Final = -1
+#: answers to take in before others get a turn
+_SLICE: Final = 64
+_PAUSE_FIRST_S: Final = 0.01
+_PAUSE_LIMIT_S: Final = 1.0
+
+
+class _Followed(NamedTuple):
+    partition: Partition
+    state: FollowerState
+
+
+class ReplicaFetcher:
+    """One fetcher of this broker to one leader, from its first partition until `stop`."""
+
+    def __init__(self, broker: Broker, leader: int, purpose: str) -> None:
+        self._broker = broker
+        self._leader = leader
+        self._purpose = purpose
+        self._plan = FetchPlan()
+        self._followed: dict[PartitionKey, _Followed] = {}
+        #: what was appended and has to be synced before it is fetched on from
+        self._unsynced: dict[Flusher, dict[FollowerState, None]] = {}
+        self._news = asyncio.Event()
+        self._backoff = Backoff(_PAUSE_FIRST_S, _PAUSE_LIMIT_S)
+        self._task: asyncio.Task[None] | None = None
+
+    def follow(self, partition: Partition, state: FollowerState) -> None:
+        """Fetch a partition from now on, or in a new leader epoch."""
+        key = (partition.topic_id, partition.index)
+        self._followed[key] = _Followed(partition, state)
+        self._plan.follow(key, state)
+        self._news.set()
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._run())
+
+    def leave(self, key: PartitionKey) -> None:
+        """Fetch a partition no longer."""
+        if self._followed.pop(key, None) is not None:
+            self._plan.leave(key)
+            self._news.set()
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    # -- asking
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                await self._fetch_once()
+            except PenstockError as e:
+                # The request may have got lost: the leader's session is started over.
+                self._plan.failed()
+                log.info("replica_fetch_failed", leader=self._leader, error=str(e))
+                await self._pause()
+            except Exception as e:
+                self._plan.failed()
+                log.error("replica_fetch_broke", leader=self._leader, error=repr(e), exc_info=e)
+                await self._pause()
+
+    async def _pause(self) -> None:
+        await asyncio.sleep(self._backoff.failed(self._broker.rng.uniform(-1.0, 1.0)))
+
+    async def _fetch_once(self) -> None:
+        if self._unsynced:
+            await self._sync()
+        planned = self._plan.next_request(self._now_ms())
+        if planned is None:
+            await self._wait_for_news()
+            return
+        config = self._broker.config
+        peer = self._broker.peer(self._leader, self._purpose)
+        timeout_s = config.replica_socket_timeout_ms / 1000
+        response = await peer.send(FETCH, self._request(planned), timeout_s)
+        if response.error_code:
+            self._plan.failed(session_known=response.error_code != ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+            log.info("replica_session_over", leader=self._leader, error=ErrorCode(response.error_code).name)
+            await self._pause()
+            return
+        self._backoff.succeeded()
+        self._plan.answered(response.session_id)
+        await self._take(response)
+
+    async def _wait_for_news(self) -> None:
+        """Return when there may be something to ask for."""
+        self._news.clear()
+        wake_at_ms = self._plan.wake_at_ms()
+        timeout_s = None if wake_at_ms is None else max(0, wake_at_ms - self._now_ms()) / 1000
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await self._news.wait()
+
+    def _request(self, planned: PlannedFetch) -> FetchRequest:
+        broker, config = self._broker, self._broker.config
+        topics: dict[TopicId, FetchTopic] = {}
+        for (topic_id, index), position in planned.partitions.items():
+            topic = topics.setdefault(topic_id, FetchTopic(topic_id=topic_id))
+            topic.partitions.append(
+                FetchPartition(
+                    partition=index,
+                    current_leader_epoch=position.leader_epoch,
+                    fetch_offset=position.fetch_offset,
+                    last_fetched_epoch=position.last_fetched_epoch,
+                    log_start_offset=position.log_start_offset,
+                    partition_max_bytes=config.replica_fetch_max_bytes,
+                )
+            )
+        forgotten: dict[TopicId, ForgottenTopic] = {}
+        for topic_id, index in planned.forgotten:
+            forgotten.setdefault(topic_id, ForgottenTopic(topic_id=topic_id)).partitions.append(index)
+        return FetchRequest(
+            cluster_id=broker.cluster_id,
+            replica_state=ReplicaState(replica_id=broker.node_id, replica_epoch=broker.broker_epoch),
+            max_wait_ms=config.replica_fetch_wait_max_ms,
+            min_bytes=config.replica_fetch_min_bytes,
+            max_bytes=config.replica_fetch_response_max_bytes,
+            session_id=planned.session_id,
+            session_epoch=planned.session_epoch,
+            topics=list(topics.values()),
+            forgotten_topics_data=list(forgotten.values()),
+        )
+
+    # -- answers
+
+    async def _take(self, response: FetchResponse) -> None:
+        """Carry out what the answers mean, partition by partition."""
+        taken = 0
+        for topic in response.responses:
+            for data in topic.partitions:
+                taken += 1
+                if taken % _SLICE == 0:
+                    await asyncio.sleep(0)
+                key = (TopicId(topic.topic_id), data.partition_index)
+                followed = self._followed.get(key)
+                sent = self._plan.remembered.get(key)
+                if followed is None or sent is None:
+                    continue
+                step = followed.state.answered(sent, _answer(data), self._now_ms())
+                if step is Hold.ASK_OFFSETS:
+                    step = await self._ask_offsets(followed, sent)
+                if self._followed.get(key) is followed:
+                    self._carry_out(key, followed, step, data)
+
+    def _carry_out(self, key: PartitionKey, followed: _Followed, step: Step, data: PartitionData) -> None:
+        """Do to the log what `step` says, and look at the partition again for the next request."""
+        partition, state = followed
+        size = 0
+        try:
+            size = self._change_log(partition, state, step, data)
+        except ApiError as e:
+            log.error("replica_not_followed", partition=partition.name, error=str(e))
+            state.failed(self._now_ms())
+        self._plan.touched(key, served=size > 0)
+        self._broker.metrics.replication_bytes_in += size
+        if size and partition.flusher.acks_wait:
+            self._unsynced.setdefault(partition.flusher, {})[state] = None
+
+    def _change_log(self, partition: Partition, state: FollowerState, step: Step, data: PartitionData) -> int:
+        """The bytes that were appended."""
+        size = 0
+        if isinstance(step, Append):
+            if data.records:
+                assert isinstance(data.records, memoryview)
+                size = size_in_epoch(data.records, state.leader_epoch)
+                if size:
+                    partition.append_replicated(data.records[:size])
+            partition.follow_watermarks(step.high_watermark, step.log_start_offset, size)
+        elif isinstance(step, Truncate):
+            report = log.error if step.committed_lost else log.info
+            report(
+                "replica_truncated",
+                partition=partition.name,
+                offset=step.offset,
+                end_offset=partition.log.end_offset,
+                high_watermark=partition.log.high_watermark,
+                committed_lost=step.committed_lost,
+            )
+            partition.log.truncate_to(step.offset)
+        elif isinstance(step, Reset):
+            log.info("replica_reset", partition=partition.name, offset=step.offset)
+            partition.log.reset_to(step.offset)
+        return size
+
+    async def _ask_offsets(self, followed: _Followed, sent: FetchPosition) -> Step:
+        """Our offset is not in the leader's log: where that starts and ends decides what to do."""
+        partition, state = followed
+        try:
+            start = await self._list_offset(partition, state.leader_epoch, _EARLIEST)
+            end = await self._list_offset(partition, state.leader_epoch, _LATEST)
+        except PenstockError as e:
+            log.info("leader_offsets_unknown", partition=partition.name, error=str(e))
+            return state.failed(self._now_ms())
+        return state.offsets_listed(sent, start, end, self._now_ms())
+
+    async def _list_offset(self, partition: Partition, leader_epoch: int, timestamp: int) -> int:
+        wanted = ListOffsetsPartition(
+            partition_index=partition.index, current_leader_epoch=leader_epoch, timestamp=timestamp
+        )
+        request = ListOffsetsRequest(
+            replica_id=self._broker.node_id,
+            topics=[ListOffsetsTopic(name=partition.topic, partitions=[wanted])],
+        )
+        timeout_s = self._broker.config.replica_socket_timeout_ms / 1000
+        peer = self._broker.peer(self._leader, self._purpose)
+        ((answer,),) = [t.partitions for t in (await peer.send(LIST_OFFSETS, request, timeout_s)).topics]
+        if answer.error_code:
+            raise ApiError(ErrorCode(answer.error_code))
+        return answer.offset
+
+    async def _sync(self) -> None:
+        """Return when what was written is safe; what cannot be made safe is not fetched on from."""
+        for flusher, states in list(self._unsynced.items()):
+            try:
+                await flusher.flush()
+            except StorageError as e:
+                log.error("replica_not_synced", directory=flusher.directory, error=str(e))
+                for state in states:
+                    state.failed(self._now_ms())
+            else:
+                del self._unsynced[flusher]
+
+    def _now_ms(self) -> int:
+        return int(self._broker.clock.monotonic() * 1000)
+
+
+def _answer(data: PartitionData) -> FetchAnswer:
+    parted = data.diverging_epoch
+    return FetchAnswer(
+        ErrorCode(data.error_code),
+        data.high_watermark,
+        data.log_start_offset,
+        None if parted is None else EpochEnd(parted.epoch, parted.end_offset),
+    )

@@ -1,0 +1,251 @@
+"""The leader's end of replica fetch sessions (KIP-227): which follower wants what, and what there is for it.
+
+A session knows which of its partitions may have news (`ready`): those that the follower has just named, those
+that grew, those whose role changed. So a fetch costs what has happened, not what is followed, and a fetch
+that waits is one object, however many partitions it waits for.
+
+Unlike clients', these sessions are few: one per follower and fetcher. Those used longest ago go first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final, Protocol
+
+from penstock.broker.partition import Partition
+from penstock.model.errors import ApiError, ErrorCode, PenstockError
+from penstock.model.ids import TopicId
+from penstock.replication.fetch_plan import PartitionKey
+from penstock.wire.apis.fetch import FetchPartition, FetchRequest, ForgottenTopic, PartitionData
+
+__all__ = ["FollowedPartition", "ReplicaSession", "ReplicaSessions"]
+
+FULL: Final = 0
+FINAL: Final = -1
+_NO_SESSION: Final = 0
+_LAST_EPOCH: Final = (1 << 31) - 1
+#: more than a cluster of fifty brokers with twenty fetchers each needs
+_MOST_SESSIONS: Final = 1000
+
+
+class ParkedFetch(Protocol):
+    """A fetch that waits for bytes."""
+
+    def more(self, size: int) -> None: ...
+
+    def superseded(self) -> None:
+        """The follower has asked again without waiting for the answer."""
+        ...
+
+
+class FollowedPartition:
+    """One partition that a follower wants, from where on, and what it was told last."""
+
+    __slots__ = (
+        "fetch_offset",
+        "index",
+        "last_fetched_epoch",
+        "leader_epoch",
+        "log_start_offset",
+        "max_bytes",
+        "partition",
+        "sent_high_watermark",
+        "sent_log_start",
+        "session",
+        "told",
+        "topic_id",
+    )
+
+    def __init__(self, session: ReplicaSession, topic_id: TopicId, index: int) -> None:
+        self.session = session
+        self.topic_id = topic_id
+        self.index = index
+        #: where it is subscribed to news
+        self.partition: Partition | None = None
+        self.sent_high_watermark = -1
+        self.sent_log_start = -1
+
+    def name(self, wanted: FetchPartition) -> None:
+        """The follower is here now."""
+        self.fetch_offset = wanted.fetch_offset
+        self.last_fetched_epoch = wanted.last_fetched_epoch
+        self.leader_epoch = wanted.current_leader_epoch
+        self.log_start_offset = wanted.log_start_offset
+        self.max_bytes = wanted.partition_max_bytes
+        #: whether the partition's leadership has heard of this position
+        self.told = False
+
+    def tell_leader(self, partition: Partition, now_ms: int) -> None:
+        """Let the partition's leadership know where the follower is."""
+        leadership = partition.leadership
+        if leadership is None:
+            # The follower has heard of its assignment before us: it has to ask again.
+            raise ApiError(ErrorCode.UNKNOWN_LEADER_EPOCH)
+        session = self.session
+        leadership.fetched(
+            session.replica, session.broker_epoch, self.fetch_offset, self.log_start_offset, now_ms
+        )
+        self.told = True
+
+    def subscribe(self, partition: Partition) -> None:
+        """Hear of news of `partition`, which may have been made anew since the last time."""
+        if self.partition is not partition:
+            self.unsubscribe()
+            self.partition = partition
+            partition.followers[self] = None
+
+    def unsubscribe(self) -> None:
+        if self.partition is not None:
+            self.partition.followers.pop(self, None)
+            self.partition = None
+
+    def grew(self, size: int) -> None:
+        session = self.session
+        session.ready[self] = None
+        if session.parked is not None:
+            session.parked.more(size)
+
+    def committed(self) -> None:
+        """The high watermark has moved: worth telling, not worth an answer of its own."""
+        self.session.ready[self] = None
+
+    def is_news(self, answer: PartitionData) -> bool:
+        """Whether an incremental answer has to name this partition."""
+        return (
+            bool(answer.records)
+            or answer.error_code != 0
+            or answer.diverging_epoch is not None
+            or answer.high_watermark != self.sent_high_watermark
+            or answer.log_start_offset != self.sent_log_start
+        )
+
+    def sent(self, answer: PartitionData) -> None:
+        """`answer` goes out; if that was all there is, the partition is not looked at until there is more."""
+        self.sent_high_watermark = answer.high_watermark
+        self.sent_log_start = answer.log_start_offset
+        ready, partition = self.session.ready, self.partition
+        ready.pop(self, None)
+        has_more = partition is not None and self.fetch_offset < partition.log.end_offset
+        if has_more or answer.error_code or answer.diverging_epoch is not None:
+            # Until the follower names it again; behind the others, so that each has its turn.
+            ready[self] = None
+
+
+class ReplicaSession:
+    """What one fetcher of one follower fetches from here."""
+
+    __slots__ = ("broker_epoch", "epoch", "fetched_at_ms", "id", "parked", "partitions", "ready", "replica")
+
+    def __init__(self, session_id: int, replica: int, broker_epoch: int) -> None:
+        self.id = session_id
+        self.replica = replica
+        self.broker_epoch = broker_epoch
+        #: of the next request
+        self.epoch = 1
+        self.fetched_at_ms = 0
+        self.partitions: dict[PartitionKey, FollowedPartition] = {}
+        #: those that may have news, the one to look at first first
+        self.ready: dict[FollowedPartition, None] = {}
+        #: the fetch that waits, if one does
+        self.parked: ParkedFetch | None = None
+
+    def update(self, request: FetchRequest, now_ms: int) -> None:
+        self.fetched_at_ms = now_ms
+        if self.parked is not None:
+            self.parked.superseded()
+        for topic in request.topics:
+            topic_id = TopicId(topic.topic_id)
+            for wanted in topic.partitions:
+                key = (topic_id, wanted.partition)
+                followed = self.partitions.get(key)
+                if followed is None:
+                    followed = self.partitions[key] = FollowedPartition(self, topic_id, wanted.partition)
+                followed.name(wanted)
+                self.ready[followed] = None
+        self._forget(request.forgotten_topics_data)
+
+    def _forget(self, topics: Iterable[ForgottenTopic]) -> None:
+        for topic in topics:
+            for index in topic.partitions:
+                followed = self.partitions.pop((TopicId(topic.topic_id), index), None)
+                if followed is not None:
+                    followed.unsubscribe()
+                    self.ready.pop(followed, None)
+
+    def refresh(self, since_ms: int, *, absent_only: bool) -> None:
+        """A request speaks for all partitions of its session: tell those that it did not name of its time.
+
+        With `absent_only`, those where the follower is not in sync: it may be fit to join by now.
+        """
+        if self.fetched_at_ms <= since_ms:
+            return
+        for followed in self.partitions.values():
+            partition = followed.partition
+            if partition is None or not followed.told or partition.leader_epoch != followed.leader_epoch:
+                continue
+            leadership = partition.leadership
+            if leadership is None or (absent_only and self.replica in leadership.state.isr):
+                continue
+            try:
+                followed.tell_leader(partition, self.fetched_at_ms)
+            except PenstockError:
+                # It is no follower any more, and is told so when it asks.
+                followed.told = False
+
+    def close(self) -> None:
+        for followed in self.partitions.values():
+            followed.unsubscribe()
+
+
+class ReplicaSessions:
+    """The sessions of all followers."""
+
+    def __init__(self, new_id: Callable[[], int], most: int = _MOST_SESSIONS) -> None:
+        self._new_id = new_id
+        self._most = most
+        #: in the order of their last use
+        self._sessions: dict[int, ReplicaSession] = {}
+
+    def __iter__(self) -> Iterator[ReplicaSession]:
+        return iter(list(self._sessions.values()))
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def take(self, request: FetchRequest, replica: int, broker_epoch: int, now_ms: int) -> ReplicaSession:
+        """The session that `request` belongs to, brought up to date by it; with id 0 it is for this once."""
+        if request.session_epoch in (FULL, FINAL):
+            self._close(request.session_id)
+            session = ReplicaSession(_NO_SESSION, replica, broker_epoch)
+            if request.session_epoch == FULL:
+                self._keep(session)
+        else:
+            session = self._resume(request, replica, broker_epoch)
+        session.update(request, now_ms)
+        return session
+
+    def _keep(self, session: ReplicaSession) -> None:
+        while session.id == _NO_SESSION or session.id in self._sessions:
+            session.id = self._new_id()
+        for other in self:
+            if other.replica == session.replica and other.broker_epoch < session.broker_epoch:
+                # Of an incarnation that is gone.
+                self._close(other.id)
+        if len(self._sessions) >= self._most:
+            self._close(next(iter(self._sessions)))
+        self._sessions[session.id] = session
+
+    def _resume(self, request: FetchRequest, replica: int, broker_epoch: int) -> ReplicaSession:
+        session = self._sessions.get(request.session_id)
+        if session is None or (session.replica, session.broker_epoch) != (replica, broker_epoch):
+            raise ApiError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        if session.epoch != request.session_epoch:
+            raise ApiError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        session.epoch = 1 if session.epoch == _LAST_EPOCH else session.epoch + 1
+        self._sessions[session.id] = self._sessions.pop(session.id)
+        return session
+
+    def _close(self, session_id: int) -> None:
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            session.close()

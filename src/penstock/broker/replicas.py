@@ -1,0 +1,258 @@
+"""The roles of this broker's replicas, as the metadata has them: who leads, who follows whom.
+
+After each batch of metadata records `apply` brings everything in line: replicas that are assigned here are
+hosted, others are not; each leads, follows, or stands by. What is hosted takes its role at once, so nothing
+may be loaded before this broker has caught up with its own registration: on older metadata nobody may act.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from penstock.broker.isr import IsrSender
+from penstock.broker.leadership import Leadership
+from penstock.broker.logs import get_logger
+from penstock.broker.partition import Partition
+from penstock.broker.replica_fetcher import ReplicaFetcher
+from penstock.broker.replica_sessions import ReplicaSessions
+from penstock.metadata.image import BROKER, NO_LEADER, TOPIC, PartitionImage
+from penstock.model.ids import OFFSETS_TOPIC, TopicId
+from penstock.replication.fetch_plan import PartitionKey
+from penstock.replication.follower import FollowerState
+from penstock.replication.leader import LeaderState
+from penstock.wire.metadata_records import (
+    ClearElrRecord,
+    ConfigRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    RemoveTopicRecord,
+)
+from penstock.wire.schema import Struct
+
+if TYPE_CHECKING:
+    from penstock.broker.broker import Broker
+
+__all__ = ["Replicas"]
+
+log = get_logger("replicas")
+#: how long a replica that has caught up may wait until its leader notices that it may join
+_JOIN_MS: Final = 500
+
+
+class Replicas:
+    """Brings the replicas of one broker into their roles, until `stop`."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self.sessions = ReplicaSessions(lambda: int.from_bytes(broker.rng.token(4), "big") & 0x7FFFFFFF)
+        self.isr = IsrSender(broker)
+        #: by leader and number
+        self._fetchers: dict[tuple[int, int], ReplicaFetcher] = {}
+        self._following: dict[PartitionKey, tuple[ReplicaFetcher, int]] = {}
+        #: replicated partitions that are led here
+        self._led: dict[PartitionKey, Leadership] = {}
+        self._ticking: asyncio.Task[None] | None = None
+        self._refreshed_at_ms = 0
+        broker.partitions.on_hosted = self._hosted
+
+    async def stop(self) -> None:
+        """Fetch no more, and propose nothing."""
+        if self._ticking is not None:
+            self._ticking.cancel()
+            await asyncio.gather(self._ticking, return_exceptions=True)
+        for fetcher in self._fetchers.values():
+            await fetcher.stop()
+        await self.isr.stop()
+
+    # -- metadata
+
+    async def apply(self, records: Sequence[Struct]) -> list[tuple[str, bytes]]:
+        """Follow what the controller decided; returns the (name, id) of topics that are gone."""
+        partitions, image = self._broker.partitions, self._broker.image
+        changed: dict[PartitionKey, None] = {}
+        removed: list[tuple[str, bytes]] = []
+        reconfigured: dict[str, None] = {}
+        for record in records:
+            if isinstance(record, PartitionRecord | PartitionChangeRecord):
+                changed[TopicId(record.topic_id), record.partition_id] = None
+            elif isinstance(record, RemoveTopicRecord):
+                self._forget_topic(TopicId(record.topic_id))
+                removed.append((await partitions.remove(TopicId(record.topic_id)), record.topic_id))
+            elif isinstance(record, ConfigRecord) and record.resource_type == TOPIC:
+                reconfigured[record.resource_name] = None
+            elif isinstance(record, ConfigRecord) and record.resource_type == BROKER:
+                reconfigured.update(dict.fromkeys(image.topics))
+            elif isinstance(record, ClearElrRecord):
+                changed.update((p.key, None) for p in image.partitions_on(self._broker.node_id))
+        await self._host(changed)
+        for name in reconfigured:
+            partitions.reconfigure(name, image.topic_configs(name))
+        for topic_id, index in changed:
+            topic = image.topics_by_id.get(topic_id)
+            if topic is not None:
+                self._take_role(topic.partitions[index])
+        return removed
+
+    async def _host(self, changed: Iterable[PartitionKey]) -> None:
+        """Host what is assigned here and is not yet, and let go of what no longer is."""
+        partitions, image, node = self._broker.partitions, self._broker.image, self._broker.node_id
+        added: dict[TopicId, list[int]] = {}
+        for topic_id, index in changed:
+            topic = image.topics_by_id.get(topic_id)
+            if topic is None:
+                continue
+            if node in topic.partitions[index].replicas:
+                if not partitions.hosts(topic_id, index):
+                    added.setdefault(topic_id, []).append(index)
+            else:
+                self._leave((topic_id, index))
+                self._led.pop((topic_id, index), None)
+                await partitions.release(topic, index)
+        for topic_id, indexes in added.items():
+            topic = image.topics_by_id[topic_id]
+            await partitions.add(topic, indexes, image.topic_configs(topic.name))
+
+    def _forget_topic(self, topic_id: TopicId) -> None:
+        for key in [key for key in self._following if key[0] == topic_id]:
+            self._leave(key)
+        for key in [key for key in self._led if key[0] == topic_id]:
+            del self._led[key]
+
+    # -- roles
+
+    def _hosted(self, partition: Partition) -> None:
+        topic = self._broker.image.topics_by_id.get(partition.topic_id)
+        if topic is not None and partition.index in topic.partitions:
+            self._take_role(topic.partitions[partition.index])
+
+    def _take_role(self, wanted: PartitionImage) -> None:
+        partition = self._broker.partitions.find(wanted.topic_id, wanted.index)
+        if not isinstance(partition, Partition):
+            return
+        if len(wanted.replicas) > 1:
+            partition.directory.keep_high_watermark(partition.topic, partition.index)
+        if wanted.leader == self._broker.node_id:
+            self._lead(partition, wanted)
+        elif wanted.leader == NO_LEADER:
+            self._stand_by(partition, wanted)
+        else:
+            self._follow(partition, wanted)
+
+    def _lead(self, partition: Partition, wanted: PartitionImage) -> None:
+        alone = list(wanted.replicas) == [self._broker.node_id]
+        self._leave(wanted.key)
+        leadership = partition.leadership
+        if partition.leading and partition.leader_epoch == wanted.leader_epoch:
+            if leadership is not None:
+                leadership.metadata_changed(wanted.partition_epoch, wanted.replicas, wanted.isr)
+                return
+            if alone:
+                return
+        leadership = None if alone else self._new_leadership(partition, wanted)
+        partition.lead(wanted.leader_epoch, leadership)
+        if leadership is None:
+            self._led.pop(wanted.key, None)
+        else:
+            self._led[wanted.key] = leadership
+            self._start_ticking()
+        if partition.topic == OFFSETS_TOPIC:
+            self._broker.groups.elected(partition.index)
+
+    def _new_leadership(self, partition: Partition, wanted: PartitionImage) -> Leadership:
+        broker = self._broker
+        state = LeaderState(
+            broker=broker.node_id,
+            broker_epoch=broker.broker_epoch,
+            leader_epoch=wanted.leader_epoch,
+            partition_epoch=wanted.partition_epoch,
+            replicas=wanted.replicas,
+            isr=wanted.isr,
+            min_isr=partition.log.config.min_insync_replicas,
+            end_offset=partition.log.end_offset,
+            high_watermark=partition.log.high_watermark,
+            brokers=broker.image.brokers.get,
+            max_lag_ms=broker.config.replica_lag_time_max_ms,
+            now_ms=self._now_ms(),
+        )
+        return Leadership(partition, state, broker.clock, broker.metrics, self.isr.propose)
+
+    def _follow(self, partition: Partition, wanted: PartitionImage) -> None:
+        key, config = wanted.key, self._broker.config
+        fetcher = self._fetcher(wanted.leader, partition)
+        if self._following.get(key) == (fetcher, wanted.leader_epoch):
+            return
+        self._resign(partition, wanted)
+        self._following[key] = (fetcher, wanted.leader_epoch)
+        fetcher.follow(
+            partition,
+            FollowerState(wanted.leader, wanted.leader_epoch, partition.log, config.replica_fetch_backoff_ms),
+        )
+
+    def _stand_by(self, partition: Partition, wanted: PartitionImage) -> None:
+        """Nobody leads: keep what is here for whoever will."""
+        self._resign(partition, wanted)
+
+    def _resign(self, partition: Partition, wanted: PartitionImage) -> None:
+        self._leave(wanted.key)
+        self._led.pop(wanted.key, None)
+        partition.follow(wanted.leader_epoch)
+        if partition.topic == OFFSETS_TOPIC:
+            self._broker.groups.resigned(partition.index)
+
+    def _leave(self, key: PartitionKey) -> None:
+        following = self._following.pop(key, None)
+        if following is not None:
+            following[0].leave(key)
+
+    def _fetcher(self, leader: int, partition: Partition) -> ReplicaFetcher:
+        """The same for a partition each time, so that its requests keep their order."""
+        nth = (partition.topic_id[-1] + partition.index) % self._broker.config.num_replica_fetchers
+        fetcher = self._fetchers.get((leader, nth))
+        if fetcher is None:
+            fetcher = self._fetchers[leader, nth] = ReplicaFetcher(self._broker, leader, f"replica-{nth}")
+        return fetcher
+
+    # -- time
+
+    def _start_ticking(self) -> None:
+        if self._ticking is None:
+            self._ticking = asyncio.get_running_loop().create_task(self._tick())
+
+    async def _tick(self) -> None:
+        """Have leaders look for followers that lag, and for those that may be in sync again.
+
+        Often enough that none lags half as long again, and that none waits long to join.
+        """
+        while True:
+            lag_ms = self._broker.config.replica_lag_time_max_ms
+            await asyncio.sleep(min(lag_ms / 2, _JOIN_MS) / 1000)
+            now_ms = self._now_ms()
+            if now_ms - self._refreshed_at_ms >= lag_ms // 2:
+                self._refresh(self._refreshed_at_ms, absent_only=False)
+                self._refreshed_at_ms = now_ms
+                for leadership in list(self._led.values()):
+                    leadership.tick()
+            elif self.under_replicated:
+                self._refresh(self._refreshed_at_ms, absent_only=True)
+
+    def _refresh(self, since_ms: int, *, absent_only: bool) -> None:
+        for session in self.sessions:
+            session.refresh(since_ms, absent_only=absent_only)
+
+    def _now_ms(self) -> int:
+        return int(self._broker.clock.monotonic() * 1000)
+
+    # -- what is shown
+
+    @property
+    def fetchers(self) -> Iterable[ReplicaFetcher]:
+        return self._fetchers.values()
+
+    @property
+    def under_replicated(self) -> int:
+        """Partitions led here of which not all replicas are in sync."""
+        return sum(
+            len(leadership.state.isr) <= len(leadership.state.followers) for leadership in self._led.values()
+        )

@@ -1,0 +1,140 @@
+"""A replicated topic on a cluster of real nodes in one loop, and requests to its replicas."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Mapping
+from typing import Any
+
+import uvloop
+
+from penstock.broker.broker import Broker
+from penstock.broker.partition import Partition
+from penstock.metadata.image import PartitionImage
+from penstock.model.errors import ErrorCode
+from penstock.model.ids import TopicId
+from penstock.records.record import iter_batches, iter_records
+from penstock.wire.apis.create_topics import (
+    CREATE_TOPICS,
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from penstock.wire.apis.fetch import FETCH, FetchPartition, FetchRequest, FetchTopic, PartitionData
+from penstock.wire.apis.produce import (
+    PRODUCE,
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    TopicProduceData,
+)
+from tests.broker.nodes import Cluster, eventually
+from tests.broker.requests import batch_of
+
+TOPIC = "replicated"
+
+
+def run(main: Coroutine[Any, Any, None]) -> None:
+    uvloop.run(main)
+
+
+async def make_topic(
+    nodes: Cluster,
+    *replicas: int,
+    name: str = TOPIC,
+    configs: Mapping[str, str] | None = None,
+    min_isr: int = 2,
+) -> None:
+    """One partition on the brokers `replicas`, the first of which leads; returns when all know and follow."""
+    settings = {"min.insync.replicas": str(min_isr), **(configs or {})}
+    topic = CreatableTopic(
+        name=name,
+        num_partitions=-1,
+        replication_factor=-1,
+        assignments=[CreatableReplicaAssignment(partition_index=0, broker_ids=list(replicas))],
+        configs=[CreatableTopicConfig(name=key, value=value) for key, value in settings.items()],
+    )
+    request = CreateTopicsRequest(topics=[topic], timeout_ms=10_000)
+    (result,) = (await nodes.ask(replicas[0], CREATE_TOPICS, request)).topics
+    assert result.error_code == ErrorCode.NONE, result.error_message
+    await eventually(lambda: all(hosts(broker, name) for n, broker in nodes.brokers.items() if n in replicas))
+
+
+def hosts(broker: Broker, name: str = TOPIC) -> bool:
+    return isinstance(broker.partitions.find(name, 0), Partition)
+
+
+def replica(broker: Broker, name: str = TOPIC) -> Partition:
+    found = broker.partitions.find(name, 0)
+    assert isinstance(found, Partition)
+    return found
+
+
+def described(broker: Broker, name: str = TOPIC) -> PartitionImage:
+    """The partition as this broker's metadata has it."""
+    return broker.image.topics[name].partitions[0]
+
+
+async def stop_fetching(broker: Broker) -> None:
+    """Have a broker fetch nothing more from those it follows now."""
+    for fetcher in broker.replicas.fetchers:
+        await fetcher.stop()
+
+
+async def produce(
+    nodes: Cluster,
+    node: int,
+    *values: bytes,
+    acks: int = -1,
+    timeout_ms: int = 10_000,
+    name: str = TOPIC,
+    **header: Any,
+) -> PartitionProduceResponse:
+    topic_id = nodes[node].image.topics[name].id
+    data = PartitionProduceData(index=0, records=memoryview(batch_of(values, **header)))
+    request = ProduceRequest(
+        acks=acks,
+        timeout_ms=timeout_ms,
+        topic_data=[TopicProduceData(topic_id=topic_id, name=name, partition_data=[data])],
+    )
+    ((answer,),) = [t.partition_responses for t in (await nodes.ask(node, PRODUCE, request)).responses]
+    return answer
+
+
+async def fetch(
+    nodes: Cluster, node: int, offset: int = 0, *, name: str = TOPIC, max_wait_ms: int = 0, rack: str = ""
+) -> PartitionData:
+    """As a consumer."""
+    topic_id: TopicId = nodes[node].image.topics[name].id
+    wanted = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20)
+    request = FetchRequest(
+        max_wait_ms=max_wait_ms,
+        min_bytes=1,
+        topics=[FetchTopic(topic_id=topic_id, topic=name, partitions=[wanted])],
+        rack_id=rack,
+    )
+    ((answer,),) = [t.partitions for t in (await nodes.ask(node, FETCH, request)).responses]
+    return answer
+
+
+def values_of(answer: PartitionData) -> list[bytes]:
+    assert isinstance(answer.records, memoryview)
+    data = bytes(answer.records)
+    return [
+        record.value or b""
+        for position, header in iter_batches(data)
+        for record in iter_records(memoryview(data)[position : position + header.size])
+    ]
+
+
+def stored(partition: Partition) -> bytes:
+    """Everything in a replica's log."""
+    log, parts, offset = partition.log, [], partition.log.log_start_offset
+    while offset < log.end_offset:
+        found = log.read(offset, 1 << 20, upper=log.end_offset)
+        assert found is not None
+        data = found.read()
+        parts.append(data)
+        for _, header in iter_batches(data):
+            offset = header.next_offset
+    return b"".join(parts)

@@ -1,0 +1,160 @@
+"""Replication between real brokers: what is acknowledged is on enough replicas, whoever leads next."""
+
+from __future__ import annotations
+
+import asyncio
+
+from penstock.model.errors import ErrorCode
+from tests.broker.nodes import cluster, eventually
+from tests.broker.replication import (
+    described,
+    fetch,
+    make_topic,
+    produce,
+    replica,
+    run,
+    stop_fetching,
+    stored,
+    values_of,
+)
+
+
+def test_acks_all_answers_when_every_replica_in_sync_has_it() -> None:
+    async def main() -> None:
+        async with cluster(3) as nodes:
+            await make_topic(nodes, 1, 2, 3)
+            answer = await produce(nodes, 1, b"a", b"b")
+            assert (answer.error_code, answer.base_offset) == (ErrorCode.NONE, 0)
+            assert [replica(nodes[n]).log.end_offset for n in (1, 2, 3)] == [2, 2, 2]
+            assert values_of(await fetch(nodes, 1)) == [b"a", b"b"]
+            assert stored(replica(nodes[2])) == stored(replica(nodes[3])) == stored(replica(nodes[1]))
+
+    run(main())
+
+
+def test_a_kill_of_the_leader_loses_nothing_that_was_acknowledged() -> None:
+    async def main() -> None:
+        async with cluster(3) as nodes:
+            await make_topic(nodes, 1, 2, 3)
+            for value in (b"a", b"b", b"c"):
+                assert (await produce(nodes, 1, value)).error_code == ErrorCode.NONE
+            await nodes.kill(1)
+            await eventually(lambda: described(nodes[2]).leader in (2, 3))
+            leader = described(nodes[2]).leader
+            await eventually(lambda: replica(nodes[leader]).leading)
+            assert (await produce(nodes, leader, b"d")).error_code == ErrorCode.NONE
+            assert values_of(await fetch(nodes, leader)) == [b"a", b"b", b"c", b"d"]
+
+    run(main())
+
+
+def test_a_leader_that_comes_back_cuts_what_nobody_acknowledged_and_joins_again() -> None:
+    async def main() -> None:
+        async with cluster(3) as nodes:
+            await make_topic(nodes, 1, 2, 3)
+            assert (await produce(nodes, 1, b"kept")).error_code == ErrorCode.NONE
+            await asyncio.gather(stop_fetching(nodes[2]), stop_fetching(nodes[3]))
+            assert (await produce(nodes, 1, b"lost", acks=1)).error_code == ErrorCode.NONE
+            await nodes.kill(1)
+            await eventually(lambda: described(nodes[2]).leader in (2, 3))
+            leader = described(nodes[2]).leader
+            await eventually(lambda: replica(nodes[leader]).leading)
+            assert (await produce(nodes, leader, b"new")).error_code == ErrorCode.NONE
+            await nodes.start(1)
+            await eventually(lambda: sorted(described(nodes[leader]).isr) == [1, 2, 3])
+            assert stored(replica(nodes[1])) == stored(replica(nodes[leader]))
+            assert values_of(await fetch(nodes, leader)) == [b"kept", b"new"]
+
+    run(main())
+
+
+def test_acks_1_waits_for_no_replica_and_shows_nothing_before_its_commit() -> None:
+    async def main() -> None:
+        async with cluster(2) as nodes:
+            await make_topic(nodes, 1, 2)
+            await stop_fetching(nodes[2])
+            assert (await produce(nodes, 1, b"a", acks=1)).error_code == ErrorCode.NONE
+            answer = await fetch(nodes, 1)
+            assert (answer.high_watermark, answer.records) == (0, b"")
+
+    run(main())
+
+
+def test_acks_all_that_takes_too_long_says_so() -> None:
+    async def main() -> None:
+        async with cluster(2) as nodes:
+            await make_topic(nodes, 1, 2)
+            await stop_fetching(nodes[2])
+            answer = await produce(nodes, 1, b"a", timeout_ms=50)
+            assert answer.error_code == ErrorCode.REQUEST_TIMED_OUT
+
+    run(main())
+
+
+def test_a_follower_that_is_gone_leaves_the_isr_and_acks_all_needs_min_isr() -> None:
+    async def main() -> None:
+        async with cluster(3) as nodes:
+            await make_topic(nodes, 1, 2, 3, min_isr=2)
+            await nodes.kill(3)
+            await eventually(lambda: list(described(nodes[1]).isr) == [1, 2])
+            assert (await produce(nodes, 1, b"a")).error_code == ErrorCode.NONE
+            assert nodes[1].replicas.under_replicated == 1
+
+    run(main())
+
+
+def test_a_follower_that_lags_leaves_the_isr_and_comes_back_when_it_has_caught_up() -> None:
+    async def main() -> None:
+        settings = {"replica.lag.time.max.ms": "300", "replica.fetch.wait.max.ms": "100"}
+        async with cluster(3, config=settings) as nodes:
+            await make_topic(nodes, 1, 2, 3)
+            await stop_fetching(nodes[3])
+            assert (await produce(nodes, 1, b"a")).error_code == ErrorCode.NONE
+            assert sorted(described(nodes[1]).isr) == [1, 2]
+            assert nodes[1].metrics.isr_shrinks == 1
+            await nodes.kill(3)
+            await nodes.start(3)
+            await eventually(lambda: sorted(described(nodes[1]).isr) == [1, 2, 3])
+            assert nodes[1].metrics.isr_expands == 1
+
+    run(main())
+
+
+def test_acks_all_is_refused_before_the_append_below_min_isr() -> None:
+    async def main() -> None:
+        settings = {"replica.lag.time.max.ms": "300", "replica.fetch.wait.max.ms": "100"}
+        async with cluster(3, config=settings) as nodes:
+            await make_topic(nodes, 1, 2, min_isr=2)
+            await stop_fetching(nodes[2])
+            assert (await produce(nodes, 1, b"a", acks=1)).error_code == ErrorCode.NONE
+            await eventually(lambda: list(described(nodes[1]).isr) == [1])
+            answer = await produce(nodes, 1, b"b")
+            assert answer.error_code == ErrorCode.NOT_ENOUGH_REPLICAS
+            assert replica(nodes[1]).log.end_offset == 1
+            # Strict min ISR (KIP-966): what one replica alone has is not committed.
+            assert replica(nodes[1]).log.high_watermark == 0
+
+    run(main())
+
+
+def test_a_broker_without_a_replica_says_who_leads() -> None:
+    async def main() -> None:
+        async with cluster(3) as nodes:
+            await make_topic(nodes, 1, 2)
+            for node in (2, 3):
+                assert (await produce(nodes, node, b"a")).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+            assert (await fetch(nodes, 3)).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    run(main())
+
+
+def test_what_a_group_sync_has_not_confirmed_is_not_acknowledged_by_followers() -> None:
+    """penstock.flush=group: acks=all means that the disks of all replicas in sync have it."""
+
+    async def main() -> None:
+        async with cluster(3, config={"penstock.flush": "group"}) as nodes:
+            await make_topic(nodes, 1, 2, 3)
+            assert (await produce(nodes, 1, b"a")).error_code == ErrorCode.NONE
+            assert [replica(nodes[n]).log.recovery_point for n in (1, 2, 3)] == [1, 1, 1]
+
+    run(main())
