@@ -41,10 +41,15 @@ _SIZE: Final = 4
 AsyncHandler: TypeAlias = Callable[[Context, Any], Coroutine[Any, Any, Any]]
 
 
-def forwarded(api: Api[Any, Any], handler: AsyncHandler) -> AsyncHandler:
-    """`handler` where this node is the active controller, else the controller's answer."""
+def forwarded(
+    api: Api[Any, Any], handler: AsyncHandler, stays: Callable[[Any], bool] = lambda request: False
+) -> AsyncHandler:
+    """`handler` where this node is the active controller, or the request `stays`; else what that answers."""
 
     async def serve(context: Context, request: Any) -> Any:
+        if stays(request):
+            return await handler(context, request)
+
         async def here() -> Any:
             return await handler(context, request)
 

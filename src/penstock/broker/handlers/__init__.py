@@ -22,6 +22,7 @@ from penstock.broker.handlers.configs import (
     alter_configs,
     describe_configs,
     incremental_alter_configs,
+    is_of_this_node,
     list_config_resources,
 )
 from penstock.broker.handlers.fetch import fetch
@@ -135,4 +136,7 @@ HANDLERS: Final[dict[Api[Any, Any], Handler]] = {
     LIST_CONFIG_RESOURCES: list_config_resources,
     DESCRIBE_TOPIC_PARTITIONS: describe_topic_partitions,
     **{api: forwarded(api, handler) for api, handler in FORWARDED.items()},
+    INCREMENTAL_ALTER_CONFIGS: forwarded(
+        INCREMENTAL_ALTER_CONFIGS, incremental_alter_configs, stays=is_of_this_node
+    ),
 }

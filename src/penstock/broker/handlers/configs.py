@@ -39,7 +39,13 @@ from penstock.wire.apis.list_config_resources import (
 )
 from penstock.wire.schema import Struct
 
-__all__ = ["alter_configs", "describe_configs", "incremental_alter_configs", "list_config_resources"]
+__all__ = [
+    "alter_configs",
+    "describe_configs",
+    "incremental_alter_configs",
+    "is_of_this_node",
+    "list_config_resources",
+]
 
 _BROKER_LOGGER: Final = 8
 _CLIENT_METRICS: Final = 16
@@ -90,10 +96,20 @@ def _entries(context: Context, resource: DescribeConfigsResource) -> list[Config
     raise InvalidRequest(f"Configs of resource type {resource.resource_type} are not served")
 
 
-def _check_is_us(context: Context, name: str) -> None:
+def _broker_id(name: str) -> int:
     if not name.lstrip("-").isdigit():
         raise InvalidRequest(f"Broker id must be an integer, but it is: {name}")
-    if int(name) != context.broker.node_id:
+    return int(name)
+
+
+def _check_is_registered(context: Context, name: str) -> None:
+    """The controller alters the configs of any broker, but of none that it does not know."""
+    if _broker_id(name) not in context.broker.image.brokers:
+        raise InvalidRequest(f"Unexpected broker id, none is registered as {name}")
+
+
+def _check_is_us(context: Context, name: str) -> None:
+    if _broker_id(name) != context.broker.node_id:
         raise InvalidRequest(
             f"Unexpected broker id, expected {context.broker.node_id} or empty string, but received {name}"
         )
@@ -119,6 +135,11 @@ def _result(entry: ConfigEntry, synonyms: bool, documentation: bool) -> Describe
         config_type=entry.type,
         documentation=entry.documentation if documentation else None,
     )
+
+
+def is_of_this_node(request: incremental.IncrementalAlterConfigsRequest) -> bool:
+    """Whether a request is about loggers alone, which are no part of the cluster's metadata."""
+    return all(resource.resource_type == _BROKER_LOGGER for resource in request.resources)
 
 
 async def incremental_alter_configs(
@@ -229,7 +250,7 @@ def _check_resource(context: Context, resource: tuple[int, str]) -> None:
             raise UnknownTopicOrPartition(f"The topic '{name}' does not exist")
     elif kind == BROKER:
         if name:
-            _check_is_us(context, name)
+            _check_is_registered(context, name)
     elif kind == GROUP:
         _check_group_name(name)
     else:

@@ -1,0 +1,177 @@
+"""Admin requests through whichever broker a client has found; the controller carries them out."""
+
+from __future__ import annotations
+
+import asyncio
+from struct import pack
+from typing import Any
+
+import pytest
+
+from penstock.metadata.image import BROKER, TOPIC
+from penstock.model.errors import ErrorCode
+from penstock.wire.api import Api
+from penstock.wire.apis.allocate_producer_ids import ALLOCATE_PRODUCER_IDS, AllocateProducerIdsRequest
+from penstock.wire.apis.alter_partition_reassignments import (
+    ALTER_PARTITION_REASSIGNMENTS,
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from penstock.wire.apis.create_topics import CREATE_TOPICS
+from penstock.wire.apis.delete_topics import DELETE_TOPICS, DeleteTopicsRequest, DeleteTopicState
+from penstock.wire.apis.elect_leaders import ELECT_LEADERS, ElectLeadersRequest, TopicPartitions
+from penstock.wire.apis.envelope import ENVELOPE, EnvelopeRequest
+from penstock.wire.apis.incremental_alter_configs import (
+    INCREMENTAL_ALTER_CONFIGS,
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from penstock.wire.apis.init_producer_id import INIT_PRODUCER_ID, InitProducerIdRequest
+from penstock.wire.apis.metadata import METADATA, MetadataRequest, MetadataRequestTopic
+from penstock.wire.apis.produce import PRODUCE
+from penstock.wire.apis.update_features import UPDATE_FEATURES, FeatureUpdate, UpdateFeaturesRequest
+from tests.broker.nodes import Cluster, cluster, eventually
+from tests.broker.test_quorum import create, run
+
+_LOGGER = 8
+
+
+async def follower(nodes: Cluster) -> int:
+    controller = await nodes.settled()
+    return next(node for node in nodes.brokers if node != controller.node_id)
+
+
+async def alter(nodes: Cluster, node: int, kind: int, name: str, key: str, value: str) -> int:
+    resource = AlterConfigsResource(
+        resource_type=kind, resource_name=name, configs=[AlterableConfig(name=key, value=value)]
+    )
+    request = IncrementalAlterConfigsRequest(resources=[resource])
+    (answer,) = (await nodes.ask(node, INCREMENTAL_ALTER_CONFIGS, request)).responses
+    return answer.error_code
+
+
+def test_configs_and_deletions_go_to_the_controller() -> None:
+    async def main() -> None:
+        async with cluster(3) as nodes:
+            node = await follower(nodes)
+            image = nodes[node].image
+            assert await create(nodes, node, "topic") == ErrorCode.NONE
+            assert await alter(nodes, node, TOPIC, "topic", "retention.ms", "1234") == ErrorCode.NONE
+            assert image.topic_configs("topic") == {"retention.ms": "1234"}
+            request = DeleteTopicsRequest(topics=[DeleteTopicState(name="topic")], timeout_ms=5000)
+            (answer,) = (await nodes.ask(node, DELETE_TOPICS, request)).responses
+            assert answer.error_code == ErrorCode.NONE and "topic" not in image.topics
+
+    run(main())
+
+
+def test_configs_of_any_broker_are_altered_through_any_broker_and_reach_it() -> None:
+    async def main() -> None:
+        async with cluster(3) as nodes:
+            await nodes.settled()
+            key = "max.connections.per.ip"
+            assert await alter(nodes, 1, BROKER, "3", key, "77") == ErrorCode.NONE
+            await eventually(lambda: nodes[3].config.max_connections_per_ip == 77)
+            assert nodes[1].config.max_connections_per_ip != 77
+            assert await alter(nodes, 1, BROKER, "9", key, "77") == ErrorCode.INVALID_REQUEST
+
+    run(main())
+
+
+def test_loggers_are_altered_where_they_are() -> None:
+    async def main() -> None:
+        async with cluster(3) as nodes:
+            node = await follower(nodes)
+            request = IncrementalAlterConfigsRequest(
+                resources=[AlterConfigsResource(resource_type=_LOGGER, resource_name=str(node), configs=[])]
+            )
+            (answer,) = (await nodes.ask(node, INCREMENTAL_ALTER_CONFIGS, request)).responses
+            assert answer.error_code == ErrorCode.NONE
+
+    run(main())
+
+
+def test_a_topic_that_a_client_mentions_is_made() -> None:
+    async def main() -> None:
+        async with cluster(3) as nodes:
+            node = await follower(nodes)
+            request = MetadataRequest(topics=[MetadataRequestTopic(name="mentioned")])
+            request.allow_auto_topic_creation = True
+            (topic,) = (await nodes.ask(node, METADATA, request)).topics
+            assert topic.error_code == ErrorCode.NONE and len(topic.partitions) == 1
+
+    run(main())
+
+
+def test_no_two_brokers_give_out_the_same_producer_id() -> None:
+    async def main() -> None:
+        async with cluster(3) as nodes:
+            request = InitProducerIdRequest(transaction_timeout_ms=1000)
+            answers = [await nodes.ask(node, INIT_PRODUCER_ID, request) for node in (1, 2, 3, 1, 2, 3)]
+            assert all(answer.error_code == ErrorCode.NONE for answer in answers)
+            assert len({answer.producer_id for answer in answers}) == 6
+            controller = await nodes.settled()
+            stale = AllocateProducerIdsRequest(broker_id=1, broker_epoch=0)
+            answer = await nodes.ask(controller.node_id, ALLOCATE_PRODUCER_IDS, stale, internal=True)
+            assert answer.error_code == ErrorCode.STALE_BROKER_EPOCH
+
+    run(main())
+
+
+def test_elections_reassignments_and_features_through_a_follower() -> None:
+    async def main() -> None:
+        async with cluster(3) as nodes:
+            node = await follower(nodes)
+            assert await create(nodes, node, "topic") == ErrorCode.NONE
+            elect = ElectLeadersRequest(topic_partitions=[TopicPartitions(topic="topic", partitions=[0])])
+            ((result,),) = [
+                topic.partition_result
+                for topic in (await nodes.ask(node, ELECT_LEADERS, elect)).replica_election_results
+            ]
+            assert result.error_code == ErrorCode.ELECTION_NOT_NEEDED
+            reassign = AlterPartitionReassignmentsRequest(
+                topics=[
+                    ReassignableTopic(
+                        name="topic", partitions=[ReassignablePartition(partition_index=0, replicas=[9])]
+                    )
+                ]
+            )
+            ((moved,),) = [
+                topic.partitions
+                for topic in (await nodes.ask(node, ALTER_PARTITION_REASSIGNMENTS, reassign)).responses
+            ]
+            assert moved.error_code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
+            update = FeatureUpdate(feature="group.version", max_version_level=9)
+            answer = await nodes.ask(node, UPDATE_FEATURES, UpdateFeaturesRequest(feature_updates=[update]))
+            assert answer.error_code == ErrorCode.INVALID_UPDATE_VERSION
+
+    run(main())
+
+
+@pytest.mark.parametrize(("api", "version"), [(PRODUCE, 9), (CREATE_TOPICS, 99)])
+def test_an_envelope_holds_only_what_the_controller_does(api: Api[Any, Any], version: int) -> None:
+    async def main() -> None:
+        async with cluster(1) as nodes:
+            header = pack(">hhihB", api.key, version, 0, -1, 0)
+            request = EnvelopeRequest(request_data=header, client_host_address=bytes(4))
+            answer = await nodes.ask(1, ENVELOPE, request, internal=True)
+            assert answer.error_code == ErrorCode.INVALID_REQUEST
+
+    run(main())
+
+
+def test_requests_survive_the_controllers_death() -> None:
+    async def main() -> None:
+        async with cluster(3) as nodes:
+            controller = await nodes.settled()
+            node = await follower(nodes)
+            asked = asyncio.gather(*(create(nodes, node, f"topic-{n}") for n in range(5)))
+            await nodes.kill(controller.node_id)
+            answers = set(await asked)
+            # An answer may have been lost with the one who gave it: then the second attempt finds the topic.
+            assert answers <= {ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS}
+            assert {f"topic-{n}" for n in range(5)} <= set(nodes[node].image.topics)
+
+    run(main())
