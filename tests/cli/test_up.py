@@ -92,6 +92,30 @@ def test_config_files_and_settings(name: str, text: str, tmp_path: Path) -> None
     assert values["node.id"] == "7"
 
 
+def test_flags_go_before_the_environment_and_that_before_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "broker.yaml"
+    file.write_text(
+        "broker: {id: 5}\nstorage: {segment_size: 2MB, retention_time: 7d}\nnum.partitions: 1\n"
+        "performance: {linger_time: 5ms}\ntopics: {declared: {partitions: 4}}\n"
+    )
+    monkeypatch.setenv("PENSTOCK_CONFIG", str(file))
+    monkeypatch.setenv("PENSTOCK_STORAGE_SEGMENT_SIZE", "4MB")
+    monkeypatch.setenv("PENSTOCK_NUM_PARTITIONS", "2")
+    with running_broker("--memory", "--set", "num.partitions=3") as (process, address):
+        shown = run("config", "describe", "--broker", "5", "--json", bootstrap=address)
+        topics = run("topic", "list", "--json", bootstrap=address)
+        process.terminate()
+        _, errors = process.communicate(timeout=WAIT_S)
+    values = {entry["name"]: entry["value"] for entry in json.loads(shown.stdout)}
+    assert values["num.partitions"] == "3"
+    assert values["log.segment.bytes"] == str(4 * 1024**2)
+    assert values["log.retention.ms"] == str(7 * 86_400_000)
+    assert json.loads(topics.stdout) == [{"topic": "declared", "partitions": 4, "replicas": 1}]
+    assert "setting_without_effect name=performance.linger_time" in errors
+
+
 def fails(*arguments: str) -> tuple[int, str]:
     done = run("up", *arguments)
     assert done.stdout == ""
@@ -135,6 +159,7 @@ def test_bad_configs(tmp_path: Path) -> None:
         f"penstock: {file}: Unknown broker config name: num.partition; did you mean num.partitions?",
     )
     assert fails("--config", str(tmp_path / "none"))[0] == 2
+    assert "did you mean storage.segment_size?" in fails("--set", "storage.segment_sise=1GB")[1]
     code, said = fails("--set", "num.partitions=many")
     assert code == 2
     assert "num.partitions" in said

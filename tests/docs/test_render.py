@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
-from docs.render import PAGE, render
+from docs.render import EXAMPLE, PAGE, render
+from penstock.model.config import BrokerConfig, effective_configs, load_config_file
 
 
 def test_the_configuration_page_is_up_to_date() -> None:
     assert PAGE.read_text(encoding="utf-8") == render(), "run `make docs`"
+
+
+def test_the_example_of_a_config_file_is_one() -> None:
+    file = load_config_file(EXAMPLE, "yaml")
+    config = BrokerConfig(effective_configs([file.configs]))
+    assert (config.node_id, list(config.quorum_voters)) == (1, [1, 2, 3])
+    assert [topic.name for topic in file.topics] == ["gpu-telemetry", "system-metrics"]
+    assert not file.unused

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.model.config import BrokerConfig, load_config_file
+from penstock.model.config import BrokerConfig, ConfigFile, load_config_file
 from penstock.model.config.files import ConfigFileKind
 from penstock.model.errors import InvalidConfig
 
@@ -22,7 +22,7 @@ def test_yaml_flat_and_nested_names() -> None:
       flush: group
       flush.interval.ms: 500
     """
-    assert load_config_file(text, "yaml") == {
+    assert load_config_file(text, "yaml").configs == {
         "num.partitions": "3",
         "auto.create.topics.enable": "false",
         "log.dirs": "/a,/b",
@@ -34,8 +34,8 @@ def test_yaml_flat_and_nested_names() -> None:
 
 
 def test_an_empty_file_sets_nothing() -> None:
-    assert load_config_file("", "yaml") == {}
-    assert load_config_file("# nothing\n\n! nothing\n", "properties") == {}
+    assert load_config_file("", "yaml") == ConfigFile({})
+    assert load_config_file("# nothing\n\n! nothing\n", "properties").configs == {}
 
 
 def test_properties_as_java_reads_them() -> None:
@@ -48,7 +48,7 @@ def test_properties_as_java_reads_them() -> None:
         "max.connections 7\n"
         "log.dir=C\\:\\\\data\n"
     )
-    assert load_config_file(text, "properties") == {
+    assert load_config_file(text, "properties").configs == {
         "num.partitions": "3",
         "broker.rack": "zoneA",
         "log.dirs": "/a,/b",
@@ -84,7 +84,7 @@ log.retention.hours=168
 log.segment.bytes=1073741824
 log.retention.check.interval.ms=300000
 """
-    config = BrokerConfig(load_config_file(text, "properties"))
+    config = BrokerConfig(load_config_file(text, "properties").configs)
     assert [(e.name, e.port, e.advertised_host) for e in config.endpoints] == [
         ("PLAINTEXT", 9092, "localhost")
     ]

@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 import gc
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import uvloop
 
 from penstock.broker.broker import Broker, World
+from penstock.broker.declared_topics import create_declared, keep_creating
 from penstock.broker.logs import get_logger
 from penstock.broker.workers import SystemWorkers
 from penstock.broker.world import OsFiles, SystemClock, SystemRng
-from penstock.model.config import BrokerConfig
+from penstock.model.config import BrokerConfig, DeclaredTopic
 from penstock.storage.memory import MemoryFiles
 
 __all__ = ["new_event_loop", "run", "system_world"]
@@ -32,16 +33,21 @@ def system_world(config: BrokerConfig) -> World:
     return World(SystemClock(), SystemRng(), files, SystemWorkers(lambda: config.background_threads))
 
 
-def run(config: BrokerConfig, *, ready: Callable[[str], None]) -> None:
+def run(
+    config: BrokerConfig, *, ready: Callable[[str], None], topics: Sequence[DeclaredTopic] = ()
+) -> None:
     """Run a broker until SIGTERM or SIGINT; `ready` gets its address once clients can connect.
 
-    Raises PenstockError or OSError if it cannot start.
+    By then `topics` exist, too, but for those that need brokers which are still to start. Raises
+    PenstockError or OSError if it cannot start.
     """
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
-        runner.run(_serve(config, ready))
+        runner.run(_serve(config, ready, topics))
 
 
-async def _serve(config: BrokerConfig, ready: Callable[[str], None]) -> None:
+async def _serve(
+    config: BrokerConfig, ready: Callable[[str], None], topics: Sequence[DeclaredTopic]
+) -> None:
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(_log_unhandled)
@@ -49,12 +55,15 @@ async def _serve(config: BrokerConfig, ready: Callable[[str], None]) -> None:
         loop.add_signal_handler(number, stopped.set)
     broker = Broker(config, system_world(config))
     await broker.start()
+    waiting = await create_declared(broker, topics)
+    declaring = loop.create_task(keep_creating(broker, waiting))
     gc.collect()
     gc.freeze()
     gc.set_threshold(*_GC_THRESHOLDS)
     gc.enable()
     ready(broker.address)
     await stopped.wait()
+    declaring.cancel()
     await broker.stop()
 
 

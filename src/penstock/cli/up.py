@@ -10,14 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
+from penstock.cli.config_sources import effective
 from penstock.cli.failure import Failure, misused
-from penstock.cli.options import pairs
 
 if TYPE_CHECKING:
-    from penstock.model.config import BrokerConfig
-
-DEFAULT_HOST = "127.0.0.1"
-DEFAULT_PORT = 9092
+    from penstock.model.config import BrokerConfig, ConfigFile
 
 
 class LogFormat(StrEnum):
@@ -34,11 +31,11 @@ class LogLevel(StrEnum):
 
 def up(
     host: Annotated[
-        str | None, typer.Option("--host", help=f"Address to listen on. [default: {DEFAULT_HOST}]")
+        str | None, typer.Option("--host", help="Address to listen on. [default: 127.0.0.1]")
     ] = None,
     port: Annotated[
         int | None,
-        typer.Option("--port", "-p", min=0, max=65535, help=f"0 for any free one. [default: {DEFAULT_PORT}]"),
+        typer.Option("--port", "-p", min=0, max=65535, help="0 for any free one. [default: 9092]"),
     ] = None,
     data: Annotated[
         list[Path] | None,
@@ -46,7 +43,13 @@ def up(
     ] = None,
     memory: Annotated[bool, typer.Option("--memory", help="Keep everything in memory.")] = False,
     config: Annotated[
-        Path | None, typer.Option("--config", "-c", help="Config file: YAML, or Kafka's .properties.")
+        Path | None,
+        typer.Option(
+            "--config",
+            "-c",
+            envvar="PENSTOCK_CONFIG",
+            help="Config file: YAML, or Kafka's .properties.",
+        ),
     ] = None,
     settings: Annotated[
         list[str] | None,
@@ -63,20 +66,20 @@ def up(
     if memory and data:
         misused("--memory keeps nothing in --data: give one of them")
     flags = {
+        "broker.host": host,
+        "broker.port": None if port is None else str(port),
         "log.dirs": ",".join(str(path.absolute()) for path in data) if data else None,
         "penstock.memory": "true" if memory else None,
         "penstock.log.format": log_format.value if log_format else None,
         "penstock.log.level": log_level.value if log_level else None,
     }
-    configs = {} if config is None else _read_config_file(config)
-    configs.update({name: value for name, value in flags.items() if value is not None})
-    configs.update(pairs(settings or (), "--set"))
-    if host is not None or port is not None or "listeners" not in configs:
-        configs["listeners"] = f"PLAINTEXT://{_bracketed(host or DEFAULT_HOST)}:{_port(port)}"
-    _run(configs)
+    file, configs = effective(
+        config, {name: value for name, value in flags.items() if value is not None}, settings or ()
+    )
+    _run(configs, file)
 
 
-def _run(configs: dict[str, str]) -> None:
+def _run(configs: dict[str, str], file: ConfigFile) -> None:
     # structlog would import rich for coloured tracebacks, which a broker never prints: 50 ms and 5 MB.
     sys.modules.setdefault("rich", cast(Any, None))
     # Nothing that is imported is garbage, and looking for it is a tenth of the start; `run` enables it again.
@@ -89,8 +92,10 @@ def _run(configs: dict[str, str]) -> None:
 
     broker = BrokerConfig(configs)
     logs.configure(broker.penstock_log_level, cast(logs.LogFormat, broker.penstock_log_format))
+    for name, reason in file.unused.items():
+        logs.get_logger("config").warning("setting_without_effect", name=name, reason=reason)
     try:
-        run(broker, ready=_say_ready)
+        run(broker, ready=_say_ready, topics=file.topics)
     except DirectoryRefused as error:
         raise Failure(f"{error} (--data chooses another directory)") from error
     except OSError as error:
@@ -113,26 +118,3 @@ def _cannot_listen(error: OSError, broker: BrokerConfig) -> Failure:
     if error.errno == errno.EADDRNOTAVAIL or isinstance(error, socket.gaierror):
         return Failure(f"cannot listen on {where}: choose a --host that this machine has")
     return Failure(str(error))
-
-
-def _read_config_file(path: Path) -> dict[str, str]:
-    from penstock.model.config import load_config_file
-    from penstock.model.errors import InvalidConfig
-
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        misused(f"cannot read --config {path}: {reason}")
-    try:
-        return load_config_file(text, "properties" if path.suffix == ".properties" else "yaml")
-    except InvalidConfig as error:
-        misused(f"{path}: {error}")
-
-
-def _bracketed(host: str) -> str:
-    return f"[{host}]" if ":" in host and not host.startswith("[") else host
-
-
-def _port(port: int | None) -> int:
-    return DEFAULT_PORT if port is None else port

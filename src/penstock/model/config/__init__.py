@@ -2,10 +2,13 @@
 
 from penstock.model.config.broker import BrokerConfig, ConfigEntry, ConfigSynonym, parse_broker_config
 from penstock.model.config.broker_keys import BROKER_KEYS
-from penstock.model.config.files import load_config_file
+from penstock.model.config.declared import DeclaredTopic
+from penstock.model.config.environment import environment_configs
+from penstock.model.config.files import ConfigFile, configs_of, load_config_file
 from penstock.model.config.group_keys import GROUP_KEYS
 from penstock.model.config.groups import check_group_configs, group_values
 from penstock.model.config.keys import ConfigKey, ConfigSource, ConfigType, ConfigValue, UpdateMode
+from penstock.model.config.layers import effective_configs
 from penstock.model.config.listeners import Endpoint
 from penstock.model.config.topic_keys import TOPIC_KEYS
 from penstock.model.config.topics import parse_topic_config, resolve_topic_configs, topic_values
@@ -16,14 +19,19 @@ __all__ = [
     "TOPIC_KEYS",
     "BrokerConfig",
     "ConfigEntry",
+    "ConfigFile",
     "ConfigKey",
     "ConfigSource",
     "ConfigSynonym",
     "ConfigType",
     "ConfigValue",
+    "DeclaredTopic",
     "Endpoint",
     "UpdateMode",
     "check_group_configs",
+    "configs_of",
+    "effective_configs",
+    "environment_configs",
     "group_values",
     "load_config_file",
     "parse_broker_config",

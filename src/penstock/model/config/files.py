@@ -1,38 +1,62 @@
-"""Config files as text: YAML with Kafka's names, or Kafka's own `.properties`.
+"""Config files as text: YAML with short names in sections or with Kafka's names, or Kafka's `.properties`.
 
-The result is names to text, all names known; `BrokerConfig` checks the values.
+The result is names to text, all names known; `layers` puts it together with other sources, and `BrokerConfig`
+checks the values.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any, Literal
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Literal, NamedTuple
 
-from penstock.model.config.broker_keys import BROKER_KEYS
-from penstock.model.config.keys import find_key
+from penstock.model.config.declared import DeclaredTopic, declared_topic
+from penstock.model.config.sections import SECTION_KEYS, interpret
 from penstock.model.errors import InvalidConfig
+
+__all__ = ["ConfigFile", "ConfigFileKind", "configs_of", "load_config_file"]
 
 ConfigFileKind = Literal["yaml", "properties"]
 
 _PROPERTY = re.compile(r"(?P<name>(?:\\.|[^\s=:\\])+)[ \t\f]*[=:]?[ \t\f]*(?P<value>.*)", re.DOTALL)
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
 _CONTROL = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_TOPICS = "topics"
 
 
-def load_config_file(text: str, kind: ConfigFileKind) -> dict[str, str]:
-    """A broker config file's names and values; raises InvalidConfig for what is malformed or unknown."""
-    pairs = _yaml_pairs(text) if kind == "yaml" else _property_pairs(text)
+class ConfigFile(NamedTuple):
+    """What a file says: configs by name, topics that shall exist, names without effect with the reason."""
+
+    configs: dict[str, str]
+    topics: tuple[DeclaredTopic, ...] = ()
+    unused: Mapping[str, str] = {}
+
+
+def load_config_file(text: str, kind: ConfigFileKind) -> ConfigFile:
+    """A broker config file; raises InvalidConfig for what is malformed or unknown."""
+    if kind == "properties":
+        return ConfigFile(configs_of(_property_pairs(text)))
+    content = _yaml_mapping(text)
+    topics = tuple(_declared_topics(content.pop(_TOPICS, None)))
+    settings = list(_flattened("", content))
+    unused = {name: SECTION_KEYS[name].note for name, text in settings if interpret(name, text) is None}
+    return ConfigFile(configs_of(settings), topics, unused)
+
+
+def configs_of(settings: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Configs by name out of settings by short names or Kafka's; raises InvalidConfig."""
     configs: dict[str, str] = {}
-    for name, value in pairs:
-        find_key(BROKER_KEYS, name, "broker")
-        if name in configs:
-            raise InvalidConfig(f"{name} is set twice: keep one of them")
-        configs[name] = value
+    for name, text in settings:
+        said = interpret(name, text)
+        if said is None:
+            continue
+        if said[0] in configs:
+            raise InvalidConfig(f"{said[0]} is set twice: keep one of them")
+        configs[said[0]] = said[1]
     return configs
 
 
-def _yaml_pairs(text: str) -> Iterator[tuple[str, str]]:
+def _yaml_mapping(text: str) -> dict[Any, Any]:
     import yaml  # only a YAML file pays for the import
 
     try:
@@ -40,10 +64,21 @@ def _yaml_pairs(text: str) -> Iterator[tuple[str, str]]:
     except yaml.YAMLError as error:
         raise InvalidConfig(f"not valid YAML: {' '.join(str(error).split())}") from None
     if content is None:
+        return {}
+    if not isinstance(content, dict):
+        raise InvalidConfig("a YAML config file must be a mapping of config names to values")
+    return content
+
+
+def _declared_topics(content: object) -> Iterator[DeclaredTopic]:
+    if content is None:
         return
     if not isinstance(content, Mapping):
-        raise InvalidConfig("a YAML config file must be a mapping of config names to values")
-    yield from _flattened("", content)
+        raise InvalidConfig("topics must be a mapping of topic names to their settings")
+    for topic, settings in content.items():
+        if settings is not None and not isinstance(settings, Mapping):
+            raise InvalidConfig(f"topics.{topic} must be a mapping, for example {{partitions: 6}}")
+        yield declared_topic(str(topic), dict(_flattened("", settings or {})))
 
 
 def _flattened(prefix: str, mapping: Mapping[Any, Any]) -> Iterator[tuple[str, str]]:

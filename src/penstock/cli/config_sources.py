@@ -1,0 +1,47 @@
+"""What a broker is started with: a file, the environment and flags, the later going before the earlier."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from penstock.cli.failure import misused
+from penstock.cli.options import pairs
+
+if TYPE_CHECKING:
+    from penstock.model.config import ConfigFile
+
+__all__ = ["effective", "read_config_file"]
+
+
+def effective(
+    path: Path | None, flags: Mapping[str, str], settings: Iterable[str]
+) -> tuple[ConfigFile, dict[str, str]]:
+    """The file, empty where there is none, and Kafka's configs as all sources together have them.
+
+    `settings` are KEY=VALUE texts of `--set`, which goes before the other flags.
+    """
+    from penstock.model.config import ConfigFile, configs_of, effective_configs, environment_configs
+
+    file = ConfigFile({}) if path is None else read_config_file(path)
+    environment = environment_configs(os.environ)
+    named = configs_of(pairs(settings, "--set").items())
+    return file, effective_configs([file.configs, environment, flags, named])
+
+
+def read_config_file(path: Path) -> ConfigFile:
+    """A config file; a Failure says what to mend in it."""
+    from penstock.model.config import load_config_file
+    from penstock.model.errors import InvalidConfig
+
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        misused(f"cannot read --config {path}: {reason}")
+    try:
+        return load_config_file(text, "properties" if path.suffix == ".properties" else "yaml")
+    except InvalidConfig as error:
+        misused(f"{path}: {error}")
