@@ -53,6 +53,7 @@ class Cluster:
                 "node.id": str(node),
                 "listeners": f"PLAINTEXT://{HOST}:{port},INTERNAL://{HOST}:{internal[node]}",
                 "controller.quorum.voters": quorum,
+                "broker.rack": f"rack-{node}",
                 "log.dirs": "/data",
                 "penstock.memory": "true",
                 **(config or {}),

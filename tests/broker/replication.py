@@ -21,6 +21,12 @@ from penstock.wire.apis.create_topics import (
     CreateTopicsRequest,
 )
 from penstock.wire.apis.fetch import FETCH, FetchPartition, FetchRequest, FetchTopic, PartitionData
+from penstock.wire.apis.list_offsets import (
+    LIST_OFFSETS,
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
 from penstock.wire.apis.produce import (
     PRODUCE,
     PartitionProduceData,
@@ -115,6 +121,14 @@ async def fetch(
     )
     ((answer,),) = [t.partitions for t in (await nodes.ask(node, FETCH, request)).responses]
     return answer
+
+
+async def latest(nodes: Cluster, node: int, name: str = TOPIC) -> int | ErrorCode:
+    """The end that ListOffsets names, or why it does not."""
+    wanted = ListOffsetsPartition(partition_index=0, timestamp=-1)
+    request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=name, partitions=[wanted])])
+    ((answer,),) = [t.partitions for t in (await nodes.ask(node, LIST_OFFSETS, request)).topics]
+    return ErrorCode(answer.error_code) if answer.error_code else answer.offset
 
 
 def values_of(answer: PartitionData) -> list[bytes]:

@@ -5,10 +5,19 @@ from __future__ import annotations
 import asyncio
 
 from penstock.model.errors import ErrorCode
+from penstock.wire.apis.alter_partition_reassignments import (
+    ALTER_PARTITION_REASSIGNMENTS,
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
 from tests.broker.nodes import cluster, eventually
 from tests.broker.replication import (
+    TOPIC,
     described,
     fetch,
+    hosts,
+    latest,
     make_topic,
     produce,
     replica,
@@ -156,5 +165,92 @@ def test_what_a_group_sync_has_not_confirmed_is_not_acknowledged_by_followers() 
             await make_topic(nodes, 1, 2, 3)
             assert (await produce(nodes, 1, b"a")).error_code == ErrorCode.NONE
             assert [replica(nodes[n]).log.recovery_point for n in (1, 2, 3)] == [1, 1, 1]
+
+    run(main())
+
+
+def test_a_new_partition_does_not_wait_for_a_fetch_of_others_that_finds_nothing() -> None:
+    async def main() -> None:
+        async with cluster(2, config={"replica.fetch.wait.max.ms": "20000"}) as nodes:
+            await make_topic(nodes, 1, 2, name="idle")
+            assert (await produce(nodes, 1, b"a", name="idle")).error_code == ErrorCode.NONE
+            for number in range(3):
+                name = f"new-{number}"
+                await make_topic(nodes, 1, 2, name=name)
+                answer = await produce(nodes, 1, b"a", name=name, timeout_ms=5000)
+                assert answer.error_code == ErrorCode.NONE
+            # In the same session all along: nothing was lost, nothing started over.
+            assert len(nodes[1].replicas.sessions) == 1
+
+    run(main())
+
+
+def test_list_offsets_latest_on_a_new_leader_waits_for_its_epochs_start() -> None:
+    async def main() -> None:
+        async with cluster(3) as nodes:
+            await make_topic(nodes, 1, 2, 3)
+            assert (await produce(nodes, 1, b"a")).error_code == ErrorCode.NONE
+            assert await latest(nodes, 1) == 1
+            leadership = replica(nodes[1]).leadership
+            assert leadership is not None
+            leadership.state.epoch_start_offset = 2
+            assert await latest(nodes, 1) == ErrorCode.OFFSET_NOT_AVAILABLE
+            assert (await produce(nodes, 1, b"b")).error_code == ErrorCode.NONE
+            assert await latest(nodes, 1) == 2
+
+    run(main())
+
+
+def test_consumers_read_from_the_follower_in_their_rack_what_it_knows_to_be_committed() -> None:
+    """KIP-392."""
+
+    async def main() -> None:
+        settings = {"replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector"}
+        async with cluster(3, config=settings) as nodes:
+            await make_topic(nodes, 1, 2, 3)
+            for value in (b"a", b"b"):
+                assert (await produce(nodes, 1, value)).error_code == ErrorCode.NONE
+            answer = await fetch(nodes, 1, rack="rack-2")
+            assert (answer.preferred_read_replica, answer.records) == (2, b"")
+            assert (await fetch(nodes, 1, rack="rack-1")).preferred_read_replica == -1
+            await eventually(lambda: replica(nodes[2]).log.high_watermark == 2)
+            assert values_of(await fetch(nodes, 2, rack="rack-2")) == [b"a", b"b"]
+
+    run(main())
+
+
+def test_a_reassigned_replica_is_filled_and_the_one_it_replaces_is_removed() -> None:
+    async def main() -> None:
+        async with cluster(3) as nodes:
+            await make_topic(nodes, 1, 2)
+            for value in (b"a", b"b"):
+                assert (await produce(nodes, 1, value)).error_code == ErrorCode.NONE
+            moved = ReassignablePartition(partition_index=0, replicas=[1, 3])
+            request = AlterPartitionReassignmentsRequest(
+                timeout_ms=5000, topics=[ReassignableTopic(name=TOPIC, partitions=[moved])]
+            )
+            response = await nodes.ask(2, ALTER_PARTITION_REASSIGNMENTS, request)
+            assert response.error_code == ErrorCode.NONE
+            await eventually(lambda: list(described(nodes[1]).replicas) == [1, 3])
+            await eventually(lambda: not hosts(nodes[2]))
+            assert (await produce(nodes, 1, b"c")).error_code == ErrorCode.NONE
+            assert stored(replica(nodes[3])) == stored(replica(nodes[1]))
+            assert (await fetch(nodes, 2)).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    run(main())
+
+
+def test_a_refusal_says_who_leads_and_where() -> None:
+    """KIP-951."""
+
+    async def main() -> None:
+        async with cluster(3) as nodes:
+            await make_topic(nodes, 1, 2)
+            refused = await produce(nodes, 3, b"a")
+            assert refused.current_leader is not None
+            assert (refused.current_leader.leader_id, refused.current_leader.leader_epoch) == (1, 0)
+            answer = await fetch(nodes, 3)
+            assert answer.current_leader is not None
+            assert answer.current_leader.leader_id == 1
 
     run(main())

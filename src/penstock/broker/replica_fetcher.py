@@ -4,6 +4,9 @@
 out. A partition that has trouble pauses by itself and holds up no other. Records are appended as they lie in
 the receive buffer. Where acks wait for the disk (`penstock.flush=group`) the next request goes out only after
 the sync of what the last one brought: to fetch from an offset says that everything below is safe.
+
+A partition that is new here must not wait until the request that is under way has found something for others:
+a request that wants nothing, in the same session, ends its wait.
 """
 
 from __future__ import annotations
@@ -80,6 +83,9 @@ class ReplicaFetcher:
         self._unsynced: dict[Flusher, dict[FollowerState, None]] = {}
         self._news = asyncio.Event()
         self._backoff = Backoff(_PAUSE_FIRST_S, _PAUSE_LIMIT_S)
+        #: the session of the request that waits at the leader, if one does, and requests made since
+        self._waiting: PlannedFetch | None = None
+        self._nudge: asyncio.Task[None] | None = None
         self._task: asyncio.Task[None] | None = None
 
     def follow(self, partition: Partition, state: FollowerState) -> None:
@@ -88,8 +94,11 @@ class ReplicaFetcher:
         self._followed[key] = _Followed(partition, state)
         self._plan.follow(key, state)
         self._news.set()
+        loop = asyncio.get_running_loop()
         if self._task is None:
-            self._task = asyncio.get_running_loop().create_task(self._run())
+            self._task = loop.create_task(self._run())
+        elif self._waiting is not None and self._nudge is None:
+            self._nudge = loop.create_task(self._end_wait(self._waiting))
 
     def leave(self, key: PartitionKey) -> None:
         """Fetch a partition no longer."""
@@ -98,9 +107,10 @@ class ReplicaFetcher:
             self._news.set()
 
     async def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        tasks = [task for task in (self._task, self._nudge) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     # -- asking
 
@@ -128,10 +138,14 @@ class ReplicaFetcher:
         if planned is None:
             await self._wait_for_news()
             return
-        config = self._broker.config
-        peer = self._broker.peer(self._leader, self._purpose)
-        timeout_s = config.replica_socket_timeout_ms / 1000
-        response = await peer.send(FETCH, self._request(planned), timeout_s)
+        if planned.session_epoch:
+            self._waiting = planned
+        try:
+            response = await self._send(self._request(planned))
+        finally:
+            self._waiting = None
+        if self._nudge is not None:
+            await self._nudge
         if response.error_code:
             self._plan.failed(session_known=response.error_code != ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
             log.info("replica_session_over", leader=self._leader, error=ErrorCode(response.error_code).name)
@@ -140,6 +154,25 @@ class ReplicaFetcher:
         self._backoff.succeeded()
         self._plan.answered(response.session_id)
         await self._take(response)
+
+    async def _send(self, request: FetchRequest) -> FetchResponse:
+        timeout_s = self._broker.config.replica_socket_timeout_ms / 1000
+        return await self._broker.peer(self._leader, self._purpose).send(FETCH, request, timeout_s)
+
+    async def _end_wait(self, waiting: PlannedFetch) -> None:
+        """Ask for nothing behind a request that waits: the leader answers both at once."""
+        try:
+            # After this turn of the loop, with all that it brings.
+            await asyncio.sleep(0)
+            if self._waiting is waiting:
+                self._plan.answered(waiting.session_id)
+                request = self._request(PlannedFetch(waiting.session_id, self._plan.session_epoch, {}, []))
+                request.max_bytes = request.max_wait_ms = 0
+                await self._send(request)
+        except PenstockError as e:
+            log.info("replica_fetch_failed", leader=self._leader, error=str(e))
+        finally:
+            self._nudge = None
 
     async def _wait_for_news(self) -> None:
         """Return when there may be something to ask for."""
@@ -171,7 +204,7 @@ class ReplicaFetcher:
         return FetchRequest(
             cluster_id=broker.cluster_id,
             replica_state=ReplicaState(replica_id=broker.node_id, replica_epoch=broker.broker_epoch),
-            max_wait_ms=config.replica_fetch_wait_max_ms,
+            max_wait_ms=self._patience_ms(),
             min_bytes=config.replica_fetch_min_bytes,
             max_bytes=config.replica_fetch_response_max_bytes,
             session_id=planned.session_id,
@@ -179,6 +212,12 @@ class ReplicaFetcher:
             topics=list(topics.values()),
             forgotten_topics_data=list(forgotten.values()),
         )
+
+    def _patience_ms(self) -> int:
+        """How long the leader may wait for something to tell: a pause that ends is worth a request."""
+        longest_ms = self._broker.config.replica_fetch_wait_max_ms
+        wake_at_ms = self._plan.wake_at_ms()
+        return longest_ms if wake_at_ms is None else max(0, min(longest_ms, wake_at_ms - self._now_ms()))
 
     # -- answers
 

@@ -64,6 +64,11 @@ class FetchPlan:
     def __len__(self) -> int:
         return len(self._followers)
 
+    @property
+    def session_epoch(self) -> int:
+        """Of the next request."""
+        return self._session_epoch
+
     def follow(self, key: PartitionKey, follower: FollowerState) -> None:
         """Fetch this partition from now on, or in a new leader epoch."""
         self._followers[key] = follower

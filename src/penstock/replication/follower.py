@@ -88,13 +88,32 @@ Step = Append | Truncate | Reset | Hold
 class FollowerState:
     """One followership of one partition. A new leader epoch gets a new object."""
 
-    __slots__ = ("_backoff_ms", "_log", "fenced", "leader", "leader_epoch", "retry_at_ms")
+    __slots__ = (
+        "_backoff_ms",
+        "_first_backoff_ms",
+        "_log",
+        "_pause_ms",
+        "fenced",
+        "leader",
+        "leader_epoch",
+        "retry_at_ms",
+    )
 
-    def __init__(self, leader: int, leader_epoch: int, log: ReplicaLog, backoff_ms: int) -> None:
+    def __init__(
+        self,
+        leader: int,
+        leader_epoch: int,
+        log: ReplicaLog,
+        backoff_ms: int,
+        first_backoff_ms: int | None = None,
+    ) -> None:
+        """Pauses double from `first_backoff_ms` up to `backoff_ms`: a new leader is ready within moments."""
         self.leader = leader
         self.leader_epoch = leader_epoch
         self._log = log
         self._backoff_ms = backoff_ms
+        self._first_backoff_ms = backoff_ms if first_backoff_ms is None else first_backoff_ms
+        self._pause_ms = self._first_backoff_ms
         #: not to be fetched before
         self.retry_at_ms = 0
         #: not to be fetched in this leader epoch any more
@@ -114,6 +133,7 @@ class FollowerState:
         if self._is_stale(sent):
             return Hold.STALE
         if answer.error is ErrorCode.NONE:
+            self._pause_ms = self._first_backoff_ms
             if answer.diverging is not None:
                 return self._truncate(truncation_offset(self._log, answer.diverging), now_ms)
             return Append(answer.high_watermark, answer.log_start_offset)
@@ -139,7 +159,8 @@ class FollowerState:
 
     def failed(self, now_ms: int) -> Hold:
         """The request, or carrying out its answer, failed: pause this partition."""
-        self.retry_at_ms = now_ms + self._backoff_ms
+        self.retry_at_ms = now_ms + min(self._pause_ms, self._backoff_ms)
+        self._pause_ms *= 2
         return Hold.BACKOFF
 
     def _is_stale(self, sent: FetchPosition) -> bool:

@@ -77,6 +77,9 @@ class _ReplicaFetch:
 
     def run(self) -> FetchResponse | Deferred[FetchResponse | None]:
         request = self._request
+        if not request.max_bytes:
+            # Asked only to end the wait of the request before.
+            return FetchResponse(session_id=self._session.id)
         read = self._read()
         self._missing = request.min_bytes - read.size
         is_full = request.session_epoch == _FULL and bool(read.answers)
