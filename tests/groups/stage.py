@@ -8,7 +8,7 @@ from itertools import count
 from typing import TypeVar
 
 from penstock.groups.consumer_protocol import Subscription, TopicPartitionList
-from penstock.groups.ledger import Client, Environment
+from penstock.groups.ledger import Client, Environment, bytes_of, response_of
 from penstock.groups.settings import GroupSettings
 from penstock.groups.shard import GroupShard
 from penstock.metadata.image import ClusterImage
@@ -143,10 +143,10 @@ class Stage:
 
     def _end(self) -> None:
         outbox = self.shard.outbox
-        self.log += outbox.records
-        for asker, response in outbox.replies:
+        self.log += map(bytes_of, outbox.records)
+        for asker, answer in outbox.replies:
             assert isinstance(asker, Asker) and not asker.answered
-            asker.response = response
+            asker.response = response_of(answer)
             self.told.append(asker)
         outbox.records.clear()
         outbox.replies.clear()

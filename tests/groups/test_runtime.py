@@ -11,12 +11,14 @@ from typing import Any
 
 import pytest
 
-from penstock.broker import coordinator_seat
+from penstock.broker import coordinator_answers, coordinator_seat
 from penstock.broker.broker import Broker
 from penstock.broker.coordinator import java_hash
+from penstock.broker.coordinator_answers import Question
 from penstock.broker.partition import Partition
 from penstock.broker.server import system_world
 from penstock.groups.ledger import Client
+from penstock.groups.shard import GroupShard
 from penstock.model.config import BrokerConfig
 from penstock.model.errors import ApiError, ErrorCode, InvalidConfig, NotLeaderOrFollower, StorageError
 from penstock.model.ids import OFFSETS_TOPIC
@@ -307,6 +309,55 @@ def test_a_crowd_is_answered_in_order_and_a_few_at_a_time() -> None:
                 turns.append(len(answered) - before)
             assert answered == [(number, ErrorCode.NONE) for number in range(10)]
             assert max(turns) <= 4
+
+    run(test)
+
+
+def test_the_end_of_a_round_is_told_to_a_few_members_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their answers are not even made before, and others' answers do not wait behind them."""
+    monkeypatch.setattr(coordinator_answers, "PACE_S", 3600)
+
+    async def test() -> None:
+        async with running() as broker:
+            askers: list[Question] = []
+            told: list[int] = []
+            made: list[int] = []
+
+            def make(number: int) -> OffsetFetchResponseGroup:
+                made.append(number)
+                return OffsetFetchResponseGroup()
+
+            def end_round(shard: GroupShard) -> None:
+                shard.outbox.replies += [(asker, partial(make, n)) for n, asker in enumerate(askers)]
+
+            for number in range(10):
+                waits = broker.groups.ask(GROUP, lambda _, asker: askers.append(asker), refusal)
+                waits.then(lambda _, number=number: told.append(number))
+            broker.groups.runtime.tell_all(end_round)
+            await answer(commit(broker, 1))
+            await answer(commit(broker, 2))
+            assert told == made == [0, 1, 2, 3]
+            broker.groups.runtime.resign_all()
+            assert told == made == [*range(10)]
+
+    run(test)
+
+
+def test_a_record_that_cannot_be_made_is_told_to_nobody() -> None:
+    async def test() -> None:
+        async with running() as broker:
+            await answer(commit(broker, 1))
+
+            def fail() -> tuple[bytes, bytes]:
+                raise OverflowError("a length that does not fit")
+
+            def decide(shard: GroupShard, _: object) -> OffsetFetchResponseGroup:
+                shard.outbox.records.append(fail)
+                return OffsetFetchResponseGroup()
+
+            promised = broker.groups.ask(GROUP, decide, refusal)
+            assert (await answer(promised)).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+            assert await fetched(broker) == 1
 
     run(test)
 

@@ -19,10 +19,11 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, Generic, Protocol, TypeAlias, TypeVar
 
+from penstock.broker.coordinator_answers import Answers, Question
 from penstock.broker.coordinator_log import append_records, load_records
 from penstock.broker.logs import get_logger
 from penstock.broker.partition import Partition
-from penstock.groups.ledger import Outbox
+from penstock.groups.ledger import Answer, LogRecord, Outbox, bytes_of
 from penstock.groups.timers import TimerKey, Timers
 from penstock.model.errors import ApiError, ErrorCode, PenstockError, StorageError
 from penstock.net.deferred import Deferred
@@ -42,9 +43,6 @@ _APPEND_ERRORS: Final = {
     ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
     ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
 }
-#: answers of a shard that go out in one turn of the event loop: when a group of a thousand ends a round, no
-#: other request waits for a thousand answers, and the members do not all come with their next one at once
-_ANSWERS_PER_TURN: Final = 4
 #: how long a question waits for a shard that is being loaded: nearly all are there at once, and clients take
 #: COORDINATOR_LOAD_IN_PROGRESS as a reason to pause
 _LOAD_PATIENCE_S: Final = 1.0
@@ -73,20 +71,6 @@ class Shard(Protocol):
 S = TypeVar("S", bound=Shard)
 
 
-class Question:
-    """Someone who waits for a shard's answer."""
-
-    __slots__ = ("answer", "refusal")
-
-    def __init__(self, refusal: Callable[[ApiError], Struct]) -> None:
-        self.answer: Deferred[Struct] = Deferred()
-        #: makes the response of an error
-        self.refusal = refusal
-
-    def refuse(self, error: ApiError) -> None:
-        self.answer.resolve(self.refusal(error))
-
-
 #: one turn of a shard: the response, or None where the shard answers the question in a later turn
 Decision: TypeAlias = Callable[[S, Question], Struct | None]
 
@@ -95,9 +79,8 @@ class Seat(Generic[S]):
     """One partition's shard, what it has not written yet, and who waits for what it wrote."""
 
     __slots__ = (
-        "_answering",
+        "_answers",
         "_clock",
-        "_committed",
         "_early",
         "_flush_due",
         "_load_patience",
@@ -130,14 +113,12 @@ class Seat(Generic[S]):
         self._reset()
 
     def _reset(self) -> None:
-        self._unwritten: list[tuple[bytes, bytes | None]] = []
+        self._unwritten: list[LogRecord] = []
         #: answers to what is not written yet
-        self._replies: list[tuple[Question, Struct]] = []
+        self._replies: list[tuple[Question, Answer]] = []
         #: (end offset, answers that may go out when it is committed), by offset
-        self._waiting: deque[tuple[int, list[tuple[Question, Struct]]]] = deque()
-        #: answers that may go out
-        self._committed: deque[tuple[Question, Struct]] = deque()
-        self._answering = False
+        self._waiting: deque[tuple[int, list[tuple[Question, Answer]]]] = deque()
+        self._answers = Answers()
         #: questions that the shard keeps for later: an insertion-ordered set
         self.parked: dict[Question, None] = {}
         self._flush_due = False
@@ -195,8 +176,7 @@ class Seat(Generic[S]):
     def unload(self, error: ApiError) -> None:
         """Forget everything; whoever waits for more than its turn is refused."""
         self.shard = None
-        for question, response in self._committed:
-            question.answer.resolve(response)
+        self._answers.give_all()
         if self.task is not None:
             self.task.cancel()
             self.task = None
@@ -244,6 +224,7 @@ class Seat(Generic[S]):
         if response is not None:
             shard.outbox.replies.append((question, response))
         else:
+            question.is_parked = True
             self.parked[question] = None
             question.answer.on_cancel = lambda: self.parked.pop(question, None)
         self._end_turn(shard)
@@ -277,10 +258,10 @@ class Seat(Generic[S]):
             self._set_timer(next_ms, shard.timers.now_ms)
 
     def _take(self, outbox: Outbox) -> None:
-        for question, _ in outbox.replies:
+        for question, answer in outbox.replies:
             assert isinstance(question, Question)
             self.parked.pop(question, None)
-            self._replies.append((question, _))
+            self._replies.append((question, answer))
         self._unwritten += outbox.records
         outbox.records.clear()
         outbox.replies.clear()
@@ -297,9 +278,12 @@ class Seat(Generic[S]):
         partition = self.partition
         if records:
             try:
-                append_records(partition, records, self._clock.now_ms())
+                append_records(partition, [bytes_of(record) for record in records], self._clock.now_ms())
             except ApiError as e:
                 self._fail(e)
+                return
+            except Exception as e:  # noqa: BLE001 - what cannot be written must not be told either
+                self._fail(ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, repr(e)))
                 return
         replies, self._replies = self._replies, []
         self._waiting.append((partition.log.end_offset, replies))
@@ -322,22 +306,12 @@ class Seat(Generic[S]):
     def _release(self) -> None:
         waiting = self._waiting
         committed = self.partition.log.high_watermark
+        decided: list[tuple[Question, Answer]] = []
         while waiting and waiting[0][0] <= committed:
-            self._committed += waiting.popleft()[1]
+            decided += waiting.popleft()[1]
         if not waiting:
             self.partition.waiters.pop(self, None)
-        if not self._answering:
-            self._answer_some()
-
-    def _answer_some(self) -> None:
-        answers = self._committed
-        self._answering = True
-        for _ in range(min(len(answers), _ANSWERS_PER_TURN)):
-            question, response = answers.popleft()
-            question.answer.resolve(response)
-        self._answering = bool(answers)
-        if answers:
-            asyncio.get_running_loop().call_soon(self._answer_some)
+        self._answers.give(decided)
 
     # -- time
 

@@ -8,7 +8,7 @@ the members that wait in JoinGroup; `supported` counts for each protocol the mem
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from typing import Final
 
@@ -208,6 +208,8 @@ class ClassicGroup:
         """The protocol of all that most members prefer; of two, the one that an earlier member prefers."""
         size = len(self.members)
         candidates = {name for name, count in self.supported.items() if count == size}
+        if len(candidates) == 1:
+            return candidates.pop()
         votes = Counter(member.vote(candidates) for member in self.members.values())
         return max(votes, key=lambda name: votes[name])
 
@@ -305,28 +307,57 @@ class ClassicGroup:
 
     # -- the log
 
-    def record(self) -> tuple[GroupMetadataKey, GroupMetadataValue]:
-        members = [
-            GroupMetadataMember(
-                member_id=m.id,
-                group_instance_id=m.instance_id,
-                client_id=m.client_id,
-                client_host=m.client_host,
-                rebalance_timeout=m.rebalance_timeout_ms,
-                session_timeout=m.session_timeout_ms,
-                subscription=m.protocols[self.protocol or ""],
-                assignment=m.assignment,
-            )
-            for m in self.members.values()
-        ]
-        return GroupMetadataKey(group=self.id), GroupMetadataValue(
+    def record(self) -> Callable[[], tuple[GroupMetadataKey, GroupMetadataValue]]:
+        """Makes the record of the group as it is now: of a large one that takes as long as the decision."""
+        key = GroupMetadataKey(group=self.id)
+        value = GroupMetadataValue(
             protocol_type=self.protocol_type or "",
             generation=self.generation,
             protocol=self.protocol,
             leader=self.leader,
             current_state_timestamp=-1 if self.since_ms is None else self.since_ms,
-            members=members,
         )
+        protocol = self.protocol or ""
+        members = [
+            (
+                m.id,
+                m.instance_id,
+                m.client_id,
+                m.client_host,
+                m.rebalance_timeout_ms,
+                m.session_timeout_ms,
+                m.protocols[protocol],
+                m.assignment,
+            )
+            for m in self.members.values()
+        ]
+
+        def make() -> tuple[GroupMetadataKey, GroupMetadataValue]:
+            value.members = [
+                GroupMetadataMember(
+                    member_id=id,
+                    group_instance_id=instance_id,
+                    client_id=client_id,
+                    client_host=client_host,
+                    rebalance_timeout=rebalance_timeout_ms,
+                    session_timeout=session_timeout_ms,
+                    subscription=subscription,
+                    assignment=assignment,
+                )
+                for (
+                    id,
+                    instance_id,
+                    client_id,
+                    client_host,
+                    rebalance_timeout_ms,
+                    session_timeout_ms,
+                    subscription,
+                    assignment,
+                ) in members
+            ]
+            return key, value
+
+        return make
 
     @classmethod
     def from_record(cls, key: GroupMetadataKey, value: GroupMetadataValue) -> ClassicGroup:

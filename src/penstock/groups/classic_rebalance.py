@@ -13,6 +13,8 @@ members join anew.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from penstock.groups.classic import ClassicGroup, ClassicMember, ClassicState
@@ -112,15 +114,16 @@ class Rebalance:
             return
         group.next_generation(self._ledger.now_ms)
         if group.state is ClassicState.EMPTY:
-            self._ledger.log(*group.record())
+            self._ledger.log(group.record())
             return
+        tell = _agreement(group)
         for member in group.members.values():
             asker = group.end_join(member)
             if asker is not None:
-                self._ledger.answer(asker, joined(group, member))
+                self._ledger.answer(asker, partial(tell, member.id))
             self.keep_alive(group, member)
             member.is_new = False
-            group.pending_syncs.add(member.id)
+        group.pending_syncs.update(group.members)
         self._timers.schedule((SYNC, group.id), group.rebalance_timeout_ms)
 
     def complete_sync(self, group: ClassicGroup, assignments: dict[str, bytes]) -> None:
@@ -128,7 +131,7 @@ class Rebalance:
         for member in group.members.values():
             member.assignment = assignments.get(member.id, b"")
         group.enter(ClassicState.STABLE, self._ledger.now_ms)
-        self._ledger.log(*group.record())
+        self._ledger.log(group.record())
         self._give_assignments(group, ErrorCode.NONE)
 
     def synced(self, group: ClassicGroup, member_id: str) -> None:
@@ -186,24 +189,33 @@ class Rebalance:
 
 def joined(group: ClassicGroup, member: ClassicMember, skip_assignment: bool = False) -> JoinGroupResponse:
     """What a member learns at the end of the joining: the leader also who the others are."""
-    leads = group.leader == member.id
-    assert group.protocol is not None and group.leader is not None
-    return JoinGroupResponse(
-        generation_id=group.generation,
-        protocol_type=group.protocol_type,
-        protocol_name=group.protocol,
-        leader=group.leader,
-        skip_assignment=skip_assignment,
-        member_id=member.id,
-        members=[
-            JoinGroupResponseMember(
-                member_id=m.id, group_instance_id=m.instance_id, metadata=m.protocols[group.protocol]
-            )
-            for m in group.members.values()
-        ]
-        if leads
-        else [],
-    )
+    return _agreement(group)(member.id, skip_assignment)
+
+
+def _agreement(group: ClassicGroup) -> Callable[..., JoinGroupResponse]:
+    """Makes the answer for a member, and whether it need not assign, of what the group agrees on now."""
+    leader, protocol = group.leader, group.protocol
+    assert protocol is not None and leader is not None
+    roster = [(m.id, m.instance_id, m.protocols[protocol]) for m in group.members.values()]
+    generation, protocol_type = group.generation, group.protocol_type
+
+    def tell(member_id: str, skip_assignment: bool = False) -> JoinGroupResponse:
+        return JoinGroupResponse(
+            generation_id=generation,
+            protocol_type=protocol_type,
+            protocol_name=protocol,
+            leader=leader,
+            skip_assignment=skip_assignment,
+            member_id=member_id,
+            members=[
+                JoinGroupResponseMember(member_id=id, group_instance_id=instance, metadata=metadata)
+                for id, instance, metadata in roster
+            ]
+            if member_id == leader
+            else [],
+        )
+
+    return tell
 
 
 def synced(group: ClassicGroup, member: ClassicMember) -> SyncGroupResponse:

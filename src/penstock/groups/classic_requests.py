@@ -153,7 +153,7 @@ class ClassicRequests:
         self.rebalance.keep_alive(group, member)
         if group.state is ClassicState.STABLE and group.elected_protocol() == group.protocol:
             # Nothing changes for the others: its assignment is still what the group agreed on.
-            self._ledger.log(*group.record())
+            self._ledger.log(group.record())
             if client.version >= _SKIPS_ASSIGNMENT_FROM:
                 return joined(group, member, skip_assignment=group.leader == new_id)
             # An older leader would assign: so it must not learn that it leads.

@@ -22,20 +22,45 @@ if TYPE_CHECKING:
     from penstock.groups.group import Group
     from penstock.groups.settings import GroupSettings
 
-__all__ = ["Asker", "Client", "Environment", "Ledger", "Outbox"]
+__all__ = [
+    "Answer",
+    "Asker",
+    "Client",
+    "Environment",
+    "Ledger",
+    "LogRecord",
+    "Outbox",
+    "bytes_of",
+    "response_of",
+]
 
 #: Whoever asked and still waits; means something to the driver only.
 Asker: TypeAlias = object
+#: A response, or what makes it when it is due, of nothing that changes meanwhile.
+Answer: TypeAlias = Struct | Callable[[], Struct]
+#: A record's key and value, or what makes them when they are written, of nothing that changes meanwhile.
+LogRecord: TypeAlias = tuple[bytes, bytes | None] | Callable[[], tuple[bytes, bytes | None]]
+
+
+def response_of(answer: Answer) -> Struct:
+    return answer if isinstance(answer, Struct) else answer()
+
+
+def bytes_of(record: LogRecord) -> tuple[bytes, bytes | None]:
+    return record if isinstance(record, tuple) else record()
 
 
 class Outbox:
-    """What a turn wants done: records to append, and answers to give once they are committed."""
+    """What a turn wants done: records to append, and answers to give once they are committed.
+
+    Both may be recipes: a decision about a group of a thousand is one turn, and its bytes are another's.
+    """
 
     __slots__ = ("records", "replies")
 
     def __init__(self) -> None:
-        self.records: list[tuple[bytes, bytes | None]] = []
-        self.replies: list[tuple[Asker, Struct]] = []
+        self.records: list[LogRecord] = []
+        self.replies: list[tuple[Asker, Answer]] = []
 
 
 class Client:
@@ -91,12 +116,12 @@ class Ledger:
         self.outbox.records.append(encode_record(key, value, version))
         self.apply(key, value)
 
-    def log(self, key: Struct, value: Struct | None) -> None:
+    def log(self, record: Callable[[], tuple[Struct, Struct | None]]) -> None:
         """Have a record appended that says what the state already is: classic groups change before."""
-        self.outbox.records.append(encode_record(key, value))
+        self.outbox.records.append(lambda: encode_record(*record()))
 
-    def answer(self, asker: Asker, response: Struct) -> None:
-        self.outbox.replies.append((asker, response))
+    def answer(self, asker: Asker, answer: Answer) -> None:
+        self.outbox.replies.append((asker, answer))
 
     def group(self, group_id: str) -> Group:
         group = self.groups.get(group_id)

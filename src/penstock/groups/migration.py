@@ -188,7 +188,7 @@ class Migration:
         classic.state = ClassicState.STABLE
         classic.topics = classic.topics_read()
         self.erase(group)
-        self._ledger.log(*classic.record())
+        self._ledger.log(classic.record())
         self._ledger.groups[group.id] = classic
         for restored in classic.members.values():
             self._rebalance.keep_alive(classic, restored)

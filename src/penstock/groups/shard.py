@@ -175,7 +175,7 @@ class GroupShard:
                 raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)
             group = ClassicGroup(request.group_id, self._ledger.now_ms)
             self._ledger.groups[group.id] = group
-            self._ledger.log(*group.record())
+            self._ledger.log(group.record())
         assert isinstance(group, ClassicGroup)
         return self._classic.join(group, request, client, asker)
 
