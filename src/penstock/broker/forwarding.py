@@ -23,7 +23,9 @@ from penstock.wire.apis.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from penstock.wire.apis.describe_quorum import DESCRIBE_QUORUM
 from penstock.wire.apis.envelope import ENVELOPE, EnvelopeRequest, EnvelopeResponse
+from penstock.wire.apis.list_partition_reassignments import LIST_PARTITION_REASSIGNMENTS
 from penstock.wire.messages import decode_request_header, decode_response, encode_request, encode_response
 from penstock.wire.principals import Principal, decode_principal, encode_principal
 
@@ -35,6 +37,8 @@ __all__ = ["AsyncHandler", "carry_out", "create_topic_anywhere", "forward", "for
 _DEFAULT_TIMEOUT_S: Final = 30.0
 #: how long an answer may wait for this broker to hear of what was changed
 _CATCH_UP_S: Final = 0.5
+#: what changes nothing that this broker could hear of
+_READS: Final = (DESCRIBE_QUORUM, LIST_PARTITION_REASSIGNMENTS)
 _ADDRESS: Final = bytes(4)
 _SIZE: Final = 4
 
@@ -85,7 +89,7 @@ async def forward(
         if answer is None or answer.response_data is None:
             return None
         response = decode_response(api, version, memoryview(answer.response_data))
-        if not getattr(request, "validate_only", False):
+        if api not in _READS and not getattr(request, "validate_only", False):
             await _hear_of_it(broker, known)
         return response
 
