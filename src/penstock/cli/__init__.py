@@ -8,7 +8,20 @@ from __future__ import annotations
 
 import typer
 
-from penstock.cli import config, consume, group, log, produce, topic, up, version
+from penstock.cli import (
+    broker,
+    cluster,
+    config,
+    consume,
+    group,
+    log,
+    partition,
+    produce,
+    quorum,
+    topic,
+    up,
+    version,
+)
 from penstock.cli.failure import guarded
 
 __all__ = ["app", "main"]
@@ -22,6 +35,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command()(up.up)
+app.add_typer(cluster.app, name="cluster")
+app.add_typer(broker.app, name="broker")
+app.add_typer(partition.app, name="partition")
+app.add_typer(quorum.app, name="quorum")
 app.add_typer(topic.app, name="topic")
 app.command()(produce.produce)
 app.command()(consume.consume)

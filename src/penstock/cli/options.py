@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Annotated, TypeAlias
 
 import typer
@@ -22,6 +23,14 @@ Timeout: TypeAlias = Annotated[
     float, typer.Option("--timeout", min=0.1, help="Seconds to wait for the broker's answer.")
 ]
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+
+DataDirectory: TypeAlias = Annotated[Path, typer.Option("--data", "-d", help="Directory of the cluster.")]
+ClusterIn: TypeAlias = Annotated[
+    Path | None, typer.Option("--data", "-d", help="The cluster in this directory, for --bootstrap.")
+]
+Patience: TypeAlias = Annotated[
+    float, typer.Option("--timeout", min=0.1, help="Seconds to wait until it is done.")
+]
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 DEFAULT_TIMEOUT = 10.0

@@ -1,0 +1,158 @@
+"""The brokers of a cluster on this machine: a directory with a folder for each.
+
+    DIR/broker-1/broker.yaml   its whole config, which a start reads and people may edit
+                 broker.log    what it logs
+                 broker.pid    its process, while it should run
+                 data/         its data
+    DIR/broker-2/...
+
+The folders are all there is to know: whoever has DIR can start, stop and find the cluster.
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from penstock.cli.config_sources import read_config_file
+from penstock.cli.failure import Failure
+from penstock.cli.processes import (
+    Process,
+    is_alive,
+    read_pid_file,
+    send_signal,
+    spawn,
+    wait_for_end,
+    write_pid_file,
+)
+
+if TYPE_CHECKING:
+    from penstock.model.config import DeclaredTopic
+
+__all__ = ["BrokerHome", "bootstrap_of", "home_of", "homes_in"]
+
+_FOLDER: Final = re.compile(r"broker-([0-9]+)")
+_HEADER: Final = "# Written by `penstock`, read at each start of the broker.\n"
+
+
+class BrokerHome:
+    """A broker's folder, and the process that runs on it."""
+
+    def __init__(self, directory: Path, id_: int) -> None:
+        self.id = id_
+        self.path = directory / f"broker-{id_}"
+        self.config_file = self.path / "broker.yaml"
+        self.log_file = self.path / "broker.log"
+        self.pid_file = self.path / "broker.pid"
+        self.data = self.path / "data"
+
+    @cached_property
+    def configs(self) -> dict[str, str]:
+        """What the config file says, by Kafka's names."""
+        return read_config_file(self.config_file).configs
+
+    @cached_property
+    def topics(self) -> tuple[DeclaredTopic, ...]:
+        return read_config_file(self.config_file).topics
+
+    def write(self, configs: Mapping[str, str], topics: Iterable[DeclaredTopic]) -> None:
+        """Make the folder with its config file."""
+        import yaml
+
+        content: dict[str, Any] = dict(configs)
+        declared = {topic.name: _settings(topic) for topic in topics}
+        if declared:
+            content["topics"] = declared
+        self.path.mkdir(parents=True, exist_ok=True)
+        self.config_file.write_text(_HEADER + yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
+
+    @property
+    def address(self) -> str:
+        """Where clients find the broker."""
+        return self._listener(0)
+
+    @property
+    def internal_address(self) -> str:
+        """Where other brokers find it."""
+        return self._listener(1)
+
+    def process(self) -> Process | None:
+        """The running process, if there is one."""
+        process = read_pid_file(self.pid_file)
+        return process if process is not None and is_alive(process) else None
+
+    def start(self) -> int:
+        """Start the process; returns a descriptor through which its `ready` line will come."""
+        process, output = spawn(["up", "--config", str(self.config_file)], self.log_file)
+        write_pid_file(self.pid_file, process)
+        return output
+
+    def signal(self, number: signal.Signals) -> Process | None:
+        """Signal the process; None if none runs, and then no pid file is left behind."""
+        process = read_pid_file(self.pid_file)
+        if process is None or not send_signal(process, number):
+            self.pid_file.unlink(missing_ok=True)
+            return None
+        return process
+
+    def await_end(self, process: Process, timeout_s: float) -> None:
+        if wait_for_end([process], timeout_s):
+            raise Failure(
+                f"broker {self.id} (process {process.pid}) has not stopped within {timeout_s:g} s: see "
+                f"{self.log_file}, give it a longer --timeout, or `penstock broker kill {self.id}`"
+            )
+        self.pid_file.unlink(missing_ok=True)
+
+    def last_words(self) -> str:
+        """The last line of the log."""
+        try:
+            lines = self.log_file.read_text(encoding="utf-8", errors="replace").splitlines()
+        except FileNotFoundError:
+            return "it logged nothing"
+        return lines[-1].removeprefix("penstock: ") if lines else "it logged nothing"
+
+    def _listener(self, index: int) -> str:
+        return self.configs["listeners"].split(",")[index].partition("://")[2]
+
+
+def homes_in(directory: Path) -> list[BrokerHome]:
+    """The brokers of a cluster, by their numbers."""
+    if not directory.is_dir():
+        return []
+    matches = (_FOLDER.fullmatch(path.name) for path in directory.iterdir())
+    homes = (BrokerHome(directory, int(match[1])) for match in matches if match is not None)
+    return sorted((home for home in homes if home.config_file.is_file()), key=lambda home: home.id)
+
+
+def home_of(directory: Path, id_: int) -> BrokerHome:
+    """The folder of one broker; a Failure if it has none."""
+    homes = homes_in(directory)
+    for home in homes:
+        if home.id == id_:
+            return home
+    if not homes:
+        raise Failure(f"{directory} holds no cluster: name its directory with --data")
+    known = ", ".join(str(home.id) for home in homes)
+    raise Failure(f"{directory} has no broker {id_}, but {known}")
+
+
+def bootstrap_of(data: Path | None, bootstrap: str) -> str:
+    """Where to start: the brokers in a directory, those first that run, or what is given."""
+    if data is None:
+        return bootstrap
+    homes = homes_in(data)
+    if not homes:
+        raise Failure(f"{data} holds no cluster: name its directory with --data")
+    running = [home for home in homes if home.process() is not None]
+    if not running:
+        raise Failure(f"no broker in {data} runs: `penstock cluster start --data {data}` starts them")
+    return ",".join(home.address for home in running)
+
+
+def _settings(topic: DeclaredTopic) -> dict[str, Any]:
+    numbers = {"partitions": topic.partitions, "replication_factor": topic.replication_factor}
+    return {**{name: number for name, number in numbers.items() if number != -1}, **topic.configs}

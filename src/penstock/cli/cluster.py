@@ -1,0 +1,181 @@
+"""`penstock cluster start|status|stop`."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from penstock.cli.failure import Failure, misused
+from penstock.cli.options import (
+    AsJson,
+    Bootstrap,
+    DataDirectory,
+    Patience,
+    Timeout,
+)
+
+if TYPE_CHECKING:
+    from penstock.cli.broker_home import BrokerHome
+
+app = typer.Typer(help="Start, watch and stop a cluster on this machine.", no_args_is_help=True)
+
+DEFAULT_BROKERS = 5
+DEFAULT_PORT = 9092
+
+
+@app.command()
+def start(
+    brokers: Annotated[
+        int | None,
+        typer.Option("--brokers", "-n", min=1, max=1000, help=f"How many. [default: {DEFAULT_BROKERS}]"),
+    ] = None,
+    port: Annotated[
+        int | None,
+        typer.Option(
+            "--port",
+            "-p",
+            min=0,
+            max=65535,
+            help=f"Of the first; the others follow it. 0 for any free ones. [default: {DEFAULT_PORT}]",
+        ),
+    ] = None,
+    data: DataDirectory = Path("penstock-cluster"),
+    host: Annotated[str, typer.Option("--host", help="Address to listen on.")] = "127.0.0.1",
+    racks: Annotated[
+        str | None, typer.Option("--racks", metavar="A,B,...", help="Zones, given to the brokers in turn.")
+    ] = None,
+    config: Annotated[
+        Path | None, typer.Option("--config", "-c", help="Config file for all brokers, and topics to create.")
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", "-s", metavar="KEY=VALUE", help="A config of all brokers; repeatable."),
+    ] = None,
+    timeout: Patience = 60.0,
+    as_json: AsJson = False,
+) -> None:
+    """Make a cluster, or start again what is in --data; returns when every broker is ready."""
+    from penstock.cli.broker_home import homes_in
+    from penstock.cli.starting import ClusterPlan, make_homes, start_all
+
+    homes = homes_in(data)
+    if homes:
+        if brokers not in (None, len(homes)):
+            misused(f"{data} has {len(homes)} brokers: `penstock broker add` and `remove` change that")
+        if racks or config or settings or port is not None:
+            misused(
+                f"{data} has its configs already: edit broker-N/broker.yaml there, or choose another --data"
+            )
+    else:
+        configs, topics = _common_configs(config, settings or [])
+        zones = [zone.strip() for zone in racks.split(",")] if racks else []
+        plan = ClusterPlan(
+            brokers or DEFAULT_BROKERS, host, DEFAULT_PORT if port is None else port, zones, configs, topics
+        )
+        homes = make_homes(data, plan)
+    idle = [home for home in homes if home.process() is None]
+    start_all(idle, timeout)
+    _say_started(homes, idle, as_json)
+
+
+@app.command()
+def status(
+    data: Annotated[
+        Path | None,
+        typer.Option("--data", "-d", help="The cluster in this directory, instead of --bootstrap."),
+    ] = None,
+    bootstrap: Bootstrap = "127.0.0.1:9092",
+    timeout: Timeout = 10.0,
+    as_json: AsJson = False,
+) -> None:
+    """Show brokers, leaders, replicas in sync, the controller and versions."""
+    from penstock.cli.broker_home import bootstrap_of
+    from penstock.cli.direct import DirectLine
+    from penstock.cli.output import print_json
+    from penstock.cli.overview import cluster_overview
+
+    with DirectLine(bootstrap_of(data, bootstrap), timeout) as line:
+        overview = cluster_overview(line)
+    if as_json:
+        print_json(overview)
+    else:
+        _print_overview(overview)
+
+
+@app.command()
+def stop(
+    data: DataDirectory = Path("penstock-cluster"), timeout: Patience = 60.0, as_json: AsJson = False
+) -> None:
+    """Stop all brokers; their data stays."""
+    from penstock.cli.broker_home import homes_in
+    from penstock.cli.outcomes import print_outcomes
+
+    homes = homes_in(data)
+    if not homes:
+        raise Failure(f"{data} holds no cluster: name its directory with --data")
+    ending = [(home, home.signal(signal.SIGTERM)) for home in homes]
+    for home, process in ending:
+        if process is not None:
+            home.await_end(process, timeout)
+    outcomes = {str(home.id): "not running" if process is None else "stopped" for home, process in ending}
+    print_outcomes("broker", outcomes, as_json)
+
+
+def _common_configs(config: Path | None, settings: list[str]) -> tuple[dict[str, str], Any]:
+    """What all brokers have in common; where each of them is and listens is not for a file to say."""
+    from penstock.cli.config_sources import effective
+
+    file, configs = effective(config, {}, settings)
+    for name in ("listeners", "advertised.listeners", "node.id", "broker.id", "log.dir", "log.dirs"):
+        configs.pop(name, None)
+    for name in ("controller.quorum.voters", "process.roles", "penstock.memory"):
+        if name in configs:
+            misused(f"{name} is for `penstock cluster start` to choose: remove it")
+    return configs, file.topics
+
+
+def _say_started(homes: list[BrokerHome], idle: list[BrokerHome], as_json: bool) -> None:
+    from penstock.cli.output import print_json
+
+    addresses = ",".join(home.address for home in homes)
+    if not as_json:
+        print(f"ready {addresses}")
+        return
+    rows = []
+    for home in homes:
+        process = home.process()
+        rows.append(
+            {
+                "broker": home.id,
+                "address": home.address,
+                "pid": None if process is None else process.pid,
+                "outcome": "started" if home in idle else "running",
+            }
+        )
+    print_json({"bootstrap": addresses, "brokers": rows})
+
+
+def _print_overview(overview: dict[str, Any]) -> None:
+    from penstock.cli.output import print_rows
+
+    print(
+        f"cluster {overview['cluster_id']}  controller {_or_none(overview['controller'])}  "
+        f"metadata.version {_or_none(overview['metadata_version'])}"
+    )
+    columns = ("broker", "address", "rack", "state", "leads", "replicas", "in_sync", "quorum", "versions")
+    print_rows(overview["brokers"], as_json=False, columns=columns, empty="no brokers")
+    lacking = overview["under_replicated"]
+    print(
+        f"{len(overview['partitions'])} partitions, {len(lacking)} under-replicated, "
+        f"{len(overview['leaderless'])} without a leader"
+    )
+    if lacking:
+        shown = ("topic", "partition", "leader", "replicas", "isr")
+        print_rows(lacking, as_json=False, columns=shown, empty="")
+
+
+def _or_none(value: object) -> str:
+    return "none" if value is None else str(value)

@@ -1,0 +1,129 @@
+"""Growing and shrinking a cluster on this machine: a broker takes its share, and goes when it is empty."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import Final
+
+from penstock.cli.broker_home import BrokerHome, bootstrap_of, home_of, homes_in
+from penstock.cli.direct import DirectLine, refuse
+from penstock.cli.failure import Failure, misused
+from penstock.cli.moves import Move, await_moves, elect_preferred, plan_moves, read_image, start_moves
+from penstock.cli.overview import quorum_overview
+from penstock.cli.starting import free_port, start_all
+from penstock.model.config.layers import INTERNAL
+from penstock.model.ids import parse_topic_id
+from penstock.wire.apis.remove_raft_voter import REMOVE_RAFT_VOTER, RemoveRaftVoterRequest
+from penstock.wire.apis.unregister_broker import UNREGISTER_BROKER, UnregisterBrokerRequest
+
+__all__ = ["add_broker", "remove_broker"]
+
+_ANSWER_S: Final = 10.0
+
+
+def add_broker(
+    directory: Path,
+    number: int | None,
+    port: int | None,
+    rack: str | None,
+    *,
+    rebalance: bool,
+    timeout_s: float,
+) -> tuple[BrokerHome, int]:
+    """Start a broker more, and move partitions to it; returns it and how many."""
+    where = bootstrap_of(directory, "")
+    home = _new_home(directory, number, port, rack)
+    start_all([home], timeout_s)
+    if not rebalance:
+        return home, 0
+    with DirectLine(where, _ANSWER_S) as line:
+        moves = plan_moves(line)
+        _carry_out(line, moves, timeout_s)
+    return home, len(moves)
+
+
+def remove_broker(directory: Path, number: int, timeout_s: float) -> tuple[int, Path]:
+    """Empty a broker, stop it, forget it; returns how many partitions moved, and where its folder is now."""
+    home = home_of(directory, number)
+    others = [other for other in homes_in(directory) if other.id != number and other.process() is not None]
+    if not others:
+        raise Failure(f"broker {number} is the last that runs: `penstock cluster stop` stops it")
+    with DirectLine(",".join(other.address for other in others), _ANSWER_S) as line:
+        moves = _evacuate(line, number, timeout_s)
+        _leave_quorum(line, number)
+        process = home.signal(signal.SIGTERM)
+        if process is not None:
+            home.await_end(process, timeout_s)
+        response = line.ask(UNREGISTER_BROKER, UnregisterBrokerRequest(broker_id=number))
+        refuse(response.error_code, response.error_message, f"broker {number}")
+    kept_at = directory / f"removed-broker-{number}"
+    while kept_at.exists():
+        kept_at = kept_at.with_name(f"{kept_at.name}-before")
+    os.rename(home.path, kept_at)
+    return moves, kept_at
+
+
+def _new_home(directory: Path, number: int | None, port: int | None, rack: str | None) -> BrokerHome:
+    """A folder like that of the first broker; who comes later serves partitions and does not vote."""
+    homes = homes_in(directory)
+    if number is None:
+        number = max(home.id for home in homes) + 1
+    elif any(home.id == number for home in homes):
+        misused(f"{directory} has a broker {number} already: `penstock broker start {number}` starts it")
+    host = homes[0].address.rpartition(":")[0]
+    bare = host.strip("[]")
+    taken = {int(a.rpartition(":")[2]) for home in homes for a in (home.address, home.internal_address)}
+    highest = max(int(home.address.rpartition(":")[2]) for home in homes)
+    client_port = free_port(bare, highest + 1 if port is None else port, taken)
+    if port and client_port != port:
+        raise Failure(f"{host}:{port} is in use: stop what listens there, or choose another --port")
+    internal_port = free_port(bare, client_port + 10_000, taken)
+    home = BrokerHome(directory, number)
+    configs = {
+        **homes[0].configs,
+        "node.id": str(number),
+        "listeners": f"PLAINTEXT://{host}:{client_port},{INTERNAL}://{host}:{internal_port}",
+        "log.dirs": str(home.data.absolute()),
+        "process.roles": "broker",
+    }
+    configs.pop("broker.rack", None)
+    if rack is not None:
+        configs["broker.rack"] = rack
+    home.write(configs, homes[0].topics)
+    return home
+
+
+def _carry_out(line: DirectLine, moves: list[Move], timeout_s: float) -> None:
+    if moves:
+        start_moves(line, moves)
+        await_moves(line, moves, timeout_s)
+        elect_preferred(line, [move.partition for move in moves])
+
+
+def _evacuate(line: DirectLine, number: int, timeout_s: float) -> int:
+    image = read_image(line)
+    if number not in image.brokers:
+        return 0
+    moves = plan_moves(line, leaving=[number])
+    emptied = {move.partition for move in moves if number not in move.replicas}
+    for partition in image.partitions_on(number):
+        name = image.topics_by_id[partition.topic_id].name
+        if (name, partition.index) not in emptied:
+            raise Failure(
+                f"{name}-{partition.index} has {len(partition.replicas)} replicas, and too few brokers "
+                f"that are up would be left: add one first, or give the topic fewer replicas"
+            )
+    _carry_out(line, moves, timeout_s)
+    return len(moves)
+
+
+def _leave_quorum(line: DirectLine, number: int) -> None:
+    for voter in quorum_overview(line)["voters"]:
+        if voter["node"] == number:
+            request = RemoveRaftVoterRequest(
+                voter_id=number, voter_directory_id=parse_topic_id(voter["directory_id"])
+            )
+            response = line.ask(REMOVE_RAFT_VOTER, request)
+            refuse(response.error_code, response.error_message, f"voter {number}")

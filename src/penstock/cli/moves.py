@@ -1,0 +1,235 @@
+"""Moving replicas between brokers: what a cluster holds, a plan, and its execution by the cluster.
+
+A plan is written down as Kafka's own tool does, so either can carry out what the other has planned.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from penstock.cli.direct import DirectLine, refuse
+from penstock.cli.failure import Failure, misused
+from penstock.metadata.image import ClusterImage
+from penstock.metadata.rebalance import Move, plan_rebalance
+from penstock.model.errors import ErrorCode
+from penstock.model.ids import TopicPartition
+from penstock.wire.apis.alter_partition_reassignments import (
+    ALTER_PARTITION_REASSIGNMENTS,
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from penstock.wire.apis.describe_cluster import DESCRIBE_CLUSTER, DescribeClusterRequest
+from penstock.wire.apis.elect_leaders import ELECT_LEADERS, ElectLeadersRequest, TopicPartitions
+from penstock.wire.apis.list_partition_reassignments import (
+    LIST_PARTITION_REASSIGNMENTS,
+    ListPartitionReassignmentsRequest,
+    OngoingPartitionReassignment,
+)
+from penstock.wire.apis.metadata import METADATA, MetadataRequest
+from penstock.wire.metadata_records import BrokerEndpoint, PartitionRecord, RegisterBrokerRecord, TopicRecord
+
+__all__ = [
+    "Move",
+    "await_moves",
+    "cancel_moves",
+    "elect_preferred",
+    "move_states",
+    "ongoing_moves",
+    "plan_moves",
+    "read_image",
+    "read_plan",
+    "start_moves",
+    "written_plan",
+]
+
+_PAUSE_S: Final = 0.1
+_PLAN_VERSION: Final = 1
+_FINE: Final = frozenset(
+    {ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED, ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE}
+)
+
+
+class MoveState(NamedTuple):
+    """How far a planned move is: `done`, `moving`, or `not begun`."""
+
+    move: Move
+    state: str
+    replicas: Sequence[int]
+
+
+def read_image(line: DirectLine) -> ClusterImage:
+    """What the cluster says of itself, as far as plans need it."""
+    cluster = line.ask(DESCRIBE_CLUSTER, DescribeClusterRequest(include_fenced_brokers=True))
+    refuse(cluster.error_code, cluster.error_message, "the cluster")
+    image = ClusterImage()
+    for broker in cluster.brokers:
+        endpoint = BrokerEndpoint(name="PLAINTEXT", host=broker.host, port=broker.port)
+        image.apply(
+            RegisterBrokerRecord(
+                broker_id=broker.broker_id, end_points=[endpoint], rack=broker.rack, fenced=broker.is_fenced
+            ),
+            0,
+        )
+    moving = ongoing_moves(line)
+    for topic in line.ask(METADATA, MetadataRequest(topics=None, allow_auto_topic_creation=False)).topics:
+        image.apply(TopicRecord(name=topic.name or "", topic_id=topic.topic_id), 0)
+        for partition in topic.partitions:
+            ongoing = moving.get(TopicPartition(topic.name or "", partition.partition_index))
+            image.apply(
+                PartitionRecord(
+                    partition_id=partition.partition_index,
+                    topic_id=topic.topic_id,
+                    replicas=partition.replica_nodes,
+                    isr=partition.isr_nodes,
+                    leader=partition.leader_id,
+                    adding_replicas=ongoing.adding_replicas if ongoing else [],
+                    removing_replicas=ongoing.removing_replicas if ongoing else [],
+                ),
+                0,
+            )
+    return image
+
+
+def plan_moves(
+    line: DirectLine, *, leaving: Collection[int] = (), topics: Collection[str] = ()
+) -> list[Move]:
+    """Few moves that even out the brokers, of some topics or of all; who is `leaving` ends up empty."""
+    image = read_image(line)
+    for name in topics:
+        if name not in image.topics:
+            raise Failure(f"there is no topic {name}: `penstock topic list` shows what there is")
+    for broker in leaving:
+        if broker not in image.brokers:
+            raise Failure(f"there is no broker {broker}: `penstock cluster status` shows them")
+    moves = plan_rebalance(image, {}, leaving=leaving)
+    return [move for move in moves if not topics or move.partition.topic in topics]
+
+
+def start_moves(line: DirectLine, moves: Iterable[Move]) -> None:
+    """Ask the cluster for all of them; a Failure names the first that it refuses."""
+    _alter(line, {move.partition: move.replicas for move in moves})
+
+
+def cancel_moves(line: DirectLine, partitions: Iterable[TopicPartition]) -> None:
+    """Put back what is on the way; what has arrived stays."""
+    _alter(line, dict.fromkeys(partitions))
+
+
+def ongoing_moves(line: DirectLine) -> dict[TopicPartition, OngoingPartitionReassignment]:
+    request = ListPartitionReassignmentsRequest(timeout_ms=_milliseconds(line), topics=None)
+    response = line.ask(LIST_PARTITION_REASSIGNMENTS, request)
+    refuse(response.error_code, response.error_message, "the list of reassignments")
+    return {
+        TopicPartition(topic.name, partition.partition_index): partition
+        for topic in response.topics
+        for partition in topic.partitions
+    }
+
+
+def await_moves(line: DirectLine, moves: Sequence[Move], timeout_s: float) -> None:
+    """Return when none of them is under way any more."""
+    deadline = time.monotonic() + timeout_s
+    partitions = {move.partition for move in moves}
+    while left := partitions & ongoing_moves(line).keys():
+        if time.monotonic() > deadline:
+            raise Failure(
+                f"{len(left)} of {len(partitions)} partitions still move after {timeout_s:g} s, and go on: "
+                f"`penstock partition reassign list` shows them"
+            )
+        time.sleep(_PAUSE_S)
+
+
+def move_states(line: DirectLine, moves: Iterable[Move]) -> list[MoveState]:
+    """How far each move of a plan is."""
+    image, moving = read_image(line), ongoing_moves(line)
+    states = []
+    for move in moves:
+        topic = image.topics.get(move.partition.topic)
+        partition = topic.partitions.get(move.partition.partition) if topic is not None else None
+        replicas = [] if partition is None else partition.replicas
+        if move.partition in moving:
+            state = "moving"
+        else:
+            state = "done" if list(replicas) == move.replicas else "not begun"
+        states.append(MoveState(move, state, replicas))
+    return states
+
+
+def elect_preferred(line: DirectLine, partitions: Iterable[TopicPartition]) -> None:
+    """Let the first replica of each partition lead it, where that is in sync."""
+    topics = [
+        TopicPartitions(topic=name, partitions=indexes) for name, indexes in _by_topic(partitions).items()
+    ]
+    request = ElectLeadersRequest(election_type=0, topic_partitions=topics, timeout_ms=_milliseconds(line))
+    response = line.ask(ELECT_LEADERS, request)
+    refuse(response.error_code, None, "electing leaders")
+    for topic in response.replica_election_results:
+        for partition in topic.partition_result:
+            if partition.error_code not in _FINE:
+                about = f"leader of {topic.topic}-{partition.partition_id}"
+                refuse(partition.error_code, partition.error_message, about)
+
+
+def written_plan(moves: Iterable[Move]) -> dict[str, Any]:
+    """A plan as it stands in a file."""
+    partitions = [
+        {"topic": m.partition.topic, "partition": m.partition.partition, "replicas": list(m.replicas)}
+        for m in moves
+    ]
+    return {"version": _PLAN_VERSION, "partitions": partitions}
+
+
+def read_plan(path: Path) -> list[Move]:
+    """The plan in a file; `-` reads standard input."""
+    import sys
+
+    try:
+        text = sys.stdin.read() if str(path) == "-" else path.read_text(encoding="utf-8")
+    except OSError as error:
+        misused(f"cannot read {path}: {error.strerror}")
+    try:
+        return [
+            Move(
+                TopicPartition(str(each["topic"]), int(each["partition"])),
+                [int(broker) for broker in each["replicas"]],
+            )
+            for each in json.loads(text)["partitions"]
+        ]
+    except (ValueError, TypeError, KeyError) as error:
+        misused(f"{path} is no plan: `penstock partition reassign plan` makes one ({error!r})")
+
+
+def _alter(line: DirectLine, wanted: Mapping[TopicPartition, list[int] | None]) -> None:
+    topics = [
+        ReassignableTopic(
+            name=name,
+            partitions=[
+                ReassignablePartition(partition_index=i, replicas=wanted[TopicPartition(name, i)])
+                for i in indexes
+            ],
+        )
+        for name, indexes in _by_topic(wanted).items()
+    ]
+    request = AlterPartitionReassignmentsRequest(timeout_ms=_milliseconds(line), topics=topics)
+    response = line.ask(ALTER_PARTITION_REASSIGNMENTS, request)
+    refuse(response.error_code, response.error_message, "the reassignment")
+    for topic in response.responses:
+        for partition in topic.partitions:
+            about = f"{topic.name}-{partition.partition_index}"
+            refuse(partition.error_code, partition.error_message, about)
+
+
+def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    topics: dict[str, list[int]] = {}
+    for partition in partitions:
+        topics.setdefault(partition.topic, []).append(partition.partition)
+    return topics
+
+
+def _milliseconds(line: DirectLine) -> int:
+    return int(line.timeout_s * 1000)

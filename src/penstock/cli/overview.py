@@ -1,0 +1,138 @@
+"""What a cluster is at the moment, as it tells: brokers, controller, partitions, quorum, versions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from penstock.cli.direct import DirectLine, refuse
+from penstock.model.ids import METADATA_TOPIC, format_topic_id
+from penstock.wire.apis.api_versions import API_VERSIONS, ApiVersionsRequest, ApiVersionsResponse
+from penstock.wire.apis.describe_cluster import DESCRIBE_CLUSTER, DescribeClusterRequest
+from penstock.wire.apis.describe_quorum import (
+    DESCRIBE_QUORUM,
+    DescribeQuorumRequest,
+    DescribeQuorumRequestPartition,
+    DescribeQuorumRequestTopic,
+)
+from penstock.wire.apis.metadata import METADATA, MetadataRequest
+
+if TYPE_CHECKING:
+    from penstock.wire.apis.describe_quorum import ReplicaState
+
+__all__ = ["cluster_overview", "quorum_overview"]
+
+_METADATA_VERSION: Final = "metadata.version"
+
+
+def cluster_overview(line: DirectLine) -> dict[str, Any]:
+    """Brokers with what they lead and hold, and the partitions that lack something."""
+    cluster = line.ask(DESCRIBE_CLUSTER, DescribeClusterRequest(include_fenced_brokers=True))
+    refuse(cluster.error_code, cluster.error_message, "the cluster")
+    metadata = line.ask(METADATA, MetadataRequest(topics=None, allow_auto_topic_creation=False))
+    partitions: list[dict[str, Any]] = [
+        {
+            "topic": topic.name,
+            "partition": partition.partition_index,
+            "leader": None if partition.leader_id < 0 else partition.leader_id,
+            "replicas": partition.replica_nodes,
+            "isr": partition.isr_nodes,
+        }
+        for topic in sorted(metadata.topics, key=lambda topic: topic.name or "")
+        for partition in sorted(topic.partitions, key=lambda p: p.partition_index)
+    ]
+    addresses = {broker.broker_id: f"{broker.host}:{broker.port}" for broker in cluster.brokers}
+    answers = line.ask_each(addresses.values(), API_VERSIONS, _VERSIONS)
+    quorum = quorum_overview(line)
+    return {
+        "cluster_id": cluster.cluster_id,
+        "controller": quorum["leader"],
+        "metadata_version": _finalized(answers.values()),
+        "brokers": [
+            {
+                "broker": broker.broker_id,
+                "address": addresses[broker.broker_id],
+                "rack": broker.rack,
+                "state": _state(broker.is_fenced, answers[addresses[broker.broker_id]]),
+                "leads": sum(p["leader"] == broker.broker_id for p in partitions),
+                "replicas": sum(broker.broker_id in p["replicas"] for p in partitions),
+                "in_sync": sum(broker.broker_id in p["isr"] for p in partitions),
+                "quorum": _role(broker.broker_id, quorum),
+                "versions": _supported(answers[addresses[broker.broker_id]]),
+            }
+            for broker in sorted(cluster.brokers, key=lambda broker: broker.broker_id)
+        ],
+        "partitions": partitions,
+        "under_replicated": [p for p in partitions if len(p["isr"]) < len(p["replicas"])],
+        "leaderless": [p for p in partitions if p["leader"] is None],
+    }
+
+
+def quorum_overview(line: DirectLine) -> dict[str, Any]:
+    """The metadata quorum: who leads, and how far behind the others are."""
+    request = DescribeQuorumRequest(
+        topics=[
+            DescribeQuorumRequestTopic(
+                topic_name=METADATA_TOPIC, partitions=[DescribeQuorumRequestPartition(partition_index=0)]
+            )
+        ]
+    )
+    response = line.ask(DESCRIBE_QUORUM, request)
+    refuse(response.error_code, response.error_message, "the quorum")
+    partition = response.topics[0].partitions[0]
+    refuse(partition.error_code, partition.error_message, "the quorum")
+    replicas = [*partition.current_voters, *partition.observers]
+    end = max((replica.log_end_offset for replica in replicas), default=-1)
+    newest_ms = max((replica.last_fetch_timestamp for replica in replicas), default=-1)
+    return {
+        "leader": None if partition.leader_id < 0 else partition.leader_id,
+        "epoch": partition.leader_epoch,
+        "high_watermark": partition.high_watermark,
+        "voters": [_replica(replica, end, newest_ms) for replica in partition.current_voters],
+        "observers": [_replica(replica, end, newest_ms) for replica in partition.observers],
+    }
+
+
+_VERSIONS: Final = ApiVersionsRequest(client_software_name="penstock-cli", client_software_version="1")
+
+
+def _replica(replica: ReplicaState, end: int, newest_ms: int) -> dict[str, Any]:
+    return {
+        "node": replica.replica_id,
+        "end": replica.log_end_offset,
+        "lag": end - replica.log_end_offset if replica.log_end_offset >= 0 else None,
+        "silent_ms": newest_ms - replica.last_fetch_timestamp if replica.last_fetch_timestamp >= 0 else None,
+        "directory_id": format_topic_id(replica.replica_directory_id),
+    }
+
+
+def _state(fenced: bool, answer: ApiVersionsResponse | None) -> str:
+    if answer is None:
+        return "down"
+    return "fenced" if fenced else "up"
+
+
+def _role(broker: int, quorum: dict[str, Any]) -> str:
+    if broker == quorum["leader"]:
+        return "leader"
+    return "voter" if any(voter["node"] == broker for voter in quorum["voters"]) else "observer"
+
+
+def _finalized(answers: Any) -> int | None:
+    levels = [
+        feature.max_version_level
+        for answer in answers
+        if answer is not None
+        for feature in answer.finalized_features
+        if feature.name == _METADATA_VERSION
+    ]
+    return max(levels, default=None)
+
+
+def _supported(answer: ApiVersionsResponse | None) -> str | None:
+    """The levels of metadata.version that a broker knows."""
+    if answer is None:
+        return None
+    for feature in answer.supported_features:
+        if feature.name == _METADATA_VERSION:
+            return f"{feature.min_version}-{feature.max_version}"
+    return None

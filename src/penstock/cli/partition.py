@@ -1,0 +1,168 @@
+"""`penstock partition reassign plan|execute|verify|cancel|list`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from penstock.cli.failure import Failure
+from penstock.cli.options import (
+    DEFAULT_BOOTSTRAP,
+    DEFAULT_TIMEOUT,
+    AsJson,
+    Bootstrap,
+    ClusterIn,
+    Patience,
+    Timeout,
+)
+
+app = typer.Typer(help="Move partitions between brokers.", no_args_is_help=True)
+reassign = typer.Typer(help="Plan, execute, verify and cancel moves of replicas.", no_args_is_help=True)
+app.add_typer(reassign, name="reassign")
+
+Plan = Annotated[Path, typer.Argument(metavar="PLAN", help="File with a plan; - for standard input.")]
+
+
+@reassign.command()
+def plan(
+    topics: Annotated[
+        list[str] | None, typer.Option("--topic", metavar="NAME", help="Only this topic; repeatable.")
+    ] = None,
+    away_from: Annotated[
+        list[int] | None, typer.Option("--away-from", metavar="N", help="Empty this broker; repeatable.")
+    ] = None,
+    data: ClusterIn = None,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+) -> None:
+    """Print a plan with few moves that evens out the brokers; it changes nothing."""
+    from penstock.cli.broker_home import bootstrap_of
+    from penstock.cli.direct import DirectLine
+    from penstock.cli.moves import plan_moves, written_plan
+    from penstock.cli.output import print_json
+
+    with DirectLine(bootstrap_of(data, bootstrap), timeout) as line:
+        print_json(written_plan(plan_moves(line, leaving=away_from or (), topics=topics or ())))
+
+
+@reassign.command()
+def execute(
+    path: Plan,
+    throttle: Annotated[
+        str | None,
+        typer.Option("--throttle", metavar="RATE", help="At most this per second and broker, like 50MB."),
+    ] = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Return when all has arrived.")] = False,
+    patience: Patience = 3600.0,
+    data: ClusterIn = None,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+) -> None:
+    """Let the cluster carry out a plan; it goes on by itself."""
+    from penstock.cli.broker_home import bootstrap_of
+    from penstock.cli.connection import Cluster
+    from penstock.cli.direct import DirectLine
+    from penstock.cli.moves import await_moves, elect_preferred, read_plan, start_moves
+    from penstock.cli.throttles import remove_throttle, set_throttle
+    from penstock.model.config.units import in_bytes
+
+    moves, where = read_plan(path), bootstrap_of(data, bootstrap)
+    if throttle is not None:
+        set_throttle(Cluster(where, DEFAULT_TIMEOUT), moves, in_bytes(throttle))
+    with DirectLine(where, DEFAULT_TIMEOUT) as line:
+        start_moves(line, moves)
+        if not wait:
+            print(f"started {len(moves)} moves: `penstock partition reassign verify {path}` shows how far")
+            return
+        await_moves(line, moves, patience)
+        elect_preferred(line, [move.partition for move in moves])
+    if throttle is not None:
+        remove_throttle(Cluster(where, DEFAULT_TIMEOUT), moves)
+    print(f"done {len(moves)} moves")
+
+
+@reassign.command()
+def verify(
+    path: Plan,
+    data: ClusterIn = None,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+    as_json: AsJson = False,
+) -> None:
+    """Show how far a plan is, and lift its throttle once it is done; exits with 1 until then."""
+    from penstock.cli.broker_home import bootstrap_of
+    from penstock.cli.connection import Cluster
+    from penstock.cli.direct import DirectLine
+    from penstock.cli.moves import move_states, read_plan
+    from penstock.cli.output import print_rows
+    from penstock.cli.throttles import remove_throttle
+
+    moves, where = read_plan(path), bootstrap_of(data, bootstrap)
+    with DirectLine(where, timeout) as line:
+        states = move_states(line, moves)
+    rows = [
+        {
+            "topic": each.move.partition.topic,
+            "partition": each.move.partition.partition,
+            "state": each.state,
+            "wanted": each.move.replicas,
+            "replicas": list(each.replicas),
+        }
+        for each in states
+    ]
+    columns = ("topic", "partition", "state", "wanted", "replicas")
+    print_rows(rows, as_json=as_json, columns=columns, empty="the plan moves nothing")
+    left = sum(each.state != "done" for each in states)
+    if left:
+        raise Failure(f"{left} of {len(states)} moves are not done")
+    remove_throttle(Cluster(where, timeout), moves)
+
+
+@reassign.command()
+def cancel(
+    path: Annotated[Path | None, typer.Argument(metavar="[PLAN]", help="Only what is in this plan.")] = None,
+    data: ClusterIn = None,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+) -> None:
+    """Put back what is still on the way, of a plan or all of it; what has arrived stays."""
+    from penstock.cli.broker_home import bootstrap_of
+    from penstock.cli.direct import DirectLine
+    from penstock.cli.moves import cancel_moves, ongoing_moves, read_plan
+
+    planned = None if path is None else {move.partition for move in read_plan(path)}
+    with DirectLine(bootstrap_of(data, bootstrap), timeout) as line:
+        moving = [each for each in ongoing_moves(line) if planned is None or each in planned]
+        if moving:
+            cancel_moves(line, moving)
+    print(f"cancelled {len(moving)} moves")
+
+
+@reassign.command("list")
+def list_moves(
+    data: ClusterIn = None,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+    as_json: AsJson = False,
+) -> None:
+    """List the moves that are under way."""
+    from penstock.cli.broker_home import bootstrap_of
+    from penstock.cli.direct import DirectLine
+    from penstock.cli.moves import ongoing_moves
+    from penstock.cli.output import print_rows
+
+    with DirectLine(bootstrap_of(data, bootstrap), timeout) as line:
+        moving = ongoing_moves(line)
+    rows: list[dict[str, Any]] = [
+        {
+            "topic": partition.topic,
+            "partition": partition.partition,
+            "replicas": ongoing.replicas,
+            "adding": ongoing.adding_replicas,
+            "removing": ongoing.removing_replicas,
+        }
+        for partition, ongoing in sorted(moving.items())
+    ]
+    columns = ("topic", "partition", "replicas", "adding", "removing")
+    print_rows(rows, as_json=as_json, columns=columns, empty="nothing is moving")

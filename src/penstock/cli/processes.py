@@ -1,0 +1,120 @@
+"""Broker processes that outlive the command that started them.
+
+A pid alone names nobody: the number may have gone to another process since. So a pid file also holds when its
+process started, and nothing is signalled, or taken to be alive, unless both agree.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+__all__ = ["Process", "is_alive", "read_pid_file", "send_signal", "spawn", "wait_for_end", "write_pid_file"]
+
+_PROC: Final = Path("/proc")
+_LOOK_S: Final = 0.01
+
+
+class Process(NamedTuple):
+    """A process, and when it started, in whatever way this system tells it."""
+
+    pid: int
+    started: str
+
+
+def spawn(arguments: Sequence[str], log: Path) -> tuple[Process, int]:
+    """Run `penstock` with `arguments`, in a session of its own and with errors to `log`.
+
+    Also returns the descriptor of a pipe that its standard output comes through.
+    """
+    from penstock.model.config.environment import is_setting
+
+    # What the environment said is in its config file already, which may say otherwise by now.
+    environment = {k: v for k, v in os.environ.items() if not is_setting(k, v) and k != "PENSTOCK_CONFIG"}
+    reading, writing = os.pipe()
+    try:
+        pid = os.posix_spawn(
+            sys.executable,
+            [sys.executable, "-P", "-m", "penstock", *arguments],
+            environment,
+            file_actions=[
+                (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+                (os.POSIX_SPAWN_DUP2, writing, 1),
+                (os.POSIX_SPAWN_OPEN, 2, str(log), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644),
+            ],
+            setsid=True,
+        )
+    except BaseException:
+        os.close(reading)
+        raise
+    finally:
+        os.close(writing)
+    return Process(pid, _started(pid) or ""), reading
+
+
+def write_pid_file(path: Path, process: Process) -> None:
+    path.write_text(json.dumps(process._asdict()) + "\n", encoding="utf-8")
+
+
+def read_pid_file(path: Path) -> Process | None:
+    """The process that a file names, alive or not; None without a file that makes sense."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        return Process(int(content["pid"]), str(content["started"]))
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+
+
+def is_alive(process: Process) -> bool:
+    return _started(process.pid) == process.started
+
+
+def send_signal(process: Process, number: signal.Signals) -> bool:
+    """Whether there was still somebody to signal."""
+    if not is_alive(process):
+        return False
+    try:
+        os.kill(process.pid, number)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def wait_for_end(processes: Sequence[Process], timeout_s: float) -> list[Process]:
+    """Wait until all have ended, but no longer; returns those that have not."""
+    deadline = time.monotonic() + timeout_s
+    left = [process for process in processes if is_alive(process)]
+    while left and time.monotonic() < deadline:
+        time.sleep(_LOOK_S)
+        left = [process for process in left if is_alive(process)]
+    return left
+
+
+def _started(pid: int) -> str | None:
+    """When a process started; None if it has ended, though nobody may have collected it yet."""
+    if _PROC.is_dir():
+        return _started_by_proc(pid)
+    # Without /proc, as on macOS: the same, to the second.
+    told = subprocess.run(["ps", "-o", "state=,lstart=", "-p", str(pid)], capture_output=True, text=True)
+    state, _, started = told.stdout.strip().partition(" ")
+    return started.strip() if state and not state.startswith("Z") else None
+
+
+def _started_by_proc(pid: int) -> str | None:
+    try:
+        stat = (_PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    # The name in parentheses may hold anything; state is the first field behind it, start time the twentieth.
+    fields = stat.rpartition(")")[2].split()
+    if fields[0] in "ZX":
+        return None
+    boot = (_PROC / "sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
+    return f"{boot}/{fields[19]}"

@@ -1,0 +1,183 @@
+"""Starting brokers of a cluster on this machine, and making the folders of new ones."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from penstock.cli.broker_home import BrokerHome
+from penstock.cli.failure import Failure, misused
+from penstock.cli.processes import wait_for_end
+
+if TYPE_CHECKING:
+    from penstock.model.config import DeclaredTopic
+
+__all__ = ["ClusterPlan", "free_port", "make_homes", "start_all"]
+
+_INTERNAL_OFFSET: Final = 10_000
+_READY: Final = b"ready "
+_CLEANUP_S: Final = 10.0
+#: where there are this many brokers, each partition has as many replicas, two of which must be in sync
+_REPLICAS: Final = 3
+
+
+class ClusterPlan(NamedTuple):
+    """What a new cluster shall be; `configs` hold for all of its brokers."""
+
+    brokers: int
+    host: str
+    port: int
+    racks: Sequence[str]
+    configs: Mapping[str, str]
+    topics: Sequence[DeclaredTopic]
+
+
+def make_homes(directory: Path, plan: ClusterPlan) -> list[BrokerHome]:
+    """Folders for brokers 1 to n, the first five of which vote."""
+    from penstock.model.config import BrokerConfig
+    from penstock.model.config.layers import INTERNAL, MAX_VOTERS, bracketed
+
+    homes = [BrokerHome(directory, id_) for id_ in range(1, plan.brokers + 1)]
+    taken: set[int] = set()
+    clients = [_client_port(plan.host, plan.port and plan.port + i, taken) for i in range(plan.brokers)]
+    internal = [free_port(plan.host, port + _INTERNAL_OFFSET, taken) for port in clients]
+    host = bracketed(plan.host)
+    voters = zip(homes[:MAX_VOTERS], internal, strict=False)
+    quorum = ",".join(f"{home.id}@{host}:{port}" for home, port in voters)
+    for home, client_port, internal_port in zip(homes, clients, internal, strict=True):
+        configs = {
+            "node.id": str(home.id),
+            "listeners": f"PLAINTEXT://{host}:{client_port},{INTERNAL}://{host}:{internal_port}",
+            "controller.quorum.voters": quorum,
+            "log.dirs": str(home.data.absolute()),
+            **_defaults(plan.brokers),
+            **plan.configs,
+        }
+        if home.id > MAX_VOTERS:
+            configs["process.roles"] = "broker"
+        if plan.racks:
+            configs["broker.rack"] = plan.racks[(home.id - 1) % len(plan.racks)]
+        BrokerConfig(configs)  # refuses what no broker would start with
+        home.write(configs, plan.topics)
+    return homes
+
+
+def free_port(host: str, wanted: int, taken: set[int]) -> int:
+    """The port that is wanted, if nobody has it, else any that is free; it is `taken` then."""
+    if wanted > 65535 or wanted in taken or not _is_free(host, wanted):
+        wanted = 0
+    with socket.create_server((host, wanted), family=_family(host)) as server:
+        port = int(server.getsockname()[1])
+    if port in taken:
+        return free_port(host, 0, taken)
+    taken.add(port)
+    return port
+
+
+def start_all(homes: Sequence[BrokerHome], timeout_s: float) -> None:
+    """Start brokers that do not run and return when each is ready; none of them is left if one fails."""
+    outputs: dict[int, BrokerHome] = {}
+    try:
+        for home in homes:
+            outputs[home.start()] = home
+        with _progress(len(homes)) as advance:
+            _await_ready(dict(outputs), timeout_s, advance)
+    except BaseException:
+        _stop_again(outputs.values())
+        raise
+    finally:
+        for output in outputs:
+            os.close(output)
+
+
+def _await_ready(outputs: dict[int, BrokerHome], timeout_s: float, advance: Callable[[], None]) -> None:
+    deadline = time.monotonic() + timeout_s
+    lines = dict.fromkeys(outputs, b"")
+    with selectors.DefaultSelector() as selector:
+        for output in outputs:
+            selector.register(output, selectors.EVENT_READ)
+        while outputs:
+            events = selector.select(max(0.0, deadline - time.monotonic()))
+            if not events:
+                raise _late(list(outputs.values()), timeout_s)
+            for key, _ in events:
+                output, home = key.fd, outputs[key.fd]
+                read = os.read(output, 1024)
+                lines[output] += read
+                # The whole line: who closes the pipe before its end breaks it.
+                if read and not read.endswith(b"\n"):
+                    continue
+                if not lines[output].startswith(_READY):
+                    raise Failure(f"broker {home.id} did not start: {home.last_words()} ({home.log_file})")
+                selector.unregister(output)
+                del outputs[output]
+                advance()
+
+
+def _late(homes: Sequence[BrokerHome], timeout_s: float) -> Failure:
+    names = ", ".join(str(home.id) for home in homes)
+    return Failure(
+        f"not ready within {timeout_s:g} s: broker {names}; give longer with --timeout, or see "
+        f"{homes[0].log_file}"
+    )
+
+
+def _stop_again(homes: Collection[BrokerHome]) -> None:
+    ending = [process for home in homes if (process := home.signal(signal.SIGKILL)) is not None]
+    wait_for_end(ending, _CLEANUP_S)
+    for home in homes:
+        home.pid_file.unlink(missing_ok=True)
+
+
+@contextmanager
+def _progress(total: int) -> Iterator[Callable[[], None]]:
+    """A bar on a terminal that is filled broker by broker."""
+    if not sys.stderr.isatty():
+        yield lambda: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("brokers ready"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=total)
+        yield lambda: bar.advance(task)
+
+
+def _defaults(brokers: int) -> dict[str, str]:
+    replicas = min(brokers, _REPLICAS)
+    return {
+        "default.replication.factor": str(replicas),
+        "min.insync.replicas": str(max(1, replicas - 1)),
+        "offsets.topic.replication.factor": str(replicas),
+        "transaction.state.log.replication.factor": str(replicas),
+        "transaction.state.log.min.isr": str(max(1, replicas - 1)),
+    }
+
+
+def _client_port(host: str, port: int, taken: set[int]) -> int:
+    if port and not _is_free(host, port):
+        raise Failure(f"{host}:{port} is in use: stop what listens there, or choose another --port")
+    if port > 65535:
+        misused(f"there is no port {port}: choose a lower --port")
+    return free_port(host, port, taken)
+
+
+def _is_free(host: str, port: int) -> bool:
+    try:
+        socket.create_server((host, port), family=_family(host)).close()
+    except OSError:
+        return False
+    return True
+
+
+def _family(host: str) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in host else socket.AF_INET

@@ -1,0 +1,131 @@
+"""Folders of brokers: what they hold, and new clusters' configs."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+from pathlib import Path
+
+import pytest
+
+from penstock.cli.broker_home import BrokerHome, bootstrap_of, home_of, homes_in
+from penstock.cli.failure import Failure
+from penstock.cli.processes import Process, write_pid_file
+from penstock.cli.starting import ClusterPlan, free_port, make_homes, start_all
+from penstock.model.config import BrokerConfig, DeclaredTopic
+from penstock.model.errors import InvalidConfig
+
+PLAN = ClusterPlan(brokers=3, host="127.0.0.1", port=0, racks=(), configs={}, topics=())
+
+
+def test_a_folder_keeps_configs_and_topics(tmp_path: Path) -> None:
+    topic = DeclaredTopic("gpu", 3, -1, {"retention.ms": "5", "compression.type": "zstd"})
+    BrokerHome(tmp_path, 4).write({"node.id": "4", "listeners": "PLAINTEXT://h:1,INTERNAL://h:2"}, [topic])
+    home = home_of(tmp_path, 4)
+    assert home.configs == {"node.id": "4", "listeners": "PLAINTEXT://h:1,INTERNAL://h:2"}
+    assert home.topics == (topic,)
+    assert (home.address, home.internal_address) == ("h:1", "h:2")
+    assert home.process() is None
+
+
+def test_folders_come_in_the_order_of_their_numbers(tmp_path: Path) -> None:
+    for number in (10, 9, 1):
+        BrokerHome(tmp_path, number).write({}, ())
+    (tmp_path / "broker-2").mkdir()
+    (tmp_path / "removed-broker-3").mkdir()
+    assert [home.id for home in homes_in(tmp_path)] == [1, 9, 10]
+    assert homes_in(tmp_path / "nothing") == []
+
+
+def test_what_is_not_there_is_told(tmp_path: Path) -> None:
+    with pytest.raises(Failure, match="holds no cluster"):
+        home_of(tmp_path, 1)
+    with pytest.raises(Failure, match="holds no cluster"):
+        bootstrap_of(tmp_path, "")
+    BrokerHome(tmp_path, 2).write({}, ())
+    with pytest.raises(Failure, match="no broker 1, but 2"):
+        home_of(tmp_path, 1)
+    with pytest.raises(Failure, match=r"no broker in .* runs: `penstock cluster start"):
+        bootstrap_of(tmp_path, "")
+    assert bootstrap_of(None, "given:1") == "given:1"
+
+
+def test_a_stale_pid_file_is_removed_and_its_pid_left_alone(tmp_path: Path) -> None:
+    home = BrokerHome(tmp_path, 1)
+    home.write({}, ())
+    write_pid_file(home.pid_file, Process(os.getpid(), "long ago"))
+    assert home.process() is None
+    assert home.signal(signal.SIGKILL) is None
+    assert not home.pid_file.exists()
+
+
+def test_a_new_cluster(tmp_path: Path) -> None:
+    plan = PLAN._replace(brokers=6, racks=("a", "b"), configs={"num.partitions": "4"})
+    homes = make_homes(tmp_path, plan)
+    configs = [BrokerConfig(home.configs) for home in homes]
+    assert [config.node_id for config in configs] == [1, 2, 3, 4, 5, 6]
+    assert [config.broker_rack for config in configs] == ["a", "b"] * 3
+    assert {tuple(config.quorum_voters) for config in configs} == {(1, 2, 3, 4, 5)}
+    assert [config["process.roles"] for config in configs] == [("broker", "controller")] * 5 + [("broker",)]
+    first = configs[0]
+    assert (first.default_replication_factor, first.min_insync_replicas, first.num_partitions) == (3, 2, 4)
+    addresses = [a for home in homes for a in (home.address, home.internal_address)]
+    assert len(set(addresses)) == 12
+
+
+@pytest.mark.parametrize(("brokers", "replicas", "in_sync"), [(1, 1, 1), (2, 2, 1), (3, 3, 2), (5, 3, 2)])
+def test_replicas_follow_from_the_number_of_brokers(
+    brokers: int, replicas: int, in_sync: int, tmp_path: Path
+) -> None:
+    home = make_homes(tmp_path, PLAN._replace(brokers=brokers))[0]
+    config = BrokerConfig(home.configs)
+    assert (config.default_replication_factor, config.min_insync_replicas) == (replicas, in_sync)
+
+
+def test_ports_follow_the_first(tmp_path: Path) -> None:
+    first = _run_of_free_ports(3)
+    homes = make_homes(tmp_path, PLAN._replace(port=first))
+    assert [home.address for home in homes] == [f"127.0.0.1:{first + i}" for i in range(3)]
+
+
+def test_a_port_that_is_in_use_is_told_before_anything_is_made(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(Failure, match=rf"127.0.0.1:{port} is in use: .* another --port"):
+            make_homes(tmp_path, PLAN._replace(port=port))
+        assert free_port("127.0.0.1", port, set()) != port
+    assert homes_in(tmp_path) == []
+
+
+def test_a_config_that_no_broker_takes_makes_nothing(tmp_path: Path) -> None:
+    with pytest.raises(InvalidConfig, match=r"num\.partitions"):
+        make_homes(tmp_path, PLAN._replace(configs={"num.partitions": "many"}))
+    assert homes_in(tmp_path) == []
+
+
+def test_a_broker_that_does_not_start_says_why_and_takes_the_others_with_it(tmp_path: Path) -> None:
+    good, bad = make_homes(tmp_path, PLAN._replace(brokers=2))
+    bad.config_file.write_text(bad.config_file.read_text() + "num.partitions: many\n")
+    with pytest.raises(Failure, match=r"broker 2 did not start: .*num.partitions.*broker-2/broker.log"):
+        start_all([good, bad], 30)
+    assert good.process() is bad.process() is None
+    assert not good.pid_file.exists()
+
+
+def test_a_cluster_that_is_not_ready_in_time_is_ended(tmp_path: Path) -> None:
+    (first, *_) = make_homes(tmp_path, PLAN)
+    with pytest.raises(Failure, match=r"not ready within 0.3 s: broker 1; .*broker-1/broker.log"):
+        start_all([first], 0.3)  # one of three voters elects nobody
+    assert first.process() is None
+
+
+def _run_of_free_ports(count: int) -> int:
+    for first in range(21_000, 31_000, count):
+        try:
+            for port in range(first, first + count):
+                socket.create_server(("127.0.0.1", port)).close()
+        except OSError:
+            continue
+        return first
+    raise AssertionError("no free ports")

@@ -1,0 +1,204 @@
+"""A cluster of real processes, as its commands start, show, change and stop it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pytest
+
+from penstock.cli import app
+from penstock.cli.broker_home import homes_in
+from penstock.cli.failure import guarded
+from penstock.cli.starting import _stop_again
+
+Result: TypeAlias = subprocess.CompletedProcess[str]
+Cli: TypeAlias = Callable[..., Result]
+
+CONFIG = """
+storage: {segment_size: 16MB}
+replication: {min_insync_replicas: 2}
+topics:
+  gpu: {partitions: 8, retention_time: 30d}
+"""
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The directory of a cluster of three that the tests of this file share, each leaving it whole."""
+    path = tmp_path_factory.mktemp("cluster")
+    config = path / "config.yaml"
+    config.write_text(CONFIG)
+    arguments = ["--brokers", "3", "--port", "0", "--racks", "a,b,c", "--config", str(config)]
+    try:
+        assert _run(["cluster", "start", "--data", str(path / "data"), *arguments]) == 0
+        yield path / "data"
+    finally:
+        _stop_again(homes_in(path / "data"))
+
+
+def _run(arguments: list[str]) -> int:
+    return guarded(lambda: app(arguments, prog_name="penstock", standalone_mode=False))
+
+
+@pytest.fixture
+def cli(directory: Path, capfd: pytest.CaptureFixture[str]) -> Cli:
+    """`penstock … --data DIR`, in this process."""
+
+    def command(*arguments: str) -> Result:
+        code = _run([*arguments, "--data", str(directory)])
+        output, errors = capfd.readouterr()
+        return subprocess.CompletedProcess(arguments, code, output, errors)
+
+    return command
+
+
+def status(cli: Cli) -> dict[str, Any]:
+    done = cli("cluster", "status", "--json")
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def until(cli: Cli, condition: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+    """The first status of which the condition holds; pytest's timeout bounds it."""
+    while not condition(overview := status(cli)):
+        pass
+    return overview
+
+
+def test_status_of_a_whole_cluster(cli: Cli, directory: Path) -> None:
+    overview = until(cli, lambda o: len(o["partitions"]) == 8 and not o["under_replicated"])
+    assert [(b["broker"], b["rack"], b["state"]) for b in overview["brokers"]] == [
+        (1, "a", "up"),
+        (2, "b", "up"),
+        (3, "c", "up"),
+    ]
+    assert overview["controller"] in (1, 2, 3)
+    assert {b["quorum"] for b in overview["brokers"]} == {"leader", "voter"}
+    assert sum(b["leads"] for b in overview["brokers"]) == 8
+    assert all(b["replicas"] == b["in_sync"] == 8 for b in overview["brokers"])
+    assert overview["leaderless"] == []
+    assert overview["metadata_version"] > 0
+    table = cli("cluster", "status").stdout
+    assert "8 partitions, 0 under-replicated, 0 without a leader" in table
+    assert homes_in(directory)[0].address in table
+
+
+def test_a_plan_for_a_cluster_that_is_even_moves_nothing(cli: Cli) -> None:
+    assert json.loads(cli("partition", "reassign", "plan").stdout) == {"version": 1, "partitions": []}
+
+
+def test_starting_it_again_leaves_what_runs_alone(cli: Cli, directory: Path) -> None:
+    pids = [home.process() for home in homes_in(directory)]
+    again = cli("cluster", "start", "--json")
+    assert {b["outcome"] for b in json.loads(again.stdout)["brokers"]} == {"running"}
+    assert [home.process() for home in homes_in(directory)] == pids
+    refused = cli("cluster", "start", "--brokers", "5")
+    assert refused.returncode == 2
+    assert "`penstock broker add`" in refused.stderr
+
+
+def test_a_killed_broker_is_missed_and_comes_back(cli: Cli) -> None:
+    assert cli("broker", "kill", "2").stdout == "killed 2\n"
+    lacking = until(cli, lambda o: len(o["under_replicated"]) == 8)
+    assert [b["state"] for b in lacking["brokers"]] == ["up", "down", "up"]
+    assert lacking["leaderless"] == []
+    assert cli("broker", "kill", "2").stdout == "not running 2\n"
+    assert cli("broker", "start", "2").stdout == "started 2\n"
+    assert cli("broker", "start", "2").stdout == "running 2\n"
+    until(cli, lambda o: not o["under_replicated"])
+
+
+def test_a_stopped_broker_has_handed_over(cli: Cli, directory: Path) -> None:
+    assert cli("broker", "stop", "1").stdout == "stopped 1\n"
+    overview = status(cli)
+    assert overview["leaderless"] == []
+    assert overview["brokers"][0]["leads"] == 0
+    assert not homes_in(directory)[0].pid_file.exists()
+    assert cli("broker", "start", "1").returncode == 0
+    until(cli, lambda o: not o["under_replicated"])
+
+
+def test_the_quorum(cli: Cli) -> None:
+    found = json.loads(cli("quorum", "describe", "--json").stdout)
+    assert sorted(voter["node"] for voter in found["voters"]) == [1, 2, 3]
+    assert found["leader"] in (1, 2, 3)
+    assert found["epoch"] > 0
+    shown = cli("quorum", "describe").stdout
+    assert shown.startswith(f"leader {found['leader']}  epoch ")
+
+
+def test_a_broker_takes_its_share_and_gives_it_back(cli: Cli, directory: Path) -> None:
+    added = cli("broker", "add")
+    assert added.stdout.startswith("added 4 at 127.0.0.1:"), added.stderr
+    overview = until(cli, lambda o: not o["under_replicated"])
+    shares = {b["broker"]: b["replicas"] for b in overview["brokers"]}
+    assert sum(shares.values()) == 24
+    assert shares[4] in (5, 6)  # a fourth of 24, less what would not make it more even
+    assert [b["quorum"] for b in overview["brokers"]].count("observer") == 1
+
+    removed = cli("broker", "remove", "4")
+    assert removed.returncode == 0, removed.stderr
+    overview = status(cli)
+    assert [b["broker"] for b in overview["brokers"]] == [1, 2, 3]
+    assert all(b["replicas"] == 8 for b in overview["brokers"])
+    assert [home.id for home in homes_in(directory)] == [1, 2, 3]
+    assert (directory / "removed-broker-4" / "broker.log").exists()
+
+
+def test_a_broker_that_the_replicas_need_is_not_removed(cli: Cli) -> None:
+    refused = cli("broker", "remove", "3")
+    assert refused.returncode == 1
+    assert "has 3 replicas, and too few brokers" in refused.stderr
+    assert len(status(cli)["brokers"]) == 3
+
+
+def test_reassigning_by_a_plan(cli: Cli, tmp_path: Path) -> None:
+    replicas = status(cli)["partitions"][0]["replicas"]
+    turned = replicas[1:] + replicas[:1]
+    plan = tmp_path / "plan.json"
+    plan.write_text(json.dumps({"partitions": [{"topic": "gpu", "partition": 0, "replicas": turned}]}))
+    assert cli("partition", "reassign", "verify", str(plan)).returncode == 1
+    done = cli("partition", "reassign", "execute", str(plan), "--wait")
+    assert done.stdout == "done 1 moves\n", done.stderr
+    assert cli("partition", "reassign", "verify", str(plan)).returncode == 0
+    moved = status(cli)["partitions"][0]
+    assert (moved["replicas"], moved["leader"]) == (turned, turned[0])
+    assert cli("partition", "reassign", "list").stderr == "nothing is moving\n"
+    assert cli("partition", "reassign", "cancel").stdout == "cancelled 0 moves\n"
+
+
+def test_a_reassignment_that_makes_no_sense(cli: Cli, tmp_path: Path) -> None:
+    plan = tmp_path / "plan.json"
+    plan.write_text(json.dumps({"partitions": [{"topic": "gpu", "partition": 0, "replicas": [1, 2, 99]}]}))
+    refused = cli("partition", "reassign", "execute", str(plan))
+    assert refused.returncode == 1
+    assert "gpu-0" in refused.stderr
+    assert "99" in refused.stderr
+    plan.write_text("{}")
+    assert cli("partition", "reassign", "execute", str(plan)).returncode == 2
+
+
+def test_stop_and_start_of_the_whole(cli: Cli, directory: Path) -> None:
+    """The last: what it finds must be what the others left."""
+    before = status(cli)["cluster_id"]
+    assert cli("cluster", "stop").stdout == "stopped 1\nstopped 2\nstopped 3\n"
+    assert [home.process() for home in homes_in(directory)] == [None] * 3
+    assert cli("cluster", "stop").stdout == "not running 1\nnot running 2\nnot running 3\n"
+    refused = cli("cluster", "status")
+    assert refused.returncode == 1
+    assert "penstock cluster start --data" in refused.stderr
+    assert cli("cluster", "start").stdout.startswith("ready 127.0.0.1:")
+    overview = until(cli, lambda o: not o["under_replicated"])
+    assert (overview["cluster_id"], len(overview["partitions"])) == (before, 8)
+
+
+def test_what_only_the_command_may_choose(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    arguments = ["cluster", "start", "--data", str(tmp_path), "--set", "process.roles=broker"]
+    assert _run(arguments) == 2
+    assert "process.roles is for `penstock cluster start` to choose" in capfd.readouterr().err
+    assert homes_in(tmp_path) == []
