@@ -89,7 +89,7 @@ async def forward(
         if answer is None or answer.response_data is None:
             return None
         response = decode_response(api, version, memoryview(answer.response_data))
-        if api not in _READS and not getattr(request, "validate_only", False):
+        if _has_changed_something(api, request, response):
             await _hear_of_it(broker, known)
         return response
 
@@ -131,6 +131,17 @@ def _envelope(api: Api[Any, Any], version: int, request: Any, client_id: str | N
         request_principal=encode_principal(Principal(type="User", name="ANONYMOUS")),
         client_host_address=_ADDRESS,
     )
+
+
+def _has_changed_something(api: Api[Any, Any], request: Any, response: Any) -> bool:
+    """Whether there is something to hear of: a part of the request has succeeded, and was no question."""
+    if api in _READS or getattr(request, "validate_only", False):
+        return False
+    for name in ("topics", "results", "responses"):
+        parts = getattr(response, name, None)
+        if parts:
+            return any(getattr(part, "error_code", ErrorCode.NONE) == ErrorCode.NONE for part in parts)
+    return bool(getattr(response, "error_code", ErrorCode.NONE) == ErrorCode.NONE)
 
 
 async def _hear_of_it(broker: Broker, known: int) -> None:

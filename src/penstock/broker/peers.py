@@ -4,6 +4,9 @@ One connection per node and purpose: answers come in the order of their requests
 not queue behind a long poll. A connection that ends is followed by a few quick attempts to connect: where all
 are refused, nobody listens there any more, and the process is taken for gone. That is a hint, which spares a
 timeout; whoever acts on it must be right even where it is wrong.
+
+While a process is looked for, and for a while after it was not found, it is `missing`: clients had better ask
+again soon than believe that it leads.
 """
 
 from __future__ import annotations
@@ -21,6 +24,10 @@ __all__ = ["Peers"]
 #: when a process that may be gone is looked for again
 _PROBES_S: Final = (0.0, 0.012, 0.025)
 _PROBE_TIMEOUT_S: Final = 1.0
+#: a connection that lives for this long was taken by somebody who lives
+_STAY_S: Final = 0.01
+#: for how long one that was not found is missing, unless it is looked for again: the metadata knows by then
+_MISSING_S: Final = 3.0
 _BACKOFF_S: Final = (0.02, 0.25)
 
 
@@ -41,6 +48,8 @@ class Peers:
         self._peers: dict[tuple[int, str], Peer] = {}
         # In order, so that a simulated end of all of them is the same every time.
         self._probes: dict[int, asyncio.Task[None]] = {}
+        #: until when those that were not found are missing, by the loop's time
+        self._not_found: dict[int, float] = {}
         self._closed = False
 
     def get(self, node_id: int, purpose: str) -> Peer:
@@ -61,6 +70,14 @@ class Peers:
                 backoff=Backoff(*_BACKOFF_S),
             )
         return peer
+
+    def missing(self) -> set[int]:
+        """The nodes whose processes may be gone."""
+        if not self._probes and not self._not_found:
+            return set()
+        now = asyncio.get_running_loop().time()
+        self._not_found = {node: until for node, until in self._not_found.items() if until > now}
+        return {*self._probes, *self._not_found}
 
     def close(self) -> None:
         self._closed = True
@@ -87,13 +104,35 @@ class Peers:
         began = loop.time()
         for at_s in _PROBES_S:
             await asyncio.sleep(max(0.0, began + at_s - loop.time()))
-            try:
-                async with asyncio.timeout(_PROBE_TIMEOUT_S):
-                    transport, _ = await loop.create_connection(asyncio.Protocol, *address)
-            except OSError as e:
-                if nobody_listens(e):
-                    continue
+            if await _somebody_is_at(address):
                 return
-            transport.close()
-            return
         self._gone(node_id)
+
+
+class _Visit(asyncio.Protocol):
+    """A connection that only shows whether somebody keeps it."""
+
+    def __init__(self) -> None:
+        self.over = asyncio.Event()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.over.set()
+
+
+async def _somebody_is_at(address: tuple[str, int]) -> bool:
+    """Whether a process is there; where that cannot be told, as if it were."""
+    loop = asyncio.get_running_loop()
+    try:
+        async with asyncio.timeout(_PROBE_TIMEOUT_S):
+            transport, visit = await loop.create_connection(_Visit, *address)
+    except OSError as e:
+        return not nobody_listens(e)
+    # A process that is just ending may still have taken the connection: it drops it with the others.
+    try:
+        async with asyncio.timeout(_STAY_S):
+            await visit.over.wait()
+    except TimeoutError:
+        return True
+    finally:
+        transport.close()
+    return False

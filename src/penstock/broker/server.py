@@ -16,6 +16,7 @@ from penstock.broker.logs import get_logger
 from penstock.broker.workers import SystemWorkers
 from penstock.broker.world import OsFiles, SystemClock, SystemRng
 from penstock.model.config import BrokerConfig, DeclaredTopic
+from penstock.model.errors import PenstockError
 from penstock.storage.memory import MemoryFiles
 
 __all__ = ["new_event_loop", "run", "system_world"]
@@ -33,9 +34,7 @@ def system_world(config: BrokerConfig) -> World:
     return World(SystemClock(), SystemRng(), files, SystemWorkers(lambda: config.background_threads))
 
 
-def run(
-    config: BrokerConfig, *, ready: Callable[[str], None], topics: Sequence[DeclaredTopic] = ()
-) -> None:
+def run(config: BrokerConfig, *, ready: Callable[[str], None], topics: Sequence[DeclaredTopic] = ()) -> None:
     """Run a broker until SIGTERM or SIGINT; `ready` gets its address once clients can connect.
 
     By then `topics` exist, too, but for those that need brokers which are still to start. Raises
@@ -45,9 +44,7 @@ def run(
         runner.run(_serve(config, ready, topics))
 
 
-async def _serve(
-    config: BrokerConfig, ready: Callable[[str], None], topics: Sequence[DeclaredTopic]
-) -> None:
+async def _serve(config: BrokerConfig, ready: Callable[[str], None], topics: Sequence[DeclaredTopic]) -> None:
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(_log_unhandled)
@@ -62,9 +59,21 @@ async def _serve(
     gc.set_threshold(*_GC_THRESHOLDS)
     gc.enable()
     ready(broker.address)
-    await stopped.wait()
+    await _until_the_end(broker, stopped)
     declaring.cancel()
     await broker.stop()
+
+
+async def _until_the_end(broker: Broker, stopped: asyncio.Event) -> None:
+    """Return when somebody stops the broker; PenstockError when it must not go on."""
+    loop = asyncio.get_running_loop()
+    ends = [loop.create_task(event.wait()) for event in (stopped, broker.node.is_over)]
+    await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+    for end in ends:
+        end.cancel()
+    if not stopped.is_set():
+        await broker.abort()
+        raise PenstockError(f"this node can take no more part in its cluster: {broker.node.quorum.failure}")
 
 
 def _log_unhandled(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

@@ -1,0 +1,78 @@
+"""Whether a process is there: refused connections say no, and so do those that are dropped at once."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from penstock.broker.peers import Peers
+from penstock.broker.world import SystemRng
+from penstock.net.client import PeerTimedOut
+from tests.broker.nodes import HOST, eventually, free_ports
+from tests.broker.test_quorum import run
+
+
+class _Keeps(asyncio.Protocol):
+    """A process that lives."""
+
+
+class _Drops(asyncio.Protocol):
+    """A process that is just ending."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        transport.abort()
+
+
+def test_nobody_listens() -> None:
+    async def main() -> None:
+        gone: list[int] = []
+        peers = Peers(1, SystemRng(), lambda node: (HOST, free_ports(1)[0]), gone.append)
+        peers.look_for(2)
+        peers.look_for(2)
+        await eventually(lambda: bool(gone))
+        assert gone == [2], "one search at a time"
+        peers.close()
+
+    run(main())
+
+
+@pytest.mark.parametrize(("protocol", "lives"), [(_Keeps, True), (_Drops, False)])
+def test_somebody_listens(protocol: type[asyncio.Protocol], lives: bool) -> None:
+    async def main() -> None:
+        gone: list[int] = []
+        server = await asyncio.get_running_loop().create_server(protocol, HOST, 0)
+        peers = Peers(1, SystemRng(), lambda node: server.sockets[0].getsockname(), gone.append)
+        peers.look_for(2)
+        await eventually(lambda: not peers._probes)
+        assert gone == ([] if lives else [2])
+        peers.close()
+        server.close()
+
+    run(main())
+
+
+def test_a_node_that_nobody_knows_the_way_to() -> None:
+    async def main() -> None:
+        gone: list[int] = []
+        peers = Peers(1, SystemRng(), lambda node: None, gone.append)
+        peers.look_for(2)
+        with pytest.raises(PeerTimedOut):
+            peers.get(2, "test")
+        assert not gone and not peers._probes
+
+    run(main())
+
+
+def test_a_node_that_moved_is_found_at_its_new_address() -> None:
+    async def main() -> None:
+        ports = free_ports(2)
+        peers = Peers(1, SystemRng(), lambda node: (HOST, ports[0]), lambda node: None)
+        first = peers.get(2, "test")
+        assert peers.get(2, "test") is first and peers.get(2, "other") is not first
+        ports.reverse()
+        assert peers.get(2, "test").port == ports[0]
+        peers.close()
+
+    run(main())
