@@ -23,6 +23,7 @@ from penstock.replication.fetch_plan import PartitionKey
 from penstock.replication.follower import FollowerState
 from penstock.replication.leader import LeaderState
 from penstock.wire.metadata_records import (
+    BrokerRegistrationChangeRecord,
     ClearElrRecord,
     ConfigRecord,
     PartitionChangeRecord,
@@ -41,6 +42,8 @@ log = get_logger("replicas")
 _JOIN_MS: Final = 500
 #: how soon a leader that was not ready is asked again: it has not heard of its election yet
 _FIRST_BACKOFF_MS: Final = 10
+#: how long clients are still told of a broker that was fenced
+_FAREWELL_MS: Final = 10_000
 
 
 class Replicas:
@@ -57,6 +60,8 @@ class Replicas:
         self._led: dict[PartitionKey, Leadership] = {}
         self._ticking: asyncio.Task[None] | None = None
         self._refreshed_at_ms = 0
+        #: when brokers were fenced, those that were lately
+        self._fenced_at_ms: dict[int, int] = {}
         broker.partitions.on_hosted = self._hosted
 
     async def stop(self) -> None:
@@ -79,6 +84,8 @@ class Replicas:
         for record in records:
             if isinstance(record, PartitionRecord | PartitionChangeRecord):
                 changed[TopicId(record.topic_id), record.partition_id] = None
+            elif isinstance(record, BrokerRegistrationChangeRecord) and record.fenced > 0:
+                self._fenced_at_ms[record.broker_id] = self._now_ms()
             elif isinstance(record, RemoveTopicRecord):
                 self._forget_topic(TopicId(record.topic_id))
                 removed.append((await partitions.remove(TopicId(record.topic_id)), record.topic_id))
@@ -251,6 +258,18 @@ class Replicas:
     @property
     def fetchers(self) -> Iterable[ReplicaFetcher]:
         return self._fetchers.values()
+
+    def is_leaving(self, broker: int) -> bool:
+        """Whether a fenced broker is one to go on telling clients of for a moment.
+
+        librdkafka ends its handle of a broker that metadata no longer has, and partitions that are just
+        moving away from it then wait for a second.
+        """
+        fenced_at_ms = self._fenced_at_ms.get(broker)
+        if fenced_at_ms is None or self._now_ms() - fenced_at_ms < _FAREWELL_MS:
+            return fenced_at_ms is not None
+        del self._fenced_at_ms[broker]
+        return False
 
     @property
     def under_replicated(self) -> int:

@@ -87,7 +87,7 @@ def _metadata(
         brokers=[
             MetadataResponseBroker(node_id=node, host=host, port=port, rack=rack)
             for node, host, port, rack, fenced in broker.nodes(context.listener.name)
-            if not fenced
+            if not fenced or broker.replicas.is_leaving(node)
         ],
         cluster_id=broker.cluster_id,
         controller_id=broker.node_id,
