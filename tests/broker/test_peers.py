@@ -53,6 +53,28 @@ def test_somebody_listens(protocol: type[asyncio.Protocol], lives: bool) -> None
     run(main())
 
 
+def test_who_asks_when_a_search_has_ended_gets_one_of_their_own() -> None:
+    """A node that becomes the controller just then would not hear of the one that it missed."""
+
+    async def main() -> None:
+        gone: list[int] = []
+        again = asyncio.Event()
+
+        def hear(node: int) -> None:
+            gone.append(node)
+            if len(gone) == 1:
+                peers.look_for(node)
+                again.set()
+
+        peers = Peers(1, SystemRng(), lambda node: (HOST, free_ports(1)[0]), hear)
+        peers.look_for(2)
+        await again.wait()
+        await eventually(lambda: gone == [2, 2])
+        peers.close()
+
+    run(main())
+
+
 def test_a_node_that_nobody_knows_the_way_to() -> None:
     async def main() -> None:
         gone: list[int] = []

@@ -12,11 +12,13 @@ again soon than believe that it leads.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Final
 
 from penstock.net.client import Peer, PeerGone, PeerTimedOut, nobody_listens
 from penstock.ports import Rng
+from penstock.wire.apis.api_versions import API_VERSIONS, ApiVersionsRequest
 from penstock.wire.backoff import Backoff
 
 __all__ = ["Peers"]
@@ -28,6 +30,9 @@ _PROBE_TIMEOUT_S: Final = 1.0
 _STAY_S: Final = 0.01
 #: for how long one that was not found is missing, unless it is looked for again: the metadata knows by then
 _MISSING_S: Final = 3.0
+#: how long the answer of a process may take that is to be confirmed alive: a hang is for timeouts to find
+_ANSWER_S: Final = 0.05
+_GREETING: Final = ApiVersionsRequest(client_software_name="penstock", client_software_version="1")
 _BACKOFF_S: Final = (0.02, 0.25)
 
 
@@ -79,6 +84,20 @@ class Peers:
         self._not_found = {node: until for node, until in self._not_found.items() if until > now}
         return {*self._probes, *self._not_found}
 
+    async def confirm(self, nodes: Iterable[int]) -> None:
+        """Have each of `nodes` answer, or be found missing; one that hangs is not waited for.
+
+        A process that dies closes its connections one after the other, so a client may be here with questions
+        before this node has heard of the death.
+        """
+        missing = self.missing()
+        await asyncio.gather(*(self._confirm(node_id) for node_id in nodes if node_id not in missing))
+
+    async def _confirm(self, node_id: int) -> None:
+        # Whether it answers is all that matters: if it does not, `_lost` has heard why.
+        with suppress(PeerGone):
+            await self.get(node_id, "pulse").send(API_VERSIONS, _GREETING, _ANSWER_S)
+
     def close(self) -> None:
         self._closed = True
         for peer in self._peers.values():
@@ -95,18 +114,26 @@ class Peers:
         address = self._locate(node_id)
         if address is None or self._closed or node_id in self._probes:
             return
-        probe = asyncio.get_running_loop().create_task(self._probe(node_id, address))
-        self._probes[node_id] = probe
-        probe.add_done_callback(lambda _: self._probes.pop(node_id, None))
+        self._probes[node_id] = asyncio.get_running_loop().create_task(self._probe(node_id, address))
 
     async def _probe(self, node_id: int, address: tuple[str, int]) -> None:
-        loop = asyncio.get_running_loop()
-        began = loop.time()
-        for at_s in _PROBES_S:
-            await asyncio.sleep(max(0.0, began + at_s - loop.time()))
-            if await _somebody_is_at(address):
-                return
-        self._gone(node_id)
+        try:
+            lives = await _lives_at(address)
+        finally:
+            # Before anybody is told: who asks from now on gets a search of their own.
+            del self._probes[node_id]
+        if not lives:
+            self._gone(node_id)
+
+
+async def _lives_at(address: tuple[str, int]) -> bool:
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    for at_s in _PROBES_S:
+        await asyncio.sleep(max(0.0, began + at_s - loop.time()))
+        if await _somebody_is_at(address):
+            return True
+    return False
 
 
 class _Visit(asyncio.Protocol):
