@@ -1,0 +1,227 @@
+"""Brokers over blocking sockets: the shell around the sans-IO `Conversation` that a Spark worker uses.
+
+A worker runs one task at a time in one thread, so a `Cluster` is used by one caller at a time. Connections
+stay open for the next task. One that has a request in flight when its user turns away is closed, because
+the answer would reach whoever comes next.
+"""
+
+from __future__ import annotations
+
+import random
+import socket
+import time
+from collections import deque
+from collections.abc import Iterable
+from typing import Any, Final, NamedTuple, cast
+
+from penstock.model.errors import ApiError, ErrorCode, ProtocolError
+from penstock.ports import Buffer
+from penstock.spark.errors import Disconnected
+from penstock.wire.api import Api, RequestT, ResponseT
+from penstock.wire.apis.metadata import METADATA, MetadataRequest, MetadataRequestTopic, MetadataResponse
+from penstock.wire.backoff import Backoff
+from penstock.wire.compiler import Part
+from penstock.wire.conversation import Conversation
+from penstock.wire.routing import Address, ClusterView, Reaction, reaction_to
+
+__all__ = ["Attempts", "Cluster", "Connection", "Endpoint", "close_clusters", "cluster_of"]
+
+_BACKOFF_FIRST_S: Final = 0.05
+_BACKOFF_LIMIT_S: Final = 1.0
+#: How long a topic may be unknown, right after it was made, before we believe that there is none.
+_UNKNOWN_TOPIC_S: Final = 1.0
+#: More than one query uses; beyond that we start over.
+_CLUSTERS_MAX: Final = 16
+
+
+class Endpoint(NamedTuple):
+    """How a cluster is reached."""
+
+    bootstrap: tuple[Address, ...]
+    client_id: str = "penstock-spark"
+    #: for one answer, and for all tries of one question
+    request_timeout_s: float = 30.0
+    total_timeout_s: float = 60.0
+
+
+class Attempts:
+    """Tries that get further apart, until their time is up."""
+
+    __slots__ = ("_backoff", "_deadline_s", "_limit_s")
+
+    def __init__(self, limit_s: float) -> None:
+        self._limit_s = limit_s
+        self._backoff = Backoff(_BACKOFF_FIRST_S, _BACKOFF_LIMIT_S)
+        self._deadline_s = time.monotonic() + limit_s
+
+    def failed(self, error: Exception) -> None:
+        """Wait for the next try; raise `error` where there is no time for one."""
+        wait_s = self._backoff.failed(random.uniform(-1.0, 1.0))
+        if time.monotonic() + wait_s > self._deadline_s:
+            raise error
+        time.sleep(wait_s)
+
+    def succeeded(self) -> None:
+        """Start over: there was progress."""
+        self._backoff.succeeded()
+        self._deadline_s = time.monotonic() + self._limit_s
+
+
+class Connection:
+    """One broker. Any failure closes it and is a `Disconnected`."""
+
+    __slots__ = ("_arrived", "_conversation", "_socket", "address")
+
+    def __init__(self, address: Address, client_id: str) -> None:
+        self.address = address
+        self._conversation = Conversation(client_id)
+        self._socket: socket.socket | None = None
+        self._arrived: deque[Any] = deque()
+
+    def open(self, timeout_s: float) -> None:
+        """Connect, and learn what the broker serves."""
+        try:
+            self._socket = socket.create_connection(self.address, timeout_s)
+        except OSError as e:
+            raise self._lost(f"cannot connect: {e}") from e
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        while not self._conversation.is_ready:
+            self._transmit(self._conversation.handshake())
+            self._listen()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it is open and nothing is under way on it."""
+        return self._socket is not None and not self._conversation.in_flight and not self._arrived
+
+    def send(self, api: Api[RequestT, Any], request: RequestT) -> None:
+        """Ask without waiting; `receive` brings the answers in the order of the questions."""
+        self._transmit(self._conversation.ask(api, request)[1])
+
+    def receive(self) -> Any:
+        """The next answer."""
+        while not self._arrived:
+            self._listen()
+        return self._arrived.popleft()
+
+    def ask(self, api: Api[RequestT, ResponseT], request: RequestT) -> ResponseT:
+        assert self.is_idle, "an answer to somebody else is under way"
+        self.send(api, request)
+        return cast(ResponseT, self.receive())
+
+    def close(self) -> None:
+        """Closing twice is harmless."""
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+    def _transmit(self, parts: list[Part]) -> None:
+        if self._socket is None:
+            raise self._lost("closed")
+        try:
+            self._socket.sendall(b"".join(cast("list[Buffer]", parts)))
+        except OSError as e:
+            raise self._lost(f"cannot send: {e}") from e
+
+    def _listen(self) -> None:
+        if self._socket is None:
+            raise self._lost("closed")
+        try:
+            size = self._socket.recv_into(self._conversation.get_buffer())
+            if size == 0:
+                raise self._lost("the broker closed the connection")
+            self._arrived.extend(answer.message for answer in self._conversation.received(size))
+        except (OSError, ProtocolError) as e:
+            raise self._lost(f"no answer: {e}") from e
+
+    def _lost(self, reason: str) -> Disconnected:
+        self.close()
+        host, port = self.address
+        return Disconnected(f"{host}:{port}: {reason}")
+
+
+class Cluster:
+    """Connections to the brokers of a cluster, and who leads what there."""
+
+    __slots__ = ("_connections", "endpoint", "view")
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self.endpoint = endpoint
+        self.view = ClusterView(endpoint.bootstrap)
+        self._connections: dict[Address, Connection] = {}
+
+    def connection(self, address: Address) -> Connection:
+        """An open connection that nothing is under way on."""
+        known = self._connections.get(address)
+        if known is not None:
+            if known.is_idle:
+                return known
+            known.close()
+        made = self._connections[address] = Connection(address, self.endpoint.client_id)
+        made.open(self.endpoint.request_timeout_s)
+        return made
+
+    def leader(self, topic: str, partition: int) -> Address:
+        """Where to ask about a partition; an ApiError while nobody leads it."""
+        node = self.view.leader_node(topic, partition)
+        if node is None:
+            self.refresh([topic])
+            node = self.view.leader_node(topic, partition)
+        if partition >= self.view.partitions(topic):
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no {topic}-{partition}")
+        if node is None:
+            raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE, f"{topic}-{partition} has no leader that is known")
+        return node.host, node.port
+
+    def ask(self, address: Address, api: Api[RequestT, ResponseT], request: RequestT) -> ResponseT:
+        return self.connection(address).ask(api, request)
+
+    def refresh(self, topics: Iterable[str] | None) -> MetadataResponse:
+        """Ask any broker about `topics`, or all; for a moment also again about what is not known yet."""
+        wanted = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
+        request = MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
+        attempts = Attempts(self.endpoint.total_timeout_s)
+        patience = time.monotonic() + _UNKNOWN_TOPIC_S
+        while True:
+            try:
+                response = self.ask(self.view.next_to_ask(), METADATA, request)
+            except Disconnected as e:
+                # those that were known may all be gone: the bootstrap servers are asked next
+                self.view.nodes.clear()
+                attempts.failed(e)
+                continue
+            self.view.update(response, all_topics=topics is None)
+            unsettled = [topic for topic in response.topics if not _is_settled(topic.error_code)]
+            if not unsettled or time.monotonic() > patience:
+                return response
+            code = ErrorCode(unsettled[0].error_code)
+            attempts.failed(ApiError(code, f"{unsettled[0].name}: {code.name}"))
+
+    def close(self) -> None:
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()
+
+
+def _is_settled(error_code: int) -> bool:
+    return reaction_to(error_code) in (Reaction.NONE, Reaction.FAIL)
+
+
+_clusters: Final[dict[Endpoint, Cluster]] = {}
+
+
+def cluster_of(endpoint: Endpoint) -> Cluster:
+    """The one `Cluster` of this process for `endpoint`: tasks that follow each other share connections."""
+    cluster = _clusters.get(endpoint)
+    if cluster is None:
+        if len(_clusters) >= _CLUSTERS_MAX:
+            close_clusters()
+        cluster = _clusters[endpoint] = Cluster(endpoint)
+    return cluster
+
+
+def close_clusters() -> None:
+    """Close all connections of this process; whoever reads next connects anew."""
+    for cluster in _clusters.values():
+        cluster.close()
+    _clusters.clear()

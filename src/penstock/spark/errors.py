@@ -1,0 +1,35 @@
+"""What can go wrong in the data source, beside what a broker answers.
+
+PenstockError
+└── SparkSourceError
+    ├── WrongOption     an option, or a schema, that cannot be: the user's to change
+    ├── DataLost        records that should be read are gone, and `failOnDataLoss` says that it matters
+    ├── DeliveryFailed  a row could not be written: Spark runs the task again
+    └── Disconnected    a broker cannot be reached, or its connection ended: somebody tries again
+"""
+
+from __future__ import annotations
+
+from penstock.model.errors import PenstockError
+
+__all__ = ["DataLost", "DeliveryFailed", "Disconnected", "SparkSourceError", "WrongOption"]
+
+
+class SparkSourceError(PenstockError):
+    """Anything that the data source itself raises on purpose."""
+
+
+class WrongOption(SparkSourceError, ValueError):
+    """The user's to change."""
+
+
+class DataLost(SparkSourceError):
+    """Records that should be read are gone."""
+
+
+class DeliveryFailed(SparkSourceError):
+    """A row could not be written."""
+
+
+class Disconnected(SparkSourceError):
+    """There is no connection to a broker, or none any more."""

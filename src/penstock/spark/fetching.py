@@ -1,0 +1,182 @@
+"""Reading a range of offsets of one partition, as fast as a broker sends.
+
+While one fetch is decoded and Spark takes its rows, the next one is already under way: where it starts is
+known from the headers of batches alone. Leaders that move and connections that end are gone after; gaps in
+offsets (compaction, aborted transactions, control batches) are normal. What is lost for good is an error, or
+skipped, as the query says.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from penstock.model.errors import ApiError, CorruptMessage, ErrorCode
+from penstock.model.ids import NO_TOPIC_ID, TopicPartition
+from penstock.records.columnar import PlacedBatch, committed, decode
+from penstock.records.record import iter_batches
+from penstock.spark.connection import Attempts, Cluster, Connection
+from penstock.spark.errors import DataLost, Disconnected, SparkSourceError
+from penstock.spark.offsets import EARLIEST, list_offsets
+from penstock.spark.planning import OffsetRange
+from penstock.wire.apis.fetch import FETCH, FetchPartition, FetchRequest, FetchTopic, PartitionData
+from penstock.wire.routing import Reaction, reaction_to
+
+__all__ = ["RangeReader"]
+
+#: Below what a frame reader keeps its buffer for, so that no fetch pays for fresh memory.
+FETCH_BYTES: Final = (4 << 20) - (64 << 10)
+_MAX_WAIT_MS: Final = 500
+_GONE: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
+_log: Final = logging.getLogger(__name__)
+
+
+class _OutOfRange(SparkSourceError):
+    """The broker has nothing at this offset any more, or not yet."""
+
+
+class _Fetched(NamedTuple):
+    """One answer of a broker; its first batch may begin before the offset that was asked for."""
+
+    offset: int
+    data: bytes
+    batches: list[PlacedBatch]
+    answer: PartitionData
+
+
+@dataclass(slots=True)
+class RangeReader:
+    """Reads one range, once. `next_offset` moves from the range's start to its stop."""
+
+    cluster: Cluster
+    wanted: OffsetRange
+    committed: bool
+    fail_on_data_loss: bool
+    headers: bool
+    next_offset: int = 0
+    _connection: Connection | None = None
+
+    def read(self) -> Iterator[Any]:
+        """The columns of `records.columnar.decode`, batch by batch."""
+        self.next_offset = self.wanted.start
+        attempts = Attempts(self.cluster.endpoint.total_timeout_s)
+        try:
+            while self.next_offset < self.wanted.stop:
+                try:
+                    for fetched in self._fetches(attempts):
+                        yield from self._decode(fetched)
+                except (Disconnected, ApiError) as e:
+                    self._recover(e, attempts)
+                except _OutOfRange:
+                    self._skip_to_log_start()
+        finally:
+            if self._connection is not None and not self._connection.is_idle:
+                self._connection.close()
+
+    def _fetches(self, attempts: Attempts) -> Iterator[_Fetched]:
+        """Fetch after fetch from one leader, each asked for before the one before it is given out.
+
+        `next_offset` moves on only when all before it was taken: whatever fails, nothing is passed over.
+        """
+        topic, partition, stop = self.wanted.topic, self.wanted.partition, self.wanted.stop
+        connection = self.cluster.connection(self.cluster.leader(topic, partition))
+        self._connection = connection
+        connection.send(FETCH, self._request(self.next_offset))
+        while True:
+            answer = _only_partition(connection.receive(), self.wanted)
+            data = bytes(answer.records or b"")  # type: ignore[arg-type]  # never a file's range when decoded
+            fetched = _Fetched(self.next_offset, data, list(iter_batches(data)), answer)
+            following = self.next_offset
+            if fetched.batches:
+                attempts.succeeded()
+                following = max(following, fetched.batches[-1][1].next_offset)
+            else:
+                attempts.failed(_OutOfRange(f"nothing came from offset {following} on"))
+            if following < stop:
+                connection.send(FETCH, self._request(following))
+            yield fetched
+            self.next_offset = following
+            if following >= stop:
+                return
+
+    def _request(self, offset: int) -> FetchRequest:
+        name = self.wanted.topic
+        leader = self.cluster.view.leader(name, self.wanted.partition)
+        partition = FetchPartition(
+            partition=self.wanted.partition,
+            current_leader_epoch=leader.epoch if leader else -1,
+            fetch_offset=offset,
+            partition_max_bytes=FETCH_BYTES,
+        )
+        topic_id = self.cluster.view.topic_id(name) or NO_TOPIC_ID
+        return FetchRequest(
+            max_wait_ms=_MAX_WAIT_MS,
+            min_bytes=1,
+            max_bytes=FETCH_BYTES,
+            isolation_level=int(self.committed),
+            topics=[FetchTopic(topic=name, topic_id=topic_id, partitions=[partition])],
+        )
+
+    def _decode(self, fetched: _Fetched) -> Iterator[Any]:
+        shown: Iterable[PlacedBatch] = fetched.batches
+        if self.committed and fetched.answer.aborted_transactions:
+            aborted = [(each.producer_id, each.first_offset) for each in fetched.answer.aborted_transactions]
+            shown = committed(fetched.data, fetched.batches, aborted)
+        wanted = range(fetched.offset, self.wanted.stop)
+        try:
+            yield from decode(fetched.data, shown, wanted, headers=self.headers)
+        except CorruptMessage as e:
+            # Some rows of this fetch may be on their way already: the task as a whole has to start over.
+            raise SparkSourceError(f"{self.wanted.topic}-{self.wanted.partition}: {e}") from e
+
+    def _recover(self, error: Disconnected | ApiError, attempts: Attempts) -> None:
+        """Find out who leads by now; raise where trying again is of no use, or was tried for too long."""
+        if isinstance(error, ApiError):
+            if reaction_to(error.code) is Reaction.FAIL:
+                raise error
+            if error.code in _GONE:
+                self._recover_unknown(error, attempts)
+                return
+        attempts.failed(error)
+        self.cluster.refresh([self.wanted.topic])
+
+    def _recover_unknown(self, error: ApiError, attempts: Attempts) -> None:
+        self.cluster.refresh([self.wanted.topic])
+        if self.wanted.partition < self.cluster.view.partitions(self.wanted.topic):
+            attempts.failed(error)
+        else:
+            self._lose(self.wanted.stop, "the topic, or this partition of it, is gone")
+
+    def _skip_to_log_start(self) -> None:
+        partition = TopicPartition(self.wanted.topic, self.wanted.partition)
+        earliest = list_offsets(self.cluster, {partition: EARLIEST}, committed=False)[partition]
+        if earliest <= self.next_offset:
+            # The log ends before where we are.
+            earliest = self.wanted.stop
+        self._lose(
+            min(earliest, self.wanted.stop),
+            "deleted by retention, never written, or of another topic by this name",
+        )
+
+    def _lose(self, until: int, why: str) -> None:
+        """Give up what lies before `until`, if the query allows that."""
+        what = f"{self.wanted.topic}-{self.wanted.partition}: offsets {self.next_offset} to {until} are gone"
+        if self.fail_on_data_loss:
+            raise DataLost(f"{what}: {why}. Set failOnDataLoss=false to go on without them")
+        _log.warning("%s: %s", what, why)
+        self.next_offset = until
+
+
+def _only_partition(response: Any, wanted: OffsetRange) -> PartitionData:
+    """The answer for the one partition that was asked for."""
+    code = response.error_code
+    if not code:
+        answer: PartitionData = response.responses[0].partitions[0]
+        code = answer.error_code
+        if not code:
+            return answer
+    if code == ErrorCode.OFFSET_OUT_OF_RANGE:
+        raise _OutOfRange(f"{wanted.topic}-{wanted.partition}")
+    raise ApiError(ErrorCode(code), f"{wanted.topic}-{wanted.partition}: {ErrorCode(code).name}")

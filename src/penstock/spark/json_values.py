@@ -1,0 +1,171 @@
+"""Values that are JSON objects, as a typed column.
+
+A whole block of values is decoded in one call where that is safe, else each by itself. It is safe where every
+value starts with { and ends with }, and as many objects came out as there are values: they are joined by line
+ends, no JSON string may hold one, and no object goes on behind a } with a {, so no object spans two values;
+then each value holds at least one object, and so exactly one. A value that is no such object becomes null,
+its bytes are kept beside it, and its neighbours do not change.
+"""
+
+from __future__ import annotations
+
+import datetime
+import itertools
+from collections.abc import Callable
+from typing import Annotated, Any, Final
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import types as sql
+from pyspark.sql.pandas.types import to_arrow_type
+
+from penstock.spark.errors import WrongOption
+
+__all__ = ["JsonValues"]
+
+_OPEN, _CLOSE = b"{}"
+
+
+def _integer(bits: int) -> Any:
+    return Annotated[int, msgspec.Meta(ge=-(2 ** (bits - 1)), le=2 ** (bits - 1) - 1)]
+
+
+_SCALARS: Final[dict[type[sql.DataType], Any]] = {
+    sql.StringType: str,
+    sql.BooleanType: bool,
+    sql.ByteType: _integer(8),
+    sql.ShortType: _integer(16),
+    sql.IntegerType: _integer(32),
+    sql.LongType: _integer(64),
+    sql.FloatType: float,
+    sql.DoubleType: float,
+    sql.TimestampType: datetime.datetime,
+    sql.DateType: datetime.date,
+    # base64, as Spark's from_json has it
+    sql.BinaryType: bytes,
+}
+
+
+class JsonValues:
+    """Decodes values to one structure's type."""
+
+    __slots__ = ("_column", "_decoder", "type")
+
+    def __init__(self, schema: sql.DataType) -> None:
+        self.type: Any = to_arrow_type(schema, timezone="UTC")
+        self._decoder = msgspec.json.Decoder(_python_type(schema, "value"))
+        self._column = _column_of(schema)
+
+    def decode(self, values: Any) -> tuple[Any, Any]:
+        """The typed values, and the bytes of those that are not null and have no typed value."""
+        rows = self._decode_block(values)
+        if rows is not None:
+            return self._column(rows), pa.nulls(len(values), pa.binary())
+        raw = values.to_pylist()
+        rows = [self._decode_one(value) for value in raw]
+        malformed = [value if row is None else None for value, row in zip(raw, rows, strict=True)]
+        return self._column(rows), pa.array(malformed, pa.binary())
+
+    def _decode_block(self, values: Any) -> list[Any] | None:
+        """All values in one call; None where one of them is, or may be, no object of this type."""
+        if values.null_count or not _are_braced(values):
+            return None
+        bounds = pa.array([0, len(values)], pa.int32())
+        lines = pc.binary_join(pa.ListArray.from_arrays(bounds, values), b"\n")[0].as_buffer()
+        try:
+            rows = self._decoder.decode_lines(memoryview(lines))
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return None
+        return rows if len(rows) == len(values) else None
+
+    def _decode_one(self, value: bytes | None) -> Any:
+        if value is None:
+            return None
+        try:
+            return self._decoder.decode(value)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return None
+
+
+def _are_braced(values: Any) -> bool:
+    """Whether each value starts with { and ends with }."""
+    _, offsets, data = values.buffers()
+    bounds = np.frombuffer(offsets, np.int32)[values.offset : values.offset + len(values) + 1]
+    if len(values) == 0 or int(np.diff(bounds).min()) < 2:
+        return False
+    content = np.frombuffer(data, np.uint8)
+    return bool((content[bounds[:-1]] == _OPEN).all() and (content[bounds[1:] - 1] == _CLOSE).all())
+
+
+def _python_type(kind: sql.DataType, where: str) -> Any:
+    """What msgspec checks and makes; WrongOption names the field that cannot be."""
+    if type(kind) in _SCALARS:
+        return _SCALARS[type(kind)]
+    if isinstance(kind, sql.ArrayType):
+        element = _python_type(kind.elementType, where)
+        return list[element | None]  # type: ignore[valid-type]
+    if isinstance(kind, sql.MapType) and isinstance(kind.keyType, sql.StringType):
+        value = _python_type(kind.valueType, where)
+        return dict[str, value | None]  # type: ignore[valid-type]
+    if not isinstance(kind, sql.StructType):
+        raise WrongOption(f"valueSchema: {where} cannot be {kind.simpleString()}: read a string and cast it")
+    for field in kind.fields:
+        if not field.nullable:
+            raise WrongOption(f"valueSchema: {where}.{field.name} is NOT NULL, which no message can promise")
+    fields = [
+        (f"f{number}", _python_type(field.dataType, f"{where}.{field.name}") | None, None)
+        for number, field in enumerate(kind.fields)
+    ]
+    names = {f"f{number}": field.name for number, field in enumerate(kind.fields)}
+    return msgspec.defstruct("Value", fields, rename=names, gc=False)
+
+
+def _column_of(kind: sql.DataType) -> Callable[[list[Any]], Any]:
+    """A function from decoded values, or None, to an Arrow array."""
+    arrow = to_arrow_type(kind, timezone="UTC")
+    if isinstance(kind, sql.StructType):
+        children = [_column_of(field.dataType) for field in kind.fields]
+        return lambda rows: _struct_column(rows, children, arrow)
+    if isinstance(kind, sql.ArrayType):
+        elements = _column_of(kind.elementType)
+        return lambda rows: _list_column(rows, elements, arrow)
+    if isinstance(kind, sql.MapType):
+        values = _column_of(kind.valueType)
+        return lambda rows: _map_column(rows, values, arrow)
+    return lambda rows: pa.array(rows, arrow)
+
+
+def _struct_column(rows: list[Any], children: list[Callable[[list[Any]], Any]], arrow: Any) -> Any:
+    mask = None
+    if None in rows:
+        mask = pa.array([row is None for row in rows])
+    columns = []
+    for number, child in enumerate(children):
+        name = f"f{number}"
+        if mask is None:
+            columns.append(child([getattr(row, name) for row in rows]))
+        else:
+            columns.append(child([getattr(row, name, None) for row in rows]))
+    return pa.StructArray.from_arrays(columns, fields=list(arrow), mask=mask)
+
+
+def _list_column(rows: list[Any], elements: Callable[[list[Any]], Any], arrow: Any) -> Any:
+    flat = [element for row in rows if row is not None for element in row]
+    return pa.ListArray.from_arrays(_bounds(rows), elements(flat), type=arrow)
+
+
+def _map_column(rows: list[Any], values: Callable[[list[Any]], Any], arrow: Any) -> Any:
+    present = [row for row in rows if row is not None]
+    keys = pa.array(list(itertools.chain.from_iterable(present)), pa.string())
+    items = values([value for row in present for value in row.values()])
+    return pa.MapArray.from_arrays(_bounds(rows), keys, items, type=arrow)
+
+
+def _bounds(rows: list[Any]) -> Any:
+    """Where each row's elements start among those of all rows; null where the row is."""
+    sizes = np.fromiter((0 if row is None else len(row) for row in rows), np.int32, len(rows))
+    bounds = np.concatenate([np.zeros(1, np.int32), np.cumsum(sizes, dtype=np.int32)])
+    mask = np.array([row is None for row in rows] + [False])
+    return pa.array(bounds, mask=mask if mask.any() else None)

@@ -1,0 +1,289 @@
+"""The options of the data source, under the names of Spark's Kafka connector.
+
+Options arrive with their names in lower case, whatever the user wrote. A name that is not known is refused
+with the nearest one that is: a misspelt limit that is silently ignored costs more than an error.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+import msgspec
+
+from penstock.model.ids import TopicPartition
+from penstock.spark.connection import Endpoint
+from penstock.spark.errors import WrongOption
+from penstock.spark.offsets import EARLIEST, LATEST, Position, parse_partition_map
+from penstock.wire.routing import Address
+
+__all__ = ["NO_EFFECT", "READ_OPTIONS", "WRITE_OPTIONS", "ReadOptions", "Selection", "WriteOptions"]
+
+_SELECTION: Final = ("subscribe", "subscribePattern", "assign")
+#: What only tunes the JVM's client, or a group that we have none of.
+NO_EFFECT: Final = (
+    "groupIdPrefix",
+    "kafkaConsumer.pollTimeoutMs",
+    "fetchOffset.numRetries",
+    "fetchOffset.retryIntervalMs",
+)
+READ_OPTIONS: Final = (
+    *_SELECTION,
+    "startingOffsets",
+    "startingTimestamp",
+    "startingOffsetsByTimestamp",
+    "startingOffsetsByTimestampStrategy",
+    "endingOffsets",
+    "endingTimestamp",
+    "endingOffsetsByTimestamp",
+    "maxOffsetsPerTrigger",
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
+    "minPartitions",
+    "maxRecordsPerPartition",
+    "failOnDataLoss",
+    "includeHeaders",
+    "valueFormat",
+    "valueSchema",
+    *NO_EFFECT,
+)
+#: The last two are Spark's own: it hands a streaming query's options on to its sink.
+WRITE_OPTIONS: Final = ("topic", "includeHeaders", "checkpointLocation", "queryName")
+_KAFKA: Final = "kafka."
+BOOTSTRAP: Final = "kafka.bootstrap.servers"
+#: What Spark's connector refuses too, and why it makes no sense here either.
+_REFUSED: Final = {
+    "kafka.auto.offset.reset": "say where to start with startingOffsets",
+    "kafka.key.deserializer": "keys are read as they are: cast or decode the column",
+    "kafka.value.deserializer": "values are read as they are: cast or decode the column",
+    "kafka.key.serializer": "keys are written as they are",
+    "kafka.value.serializer": "values are written as they are",
+    "kafka.enable.auto.commit": "Spark keeps the offsets in its checkpoint, and commits none",
+    "kafka.interceptor.classes": "there is no Java class to be found",
+}
+_DURATION: Final = re.compile(r"(\d+)\s*(ms|s|m|min|h|d)?")
+_UNIT_S: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+_DEFAULT_PORT: Final = 9092
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which partitions are read: of named topics, of topics that match a pattern, or named ones."""
+
+    topics: tuple[str, ...] = ()
+    pattern: str | None = None
+    partitions: tuple[TopicPartition, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """What a query asks for, checked. `parse` makes one."""
+
+    endpoint: Endpoint
+    selection: Selection
+    starting: Position
+    ending: Position = field(default_factory=lambda: Position(LATEST))
+    max_offsets: int | None = None
+    min_offsets: int | None = None
+    max_delay_s: float = 15 * 60.0
+    min_partitions: int | None = None
+    max_records: int | None = None
+    fail_on_data_loss: bool = True
+    headers: bool = False
+    #: the fields of the JSON objects that values are, as DDL; None where values stay bytes
+    json_schema: str | None = None
+    committed: bool = False
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
+        """Raise WrongOption for whatever cannot be. `streaming` has other defaults, and no end."""
+        told = _Told(options, READ_OPTIONS)
+        ending = _position(told, "ending", LATEST)
+        if streaming:
+            if told.first("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"):
+                raise WrongOption("a stream has no end: endingOffsets and the like are for batch queries")
+        elif ending.default == EARLIEST or EARLIEST in ending.exact.values():
+            raise WrongOption("endingOffsets cannot be earliest")
+        starting = _position(told, "starting", LATEST if streaming else EARLIEST)
+        if not streaming and (starting.default == LATEST or LATEST in starting.exact.values()):
+            raise WrongOption("startingOffsets of a batch query cannot be latest")
+        return cls(
+            endpoint=told.endpoint(),
+            selection=_selection(told),
+            starting=starting,
+            ending=ending,
+            max_offsets=told.positive("maxOffsetsPerTrigger"),
+            min_offsets=_min_offsets(told),
+            max_delay_s=told.duration_s("maxTriggerDelay", 15 * 60.0),
+            min_partitions=told.positive("minPartitions"),
+            max_records=told.positive("maxRecordsPerPartition"),
+            fail_on_data_loss=told.flag("failOnDataLoss", True),
+            headers=told.flag("includeHeaders", False),
+            json_schema=_json_schema(told),
+            committed=told.choice("kafka.isolation.level", ("read_uncommitted", "read_committed")) == 1,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """Where rows go, checked; `producer` is for librdkafka."""
+
+    topic: str | None
+    producer: Mapping[str, str]
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str]) -> WriteOptions:
+        told = _Told(options, WRITE_OPTIONS)
+        told.endpoint()
+        producer = {key.removeprefix(_KAFKA): value for key, value in told.kafka().items()}
+        return cls(told.get("topic"), producer)
+
+
+class _Told:
+    """Options as they came, and their values as what they mean."""
+
+    __slots__ = ("_options",)
+
+    def __init__(self, options: Mapping[str, str], known: tuple[str, ...]) -> None:
+        self._options = {key.lower(): value for key, value in options.items()}
+        names = {name.lower(): name for name in (*known, BOOTSTRAP)}
+        for key in self._options:
+            if key in _REFUSED:
+                raise WrongOption(f"{key} cannot be set: {_REFUSED[key]}")
+            if key not in names and not key.startswith(_KAFKA):
+                nearest = difflib.get_close_matches(key, names, n=1, cutoff=0.0)
+                raise WrongOption(f"there is no option {key}; the nearest is {names[nearest[0]]}")
+
+    def get(self, name: str) -> str | None:
+        value = self._options.get(name.lower())
+        return value.strip() if value is not None else None
+
+    def first(self, *names: str) -> str | None:
+        """The first of `names` that is set."""
+        return next((name for name in names if self.get(name) is not None), None)
+
+    def kafka(self) -> dict[str, str]:
+        return {key: value for key, value in self._options.items() if key.startswith(_KAFKA)}
+
+    def positive(self, name: str) -> int | None:
+        text = self.get(name)
+        if text is None:
+            return None
+        if not text.isdecimal() or int(text) == 0:
+            raise WrongOption(f"{name} must be a number above 0, not {text!r}")
+        return int(text)
+
+    def milliseconds(self, name: str) -> int | None:
+        text = self.get(name)
+        if text is not None and not text.isdecimal():
+            raise WrongOption(f"{name} must be a time in milliseconds since 1970, not {text!r}")
+        return int(text) if text is not None else None
+
+    def flag(self, name: str, default: bool) -> bool:
+        return bool(self.choice(name, ("false", "true"), int(default)))
+
+    def choice(self, name: str, values: tuple[str, ...], default: int = 0) -> int:
+        """Which of `values` it is."""
+        text = self.get(name)
+        if text is None:
+            return default
+        if text.lower() not in values:
+            raise WrongOption(f"{name} must be {' or '.join(values)}, not {text!r}")
+        return values.index(text.lower())
+
+    def duration_s(self, name: str, default: float) -> float:
+        text = self.get(name)
+        if text is None:
+            return default
+        match = _DURATION.fullmatch(text.lower())
+        if match is None:
+            raise WrongOption(f"{name} must be a time such as 15m, 30s or 500ms, not {text!r}")
+        return int(match[1]) * _UNIT_S[match[2] or "s"]
+
+    def endpoint(self) -> Endpoint:
+        servers = self.get(BOOTSTRAP)
+        if not servers:
+            raise WrongOption(f"{BOOTSTRAP} must be set")
+        request_timeout = self.positive("kafka.request.timeout.ms")
+        total_timeout = self.positive("kafka.default.api.timeout.ms")
+        return Endpoint(
+            tuple(_address(server.strip()) for server in servers.split(",") if server.strip()),
+            client_id=self.get("kafka.client.id") or "penstock-spark",
+            request_timeout_s=request_timeout / 1000 if request_timeout else 30.0,
+            total_timeout_s=total_timeout / 1000 if total_timeout else 60.0,
+        )
+
+
+def _address(server: str) -> Address:
+    host, _, port = server.rpartition(":")
+    if not host:
+        return port, _DEFAULT_PORT
+    if not port.isdecimal():
+        raise WrongOption(f"{BOOTSTRAP}: {server!r} is not host:port")
+    return host.strip("[]"), int(port)
+
+
+def _selection(told: _Told) -> Selection:
+    named = [name for name in _SELECTION if told.get(name) is not None]
+    if len(named) != 1:
+        raise WrongOption(f"one of {', '.join(_SELECTION)} must be set, and only one")
+    text = told.get(named[0]) or ""
+    if named[0] == "subscribe":
+        topics = tuple(sorted({topic.strip() for topic in text.split(",") if topic.strip()}))
+        if not topics:
+            raise WrongOption("subscribe names no topic")
+        return Selection(topics=topics)
+    if named[0] == "subscribePattern":
+        try:
+            re.compile(text)
+        except re.error as e:
+            raise WrongOption(f"subscribePattern {text!r} is no pattern: {e}") from e
+        return Selection(pattern=text)
+    return Selection(partitions=_assigned(text))
+
+
+def _assigned(text: str) -> tuple[TopicPartition, ...]:
+    try:
+        tree = msgspec.json.decode(text, type=dict[str, list[int]])
+    except msgspec.MsgspecError as e:
+        raise WrongOption(f'assign must look like {{"topic": [0, 1]}}, not {text}: {e}') from e
+    return tuple(
+        sorted({TopicPartition(topic, number) for topic, numbers in tree.items() for number in numbers})
+    )
+
+
+def _position(told: _Told, edge: str, default: int) -> Position:
+    """`edge` is "starting" or "ending". A time goes before a time for each partition, that before offsets."""
+    strict = told.choice("startingOffsetsByTimestampStrategy", ("error", "latest")) == 0
+    latest_if_none = edge == "ending" or not strict
+    time = told.milliseconds(f"{edge}Timestamp")
+    if time is not None:
+        return Position(default, timestamp_ms=time, latest_if_none=latest_if_none)
+    times = told.get(f"{edge}OffsetsByTimestamp")
+    if times is not None:
+        timestamps = parse_partition_map(f"{edge}OffsetsByTimestamp", times)
+        return Position(default, timestamps_ms=timestamps, latest_if_none=latest_if_none)
+    text = told.get(f"{edge}Offsets")
+    if text is None:
+        return Position(default)
+    if text.lower() in ("earliest", "latest"):
+        return Position(EARLIEST if text.lower() == "earliest" else LATEST)
+    return Position(default, parse_partition_map(f"{edge}Offsets", text))
+
+
+def _min_offsets(told: _Told) -> int | None:
+    least, most = told.positive("minOffsetsPerTrigger"), told.positive("maxOffsetsPerTrigger")
+    if least is not None and most is not None and least > most:
+        raise WrongOption(f"minOffsetsPerTrigger {least} is above maxOffsetsPerTrigger {most}")
+    return least
+
+
+def _json_schema(told: _Told) -> str | None:
+    is_json = bool(told.choice("valueFormat", ("binary", "json")))
+    schema = told.get("valueSchema")
+    if is_json != bool(schema):
+        raise WrongOption("valueFormat=json and valueSchema (the fields, as DDL) belong together")
+    return schema if is_json else None

@@ -1,0 +1,77 @@
+"""What a batch reads and how it is cut into tasks: pure functions of offsets and options.
+
+They follow Spark's Kafka connector, so that a query that moves over reads the same: a limit is shared out by
+how much each partition has, and ranges are cut into parts of equal size.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+
+from pyspark.sql.datasource import InputPartition
+
+from penstock.model.ids import TopicPartition
+from penstock.spark.offsets import Offsets
+
+__all__ = ["OffsetRange", "limited", "plan", "ranges_between"]
+
+
+@dataclass(frozen=True)
+class OffsetRange(InputPartition):
+    """What one task reads: offsets `start` to `stop`, without `stop`, of one partition of a topic."""
+
+    topic: str
+    partition: int
+    start: int
+    stop: int
+
+    @property
+    def size(self) -> int:
+        return self.stop - self.start
+
+
+def ranges_between(
+    start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]
+) -> list[OffsetRange]:
+    """What lies between two offsets. A partition that `start` does not know is new: it is read from 0."""
+    ranges = [OffsetRange(*partition, start.get(partition, 0), stop) for partition, stop in end.items()]
+    return sorted((each for each in ranges if each.size > 0), key=lambda each: (each.topic, each.partition))
+
+
+def plan(
+    ranges: Iterable[OffsetRange], *, min_partitions: int | None, max_records: int | None
+) -> list[OffsetRange]:
+    """`ranges` in parts of at most `max_records` offsets, and in about `min_partitions` parts at least."""
+    parts = list(ranges)
+    if max_records is not None:
+        parts = [part for each in parts for part in _cut(each, math.ceil(each.size / max_records))]
+    if min_partitions is not None and len(parts) < min_partitions:
+        total = sum(each.size for each in parts)
+        parts = [
+            part for each in parts for part in _cut(each, max(1, round(each.size / total * min_partitions)))
+        ]
+    return parts
+
+
+def _cut(whole: OffsetRange, count: int) -> list[OffsetRange]:
+    edges = [whole.start + whole.size * number // count for number in range(count + 1)]
+    cut = (OffsetRange(whole.topic, whole.partition, *edge) for edge in pairwise(edges))
+    return [part for part in cut if part.size > 0]
+
+
+def limited(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int], most: int) -> Offsets:
+    """`end`, or nearer so that about `most` offsets lie before it, shared out by what each partition has."""
+    available = {partition: stop - start.get(partition, 0) for partition, stop in end.items()}
+    total = sum(size for size in available.values() if size > 0)
+    if total <= most:
+        return dict(end)
+    nearer: Offsets = {}
+    for partition, stop in end.items():
+        share = max(0, available[partition]) * most / total
+        # whoever has anything gets on, however little its share is
+        taken = math.ceil(share) if share < 1 else math.floor(share)
+        nearer[partition] = min(stop, start.get(partition, 0) + taken)
+    return nearer

@@ -1,0 +1,186 @@
+"""The batch reader and the stream reader: which offsets, in which tasks, and what a task does.
+
+`partitions` is a pure function of offsets and options wherever Spark may call it twice; only where a query
+starts and how far it may go is asked of the cluster. Spark calls `commit` one batch late and for the last one
+never, and `stop` perhaps not at all, so neither is relied on.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeAlias
+
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from penstock.model.errors import ErrorCode
+from penstock.model.ids import TopicPartition
+from penstock.spark.connection import Cluster, cluster_of
+from penstock.spark.errors import DataLost, WrongOption
+from penstock.spark.fetching import RangeReader
+from penstock.spark.offsets import LATEST, Offsets, from_json, list_offsets, resolve, to_json
+from penstock.spark.options import ReadOptions, Selection
+from penstock.spark.planning import OffsetRange, limited, plan, ranges_between
+from penstock.spark.rows import Rows
+
+__all__ = ["BatchReader", "StreamReader"]
+
+JsonOffsets: TypeAlias = dict[str, dict[str, int]]
+
+
+class _RangeTasks:
+    """What both readers share: how ranges become tasks, and what a task does with its range."""
+
+    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+        self._options = options
+        self._schema = schema
+
+    def _plan(self, ranges: Iterable[OffsetRange]) -> list[InputPartition]:
+        options = self._options
+        return [*plan(ranges, min_partitions=options.min_partitions, max_records=options.max_records)]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """Runs in a worker; this object was sent there."""
+        assert isinstance(partition, OffsetRange)
+        options = self._options
+        rows = Rows(partition, self._schema, json=options.json_schema is not None, headers=options.headers)
+        reader = RangeReader(
+            cluster_of(options.endpoint),
+            partition,
+            committed=options.committed,
+            fail_on_data_loss=options.fail_on_data_loss,
+            headers=options.headers,
+        )
+        for records in reader.read():
+            yield rows.of(records)
+
+
+class BatchReader(_RangeTasks, DataSourceReader):
+    """Reads from where the query starts to where it ends, both decided when it is planned."""
+
+    def partitions(self) -> Sequence[InputPartition]:
+        options = self._options
+        cluster = cluster_of(options.endpoint)
+        found = selected(cluster, options.selection)
+        start = resolve(cluster, options.starting, found, committed=options.committed)
+        end = resolve(cluster, options.ending, found, committed=options.committed)
+        return self._plan(ranges_between(start, end))
+
+
+class StreamReader(_RangeTasks, DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads batch after batch; lives in one process for as long as the query does.
+
+    PySpark has no limit made of several, so minimum, maximum and delay are all applied in `latestOffset`.
+    """
+
+    def __init__(
+        self, options: ReadOptions, schema: StructType, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        super().__init__(options, schema)
+        self._clock = clock
+        #: the end of all that an AvailableNow query reads
+        self._target: Offsets | None = None
+        self._latest: Offsets = {}
+        #: when rows were last let through; never yet
+        self._last_batch_s = float("-inf")
+
+    def initialOffset(self) -> JsonOffsets:
+        cluster = cluster_of(self._options.endpoint)
+        found = selected(cluster, self._options.selection)
+        return to_json(resolve(cluster, self._options.starting, found, committed=self._options.committed))
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._target = self._log_ends({})
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        if self._options.max_offsets is not None:
+            return ReadMaxRows(self._options.max_offsets)
+        if self._options.min_offsets is not None:
+            return ReadMinRows(self._options.min_offsets)
+        return ReadAllAvailable()
+
+    def latestOffset(self, start: JsonOffsets, limit: ReadLimit) -> JsonOffsets:
+        """Where the next batch ends: at `start` itself while there is too little to read."""
+        begin = from_json(start)
+        end = self._latest = self._log_ends(begin) if self._target is None else self._target
+        if self._target is not None:
+            # Partitions that came later are for the next run.
+            end = {partition: max(at, begin.get(partition, 0)) for partition, at in end.items()}
+        if not isinstance(limit, ReadAllAvailable):
+            if self._target is None and self._waits(begin, end):
+                return start
+            if self._options.max_offsets is not None:
+                end = limited(begin, end, self._options.max_offsets)
+        return to_json(end)
+
+    def reportLatestOffset(self) -> JsonOffsets | None:
+        """For the query's progress: its lag is up to here."""
+        return to_json(self._latest) if self._latest else None
+
+    def partitions(self, start: JsonOffsets, end: JsonOffsets) -> Sequence[InputPartition]:
+        return self._plan(ranges_between(from_json(start), from_json(end)))
+
+    def _waits(self, begin: Offsets, end: Offsets) -> bool:
+        """Whether there are too few offsets for a batch, and the last one is not long ago."""
+        if self._options.min_offsets is None:
+            return False
+        now_s = self._clock()
+        if now_s - self._last_batch_s < self._options.max_delay_s:
+            available = sum(each.size for each in ranges_between(begin, end))
+            if available < self._options.min_offsets:
+                return True
+        self._last_batch_s = now_s
+        return False
+
+    def _log_ends(self, begin: Offsets) -> Offsets:
+        cluster = cluster_of(self._options.endpoint)
+        found = selected(cluster, self._options.selection, missing_is_error=self._options.fail_on_data_loss)
+        ends = list_offsets(cluster, dict.fromkeys(found, LATEST), committed=self._options.committed)
+        self._check_nothing_lost(begin, ends)
+        return ends
+
+    def _check_nothing_lost(self, begin: Offsets, ends: Offsets) -> None:
+        if not self._options.fail_on_data_loss:
+            return
+        for partition, at in begin.items():
+            end = ends.get(partition)
+            if end is None:
+                raise DataLost(f"{partition} is gone. Set failOnDataLoss=false to go on without it")
+            if end < at:
+                raise DataLost(
+                    f"{partition} ends at {end}, and {at} was reached before: the topic was made anew, or "
+                    "lost its end. Set failOnDataLoss=false to go on"
+                )
+
+
+def selected(
+    cluster: Cluster, selection: Selection, *, missing_is_error: bool = True
+) -> list[TopicPartition]:
+    """The partitions that a query reads, as of now."""
+    if selection.pattern is not None:
+        response = cluster.refresh(None)
+        pattern = re.compile(selection.pattern)
+        names = [topic.name for topic in response.topics if not topic.is_internal and topic.name]
+        topics = [name for name in names if pattern.fullmatch(name)]
+    else:
+        topics = sorted(set(selection.topics) | {partition.topic for partition in selection.partitions})
+        cluster.refresh(topics)
+    counts = {topic: cluster.view.partitions(topic) for topic in topics}
+    found = [TopicPartition(topic, number) for topic, count in counts.items() for number in range(count)]
+    missing = [topic for topic, count in counts.items() if not count]
+    if selection.partitions:
+        missing = [str(partition) for partition in selection.partitions if partition not in found]
+        found = [partition for partition in selection.partitions if partition in found]
+    if missing and missing_is_error:
+        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.name
+        raise WrongOption(f"{code}: the cluster has no {', '.join(missing)}")
+    return found

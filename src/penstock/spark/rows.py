@@ -1,0 +1,62 @@
+"""The columns that Spark gets, and how decoded records become them.
+
+Spark checks the schema of a task's first Arrow batch only, but exactly: names, order, types, nullability.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql.types import StructType
+
+from penstock.records.columnar import HEADERS_TYPE, ROWS_MAX
+from penstock.spark.json_values import JsonValues
+from penstock.spark.planning import OffsetRange
+
+__all__ = ["Rows", "column_names", "ddl"]
+
+_PLACE_DDL: Final = "topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP, timestampType INT"
+_HEADERS_DDL: Final = ", headers ARRAY<STRUCT<key: STRING, value: BINARY>>"
+_PLACE: Final = [
+    pa.field("topic", pa.string()),
+    pa.field("partition", pa.int32()),
+    pa.field("offset", pa.int64()),
+    pa.field("timestamp", pa.timestamp("us", "UTC")),
+    pa.field("timestampType", pa.int32()),
+]
+
+
+def ddl(json_schema: str | None, *, headers: bool) -> str:
+    """The columns as Spark is told: JSON values are a structure, or else bytes beside it."""
+    value = "value BINARY" if json_schema is None else f"value STRUCT<{json_schema}>, malformed BINARY"
+    return f"key BINARY, {value}, {_PLACE_DDL}" + (_HEADERS_DDL if headers else "")
+
+
+def column_names(*, json: bool, headers: bool) -> list[str]:
+    """The names of the same columns."""
+    values = ["key", "value", *(["malformed"] if json else [])]
+    return [*values, *(field.name for field in _PLACE), *(["headers"] if headers else [])]
+
+
+class Rows:
+    """Gives the decoded records of one range their place, and values their types."""
+
+    __slots__ = ("_json", "_partition", "_schema", "_topic")
+
+    def __init__(self, wanted: OffsetRange, schema: StructType, *, json: bool, headers: bool) -> None:
+        self._json = JsonValues(schema["value"].dataType) if json else None
+        value = [pa.field("value", pa.binary())]
+        if self._json is not None:
+            value = [pa.field("value", self._json.type), pa.field("malformed", pa.binary())]
+        fields = [pa.field("key", pa.binary()), *value, *_PLACE]
+        self._schema = pa.schema([*fields, pa.field("headers", HEADERS_TYPE)] if headers else fields)
+        self._topic = pa.repeat(pa.scalar(wanted.topic), ROWS_MAX)
+        self._partition = pa.repeat(pa.scalar(wanted.partition, pa.int32()), ROWS_MAX)
+
+    def of(self, records: Any) -> Any:
+        """The rows of one batch of `records.columnar.decode`."""
+        key, value, *rest = records.columns
+        values = [value] if self._json is None else self._json.decode(value)
+        place = [self._topic.slice(0, len(key)), self._partition.slice(0, len(key))]
+        return pa.RecordBatch.from_arrays([key, *values, *place, *rest], schema=self._schema)

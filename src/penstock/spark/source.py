@@ -1,0 +1,58 @@
+"""The entry point that Spark calls, in a process of its own on the driver's machine."""
+
+from __future__ import annotations
+
+import json
+
+from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter
+from pyspark.sql.types import StructType
+
+from penstock.spark.errors import WrongOption
+from penstock.spark.options import ReadOptions
+from penstock.spark.readers import BatchReader, StreamReader
+from penstock.spark.rows import column_names, ddl
+from penstock.spark.writers import BatchWriter, StreamWriter, new_rows_writer
+
+__all__ = ["PenstockDataSource"]
+
+
+class PenstockDataSource(DataSource):
+    """`format("penstock")`: what Spark's Kafka connector does, without a jar."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "penstock"
+
+    def schema(self) -> str:
+        # Whether it is for a batch or a stream is not told here, so only what matters is looked at.
+        headers = self.options.get("includeheaders", "false").strip().lower() == "true"
+        return ddl(_fields(self.options.get("valueschema")), headers=headers)
+
+    def reader(self, schema: StructType) -> BatchReader:
+        return BatchReader(self._read_options(schema, streaming=False), schema)
+
+    def streamReader(self, schema: StructType) -> StreamReader:
+        return StreamReader(self._read_options(schema, streaming=True), schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
+        if overwrite:
+            raise WrongOption("a topic cannot be overwritten: use mode('append')")
+        return BatchWriter(new_rows_writer(self.options, schema))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
+        return StreamWriter(new_rows_writer(self.options, schema))
+
+    def _read_options(self, schema: StructType, *, streaming: bool) -> ReadOptions:
+        options = ReadOptions.parse(self.options, streaming=streaming)
+        given = column_names(json=options.json_schema is not None, headers=options.headers)
+        if schema.fieldNames() != given:
+            raise WrongOption("the columns are given: leave out schema(…), and cast or select instead")
+        return options
+
+
+def _fields(schema: str | None) -> str | None:
+    """The fields of a value, as DDL; what `StructType.json()` gives is taken as well."""
+    if schema is None or not schema.lstrip().startswith("{"):
+        return schema
+    fields = StructType.fromJson(json.loads(schema)).fields
+    return ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in fields)

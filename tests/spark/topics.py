@@ -1,0 +1,90 @@
+"""Topics to read from: filled, cut, widened; and the data source without Spark around it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    ResourceType,
+)
+from pyspark.sql.datasource import CaseInsensitiveDict
+from pyspark.sql.types import BinaryType, StructType
+
+from penstock.spark import PenstockDataSource
+
+__all__ = ["Topics", "batch_rows", "schema", "source", "task_rows"]
+
+
+class Topics:
+    """What tests do to topics."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.bootstrap = bootstrap
+        self._admin = AdminClient({"bootstrap.servers": bootstrap})
+
+    def fill(self, topic: str, values: Iterable[bytes | None], partition: int = 0, **fields: Any) -> None:
+        """One message for each value; `fields` are those of `Producer.produce`."""
+        settings = {"bootstrap.servers": self.bootstrap, "message.max.bytes": 8 << 20, "log_level": 2}
+        producer = Producer(settings | fields.pop("settings", {}))
+        for value in values:
+            producer.produce(topic, value, partition=partition, **fields)
+        assert producer.flush(20) == 0
+
+    def widen(self, topic: str, partitions: int) -> None:
+        self._admin.create_partitions([NewPartitions(topic, partitions)])[topic].result(10)
+
+    def cut(self, topic: str, partition: int, before: int) -> None:
+        """As retention does it: records before an offset are gone."""
+        (done,) = self._admin.delete_records([TopicPartition(topic, partition, before)]).values()
+        done.result(10)
+
+    def delete(self, topic: str) -> None:
+        self._admin.delete_topics([topic])[topic].result(10)
+
+    def configure(self, topic: str, **configs: str) -> None:
+        """In the names of configs, `_` stands for `.`."""
+        entries = [
+            ConfigEntry(key.replace("_", "."), value, incremental_operation=AlterConfigOpType.SET)
+            for key, value in configs.items()
+        ]
+        resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
+        for done in self._admin.incremental_alter_configs([resource]).values():
+            done.result(10)
+
+
+def schema(*, value: StructType | None = None, headers: bool = False) -> StructType:
+    """The columns as Spark would hand them to a reader; of the types only the value's matters there."""
+    names = ["key", "value", *(["malformed"] if value is not None else [])]
+    names += ["topic", "partition", "offset", "timestamp", "timestampType"]
+    made = StructType()
+    for name in [*names, *(["headers"] if headers else [])]:
+        made.add(name, value if name == "value" and value is not None else BinaryType())
+    return made
+
+
+def source(bootstrap: str, **options: str) -> PenstockDataSource:
+    """In the names of options, `__` stands for `.`."""
+    told = {key.replace("__", "."): value for key, value in options.items()}
+    return PenstockDataSource(CaseInsensitiveDict({"kafka.bootstrap.servers": bootstrap} | told))
+
+
+def task_rows(reader: Any, tasks: Iterable[Any]) -> Iterator[dict[str, Any]]:
+    """What all tasks of a batch read."""
+    for task in tasks:
+        for rows in reader.read(task):
+            rows.validate(full=True)
+            yield from rows.to_pylist()
+
+
+def batch_rows(bootstrap: str, **options: str) -> list[dict[str, Any]]:
+    """A batch query's rows, in no order that Spark would promise."""
+    headers = options.get("includeHeaders") == "true"
+    reader = source(bootstrap, **options).reader(schema(headers=headers))
+    return list(task_rows(reader, reader.partitions()))
