@@ -87,6 +87,15 @@ def test_the_number_of_partitions_only_grows(client: RawClient, version: int, co
     assert len(describe_topic(client, topic.name).partitions) == 2
 
 
+@penstock_only  # Kafka answers UNKNOWN_SERVER_ERROR
+@pytest.mark.parametrize("count", [10_003, 2**31 - 1])
+def test_a_small_request_cannot_ask_for_partitions_without_end(client: RawClient, count: int) -> None:
+    topic = create_topic(client, partitions=2)
+
+    assert grow(client, topic.name, count).error_code == ErrorCode.POLICY_VIOLATION
+    assert len(describe_topic(client, topic.name).partitions) == 2
+
+
 @GROW_VERSIONS
 def test_an_unknown_topic_does_not_grow(client: RawClient, version: int) -> None:
     assert grow(client, "no-such-topic", 3, version).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -152,6 +152,16 @@ def test_a_number_of_partitions_that_cannot_be(client: RawClient, version: int, 
     assert result.error_code == ErrorCode.INVALID_PARTITIONS
 
 
+def test_the_partitions_of_one_request_are_limited(client: RawClient) -> None:
+    names = [new_name(), new_name()]
+    topics = [CreatableTopic(name=name, num_partitions=5001, replication_factor=1) for name in names]
+
+    answer = client.ask(CREATE_TOPICS, 7, CreateTopicsRequest(topics=topics, timeout_ms=10_000))
+
+    assert [topic.error_code for topic in answer.topics] == [ErrorCode.POLICY_VIOLATION] * 2
+    assert not topic_exists(client, names[0])
+
+
 @EDGES
 @pytest.mark.parametrize("factor", [0, -2, 2, 3])
 def test_a_replication_factor_that_cannot_be(client: RawClient, version: int, factor: int) -> None:

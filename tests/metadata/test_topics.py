@@ -9,7 +9,13 @@ import pytest
 
 from penstock.metadata.image import ClusterImage
 from penstock.metadata.topics import Defaults, NewTopic, create_topic, delete_topic, grow_topic
-from penstock.model.errors import ErrorCode, InvalidReplicaAssignment, InvalidReplicationFactor, InvalidTopic
+from penstock.model.errors import (
+    ErrorCode,
+    InvalidReplicaAssignment,
+    InvalidReplicationFactor,
+    InvalidTopic,
+    PolicyViolation,
+)
 from penstock.model.ids import TopicId
 from penstock.wire.metadata_records import PartitionRecord, RegisterBrokerRecord
 from penstock.wire.schema import Struct
@@ -104,7 +110,17 @@ def test_one_request_cannot_fill_a_disk_with_partitions() -> None:
     with pytest.raises(Exception, match="10001 partitions") as refused:
         Cluster(1).decide(NewTopic("t", partitions=10_001))
 
-    assert getattr(refused.value, "code", None) == ErrorCode.INVALID_PARTITIONS
+    assert getattr(refused.value, "code", None) == ErrorCode.POLICY_VIOLATION
+
+
+def test_one_request_cannot_grow_a_topic_without_bounds() -> None:
+    cluster = Cluster(1)
+    cluster.create(NewTopic("t", partitions=2))
+
+    with pytest.raises(PolicyViolation, match="10001 partitions"):
+        grow_topic(cluster.image, "t", 10_003, None)
+
+    assert len(grow_topic(cluster.image, "t", 10_002, None)) == 10_000
 
 
 def test_a_deleted_topic_leaves_its_name_and_no_configs() -> None:

@@ -18,6 +18,7 @@ from penstock.model.errors import (
     InvalidReplicationFactor,
     InvalidRequest,
     InvalidTopic,
+    PolicyViolation,
     TopicAlreadyExists,
     UnknownTopicOrPartition,
 )
@@ -25,11 +26,18 @@ from penstock.model.ids import METADATA_TOPIC, NO_TOPIC_ID, TopicId
 from penstock.wire.metadata_records import ConfigRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
 from penstock.wire.schema import Struct
 
-__all__ = ["NewTopic", "check_topic_name", "create_topic", "delete_topic", "grow_topic"]
+__all__ = [
+    "NewTopic",
+    "check_new_partitions",
+    "check_topic_name",
+    "create_topic",
+    "delete_topic",
+    "grow_topic",
+]
 
 _LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
 _LONGEST_NAME: Final = 249
-#: partitions that one request may make; what a person mistypes should not fill a disk
+#: partitions that one request may make, as in Kafka; what a person mistypes should not fill a disk
 _MOST_PARTITIONS: Final = 10_000
 
 
@@ -62,6 +70,12 @@ def check_topic_name(name: str) -> None:
         raise InvalidTopic(
             f"The topic name '{name}' has characters other than a-z, A-Z, 0-9, '.', '_' and '-'"
         )
+
+
+def check_new_partitions(count: int) -> None:
+    """Raise PolicyViolation where a request wants more new partitions than one may make."""
+    if count > _MOST_PARTITIONS:
+        raise PolicyViolation(f"{count} partitions are more than the {_MOST_PARTITIONS} one request may make")
 
 
 def create_topic(
@@ -103,6 +117,7 @@ def grow_topic(
         raise InvalidPartitions(
             f"The topic {name} currently has {present} partition(s); {count} would not be an increase."
         )
+    check_new_partitions(count - present)
     factor = len(topic.partitions[0].replicas)
     placed: list[Sequence[int]]
     if assignments is None:
@@ -156,10 +171,7 @@ def _numbers(topic: NewTopic, defaults: Defaults) -> tuple[int, int]:
         raise InvalidPartitions("Number of partitions was set to an invalid non-positive value.")
     factor = defaults.replication_factor if factor == -1 else factor
     count = defaults.partitions if count == -1 else count
-    if count > _MOST_PARTITIONS:
-        raise InvalidPartitions(
-            f"{count} partitions are more than the {_MOST_PARTITIONS} one request may make"
-        )
+    check_new_partitions(count)
     return count, factor
 
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from penstock.broker.context import Context
-from penstock.metadata.topics import NewTopic, delete_topic, grow_topic
+from penstock.metadata.topics import NewTopic, check_new_partitions, delete_topic, grow_topic
 from penstock.model.errors import ApiError, ErrorCode, InvalidRequest
 from penstock.model.ids import NO_TOPIC_ID, TopicId
 from penstock.wire.apis.create_partitions import (
@@ -47,16 +47,27 @@ async def create_topics(context: Context, request: CreateTopicsRequest) -> Creat
                 name=name, error_code=ErrorCode.INVALID_REQUEST, error_message="Duplicate topic name."
             )
         )
+    new = _new_partitions(request, context.broker.config.num_partitions)
     for topic in request.topics:
         if asked[topic.name] > 1:
             continue
         try:
+            check_new_partitions(new)
             response.topics.append(await _create(context, topic, request.validate_only))
         except ApiError as e:
             response.topics.append(
                 CreatableTopicResult(name=topic.name, error_code=e.code, error_message=str(e))
             )
     return response
+
+
+def _new_partitions(request: CreateTopicsRequest, default: int) -> int:
+    """How many partitions all topics of a request would have."""
+    counts = (
+        len(t.assignments) or (default if t.num_partitions == -1 else t.num_partitions)
+        for t in request.topics
+    )
+    return sum(count for count in counts if count > 0)
 
 
 async def _create(context: Context, topic: CreatableTopic, validate_only: bool) -> CreatableTopicResult:
@@ -149,12 +160,15 @@ async def create_partitions(context: Context, request: CreatePartitionsRequest) 
                     name=name, error_code=ErrorCode.INVALID_REQUEST, error_message="Duplicate topic name."
                 )
             )
+    topics = context.broker.image.topics
+    new = sum(max(0, t.count - len(topics[t.name].partitions)) for t in request.topics if t.name in topics)
     for topic in request.topics:
         if asked[topic.name] > 1:
             continue
         result = CreatePartitionsTopicResult(name=topic.name)
         response.results.append(result)
         try:
+            check_new_partitions(new)
             await _grow(context, topic, request.validate_only)
         except ApiError as e:
             result.error_code = e.code
