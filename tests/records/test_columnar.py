@@ -179,6 +179,7 @@ def test_read_committed_hides_what_was_aborted_and_nothing_else() -> None:
     assert [record.offset for record in shown] == [2, 5]
 
 
+@settings(deadline=None)
 @given(
     outcomes=st.lists(st.tuples(st.sampled_from([1, 2, 3]), st.booleans()), min_size=1, max_size=8),
     skipped=st.integers(0, 8),

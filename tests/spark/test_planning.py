@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.model.ids import TopicPartition
@@ -11,6 +11,7 @@ partitions = st.builds(TopicPartition, st.sampled_from(["a", "b"]), st.integers(
 offset_maps = st.dictionaries(partitions, st.integers(0, 10_000), max_size=8)
 
 
+@settings(deadline=None)
 @given(start=offset_maps, end=offset_maps)
 def test_ranges_hold_all_that_is_new_and_nothing_else(
     start: dict[TopicPartition, int], end: dict[TopicPartition, int]
@@ -23,6 +24,7 @@ def test_ranges_hold_all_that_is_new_and_nothing_else(
     assert ranges == sorted(ranges, key=lambda each: (each.topic, each.partition))
 
 
+@settings(deadline=None)
 @given(end=offset_maps, least=st.none() | st.integers(1, 40), most=st.none() | st.integers(1, 3000))
 def test_tasks_cover_their_ranges_in_order(
     end: dict[TopicPartition, int], least: int | None, most: int | None
@@ -53,6 +55,7 @@ def test_minimum_partitions_are_shared_out_by_size() -> None:
     assert plan(ranges, min_partitions=2, max_records=None) == ranges
 
 
+@settings(deadline=None)
 @given(start=offset_maps, end=offset_maps, most=st.integers(1, 20_000))
 def test_a_limit_holds_and_everybody_gets_on(
     start: dict[TopicPartition, int], end: dict[TopicPartition, int], most: int
@@ -72,6 +75,7 @@ def test_a_limit_is_shared_out_by_what_there_is() -> None:
     assert limited({}, end, 1000) == end
 
 
+@settings(deadline=None)
 @given(offsets=offset_maps)
 def test_offsets_as_json_have_their_keys_in_order(offsets: dict[TopicPartition, int]) -> None:
     tree = to_json(offsets)
