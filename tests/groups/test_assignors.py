@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Generator
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.groups.assignors import ASSIGNORS, Assignment, MemberSpec, assign_range, assign_uniform
+from penstock.groups.assignors import ASSIGNORS, SLICE, Assignment, MemberSpec, assign_range, assign_uniform
 
 TOPICS = [bytes([n]) * 16 for n in range(4)]
 Members = dict[str, MemberSpec]
@@ -33,6 +35,16 @@ def groups(draw: st.DrawFn, alike: bool = False) -> tuple[Members, dict[bytes, i
     return members, topics
 
 
+def run(slices: Generator[None, None, dict[str, Assignment]]) -> dict[str, Assignment]:
+    """What an assignor comes to when nobody stops it."""
+    while True:
+        try:
+            next(slices)
+        except StopIteration as stopped:
+            result: dict[str, Assignment] = stopped.value
+            return result
+
+
 def sizes(result: dict[str, Assignment]) -> dict[str, int]:
     return {member: sum(map(len, assignment.values())) for member, assignment in result.items()}
 
@@ -43,7 +55,7 @@ def test_each_partition_goes_to_exactly_one_subscriber(
     name: str, group: tuple[Members, dict[bytes, int]]
 ) -> None:
     members, topics = group
-    result = ASSIGNORS[name](members, topics)
+    result = run(ASSIGNORS[name](members, topics))
 
     given_out = Counter((t, p) for a in result.values() for t, indexes in a.items() for p in indexes)
     wanted = {t for spec in members.values() for t in spec.topics}
@@ -55,11 +67,11 @@ def test_each_partition_goes_to_exactly_one_subscriber(
 @given(group=groups(alike=True))
 def test_uniform_is_even_and_moves_no_more_than_it_must(group: tuple[Members, dict[bytes, int]]) -> None:
     members, topics = group
-    result = assign_uniform(members, topics)
+    result = run(assign_uniform(members, topics))
     count = sizes(result)
     assert max(count.values()) - min(count.values()) <= 1
 
-    again = assign_uniform({m: spec._replace(target=result[m]) for m, spec in members.items()}, topics)
+    again = run(assign_uniform({m: spec._replace(target=result[m]) for m, spec in members.items()}, topics))
     assert again == result
     # Nobody loses anything while having less than its fair share.
     least = sum(count.values()) // len(members)
@@ -74,7 +86,7 @@ def test_uniform_leaves_nobody_two_behind_who_could_have_more(
     group: tuple[Members, dict[bytes, int]],
 ) -> None:
     members, topics = group
-    result = assign_uniform(members, topics)
+    result = run(assign_uniform(members, topics))
     count = sizes(result)
     for rich, assignment in result.items():
         for topic in assignment:
@@ -91,7 +103,7 @@ def test_range_lines_up_topics_and_keeps_static_members_in_order() -> None:
         "b": MemberSpec(None, both, {}),
     }
 
-    result = assign_range(members, {TOPICS[0]: 4, TOPICS[1]: 3})
+    result = run(assign_range(members, {TOPICS[0]: 4, TOPICS[1]: 3}))
 
     assert result == {
         "z": {TOPICS[0]: {0, 1}, TOPICS[1]: {0}},
@@ -103,4 +115,30 @@ def test_range_lines_up_topics_and_keeps_static_members_in_order() -> None:
 def test_more_members_than_partitions() -> None:
     members = {f"m{i}": MemberSpec(None, frozenset(TOPICS[:1]), {}) for i in range(5)}
     for assignor in ASSIGNORS.values():
-        assert sorted(sizes(assignor(members, {TOPICS[0]: 3})).values()) == [0, 0, 1, 1, 1]
+        assert sorted(sizes(run(assignor(members, {TOPICS[0]: 3}))).values()) == [0, 0, 1, 1, 1]
+
+
+class Looked(dict[bytes, set[int]]):
+    """A target that counts how often it is asked for what is in it."""
+
+    looks = 0
+
+    def items(self) -> Any:
+        Looked.looks += 1
+        return super().items()
+
+
+@pytest.mark.parametrize("alike", [True, False])
+def test_uniform_stops_after_every_few_members(alike: bool) -> None:
+    """So that a group of a thousand keeps nobody waiting: no slice looks at more of them than any other."""
+    size = 1000
+    members = {
+        f"m{n:04}": MemberSpec(None, frozenset(TOPICS[: 1 if alike else 1 + n % 2]), Looked({TOPICS[0]: {n}}))
+        for n in range(size)
+    }
+    Looked.looks = 0
+    most = before = 0
+    for _ in assign_uniform(members, dict.fromkeys(TOPICS[:2], size)):
+        most, before = max(most, Looked.looks - before), Looked.looks
+    assert Looked.looks == size
+    assert most == SLICE

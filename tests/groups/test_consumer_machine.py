@@ -11,10 +11,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from penstock.groups import assignors, targets
 from penstock.groups.consumer_group import ConsumerGroup
 from penstock.model.errors import ErrorCode
 from penstock.wire.apis.consumer_group_heartbeat import (
@@ -161,6 +163,11 @@ class ConsumerGroups(RuleBasedStateMachine):
     def time_passes(self, ms: int) -> None:
         self.stage.sleep(ms)
 
+    @rule(ms=st.integers(1, 5))
+    def a_moment_passes(self, ms: int) -> None:
+        """Not long enough for a target that is computed over many turns."""
+        self.stage.sleep(ms)
+
     @rule()
     def coordinator_restarts(self) -> None:
         self.stage.restart()
@@ -256,5 +263,22 @@ def _all(member: Any) -> dict[str, object]:
     return {name: getattr(member, name) for name in member.__slots__}
 
 
+class SlowlyAssigned(ConsumerGroups):
+    """The same with targets that are computed as those of large groups are, and as slowly as can be."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._patch = pytest.MonkeyPatch()
+        self._patch.setattr(targets, "AT_ONCE_MAX", 1)
+        self._patch.setattr(targets, "SLICES_PER_TURN", 1)
+        for module in (targets, assignors):
+            self._patch.setattr(module, "SLICE", 1)
+
+    def teardown(self) -> None:
+        self._patch.undo()
+
+
 TestConsumerGroups = ConsumerGroups.TestCase
 TestConsumerGroups.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
+TestSlowlyAssigned = SlowlyAssigned.TestCase
+TestSlowlyAssigned.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)

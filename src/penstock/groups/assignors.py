@@ -4,6 +4,9 @@ Each takes the members with what they subscribe to and what they were to have so
 each topic; it returns what each should have. Every partition of a subscribed topic goes to exactly one of its
 subscribers. The result depends on the input alone.
 
+They are generators: with a thousand members they take a while, so they stop for whoever drives them after
+every few members (`SLICE`) or partitions.
+
 - `uniform` (also under the name `sticky`): as even as subscriptions allow, moving as little as possible.
 - `range`: for each topic, consecutive partitions for members in order, so that topics line up.
 - `roundrobin`: all partitions in turn to all members; even, and nothing stays where it was.
@@ -11,16 +14,18 @@ subscribers. The result depends on the input alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping
 from heapq import heapify, heappop, heappush
 from itertools import islice
 from typing import Final, NamedTuple, TypeAlias
 
-__all__ = ["ASSIGNORS", "Assignment", "MemberSpec"]
+__all__ = ["ASSIGNORS", "SLICE", "Assignment", "MemberSpec"]
 
 #: topic id to partitions
 Assignment: TypeAlias = dict[bytes, set[int]]
 _Partition: TypeAlias = tuple[bytes, int]
+#: what is done between two stops: about as many members, or partitions, at a few microseconds each
+SLICE: Final = 32
 
 
 class MemberSpec(NamedTuple):
@@ -35,15 +40,17 @@ class MemberSpec(NamedTuple):
 Members: TypeAlias = Mapping[str, MemberSpec]
 #: topic id to number of partitions
 Topics: TypeAlias = Mapping[bytes, int]
-Assignor: TypeAlias = Callable[[Members, Topics], dict[str, Assignment]]
+_Slices: TypeAlias = Generator[None, None, dict[str, Assignment]]
+Assignor: TypeAlias = Callable[[Members, Topics], _Slices]
 
 
-def assign_range(members: Members, topics: Topics) -> dict[str, Assignment]:
+def assign_range(members: Members, topics: Topics) -> _Slices:
     """Static members first, by instance id: they keep their ranges whatever their member ids."""
     order = sorted(members, key=lambda m: (members[m].instance_id is None, members[m].instance_id or m))
     result: dict[str, Assignment] = {member: {} for member in members}
     for topic, count in topics.items():
         subscribers = [member for member in order if topic in members[member].topics]
+        yield
         if not subscribers:
             continue
         least, extra = divmod(count, len(subscribers))
@@ -53,10 +60,12 @@ def assign_range(members: Members, topics: Topics) -> dict[str, Assignment]:
             if end > start:
                 result[member][topic] = set(range(start, end))
             start = end
+            if position % SLICE == SLICE - 1:
+                yield
     return result
 
 
-def assign_round_robin(members: Members, topics: Topics) -> dict[str, Assignment]:
+def assign_round_robin(members: Members, topics: Topics) -> _Slices:
     order = sorted(members)
     result: dict[str, Assignment] = {member: {} for member in members}
     turn = 0
@@ -64,56 +73,72 @@ def assign_round_robin(members: Members, topics: Topics) -> dict[str, Assignment
         for _ in order:
             member = order[turn % len(order)]
             turn += 1
+            if not turn % SLICE:
+                yield
             if topic in members[member].topics:
                 result[member].setdefault(topic, set()).add(partition)
                 break
     return result
 
 
-def assign_uniform(members: Members, topics: Topics) -> dict[str, Assignment]:
+def assign_uniform(members: Members, topics: Topics) -> _Slices:
     """Even first, sticky second."""
     if not members:
         return {}
     if len({spec.topics for spec in members.values()}) == 1:
-        return _assign_alike(members, topics)
-    return _assign_unlike(members, topics)
+        return (yield from _assign_alike(members, topics))
+    return (yield from _assign_unlike(members, topics))
 
 
-def _assign_alike(members: Members, topics: Topics) -> dict[str, Assignment]:
+def _assign_alike(members: Members, topics: Topics) -> _Slices:
     """All members subscribe to the same topics: quotas say how much of its own each may keep."""
     wanted = next(iter(members.values())).topics
     topics = {topic: count for topic, count in topics.items() if topic in wanted}
     free = dict.fromkeys(_partitions(topics))
+    yield
     least, extra = divmod(len(free), len(members))
     kept: dict[str, list[_Partition]] = {}
+    owned: dict[str, list[_Partition]] = {}
+    for number, (member, spec) in enumerate(members.items(), 1):
+        owned[member] = _owned(spec, topics)
+        if not number % SLICE:
+            yield
     # Whoever has most goes first: so the larger quotas go to those who would lose something otherwise.
-    owned = {member: _owned(spec, topics) for member, spec in members.items()}
-    for member in sorted(members, key=lambda m: (-len(owned[m]), m)):
+    for number, member in enumerate(sorted(members, key=lambda m: (-len(owned[m]), m)), 1):
         quota = least + (extra > 0 and len(owned[member]) > least)
         extra -= quota > least
         kept[member] = [p for p in owned[member] if p in free][:quota]
         for partition in kept[member]:
             del free[partition]
+        if not number % SLICE:
+            yield
     rest = iter(free)
-    for member in sorted(members, key=lambda m: (len(kept[m]), m)):
+    for number, member in enumerate(sorted(members, key=lambda m: (len(kept[m]), m)), 1):
         quota = max(least, len(kept[member]))
         if quota == least and extra > 0:
             quota += 1
             extra -= 1
         kept[member] += islice(rest, quota - len(kept[member]))
-    return {member: _as_assignment(partitions) for member, partitions in kept.items()}
+        if not number % SLICE:
+            yield
+    return (yield from _as_assignments(kept))
 
 
-def _assign_unlike(members: Members, topics: Topics) -> dict[str, Assignment]:
+def _assign_unlike(members: Members, topics: Topics) -> _Slices:
     """Keep what is valid, give the rest to whoever has least, then move from the richest while that helps."""
-    subscribers = {t: sorted(m for m, spec in members.items() if t in spec.topics) for t in topics}
+    subscribers: dict[bytes, list[str]] = {}
+    for topic in topics:
+        subscribers[topic] = sorted(m for m, spec in members.items() if topic in spec.topics)
+        yield
     has: dict[str, set[_Partition]] = {member: set() for member in members}
     taken: set[_Partition] = set()
-    for member in sorted(members):
+    for number, member in enumerate(sorted(members), 1):
         for partition in _owned(members[member], topics):
             if partition not in taken and partition[0] in members[member].topics:
                 taken.add(partition)
                 has[member].add(partition)
+        if not number % SLICE:
+            yield
     # Partitions that few may have go first: the others can still make up for it.
     for topic in sorted(topics, key=lambda t: (len(subscribers[t]), t)):
         if subscribers[topic]:
@@ -124,15 +149,18 @@ def _assign_unlike(members: Members, topics: Topics) -> dict[str, Assignment]:
                     size, member = heappop(heap)
                     has[member].add((topic, index))
                     heappush(heap, (size + 1, member))
-    _even_out(has, subscribers)
-    return {member: _as_assignment(partitions) for member, partitions in has.items()}
+                if index % SLICE == SLICE - 1:
+                    yield
+        yield
+    yield from _even_out(has, subscribers)
+    return (yield from _as_assignments(has))
 
 
 #: Rounds of moving; each halves what is uneven, roughly, and most groups need one.
 _ROUNDS_MAX: Final = 16
 
 
-def _even_out(has: dict[str, set[_Partition]], subscribers: Mapping[bytes, list[str]]) -> None:
+def _even_out(has: dict[str, set[_Partition]], subscribers: Mapping[bytes, list[str]]) -> Iterator[None]:
     for _ in range(_ROUNDS_MAX):
         moved = False
         for member in sorted(has, key=lambda m: (-len(has[m]), m)):
@@ -142,6 +170,7 @@ def _even_out(has: dict[str, set[_Partition]], subscribers: Mapping[bytes, list[
                     has[member].remove(partition)
                     has[poorest].add(partition)
                     moved = True
+                yield  # each of these has looked at every subscriber
         if not moved:
             return
 
@@ -165,10 +194,14 @@ def _owned(spec: MemberSpec, topics: Topics) -> list[_Partition]:
     return owned
 
 
-def _as_assignment(partitions: list[_Partition] | set[_Partition]) -> Assignment:
-    result: Assignment = {}
-    for topic, index in partitions:
-        result.setdefault(topic, set()).add(index)
+def _as_assignments(has: Mapping[str, Collection[_Partition]]) -> _Slices:
+    result: dict[str, Assignment] = {}
+    for number, (member, partitions) in enumerate(has.items(), 1):
+        assignment = result[member] = {}
+        for topic, index in partitions:
+            assignment.setdefault(topic, set()).add(index)
+        if not number % SLICE:
+            yield
     return result
 
 

@@ -15,8 +15,9 @@ from penstock.groups.consumer_member import (
     ConsumerMember,
     current_assignment,
 )
-from penstock.groups.consumer_steps import ConsumerSteps, target_record
+from penstock.groups.consumer_steps import ConsumerSteps
 from penstock.groups.ledger import Client, Ledger
+from penstock.groups.targets import target_record
 from penstock.groups.topic_regex import matching_topics
 from penstock.model.errors import ApiError, ErrorCode, InvalidRequest
 from penstock.wire.apis.consumer_group_heartbeat import (
@@ -95,7 +96,7 @@ class ConsumerRequests:
         group = self._written(group)
         member = group.members[member.id]
         self.steps.refresh(group, changed, named_first=bool(member.topics))
-        self.steps.assign(group)
+        self.steps.targets.assign(group)
         self.steps.reconcile(group, member, _owned(request), changed)
         self.steps.keep_alive(group, member)
         response = ConsumerGroupHeartbeatResponse(

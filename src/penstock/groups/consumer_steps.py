@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from penstock.groups.assignors import ASSIGNORS, Assignment, MemberSpec
 from penstock.groups.consumer_group import ConsumerGroup
 from penstock.groups.consumer_member import ConsumerMember, MemberState
 from penstock.groups.ledger import Ledger
@@ -21,14 +20,11 @@ from penstock.groups.records import (
     ConsumerGroupRegularExpressionKey,
     ConsumerGroupRegularExpressionValue,
     ConsumerGroupTargetAssignmentMemberKey,
-    ConsumerGroupTargetAssignmentMemberValue,
-    ConsumerGroupTargetAssignmentMetadataKey,
-    ConsumerGroupTargetAssignmentMetadataValue,
-    TargetTopicPartitions,
 )
+from penstock.groups.targets import Targets
 from penstock.groups.topic_regex import matching_topics
 
-__all__ = ["CONSUMER_JOIN", "CONSUMER_SYNC", "CONSUMER_TIMERS", "PATTERNS", "ConsumerSteps", "target_record"]
+__all__ = ["CONSUMER_JOIN", "CONSUMER_SYNC", "CONSUMER_TIMERS", "PATTERNS", "ConsumerSteps"]
 
 #: kinds of timers, each per member: its session, giving partitions back, and, for a classic member, joining
 #: again and asking for its assignment
@@ -45,10 +41,11 @@ CONSUMER_TIMERS: Final = (SESSION, REVOCATION, CONSUMER_JOIN, CONSUMER_SYNC)
 class ConsumerSteps:
     """See the module."""
 
-    __slots__ = ("_ledger",)
+    __slots__ = ("_ledger", "targets")
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
+        self.targets: Final = Targets(ledger)
 
     # -- wishes and topics
 
@@ -105,45 +102,6 @@ class ConsumerSteps:
             )
         return changed
 
-    # -- the target
-
-    def assign(self, group: ConsumerGroup) -> None:
-        """Compute a target for the group epoch, unless the last one is too recent."""
-        if group.assignment_epoch >= group.epoch or not group.members:
-            return
-        settings, now_ms = self._ledger.env.settings_of(group.id), self._ledger.now_ms
-        interval_ms = settings.consumer_assignment_interval_ms
-        # A member that is alone disturbs nobody, and need not wait for others to come.
-        if len(group.members) > 1 and group.assignment_ms and now_ms < group.assignment_ms + interval_ms:
-            return
-        assignor = ASSIGNORS[group.preferred_assignor() or settings.consumer_assignors[0]]
-        members, topics = self._specs(group)
-        for member_id, target in assignor(members, topics).items():
-            if target != group.target.get(member_id, {}):
-                self._ledger.write(*target_record(group.id, member_id, target))
-        self._ledger.write(
-            ConsumerGroupTargetAssignmentMetadataKey(group_id=group.id),
-            ConsumerGroupTargetAssignmentMetadataValue(
-                assignment_epoch=group.epoch, assignment_timestamp=now_ms
-            ),
-        )
-
-    def _specs(self, group: ConsumerGroup) -> tuple[dict[str, MemberSpec], dict[bytes, int]]:
-        image = self._ledger.env.image
-        topics: dict[bytes, int] = {}
-        #: members mostly want the same: each wish is looked up once
-        known: dict[tuple[tuple[str, ...], str | None], frozenset[bytes]] = {}
-        specs: dict[str, MemberSpec] = {}
-        for member in group.members.values():
-            wish = (member.topics, member.regex)
-            ids = known.get(wish)
-            if ids is None:
-                found = [image.topics[name] for name in group.topics_of(member) if name in image.topics]
-                topics |= {topic.id: len(topic.partitions) for topic in found}
-                ids = known[wish] = frozenset(topic.id for topic in found)
-            specs[member.id] = MemberSpec(member.instance_id, ids, group.target.get(member.id, {}))
-        return specs, topics
-
     # -- members
 
     def reconcile(
@@ -198,17 +156,3 @@ class ConsumerSteps:
         write(member.metadata_key(group.id), None)
         for kind in CONSUMER_TIMERS:
             self._ledger.timers.cancel((kind, group.id, member.id))
-
-
-def target_record(
-    group_id: str, member_id: str, target: Assignment
-) -> tuple[ConsumerGroupTargetAssignmentMemberKey, ConsumerGroupTargetAssignmentMemberValue]:
-    return (
-        ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id),
-        ConsumerGroupTargetAssignmentMemberValue(
-            topic_partitions=[
-                TargetTopicPartitions(topic_id=topic_id, partitions=sorted(indexes))
-                for topic_id, indexes in sorted(target.items())
-            ]
-        ),
-    )

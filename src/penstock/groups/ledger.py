@@ -113,7 +113,11 @@ class Ledger:
 
     def write(self, key: Struct, value: Struct | None, version: int | None = None) -> None:
         """Have a record appended, and apply it at once."""
-        self.outbox.records.append(encode_record(key, value, version))
+        self.write_encoded(encode_record(key, value, version), key, value)
+
+    def write_encoded(self, record: tuple[bytes, bytes | None], key: Struct, value: Struct | None) -> None:
+        """The same where that has been encoded before."""
+        self.outbox.records.append(record)
         self.apply(key, value)
 
     def log(self, record: Callable[[], tuple[Struct, Struct | None]]) -> None:

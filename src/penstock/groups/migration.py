@@ -23,7 +23,7 @@ from penstock.groups.consumer_protocol import (
     encode_assignment,
     subscription_version,
 )
-from penstock.groups.consumer_steps import ConsumerSteps, target_record
+from penstock.groups.consumer_steps import ConsumerSteps
 from penstock.groups.ledger import Ledger
 from penstock.groups.records import (
     ClassicMemberMetadata,
@@ -34,6 +34,7 @@ from penstock.groups.records import (
     ConsumerGroupTargetAssignmentMetadataKey,
     ConsumerGroupTargetAssignmentMetadataValue,
 )
+from penstock.groups.targets import target_record
 from penstock.metadata.image import ClusterImage
 from penstock.model.errors import ApiError, ErrorCode, ProtocolError
 from penstock.model.ids import TopicId

@@ -69,7 +69,7 @@ class MixedRequests:
         changed = self._update(group, member, request, subscription, client)
         steps = self._consumer.steps
         steps.refresh(group, changed)
-        steps.assign(group)
+        steps.targets.assign(group)
         member = group.members[member.id]
         steps.reconcile(group, member, self._owned(subscription), changed)
         self._timers.cancel((CONSUMER_JOIN, group.id, member.id))

@@ -29,6 +29,7 @@ from penstock.groups.records import (
     OffsetCommitKey,
     decode_record,
 )
+from penstock.groups.targets import TARGET
 from penstock.groups.timers import TimerKey, Timers
 from penstock.model.errors import ApiError, ErrorCode
 from penstock.wire.apis.consumer_group_describe import DescribedGroup as DescribedConsumerGroup
@@ -106,6 +107,9 @@ class GroupShard:
         """The timer `key` has expired."""
         if key[0] == _RETENTION:
             self._expire()
+            return
+        if key[0] == TARGET:
+            self._consumer.steps.targets.go_on(key[1])
             return
         group = self._ledger.groups.get(key[1])
         if isinstance(group, ClassicGroup):

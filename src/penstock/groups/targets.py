@@ -1,0 +1,149 @@
+"""The target of a consumer group: who is to have what, for which group epoch.
+
+A small group gets its target in the turn that asks for it. A large one's is computed a few members per turn,
+beside whatever else there is to do (Kafka hands it to another thread): until it is there, members go on with
+the one before, as they do while the last one is too recent for another. It is written whole, so nobody sees
+half of it. What changed meanwhile has raised the group epoch, so another one follows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from typing import Final
+
+from penstock.groups.assignors import ASSIGNORS, SLICE, Assignment, MemberSpec
+from penstock.groups.consumer_group import ConsumerGroup
+from penstock.groups.ledger import Ledger
+from penstock.groups.records import (
+    ConsumerGroupTargetAssignmentMemberKey,
+    ConsumerGroupTargetAssignmentMemberValue,
+    ConsumerGroupTargetAssignmentMetadataKey,
+    ConsumerGroupTargetAssignmentMetadataValue,
+    TargetTopicPartitions,
+    encode_record,
+)
+from penstock.wire.schema import Struct
+
+__all__ = ["TARGET", "Targets", "target_record"]
+
+#: the kind of the timer, per group, that brings the next turn of a computation
+TARGET: Final = "consumer-target"
+#: members of a group whose target is computed in one turn
+AT_ONCE_MAX: Final = 64
+#: slices of a computation in one turn, and how long others have their turns then
+SLICES_PER_TURN: Final = 8
+PAUSE_MS: Final = 1
+_DONE: Final = object()
+
+
+class Targets:
+    """Computes the targets of one shard's consumer groups."""
+
+    __slots__ = ("_computing", "_ledger")
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        #: large groups, by id, with what is left to do for them
+        self._computing: dict[str, tuple[ConsumerGroup, Iterator[None]]] = {}
+
+    def assign(self, group: ConsumerGroup) -> None:
+        """See to it that there is a target for the group epoch, unless the last one is too recent."""
+        if group.assignment_epoch >= group.epoch or not group.members:
+            return
+        interval_ms = self._ledger.env.settings_of(group.id).consumer_assignment_interval_ms
+        too_recent = group.assignment_ms and self._ledger.now_ms < group.assignment_ms + interval_ms
+        # A member that is alone disturbs nobody, and need not wait for others to come.
+        if len(group.members) > 1 and too_recent:
+            return
+        if len(group.members) <= AT_ONCE_MAX:
+            self._stop(group)
+            for _ in self._compute(group):
+                continue
+        elif self._computing.get(group.id, (None,))[0] is not group:
+            self._begin(group, self._compute(group))
+
+    def go_on(self, group_id: str) -> None:
+        """The next turn of a computation, if the group is still the one that it was begun for."""
+        group, computation = self._computing.pop(group_id)
+        if self._ledger.groups.get(group_id) is not group:
+            return
+        for _ in range(SLICES_PER_TURN):
+            if next(computation, _DONE) is _DONE:
+                return
+        self._begin(group, computation)
+
+    def _begin(self, group: ConsumerGroup, computation: Iterator[None]) -> None:
+        self._computing[group.id] = group, computation
+        self._ledger.timers.schedule((TARGET, group.id), PAUSE_MS)
+
+    def _stop(self, group: ConsumerGroup) -> None:
+        if self._computing.pop(group.id, None) is not None:
+            self._ledger.timers.cancel((TARGET, group.id))
+
+    def _compute(self, group: ConsumerGroup) -> Iterator[None]:
+        epoch = group.epoch
+        settings = self._ledger.env.settings_of(group.id)
+        assignor = ASSIGNORS[group.preferred_assignor() or settings.consumer_assignors[0]]
+        members, topics = yield from self._specs(group)
+        found = yield from assignor(members, topics)
+        changed: list[tuple[tuple[bytes, bytes | None], Struct, Struct]] = []
+        for number, (member_id, target) in enumerate(found.items(), 1):
+            if target != members[member_id].target:
+                record = target_record(group.id, member_id, target)
+                changed.append((encode_record(*record), *record))
+            if not number % SLICE:
+                yield
+        self._write(group, epoch, changed)
+
+    def _write(
+        self,
+        group: ConsumerGroup,
+        epoch: int,
+        changed: list[tuple[tuple[bytes, bytes | None], Struct, Struct]],
+    ) -> None:
+        if not group.members:
+            return
+        for encoded, key, value in changed:
+            assert isinstance(key, ConsumerGroupTargetAssignmentMemberKey)
+            if key.member_id in group.members:  # who has gone meanwhile must not come back
+                self._ledger.write_encoded(encoded, key, value)
+        self._ledger.write(
+            ConsumerGroupTargetAssignmentMetadataKey(group_id=group.id),
+            ConsumerGroupTargetAssignmentMetadataValue(
+                assignment_epoch=epoch, assignment_timestamp=self._ledger.now_ms
+            ),
+        )
+
+    def _specs(
+        self, group: ConsumerGroup
+    ) -> Generator[None, None, tuple[dict[str, MemberSpec], dict[bytes, int]]]:
+        image = self._ledger.env.image
+        topics: dict[bytes, int] = {}
+        #: members mostly want the same: each wish is looked up once
+        known: dict[tuple[tuple[str, ...], str | None], frozenset[bytes]] = {}
+        specs: dict[str, MemberSpec] = {}
+        for number, member in enumerate(list(group.members.values()), 1):
+            wish = (member.topics, member.regex)
+            ids = known.get(wish)
+            if ids is None:
+                found = [image.topics[name] for name in group.topics_of(member) if name in image.topics]
+                topics |= {topic.id: len(topic.partitions) for topic in found}
+                ids = known[wish] = frozenset(topic.id for topic in found)
+            specs[member.id] = MemberSpec(member.instance_id, ids, group.target.get(member.id, {}))
+            if not number % SLICE:
+                yield
+        return specs, topics
+
+
+def target_record(
+    group_id: str, member_id: str, target: Assignment
+) -> tuple[ConsumerGroupTargetAssignmentMemberKey, ConsumerGroupTargetAssignmentMemberValue]:
+    return (
+        ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id),
+        ConsumerGroupTargetAssignmentMemberValue(
+            topic_partitions=[
+                TargetTopicPartitions(topic_id=topic_id, partitions=sorted(indexes))
+                for topic_id, indexes in sorted(target.items())
+            ]
+        ),
+    )
