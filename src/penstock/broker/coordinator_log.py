@@ -31,6 +31,9 @@ def append_records(partition: Partition, records: Sequence[tuple[bytes, bytes | 
             start, size = index, 0
         size += more
     batches += _batch(records[start:], now_ms)
+    if partition.leadership is not None:
+        # Nobody is answered before enough replicas have it: what cannot be committed is not decided.
+        partition.leadership.check_enough_replicas()
     partition.append(memoryview(batches), AppendOrigin.COORDINATOR)
 
 

@@ -1,0 +1,73 @@
+"""Groups on a cluster: found through any broker, and their offsets survive the loss of their coordinator."""
+
+from __future__ import annotations
+
+from penstock.model.errors import ErrorCode
+from penstock.wire.apis.find_coordinator import FIND_COORDINATOR, Coordinator, FindCoordinatorRequest
+from penstock.wire.apis.offset_commit import (
+    OFFSET_COMMIT,
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from penstock.wire.apis.offset_fetch import (
+    OFFSET_FETCH,
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
+from tests.broker.nodes import Cluster, cluster, eventually
+from tests.broker.replication import TOPIC, make_topic, run
+
+GROUP = "group"
+
+
+async def coordinator(nodes: Cluster, node: int) -> Coordinator:
+    """Where `node` sends members of the group."""
+    request = FindCoordinatorRequest(coordinator_keys=[GROUP])
+    (found,) = (await nodes.ask(node, FIND_COORDINATOR, request)).coordinators
+    return found
+
+
+async def commit(nodes: Cluster, node: int, offset: int) -> ErrorCode:
+    topic_id = nodes[node].image.topics[TOPIC].id
+    partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
+    topic = OffsetCommitRequestTopic(name=TOPIC, topic_id=topic_id, partitions=[partition])
+    request = OffsetCommitRequest(group_id=GROUP, generation_id_or_member_epoch=-1, topics=[topic])
+    ((answer,),) = [t.partitions for t in (await nodes.ask(node, OFFSET_COMMIT, request)).topics]
+    return ErrorCode(answer.error_code)
+
+
+async def committed(nodes: Cluster, node: int) -> int:
+    topic_id = nodes[node].image.topics[TOPIC].id
+    topic = OffsetFetchRequestTopics(name=TOPIC, topic_id=topic_id, partition_indexes=[0])
+    request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=GROUP, topics=[topic])])
+    (group,) = (await nodes.ask(node, OFFSET_FETCH, request)).groups
+    assert group.error_code == ErrorCode.NONE
+    ((answer,),) = [t.partitions for t in group.topics]
+    return answer.committed_offset
+
+
+def test_offsets_survive_the_loss_of_their_coordinator() -> None:
+    async def main() -> None:
+        async with cluster(3, config={"offsets.topic.num.partitions": "3"}) as nodes:
+            await make_topic(nodes, 1, 2, 3)
+            found = await coordinator(nodes, 1)
+            assert found.error_code == ErrorCode.NONE
+            await eventually(
+                lambda: all("__consumer_offsets" in b.image.topics for b in nodes.brokers.values())
+            )
+            assert [(await coordinator(nodes, node)).node_id for node in (2, 3)] == [found.node_id] * 2
+            other = next(node for node in nodes.brokers if node != found.node_id)
+            assert await commit(nodes, other, 7) == ErrorCode.NOT_COORDINATOR
+            assert await commit(nodes, found.node_id, 42) == ErrorCode.NONE
+            await nodes.kill(found.node_id)
+            left = next(iter(nodes.brokers.values()))
+            offsets = left.image.topics["__consumer_offsets"].partitions[left.groups.partition_for(GROUP)]
+            await eventually(lambda: offsets.leader in nodes.brokers)
+            successor = offsets.leader
+            await eventually(lambda: offsets.index in nodes[successor].groups.runtime)
+            assert (await coordinator(nodes, left.node_id)).node_id == successor
+            assert await committed(nodes, successor) == 42
+
+    run(main())
