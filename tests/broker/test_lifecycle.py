@@ -170,3 +170,26 @@ def test_an_unregistered_broker_that_lives_registers_again() -> None:
             await eventually(lambda: not controller.image.brokers[node].fenced)
 
     run(main())
+
+
+def test_controllers_and_brokers_may_be_nodes_of_their_own() -> None:
+    async def main() -> None:
+        nodes = Cluster([1, 2, 3], [4, 5])
+        for node, settings in nodes.settings.items():
+            settings["process.roles"] = "controller" if node < 4 else "broker"
+        try:
+            await nodes.start()
+            controller = await nodes.settled()
+            assert controller.node_id < 4
+            assert await create(nodes, 5, "topic", factor=2) == ErrorCode.NONE
+            assert sorted(controller.image.brokers) == [4, 5]
+            assert sorted(controller.image.controllers) == [1, 2, 3]
+            assert controller.image.brokers[4].active
+            await nodes.kill(controller.node_id)
+            await nodes.settled()
+            assert await create(nodes, 4, "another", factor=2) == ErrorCode.NONE
+            await nodes.stop()
+        finally:
+            await nodes.close()
+
+    run(main())

@@ -125,6 +125,14 @@ class Broker:
         else:
             await self.internal.serve()
             self.lifecycle = self._new_lifecycle(self.internal.listener)
+            await self.lifecycle.register_controller()
+        if self.config.is_broker:
+            await self._come_up()
+        return metadata_log
+
+    async def _come_up(self) -> None:
+        """Be a broker: registered, with everything here that the image says, and not fenced."""
+        if self.lifecycle is not None:
             self.node.on_led = self.lifecycle.wake
             await self.lifecycle.register()
         await self.node.loader.between_changes(self._take_over)
@@ -136,7 +144,6 @@ class Broker:
             await self.lifecycle.come_up()
         await self.server.serve()
         self.maintenance.start()
-        return metadata_log
 
     async def _sync(self, metadata_log: Log) -> None:
         """What a process that was killed has written counts as acknowledged from here on."""
@@ -237,8 +244,8 @@ class Broker:
 
     @property
     def address(self) -> str:
-        """Where clients of the first listener connect."""
-        listener = self.listeners[0]
+        """Where clients of the first listener connect; a mere controller has only other nodes."""
+        listener = (*self.listeners, *([self.internal.listener] if self.internal else ()))[0]
         return f"{listener.advertised_host}:{listener.advertised_port}"
 
     def nodes(self, listener: str) -> Iterator[tuple[int, str, int, str | None, bool]]:

@@ -96,6 +96,7 @@ class ClusterNode:
         self.service = ControllerService(self)
         self._snapshots = Snapshots(config, world, image, self.log, self.quorum)
         self.loader.on_progress = self._snapshots.applied
+        self.loader.on_failure = self.failed
         #: where leaders were said to be that are no voters by this node's log
         self._learned: dict[int, tuple[str, int]] = {}
         self._news = asyncio.Event()

@@ -78,21 +78,19 @@ class Lifecycle:
         async with asyncio.timeout(self._config.initial_broker_registration_timeout_ms / 1000):
             await self._register()
         await self._node.loader.wait_for(self.epoch + 1)
-        if self._node.quorum.node.is_voter:
-            await self._register_controller()
 
-    async def _register_controller(self) -> None:
+    async def register_controller(self) -> None:
         """Tell what this node could do as the controller: features are raised only where all follow."""
+        if not self._node.quorum.node.is_voter:
+            return
         request = ControllerRegistrationRequest(
             controller_id=self._node.node_id,
             incarnation_id=self._incarnation,
             listeners=self._listed(self._listeners[:1]),
             features=_FEATURES,
         )
-        try:
-            await self._node.to_controller(CONTROLLER_REGISTRATION, request, self._patience_s)
-        except ControllerUnavailable as e:
-            log.warning("controller_not_registered", error=str(e))
+        patience_s = self._config.initial_broker_registration_timeout_ms / 1000
+        await self._node.to_controller(CONTROLLER_REGISTRATION, request, patience_s)
 
     def _listed(self, listeners: Sequence[Listener]) -> list[RegisteredListener]:
         return [

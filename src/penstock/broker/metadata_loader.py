@@ -14,6 +14,7 @@ from penstock.broker.logs import get_logger
 from penstock.broker.metadata_log import MetadataLog
 from penstock.metadata.image import ClusterImage
 from penstock.metadata.snapshot import image_of_snapshot
+from penstock.model.errors import PenstockError
 from penstock.raft.control import whole_batches
 from penstock.raft.messages import LogPoint
 from penstock.records.record import iter_records
@@ -47,11 +48,20 @@ class MetadataLoader:
         self._task: asyncio.Task[None] | None = None
         #: told of every batch of records after it was applied
         self.on_applied: Callable[[Sequence[Struct]], Awaitable[None]] = _nothing
+        #: told that nothing more can be applied
+        self.on_failure: Callable[[PenstockError], None] = _no_hope
         #: told how far the image is, and by how many bytes of log it came there
         self.on_progress: Callable[[int, int], None] = _no_matter
 
     def start(self) -> None:
         self._task = asyncio.get_running_loop().create_task(self._run())
+        self._task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """A record that cannot be read or applied leaves this node behind for ever: it has to say so."""
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("metadata_not_applied", offset=self.applied, error=repr(error), exc_info=error)
+            self.on_failure(PenstockError(f"the metadata behind {self.applied} cannot be applied: {error!r}"))
 
     async def stop(self) -> None:
         if self._task is not None:
@@ -159,4 +169,8 @@ async def _nothing(records: Sequence[Struct]) -> None:
 
 
 def _no_matter(end_offset: int, size: int) -> None:
+    """Nobody to tell."""
+
+
+def _no_hope(error: PenstockError) -> None:
     """Nobody to tell."""

@@ -24,6 +24,7 @@ from penstock.model.config.keys import (
 )
 from penstock.model.config.listeners import (
     Endpoint,
+    check_roles,
     parse_connection_overrides,
     parse_endpoints,
     parse_internal_endpoint,
@@ -159,6 +160,7 @@ class BrokerConfig(Mapping[str, ConfigValue]):
         self.endpoints = parse_endpoints(self._values)
         self.internal_endpoint = parse_internal_endpoint(self._values)
         self.quorum_voters = parse_voters(self._values)
+        check_roles(self._values, self.internal_endpoint, self.quorum_voters)
 
     def __getitem__(self, name: str) -> ConfigValue:
         return self._values[name]
@@ -168,6 +170,11 @@ class BrokerConfig(Mapping[str, ConfigValue]):
 
     def __len__(self) -> int:
         return len(self._values)
+
+    @property
+    def is_broker(self) -> bool:
+        """Whether this node holds partitions and serves clients."""
+        return "broker" in _strings(self._values["process.roles"])
 
     @property
     def static(self) -> Mapping[str, str]:

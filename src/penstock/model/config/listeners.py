@@ -45,7 +45,7 @@ def parse_endpoints(values: Mapping[str, ConfigValue]) -> tuple[Endpoint, ...]:
         for name, address in bound.items()
         if name not in _internal_names(values)
     )
-    if not endpoints:
+    if not endpoints and "broker" in _strings(values["process.roles"]):
         raise InvalidConfig("listeners has only controller listeners: add one for clients")
     inter_broker = values["inter.broker.listener.name"]
     if inter_broker is not None and inter_broker not in bound:
@@ -68,10 +68,8 @@ def parse_internal_endpoint(values: Mapping[str, ConfigValue]) -> Endpoint | Non
 
 def parse_voters(values: Mapping[str, ConfigValue]) -> dict[int, tuple[str, int]]:
     """The voters that the quorum starts with, by id; raises InvalidConfig."""
-    texts = values[_VOTERS]
-    assert isinstance(texts, tuple)
     voters: dict[int, tuple[str, int]] = {}
-    for text in texts:
+    for text in _strings(values[_VOTERS]):
         match = _VOTER.fullmatch(text)
         if match is None or int(match["port"]) > 65535:
             raise InvalidConfig(f"{_VOTERS} has {text!r}: write ID@HOST:PORT, for example 1@127.0.0.1:19092")
@@ -81,10 +79,27 @@ def parse_voters(values: Mapping[str, ConfigValue]) -> dict[int, tuple[str, int]
     return voters
 
 
+def check_roles(
+    values: Mapping[str, ConfigValue], internal: Endpoint | None, voters: Mapping[int, tuple[str, int]]
+) -> None:
+    """Raise InvalidConfig where a node's roles, its internal listener and the voters cannot go together."""
+    if "controller" not in _strings(values["process.roles"]):
+        if not voters:
+            raise InvalidConfig(f"a node that is no controller needs to know who is: set {_VOTERS}")
+        if values["node.id"] in voters:
+            raise InvalidConfig(f"node {values['node.id']} is a voter, so process.roles must have controller")
+    if internal is None and (voters or "broker" not in _strings(values["process.roles"])):
+        name = (*_internal_names(values), "INTERNAL")[0]
+        raise InvalidConfig(f"a node of a cluster needs a listener for the others: add {name}://HOST:PORT")
+
+
 def _internal_names(values: Mapping[str, ConfigValue]) -> tuple[str, ...]:
-    names = values["controller.listener.names"]
-    assert isinstance(names, tuple)
-    return tuple(name.upper() for name in names)
+    return tuple(name.upper() for name in _strings(values["controller.listener.names"]))
+
+
+def _strings(value: ConfigValue) -> tuple[str, ...]:
+    assert isinstance(value, tuple)
+    return value
 
 
 def _bound_and_advertised(
