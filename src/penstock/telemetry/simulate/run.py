@@ -1,0 +1,155 @@
+"""The run of a simulated fleet: ticks on a clock that may be faster than ours.
+
+Simulated time and ours are two things. Samples carry the former, which begins at `start_ms` and advances by
+`interval_s` per tick; `speed` says how many of its seconds pass in one of ours. A host measures at a moment
+of its own within the tick, as real exporters do, so messages flow evenly instead of in bursts.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Final
+
+from penstock.telemetry.outlet import Outlet
+from penstock.telemetry.simulate.dirt import Dirt, Shares
+from penstock.telemetry.simulate.encoding import Encoder
+from penstock.telemetry.simulate.faults import Fault, FaultClass, Plan, label_lines
+from penstock.telemetry.simulate.fleet import Fleet, build_fleet
+from penstock.telemetry.simulate.physics import MEASURED, Physics
+
+__all__ = ["Scenario", "Simulation"]
+
+#: A tick is sent in at most this many pieces.
+_PIECES: Final = 64
+_FOREVER: Final = float("inf")
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """What to simulate. Everything that is sent follows from this."""
+
+    hosts: int
+    seed: int
+    start_ms: int
+    interval_s: float = 10.0
+    #: simulated seconds; None has no end
+    duration_s: float | None = None
+    #: GPUs of each fault class and period, as a share of the fleet
+    faults: float = 0.005
+    fault_period_s: float = 3600.0
+    dirt: Shares = field(default_factory=Shares)
+    late_s: float = 600.0
+
+    @property
+    def end_s(self) -> float:
+        return _FOREVER if self.duration_s is None else self.duration_s
+
+    @property
+    def period_s(self) -> float:
+        """Faults of a run that is shorter than a period still begin and end in it."""
+        return min(self.fault_period_s, self.end_s)
+
+
+class Simulation:
+    """One run. `labels` gets the ground truth, period by period, before the first sample of that period."""
+
+    def __init__(self, scenario: Scenario, outlet: Outlet, labels: Path | None = None) -> None:
+        self.scenario = scenario
+        self.fleet: Fleet = build_fleet(scenario.hosts, scenario.seed)
+        self.faults: dict[FaultClass, int] = {}
+        self.ticks = 0
+        self._outlet = outlet
+        self._labels = labels
+        self._physics = Physics(self.fleet, scenario.seed)
+        self._encoder = Encoder(self.fleet, MEASURED)
+        self._dirt = Dirt(
+            scenario.dirt, scenario.seed, interval_s=scenario.interval_s, late_s=scenario.late_s
+        )
+        self._plan = Plan(scenario.seed, scenario.period_s, scenario.faults)
+        self._periods = self._plan.faults(self.fleet)
+        self._period_end_s = 0.0
+        self._current: list[Fault] = []
+        if labels is not None:
+            labels.write_text("")
+
+    @property
+    def samples_per_tick(self) -> int:
+        """Messages of one tick while no GPU is silent."""
+        return self.fleet.gpus * len(MEASURED)
+
+    def run(self, pace: Callable[[float], None], progress: Callable[[float], None]) -> None:
+        """Send until the end. `pace` is told the simulated second before its messages go, and may wait."""
+        for second, step_s in self._pieces():
+            pace(second)
+            progress(step_s)
+        self._outlet.send(self._dirt.rest())
+
+    def finish(self) -> None:
+        """Send what is held back, after a run that was interrupted."""
+        self._outlet.send(self._dirt.rest())
+
+    def summary(self) -> dict[str, object]:
+        """What was sent: `sent` is the sum of the counts behind it."""
+        tally = self._dirt.tally
+        return {
+            "seed": self.scenario.seed,
+            "hosts": self.fleet.hosts,
+            "gpus": self.fleet.gpus,
+            "fields": len(MEASURED),
+            "ticks": self.ticks,
+            "sent": tally.sent,
+            **asdict(tally),
+            "faults": {fault_class.value: count for fault_class, count in sorted(self.faults.items())},
+        }
+
+    def _pieces(self) -> Iterator[tuple[float, float]]:
+        """Before each piece is sent: the simulated second it belongs to, and how long it stands for."""
+        scenario, hosts = self.scenario, self.fleet.hosts
+        pieces = min(_PIECES, hosts)
+        step_s = scenario.interval_s / pieces
+        begin_s = 0.0
+        while begin_s < scenario.end_s:
+            self._begin_periods(begin_s)
+            active = [fault for fault in self._current if fault.start_s <= begin_s < fault.end_s]
+            values = self._physics.step(scenario.interval_s, active)
+            silent = frozenset(
+                fault.gpu
+                for fault in active
+                if fault.fault_class is FaultClass.SILENT and fault.gpu is not None
+            )
+            for piece in range(pieces):
+                yield begin_s + piece * step_s, step_s
+                for host in range(piece * hosts // pieces, (piece + 1) * hosts // pieces):
+                    phase_s = host * scenario.interval_s / hosts
+                    at_ms = scenario.start_ms + int((begin_s + phase_s) * 1000)
+                    messages = self._encoder.encode(values, host, at_ms, silent)
+                    self._outlet.send(self._dirt.soil(messages, begin_s + phase_s, scenario.end_s))
+            self.ticks += 1
+            begin_s = self.ticks * scenario.interval_s
+
+    def _begin_periods(self, now_s: float) -> None:
+        while now_s >= self._period_end_s:
+            planned = next(self._periods)
+            self._period_end_s += self._plan.period_s
+            # A fault may outlast its period.
+            self._current = [fault for fault in self._current if fault.end_s > now_s] + planned
+            for fault in planned:
+                self.faults[fault.fault_class] = self.faults.get(fault.fault_class, 0) + 1
+            if self._labels is not None:
+                with self._labels.open("a") as lines:
+                    lines.write(label_lines(planned, self.fleet, self.scenario.start_ms))
+
+
+def paced(speed: float, clock: Callable[[], float] = time.monotonic) -> Callable[[float], None]:
+    """Waits until a simulated second has come; a speed of 0 never waits."""
+    began = clock()
+
+    def wait(second: float) -> None:
+        ahead = began + second / speed - clock() if speed else 0.0
+        if ahead > 0:
+            time.sleep(ahead)
+
+    return wait
