@@ -19,6 +19,7 @@ from penstock.broker.partition import Partition
 from penstock.broker.server import system_world
 from penstock.groups.ledger import Client
 from penstock.groups.shard import GroupShard
+from penstock.groups.timers import TimerKey
 from penstock.model.config import BrokerConfig
 from penstock.model.errors import ApiError, ErrorCode, InvalidConfig, NotLeaderOrFollower, StorageError
 from penstock.model.ids import OFFSETS_TOPIC
@@ -339,6 +340,29 @@ def test_the_end_of_a_round_is_told_to_a_few_members_at_a_time(monkeypatch: pyte
             assert told == made == [0, 1, 2, 3]
             broker.groups.runtime.resign_all()
             assert told == made == [*range(10)]
+
+    run(test)
+
+
+def test_a_few_timers_expire_at_a_time() -> None:
+    """Whatever came at once, as when a machine with a thousand members dies."""
+
+    async def test() -> None:
+        async with running() as broker:
+            expired: list[TimerKey] = []
+            turns: list[int] = []
+
+            def begin(shard: GroupShard) -> None:
+                shard.time_is_up = expired.append  # type: ignore[method-assign]
+                for number in range(100):
+                    shard.timers.schedule(("kind", str(number)), 0)
+
+            broker.groups.runtime.tell_all(begin)
+            while len(expired) < 100:
+                before = len(expired)
+                await asyncio.sleep(0)
+                turns.append(len(expired) - before)
+            assert max(turns) <= 16
 
     run(test)
 

@@ -48,6 +48,11 @@ _APPEND_ERRORS: Final = {
 _LOAD_PATIENCE_S: Final = 1.0
 
 
+#: timers that are up and go into one turn of the event loop: when a machine with a thousand members dies,
+#: they come all together
+_TIMERS_PER_TURN: Final = 16
+
+
 class Shard(Protocol):
     """The state machine of one partition; pure."""
 
@@ -327,6 +332,9 @@ class Seat(Generic[S]):
         shard = self.shard
         assert shard is not None
         self._begin(shard)
-        while (key := shard.timers.pop_expired()) is not None:
+        for _ in range(_TIMERS_PER_TURN):
+            key = shard.timers.pop_expired()
+            if key is None:
+                break
             shard.time_is_up(key)
         self._end_turn(shard)
