@@ -265,6 +265,9 @@ def test_resources_that_are_not_there(client: RawClient, kind: int, name: str, c
         ("message.max.bytes", "many"),
         ("log.retention.ms", "0"),
         ("background.threads", "0"),
+        ("max.connections", "0"),
+        ("max.connections.per.ip", "0"),
+        ("max.connection.creation.rate", "0"),
     ],
 )
 def test_values_that_a_running_broker_cannot_have(client: RawClient, name: str, key: str, value: str) -> None:

@@ -268,9 +268,19 @@ def _check_values(context: Context, resource: tuple[int, str], values: Mapping[s
     elif kind == GROUP:
         check_group_configs(values, config)
     elif name:
+        _check_stays_reachable(values)
         config.check_dynamic(dynamic=values)
     else:
+        _check_stays_reachable(values)
         config.check_dynamic(dynamic_default=values)
+
+
+def _check_stays_reachable(values: Mapping[str, str]) -> None:
+    """A running broker that takes no connections could not be told to take some again."""
+    for key in ("max.connections", "max.connections.per.ip", "max.connection.creation.rate"):
+        exempt = key == "max.connections.per.ip" and values.get(f"{key}.overrides")
+        if key in values and BROKER_KEYS[key].parse(values[key]) == 0 and not exempt:
+            raise InvalidConfig(f"{key} cannot be 0 while the broker runs: nobody could connect to change it")
 
 
 def list_config_resources(
