@@ -100,6 +100,21 @@ def test_leaders_move_away_before_a_broker_stops() -> None:
     run(main())
 
 
+def test_the_controllers_node_hands_both_of_its_parts_over() -> None:
+    async def main() -> None:
+        async with cluster(3) as nodes:
+            first = await nodes.settled()
+            assert await create(nodes, first.node_id, "topic", factor=3) == ErrorCode.NONE
+            began = asyncio.get_running_loop().time()
+            await nodes.stop(first.node_id)
+            second = await nodes.settled()
+            assert asyncio.get_running_loop().time() - began < 2.0, "neither a session nor a fetch timed out"
+            assert second.image.brokers[first.node_id].fenced
+            assert second.image.topics["topic"].partitions[0].leader in nodes.brokers
+
+    run(main())
+
+
 def test_a_clean_stop_is_remembered_by_its_epoch_and_an_unclean_one_is_not() -> None:
     """KIP-966: only who shut down in good order counts as holding what it held."""
 

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
+from errno import EIO
 from typing import Any
 
 import pytest
 
+from penstock.broker.broker import Broker
+from penstock.broker.server import system_world
+from penstock.model.config import BrokerConfig
 from penstock.model.errors import ErrorCode
 from penstock.net.client import PeerLost
+from penstock.ports import Buffer
+from penstock.records.record import Record, build_batch
+from penstock.storage.log import AppendOrigin
+from penstock.storage.memory import MemoryFiles
 from penstock.wire.apis.api_versions import API_VERSIONS, ApiVersionsRequest
 from penstock.wire.apis.create_topics import CREATE_TOPICS, CreatableTopic, CreateTopicsRequest
 from penstock.wire.apis.describe_quorum import (
@@ -19,6 +27,14 @@ from penstock.wire.apis.describe_quorum import (
     DescribeQuorumRequestTopic,
 )
 from penstock.wire.apis.vote import VOTE
+from penstock.wire.metadata_records import (
+    FeatureLevelRecord,
+    PartitionRecord,
+    RegisterBrokerRecord,
+    TopicRecord,
+    encode_metadata_record,
+)
+from penstock.wire.schema import Struct
 from tests.broker.nodes import Cluster, cluster, eventually
 
 
@@ -145,5 +161,69 @@ def test_describe_quorum_through_any_node() -> None:
                 assert described.leader_id == controller.node_id
                 assert [voter.replica_id for voter in described.current_voters] == [1, 2]
                 assert [observer.replica_id for observer in described.observers] == [3]
+
+    run(main())
+
+
+class _VotesCannotBeWritten(MemoryFiles):
+    """A disk that fails when a vote is to be written down."""
+
+    broken = False
+
+    def write_atomic(self, path: str, data: Buffer) -> None:
+        if self.broken and path.endswith("quorum-state"):
+            raise OSError(EIO, "broken")
+        super().write_atomic(path, data)
+
+
+def test_a_node_that_cannot_write_its_vote_down_takes_no_more_part() -> None:
+    async def main() -> None:
+        nodes = Cluster([1, 2, 3])
+        disk = nodes.disks[3] = _VotesCannotBeWritten()
+        try:
+            await nodes.start()
+            leader = (await nodes.settled()).node_id
+            disk.broken = True
+            victim = nodes[3]
+            if leader == 3:
+                await nodes[3].node.quorum.resign(1)
+            else:
+                await nodes[leader].node.quorum.resign(1)
+            await eventually(victim.node.is_over.is_set)
+            assert victim.node.quorum.failure is not None
+            assert not victim.node.controller.is_active
+            await nodes.kill(3)
+            await nodes.settled()
+            assert await create(nodes, 1, "by-the-others") == ErrorCode.NONE
+        finally:
+            await nodes.close()
+
+    run(main())
+
+
+def test_a_log_from_before_there_was_a_quorum_is_read() -> None:
+    """What a broker alone has written in epoch 0, without a leader's record and without a quorum state."""
+
+    async def main() -> None:
+        files = MemoryFiles()
+        config = BrokerConfig(
+            {"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": "/data", "penstock.memory": "true"}
+        )
+        old = Broker(config, system_world(config)._replace(files=files))
+        metadata_log = old.partitions.open(1)
+        records: list[Struct] = [
+            FeatureLevelRecord(name="metadata.version", feature_level=20),
+            RegisterBrokerRecord(broker_id=1, broker_epoch=1, fenced=False),
+            TopicRecord(name="old", topic_id=bytes(15) + b"\x07"),
+            PartitionRecord(partition_id=0, topic_id=bytes(15) + b"\x07", replicas=[1], isr=[1], leader=1),
+        ]
+        batch = build_batch(Record(n, 0, None, encode_metadata_record(r)) for n, r in enumerate(records))
+        metadata_log.append(memoryview(bytearray(batch)), 0, origin=AppendOrigin.RAFT)
+        await old.partitions.close()
+        broker = Broker(config, system_world(config)._replace(files=files))
+        await broker.start()
+        assert list(broker.image.topics) == ["old"] and broker.image.features == {"metadata.version": 20}
+        assert broker.node.quorum.node.epoch == 1
+        await broker.stop()
 
     run(main())

@@ -15,7 +15,7 @@ from penstock.testing.simulation.loop import SimLoop
 from penstock.testing.simulation.node import Node
 
 _INTERNAL = 19092
-_FAULTS = ("kill", "power_off", "pause", "stop", "none")
+_FAULTS = ("kill", "power_off", "pause", "stop", "isolate", "cut", "resets", "none")
 
 
 class SimulatedQuorum:
@@ -73,9 +73,19 @@ class SimulatedQuorum:
             node.pause()
             self.pass_time(self.rng.uniform(0.1, 5))
             node.resume()
+        elif fault in ("isolate", "cut"):
+            others = [other.name for other in self.nodes if other is not node]
+            if fault == "isolate":
+                self.loop.network.partition([node.name], others)
+            else:
+                self.loop.network.cut(node.name, self.rng.choice(others))
+            self.pass_time(self.rng.uniform(0.1, 6))
+        elif fault == "resets":
+            self.loop.network.reset_some(0.5)
         elif fault != "none" and node.is_up:
             getattr(node, fault)()
         self.pass_time(self.rng.uniform(0, 1))
+        self.loop.network.heal()
         for each in self.nodes:
             each.boot()
 

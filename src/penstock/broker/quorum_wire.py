@@ -142,7 +142,7 @@ def decode_response(request: raft.Request, response: Any) -> raft.Response:
         case fetch_snapshot.FetchSnapshotResponse():
             leader = partition.current_leader or fetch_snapshot.LeaderIdAndEpoch(leader_id=-1)
             return raft.FetchSnapshotResponse(
-                ErrorCode(partition.error_code),
+                _code(partition.error_code),
                 leader.leader_epoch,
                 leader.leader_id,
                 raft.LogPoint(partition.snapshot_id.epoch, partition.snapshot_id.end_offset),
@@ -152,15 +152,20 @@ def decode_response(request: raft.Request, response: Any) -> raft.Response:
             )
         case vote.VoteResponse():
             return raft.VoteResponse(
-                ErrorCode(partition.error_code),
+                _code(partition.error_code),
                 partition.leader_epoch,
                 partition.leader_id,
                 partition.vote_granted,
             )
         case _:
             return raft.EpochResponse(
-                ErrorCode(partition.error_code), partition.leader_epoch, partition.leader_id
+                _code(partition.error_code), partition.leader_epoch, partition.leader_id
             )
+
+
+def _code(code: int) -> ErrorCode:
+    """A code that a newer node may know and we do not is an error all the same."""
+    return ErrorCode(code) if code in ErrorCode.__members__.values() else ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 def _fetched(partition: fetch.PartitionData) -> raft.FetchResponse:
@@ -168,7 +173,7 @@ def _fetched(partition: fetch.PartitionData) -> raft.FetchResponse:
     diverging, snapshot = partition.diverging_epoch, partition.snapshot_id
     assert not isinstance(partition.records, FileRange)
     return raft.FetchResponse(
-        ErrorCode(partition.error_code),
+        _code(partition.error_code),
         leader.leader_epoch,
         leader.leader_id,
         partition.high_watermark,
