@@ -11,6 +11,12 @@ from penstock.wire.apis.alter_partition_reassignments import (
     ReassignablePartition,
     ReassignableTopic,
 )
+from penstock.wire.apis.delete_records import (
+    DELETE_RECORDS,
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
 from tests.broker.nodes import cluster, eventually
 from tests.broker.replication import (
     TOPIC,
@@ -252,5 +258,43 @@ def test_a_refusal_says_who_leads_and_where() -> None:
             answer = await fetch(nodes, 3)
             assert answer.current_leader is not None
             assert answer.current_leader.leader_id == 1
+
+    run(main())
+
+
+def test_records_are_deleted_on_all_replicas_before_the_answer() -> None:
+    async def main() -> None:
+        async with cluster(3, config={"replica.fetch.wait.max.ms": "20000"}) as nodes:
+            await make_topic(nodes, 1, 2, 3)
+            for value in (b"a", b"b", b"c"):
+                assert (await produce(nodes, 1, value)).error_code == ErrorCode.NONE
+            wanted = DeleteRecordsPartition(partition_index=0, offset=2)
+            request = DeleteRecordsRequest(
+                topics=[DeleteRecordsTopic(name=TOPIC, partitions=[wanted])], timeout_ms=5000
+            )
+            ((answer,),) = [t.partitions for t in (await nodes.ask(1, DELETE_RECORDS, request)).topics]
+            assert (answer.error_code, answer.low_watermark) == (ErrorCode.NONE, 2)
+            assert [replica(nodes[n]).log.log_start_offset for n in (1, 2, 3)] == [2, 2, 2]
+
+    run(main())
+
+
+def test_a_replica_that_starts_late_begins_where_the_leaders_log_begins() -> None:
+    """OFFSET_OUT_OF_RANGE: what would continue the follower's log is gone, so it starts over."""
+
+    async def main() -> None:
+        async with cluster(3) as nodes:
+            await make_topic(nodes, 1, 2)
+            for value in (b"a", b"b", b"c"):
+                assert (await produce(nodes, 1, value)).error_code == ErrorCode.NONE
+            replica(nodes[1]).log.delete_records(2)
+            moved = ReassignablePartition(partition_index=0, replicas=[1, 2, 3])
+            request = AlterPartitionReassignmentsRequest(
+                timeout_ms=5000, topics=[ReassignableTopic(name=TOPIC, partitions=[moved])]
+            )
+            await nodes.ask(1, ALTER_PARTITION_REASSIGNMENTS, request)
+            await eventually(lambda: sorted(described(nodes[1]).isr) == [1, 2, 3])
+            log = replica(nodes[3]).log
+            assert (log.log_start_offset, log.end_offset) == (2, 3)
 
     run(main())

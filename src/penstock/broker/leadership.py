@@ -6,14 +6,15 @@ controller. Whoever waits costs no task: a place in a heap, by the offset that h
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable
 from heapq import heappop, heappush
 from itertools import count
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from penstock.broker.logs import get_logger
 from penstock.broker.metrics import Metrics
-from penstock.model.errors import ErrorCode, NotEnoughReplicas
+from penstock.model.errors import ErrorCode, NotEnoughReplicas, NotLeaderOrFollower
 from penstock.ports import Clock
 from penstock.replication.leader import IsrProposal, LeaderState, Reaction
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 __all__ = ["Leadership", "Propose"]
 
 log = get_logger("leadership")
+#: more bytes than any fetch waits for
+_URGENT: Final = 1 << 62
 #: takes a proposal to the controller
 Propose: TypeAlias = Callable[["Leadership", IsrProposal], None]
 
@@ -30,7 +33,17 @@ Propose: TypeAlias = Callable[["Leadership", IsrProposal], None]
 class Leadership:
     """One leadership of one partition: from `Partition.lead` until it leads no more."""
 
-    __slots__ = ("_acks", "_clock", "_hidden_bytes", "_metrics", "_order", "_propose", "partition", "state")
+    __slots__ = (
+        "_acks",
+        "_clock",
+        "_deletions",
+        "_hidden_bytes",
+        "_metrics",
+        "_order",
+        "_propose",
+        "partition",
+        "state",
+    )
 
     def __init__(
         self, partition: Partition, state: LeaderState, clock: Clock, metrics: Metrics, propose: Propose
@@ -45,6 +58,8 @@ class Leadership:
         #: (end offset, order of arrival, who waits for its commit)
         self._acks: list[tuple[int, int, Callable[[ErrorCode], None]]] = []
         self._order = count()
+        #: (log start, who waits until all live replicas have it)
+        self._deletions: list[tuple[int, asyncio.Future[None]]] = []
 
     def begin(self) -> None:
         """The partition leads; alone in sync it may commit at once."""
@@ -54,6 +69,10 @@ class Leadership:
         """The partition leads no more: nobody here will ever know whether what waits was committed."""
         while self._acks:
             heappop(self._acks)[2](ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        deletions, self._deletions = self._deletions, []
+        for _, done in deletions:
+            if not done.done():
+                done.set_exception(NotLeaderOrFollower())
 
     def reconfigure(self, min_isr: int) -> None:
         self.state.min_isr = min_isr
@@ -85,6 +104,33 @@ class Leadership:
         if proposal is not None:
             self._propose(self, proposal)
         self._commit()
+        if self._deletions:
+            self._check_deletions()
+
+    @property
+    def low_watermark(self) -> int:
+        """Below this no live replica keeps records."""
+        return self.state.low_watermark(self.partition.log.log_start_offset)
+
+    def deleted(self) -> asyncio.Future[None]:
+        """The log starts later than before: done when all live replicas do, too."""
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._deletions.append((self.partition.log.log_start_offset, done))
+        for follower in self.partition.followers:
+            follower.grew(_URGENT)
+        self._check_deletions()
+        return done
+
+    def _check_deletions(self) -> None:
+        low_watermark, waiting = self.low_watermark, []
+        for offset, done in self._deletions:
+            if done.done():
+                continue
+            if offset <= low_watermark:
+                done.set_result(None)
+            else:
+                waiting.append((offset, done))
+        self._deletions = waiting
 
     # -- in sync
 

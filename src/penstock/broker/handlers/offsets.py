@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
+from collections.abc import Sequence
 from enum import Enum, auto
 from typing import Final
 
 from penstock.broker.context import Context
+from penstock.broker.leadership import Leadership
 from penstock.broker.partition import Partition
 from penstock.broker.warming import ask_log
 from penstock.model.errors import (
@@ -204,9 +207,13 @@ def offset_for_leader_epoch(
 
 
 async def delete_records(context: Context, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
-    """Move the starts of logs; answered when they are on the disk, so that what was deleted stays deleted."""
+    """Move the starts of logs; answered when they are on the disk, so that what was deleted stays deleted.
+
+    Where there are other replicas, they have deleted by then, too.
+    """
     response = DeleteRecordsResponse()
     moved: dict[DataDirectory, list[DeleteRecordsPartitionResult]] = {}
+    deleting: list[tuple[Leadership, asyncio.Future[None], DeleteRecordsPartitionResult]] = []
     for topic in request.topics:
         answers = []
         for wanted in topic.partitions:
@@ -219,6 +226,8 @@ async def delete_records(context: Context, request: DeleteRecordsRequest) -> Del
                 answer.error_code = e.code
             else:
                 moved.setdefault(partition.directory, []).append(answer)
+                if partition.leadership is not None:
+                    deleting.append((partition.leadership, partition.leadership.deleted(), answer))
         response.topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=answers))
     for directory, answers in moved.items():
         try:
@@ -226,7 +235,24 @@ async def delete_records(context: Context, request: DeleteRecordsRequest) -> Del
         except StorageError as e:
             for answer in answers:
                 answer.error_code, answer.low_watermark = e.code, -1
+    if deleting:
+        await _wait_for_replicas(deleting, request.timeout_ms / 1000)
     return response
+
+
+async def _wait_for_replicas(
+    deleting: Sequence[tuple[Leadership, asyncio.Future[None], DeleteRecordsPartitionResult]],
+    timeout_s: float,
+) -> None:
+    await asyncio.wait([done for _, done, _ in deleting], timeout=timeout_s)
+    for leadership, done, answer in deleting:
+        if not done.done():
+            done.cancel()
+            answer.error_code, answer.low_watermark = ErrorCode.REQUEST_TIMED_OUT, -1
+        elif done.exception() is not None:
+            answer.error_code, answer.low_watermark = ErrorCode.NOT_LEADER_OR_FOLLOWER, -1
+        elif not answer.error_code:
+            answer.low_watermark = leadership.low_watermark
 
 
 def _delete_before(partition: Partition, offset: int) -> int:
