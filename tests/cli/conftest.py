@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -34,6 +35,18 @@ def run(
     )
     assert "Traceback" not in done.stderr
     return done
+
+
+def consecutive_free_ports(count: int) -> int:
+    """The first of some ports that nobody has, below those that systems give to whoever asks for any."""
+    for first in range(21_000, 31_000, count):
+        try:
+            for port in range(first, first + count):
+                socket.create_server(("127.0.0.1", port)).close()
+        except OSError:
+            continue
+        return first
+    raise AssertionError("no free ports")
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from penstock.cli.processes import Process, write_pid_file
 from penstock.cli.starting import ClusterPlan, free_port, make_homes, start_all
 from penstock.model.config import BrokerConfig, DeclaredTopic
 from penstock.model.errors import InvalidConfig
+from tests.cli.conftest import consecutive_free_ports
 
 PLAN = ClusterPlan(brokers=3, host="127.0.0.1", port=0, racks=(), configs={}, topics=())
 
@@ -84,7 +85,7 @@ def test_replicas_follow_from_the_number_of_brokers(
 
 
 def test_ports_follow_the_first(tmp_path: Path) -> None:
-    first = _run_of_free_ports(3)
+    first = consecutive_free_ports(3)
     homes = make_homes(tmp_path, PLAN._replace(port=first))
     assert [home.address for home in homes] == [f"127.0.0.1:{first + i}" for i in range(3)]
 
@@ -118,14 +119,3 @@ def test_a_cluster_that_is_not_ready_in_time_is_ended(tmp_path: Path) -> None:
     with pytest.raises(Failure, match=r"not ready within 0.3 s: broker 1; .*broker-1/broker.log"):
         start_all([first], 0.3)  # one of three voters elects nobody
     assert first.process() is None
-
-
-def _run_of_free_ports(count: int) -> int:
-    for first in range(21_000, 31_000, count):
-        try:
-            for port in range(first, first + count):
-                socket.create_server(("127.0.0.1", port)).close()
-        except OSError:
-            continue
-        return first
-    raise AssertionError("no free ports")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,8 +14,12 @@ import pytest
 
 from penstock.cli import app
 from penstock.cli.broker_home import homes_in
+from penstock.cli.direct import DirectLine
 from penstock.cli.failure import guarded
+from penstock.cli.overview import cluster_overview
+from penstock.cli.processes import send_signal, spawn
 from penstock.cli.starting import _stop_again
+from tests.cli.conftest import consecutive_free_ports
 
 Result: TypeAlias = subprocess.CompletedProcess[str]
 Cli: TypeAlias = Callable[..., Result]
@@ -202,3 +208,56 @@ def test_what_only_the_command_may_choose(tmp_path: Path, capfd: pytest.CaptureF
     assert _run(arguments) == 2
     assert "process.roles is for `penstock cluster start` to choose" in capfd.readouterr().err
     assert homes_in(tmp_path) == []
+
+
+def test_a_voter_comes_and_goes(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    def run(*arguments: str) -> str:
+        assert _run([*arguments, "--data", str(tmp_path)]) == 0
+        return capfd.readouterr().out
+
+    try:
+        run("cluster", "start", "--brokers", "1", "--port", "0")
+        assert "0 partitions moved" in run("broker", "add", "--voter")
+        assert _voters(run("quorum", "describe", "--json")) == [1, 2]
+        run("broker", "remove", "1")
+        assert _voters(run("quorum", "describe", "--json")) == [2]
+        # What was voted on is in the log, whatever the config file says of the voters at the beginning.
+        run("cluster", "stop")
+        run("cluster", "start")
+        assert _voters(run("quorum", "describe", "--json")) == [2]
+    finally:
+        _stop_again(homes_in(tmp_path))
+
+
+def _voters(described: str) -> list[int]:
+    return sorted(voter["node"] for voter in json.loads(described)["voters"])
+
+
+def test_one_file_and_a_number_for_each_make_a_cluster(tmp_path: Path) -> None:
+    """As on several machines, without `penstock cluster`: the list of brokers says who is who."""
+    first = consecutive_free_ports(6)
+    ports = range(first, first + 3)
+    servers = ", ".join(f'"127.0.0.1:{port}"' for port in ports)
+    file = tmp_path / "broker.yaml"
+    file.write_text(
+        f"cluster: {{bootstrap_servers: [{servers}], internal_port_offset: 3}}\n"
+        "replication: {default_replication_factor: 3}\n"
+        "topics: {gpu: {partitions: 2}}\n"
+    )
+    brokers = []
+    try:
+        for number in (1, 2, 3):
+            arguments = ("--set", f"broker.id={number}", "--set", f"broker.data_dir={tmp_path / str(number)}")
+            brokers.append(spawn(["up", "--config", str(file), *arguments], tmp_path / f"{number}.log"))
+        for (_, output), port in zip(brokers, ports, strict=True):
+            with os.fdopen(output) as lines:
+                assert lines.readline() == f"ready 127.0.0.1:{port}\n"
+        with DirectLine(f"127.0.0.1:{ports[2]}", 10) as line:
+            while len((overview := cluster_overview(line))["partitions"]) < 2:
+                pass
+        assert [len(p["replicas"]) for p in overview["partitions"]] == [3, 3]
+        assert [b["quorum"] for b in overview["brokers"]].count("voter") == 2
+    finally:
+        for process, _ in brokers:
+            send_signal(process, signal.SIGKILL)
+            os.waitpid(process.pid, 0)

@@ -60,13 +60,16 @@ def add(
         int | None, typer.Option("--port", "-p", min=0, max=65535, help="[default: the next free one]")
     ] = None,
     rack: Annotated[str | None, typer.Option("--rack", help="The zone it runs in.")] = None,
+    votes: Annotated[
+        bool, typer.Option("--voter", help="It votes in the metadata quorum; of up to five voters.")
+    ] = False,
     rebalance: Rebalance = True,
     timeout: Patience = 600.0,
 ) -> None:
     """Add a broker, which takes about its share of the partitions from the others."""
     from penstock.cli.membership import add_broker
 
-    home, moves = add_broker(data, number, port, rack, rebalance=rebalance, timeout_s=timeout)
+    home, moves = add_broker(data, number, port, rack, votes=votes, rebalance=rebalance, timeout_s=timeout)
     print(f"added {home.id} at {home.address}: {moves} partitions moved")
 
 

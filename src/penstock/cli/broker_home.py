@@ -80,6 +80,11 @@ class BrokerHome:
         """Where other brokers find it."""
         return self._listener(1)
 
+    @property
+    def votes(self) -> bool:
+        """Whether the broker may be a voter of the metadata quorum."""
+        return "controller" in self.configs.get("process.roles", "broker,controller").split(",")
+
     def process(self) -> Process | None:
         """The running process, if there is one."""
         process = read_pid_file(self.pid_file)

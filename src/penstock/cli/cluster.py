@@ -116,11 +116,13 @@ def stop(
     homes = homes_in(data)
     if not homes:
         raise Failure(f"{data} holds no cluster: name its directory with --data")
-    ending = [(home, home.signal(signal.SIGTERM)) for home in homes]
-    for home, process in ending:
-        if process is not None:
+    # Voters last: whoever hands over needs a controller, and that needs most of them.
+    outcomes = dict.fromkeys((str(home.id) for home in homes), "not running")
+    for stage in ([h for h in homes if not h.votes], [h for h in homes if h.votes]):
+        ending = [(home, process) for home in stage if (process := home.signal(signal.SIGTERM)) is not None]
+        for home, process in ending:
             home.await_end(process, timeout)
-    outcomes = {str(home.id): "not running" if process is None else "stopped" for home, process in ending}
+            outcomes[str(home.id)] = "stopped"
     print_outcomes("broker", outcomes, as_json)
 
 
@@ -165,6 +167,8 @@ def _print_overview(overview: dict[str, Any]) -> None:
         f"cluster {overview['cluster_id']}  controller {_or_none(overview['controller'])}  "
         f"metadata.version {_or_none(overview['metadata_version'])}"
     )
+    if overview["controller"] is None:
+        print("no controller: nothing can change until more than half of the voters run")
     columns = ("broker", "address", "rack", "state", "leads", "replicas", "in_sync", "quorum", "versions")
     print_rows(overview["brokers"], as_json=False, columns=columns, empty="no brokers")
     lacking = overview["under_replicated"]

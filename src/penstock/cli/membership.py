@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -15,6 +16,8 @@ from penstock.cli.overview import quorum_overview
 from penstock.cli.starting import free_port, start_all
 from penstock.model.config.layers import INTERNAL
 from penstock.model.ids import parse_topic_id
+from penstock.wire.apis.add_raft_voter import ADD_RAFT_VOTER, AddRaftVoterRequest
+from penstock.wire.apis.endpoints import Endpoint
 from penstock.wire.apis.remove_raft_voter import REMOVE_RAFT_VOTER, RemoveRaftVoterRequest
 from penstock.wire.apis.unregister_broker import UNREGISTER_BROKER, UnregisterBrokerRequest
 
@@ -29,17 +32,18 @@ def add_broker(
     port: int | None,
     rack: str | None,
     *,
+    votes: bool,
     rebalance: bool,
     timeout_s: float,
 ) -> tuple[BrokerHome, int]:
     """Start a broker more, and move partitions to it; returns it and how many."""
     where = bootstrap_of(directory, "")
-    home = _new_home(directory, number, port, rack)
+    home = _new_home(directory, number, port, {"broker.rack": rack} if rack else {}, votes=votes)
     start_all([home], timeout_s)
-    if not rebalance:
-        return home, 0
     with DirectLine(where, _ANSWER_S) as line:
-        moves = plan_moves(line)
+        if votes:
+            _join_quorum(line, home)
+        moves = plan_moves(line) if rebalance else []
         _carry_out(line, moves, timeout_s)
     return home, len(moves)
 
@@ -65,8 +69,10 @@ def remove_broker(directory: Path, number: int, timeout_s: float) -> tuple[int, 
     return moves, kept_at
 
 
-def _new_home(directory: Path, number: int | None, port: int | None, rack: str | None) -> BrokerHome:
-    """A folder like that of the first broker; who comes later serves partitions and does not vote."""
+def _new_home(
+    directory: Path, number: int | None, port: int | None, own: Mapping[str, str], *, votes: bool
+) -> BrokerHome:
+    """A folder like that of the first broker."""
     homes = homes_in(directory)
     if number is None:
         number = max(home.id for home in homes) + 1
@@ -81,16 +87,15 @@ def _new_home(directory: Path, number: int | None, port: int | None, rack: str |
         raise Failure(f"{host}:{port} is in use: stop what listens there, or choose another --port")
     internal_port = free_port(bare, client_port + 10_000, taken)
     home = BrokerHome(directory, number)
+    common = {name: value for name, value in homes[0].configs.items() if name != "broker.rack"}
     configs = {
-        **homes[0].configs,
+        **common,
         "node.id": str(number),
         "listeners": f"PLAINTEXT://{host}:{client_port},{INTERNAL}://{host}:{internal_port}",
         "log.dirs": str(home.data.absolute()),
-        "process.roles": "broker",
+        "process.roles": "broker,controller" if votes else "broker",
+        **own,
     }
-    configs.pop("broker.rack", None)
-    if rack is not None:
-        configs["broker.rack"] = rack
     home.write(configs, homes[0].topics)
     return home
 
@@ -117,6 +122,23 @@ def _evacuate(line: DirectLine, number: int, timeout_s: float) -> int:
             )
     _carry_out(line, moves, timeout_s)
     return len(moves)
+
+
+def _join_quorum(line: DirectLine, home: BrokerHome) -> None:
+    """Let a broker vote that has started to follow the quorum."""
+    host, _, port = home.internal_address.rpartition(":")
+    for observer in quorum_overview(line)["observers"]:
+        if observer["node"] == home.id:
+            request = AddRaftVoterRequest(
+                timeout_ms=int(_ANSWER_S * 1000),
+                voter_id=home.id,
+                voter_directory_id=parse_topic_id(observer["directory_id"]),
+                listeners=[Endpoint(name=INTERNAL, host=host.strip("[]"), port=int(port))],
+            )
+            response = line.ask(ADD_RAFT_VOTER, request)
+            refuse(response.error_code, response.error_message, f"voter {home.id}")
+            return
+    raise Failure(f"broker {home.id} does not follow the quorum, so it cannot vote: see {home.log_file}")
 
 
 def _leave_quorum(line: DirectLine, number: int) -> None:

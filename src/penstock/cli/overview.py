@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.cli.direct import DirectLine, refuse
+from penstock.cli.failure import Failure
 from penstock.model.ids import METADATA_TOPIC, format_topic_id
 from penstock.wire.apis.api_versions import API_VERSIONS, ApiVersionsRequest, ApiVersionsResponse
 from penstock.wire.apis.describe_cluster import DESCRIBE_CLUSTER, DescribeClusterRequest
@@ -42,7 +43,7 @@ def cluster_overview(line: DirectLine) -> dict[str, Any]:
     ]
     addresses = {broker.broker_id: f"{broker.host}:{broker.port}" for broker in cluster.brokers}
     answers = line.ask_each(addresses.values(), API_VERSIONS, _VERSIONS)
-    quorum = quorum_overview(line)
+    quorum = _quorum_if_any(line)
     return {
         "cluster_id": cluster.cluster_id,
         "controller": quorum["leader"],
@@ -95,6 +96,14 @@ def quorum_overview(line: DirectLine) -> dict[str, Any]:
 _VERSIONS: Final = ApiVersionsRequest(client_software_name="penstock-cli", client_software_version="1")
 
 
+def _quorum_if_any(line: DirectLine) -> dict[str, Any]:
+    """The quorum, or one without anybody: brokers go on serving while there is no controller."""
+    try:
+        return quorum_overview(line)
+    except Failure:
+        return {"leader": None, "voters": []}
+
+
 def _replica(replica: ReplicaState, end: int, newest_ms: int) -> dict[str, Any]:
     return {
         "node": replica.replica_id,
@@ -111,7 +120,9 @@ def _state(fenced: bool, answer: ApiVersionsResponse | None) -> str:
     return "fenced" if fenced else "up"
 
 
-def _role(broker: int, quorum: dict[str, Any]) -> str:
+def _role(broker: int, quorum: dict[str, Any]) -> str | None:
+    if quorum["leader"] is None:
+        return None
     if broker == quorum["leader"]:
         return "leader"
     return "voter" if any(voter["node"] == broker for voter in quorum["voters"]) else "observer"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from penstock.cli.alteration import alter_configs, broker_resource, topic_resource
+from penstock.cli.alteration import alter_configs, broker_resource, config_entries, topic_resource
 from penstock.cli.connection import Cluster
 from penstock.metadata.rebalance import Move
 
@@ -13,6 +13,7 @@ __all__ = ["remove_throttle", "set_throttle"]
 
 _RATES: Final = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
 _REPLICAS: Final = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
+_THROTTLES: Final = frozenset({*_RATES, *_REPLICAS})
 
 
 def set_throttle(cluster: Cluster, moves: Sequence[Move], bytes_per_s: int) -> None:
@@ -24,11 +25,15 @@ def set_throttle(cluster: Cluster, moves: Sequence[Move], bytes_per_s: int) -> N
 
 
 def remove_throttle(cluster: Cluster, moves: Sequence[Move]) -> None:
-    """Lift what `set_throttle` has set."""
-    for topic in _topics(moves):
-        alter_configs(cluster, topic_resource(topic), {}, _REPLICAS)
-    for broker in _brokers(cluster):
-        alter_configs(cluster, broker_resource(broker), {}, _RATES)
+    """Lift what `set_throttle` has set, if anything."""
+    resources = [*map(topic_resource, _topics(moves)), *map(broker_resource, _brokers(cluster))]
+    for resource in resources:
+        entries = config_entries(cluster, resource)
+        removed = [
+            e["name"] for e in entries if e["name"] in _THROTTLES and e["source"].startswith("DYNAMIC")
+        ]
+        if removed:
+            alter_configs(cluster, resource, {}, removed)
 
 
 def _topics(moves: Iterable[Move]) -> list[str]:
