@@ -1,0 +1,48 @@
+"""The commands on the pages exist, with the options that are shown, and the defaults are what they say."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer.main
+
+from penstock.cli import app
+from penstock.model.config import BROKER_KEYS
+
+ROOT = Path(__file__).parents[2]
+PAGES = (ROOT / "README.md", ROOT / "docs" / "cli.md", ROOT / "docs" / "cluster.md")
+
+
+def commands() -> Iterator[tuple[str, str]]:
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        for block in re.findall(r"```sh\n(.*?)```", text, re.DOTALL):
+            for command in re.findall(r"^(?:.*\| )?penstock (.*)$", block, re.MULTILINE):
+                yield page.name, re.split(r" [|>] ", command)[0]
+        # A command in running text may leave things out, but not where it shows options.
+        for command in re.findall(r"`penstock ([a-z][^`\n]* --[^`\n]*)`", text):
+            yield page.name, command
+
+
+@pytest.mark.parametrize(("page", "command"), list(commands()))
+def test_a_command_on_a_page_is_one(page: str, command: str) -> None:
+    arguments = shlex.split(command.replace("…", ""), comments=True)
+    found: Any = typer.main.get_command(app)
+    while hasattr(found, "commands"):
+        name, *arguments = arguments
+        assert name in found.commands, f"{page}: penstock {command}"
+        found = found.commands[name]
+    if "--help" not in arguments:
+        found.make_context(name, [argument if argument != "N" else "1" for argument in arguments])
+
+
+def test_the_timeouts_have_the_defaults_that_the_page_says() -> None:
+    text = (ROOT / "docs" / "cluster.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `([a-z.]+)` \| `([0-9]+)` \|", text, re.MULTILINE)
+    assert len(rows) == 6
+    assert {name: str(BROKER_KEYS[name].default) for name, _ in rows} == dict(rows)
