@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 from pathlib import Path
@@ -52,11 +53,28 @@ def test_a_topics_life(penstock: Command) -> None:
     assert [p["partition"] for p in described["partitions"]] == [0, 1, 2]
     assert all((p["start"], p["end"]) == (0, 0) for p in described["partitions"])
     assert "life  id" in penstock("topic", "describe", "life").stdout
+    assert re.fullmatch(r"[A-Za-z0-9_-]{22}", described["id"])
 
     assert penstock("topic", "delete", "life").stdout == "deleted life\n"
     assert penstock("topic", "delete", "life").returncode == 1
     assert penstock("topic", "delete", "life", "--if-exists").stdout == "missing life\n"
     assert penstock("topic", "describe", "life").returncode == 1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("create", "t", "-p", "-3"), ("create", "t", "--replication-factor", "-2"), ("alter", "t", "-p", "-1")],
+)
+def test_numbers_that_cannot_be(penstock: Command, arguments: tuple[str, ...]) -> None:
+    refused = penstock("topic", *arguments)
+    assert refused.returncode == 2
+    assert "is not in the range" in refused.stderr
+
+
+def test_a_name_that_cannot_be(penstock: Command) -> None:
+    refused = penstock("topic", "create", "no spaces, please")
+    assert refused.returncode == 1
+    assert "choose another name" in refused.stderr
 
 
 def test_validate_only_creates_nothing(penstock: Command) -> None:
@@ -188,6 +206,24 @@ def test_broker_configs(penstock: Command) -> None:
     refused = penstock("config", "set", "--broker", "1", "node.id=2")
     assert refused.returncode == 1
     assert "node.id" in refused.stderr
+
+
+def test_a_broker_that_there_is_not(penstock: Command) -> None:
+    for refused in (
+        penstock("config", "describe", "--broker", "7"),
+        penstock("config", "set", "--broker", "7", "message.max.bytes=2000000"),
+    ):
+        assert (refused.returncode, refused.stderr) == (1, "penstock: no broker 7: there is 1\n")
+
+
+def test_group_configs(penstock: Command) -> None:
+    assert penstock("config", "set", "--group", "g", "consumer.session.timeout.ms=50000").returncode == 0
+    (entry,) = json.loads(penstock("config", "describe", "--group", "g", "--json").stdout)
+    assert (entry["name"], entry["value"]) == ("consumer.session.timeout.ms", "50000")
+    assert penstock("config", "unset", "--group", "g", "consumer.session.timeout.ms").returncode == 0
+    assert json.loads(penstock("config", "describe", "--group", "g", "--json").stdout) == []
+    asked_twice = penstock("config", "describe", "--group", "g", "--topic", "t")
+    assert asked_twice.returncode == 2
 
 
 def test_a_reader_that_has_seen_enough_ends_it_quietly(penstock: Command, broker: str) -> None:

@@ -1,4 +1,4 @@
-"""Reading and altering the configs of topics and brokers over the wire."""
+"""Reading and altering the configs of topics, brokers and groups over the wire."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from confluent_kafka.admin import (
 )
 
 from penstock.cli.connection import Cluster
+from penstock.cli.failure import Failure
 
 
 def topic_resource(name: str) -> ConfigResource:
@@ -24,8 +25,13 @@ def broker_resource(broker_id: str) -> ConfigResource:
     return ConfigResource(ResourceType.BROKER, broker_id)
 
 
+def group_resource(name: str) -> ConfigResource:
+    return ConfigResource(ResourceType.GROUP, name)
+
+
 def config_entries(cluster: Cluster, resource: ConfigResource) -> list[dict[str, Any]]:
     """A resource's configs, by name."""
+    _check_is_there(cluster, resource)
     entries = _result(
         cluster, cluster.admin.describe_configs([resource], request_timeout=cluster.timeout_s), resource
     )
@@ -48,6 +54,7 @@ def alter_configs(
     removed: Iterable[str] = (),
 ) -> None:
     """Set some configs and put others back to what they are without an override; the rest stays as it is."""
+    _check_is_there(cluster, resource)
     for name, value in values.items():
         resource.add_incremental_config(ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET))
     for name in removed:
@@ -59,6 +66,15 @@ def alter_configs(
         cluster.admin.incremental_alter_configs([resource], request_timeout=cluster.timeout_s),
         resource,
     )
+
+
+def _check_is_there(cluster: Cluster, resource: ConfigResource) -> None:
+    """A broker's configs are asked of that broker, and librdkafka would wait for one that there is not."""
+    if resource.restype is ResourceType.BROKER:
+        brokers = sorted(cluster.metadata(cluster.admin).brokers)
+        if int(resource.name) not in brokers:
+            there = ", ".join(map(str, brokers))
+            raise Failure(f"no broker {resource.name}: there is {there}")
 
 
 def _result(cluster: Cluster, futures: Mapping[ConfigResource, Any], resource: ConfigResource) -> Any:

@@ -1,4 +1,4 @@
-"""`penstock config describe|set|unset`, for topics and brokers."""
+"""`penstock config describe|set|unset`, for topics, brokers and groups."""
 
 from __future__ import annotations
 
@@ -12,23 +12,25 @@ from penstock.cli.options import DEFAULT_BOOTSTRAP, DEFAULT_TIMEOUT, AsJson, Boo
 if TYPE_CHECKING:
     from confluent_kafka.admin import ConfigResource
 
-app = typer.Typer(help="Show and change the configs of topics and brokers.", no_args_is_help=True)
+app = typer.Typer(help="Show and change the configs of topics, brokers and groups.", no_args_is_help=True)
 
 Topic = Annotated[str | None, typer.Option("--topic", help="The topic's name.")]
 Broker = Annotated[int | None, typer.Option("--broker", help="The broker's id.")]
+Group = Annotated[str | None, typer.Option("--group", help="The consumer group's name.")]
 
 
 @app.command()
 def describe(
     topic: Topic = None,
     broker: Broker = None,
+    group: Group = None,
     show_all: Annotated[bool, typer.Option("--all", help="Show defaults, too.")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
     as_json: AsJson = False,
 ) -> None:
     """Show what is set, and where; with --all, every config."""
-    resource = _resource(topic, broker)
+    resource = _resource(topic, broker, group)
 
     from penstock.cli.alteration import config_entries
     from penstock.cli.connection import Cluster
@@ -50,12 +52,13 @@ def set_configs(
     configs: Annotated[list[str], typer.Argument(metavar="KEY=VALUE")],
     topic: Topic = None,
     broker: Broker = None,
+    group: Group = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
     as_json: AsJson = False,
 ) -> None:
     """Set configs; the others stay as they are."""
-    resource = _resource(topic, broker)
+    resource = _resource(topic, broker, group)
     values = pairs(configs, "config")
     _alter(resource, values, [], bootstrap, timeout, as_json)
 
@@ -65,21 +68,24 @@ def unset(
     names: Annotated[list[str], typer.Argument(metavar="KEY")],
     topic: Topic = None,
     broker: Broker = None,
+    group: Group = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
     as_json: AsJson = False,
 ) -> None:
     """Put configs back to what they are without being set."""
-    _alter(_resource(topic, broker), {}, names, bootstrap, timeout, as_json)
+    _alter(_resource(topic, broker, group), {}, names, bootstrap, timeout, as_json)
 
 
-def _resource(topic: str | None, broker: int | None) -> ConfigResource:
-    if (topic is None) == (broker is None):
-        misused("say whose configs: --topic NAME or --broker ID")
+def _resource(topic: str | None, broker: int | None, group: str | None) -> ConfigResource:
+    if sum(whose is not None for whose in (topic, broker, group)) != 1:
+        misused("say whose configs: --topic NAME, --broker ID or --group NAME")
 
-    from penstock.cli.alteration import broker_resource, topic_resource
+    from penstock.cli.alteration import broker_resource, group_resource, topic_resource
 
-    return topic_resource(topic) if topic is not None else broker_resource(str(broker))
+    if topic is not None:
+        return topic_resource(topic)
+    return group_resource(group) if group is not None else broker_resource(str(broker))
 
 
 def _alter(

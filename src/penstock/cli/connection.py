@@ -27,6 +27,7 @@ _UNREACHABLE = frozenset({KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE})
 
 _ADVICE = {
     "_UNKNOWN_PARTITION": "--partition sends everything to one that exists",
+    "TOPIC_EXCEPTION": "choose another name, of letters, digits, '.', '_' and '-'",
     "TOPIC_ALREADY_EXISTS": "choose another name, or pass --if-not-exists",
     "UNKNOWN_TOPIC_OR_PART": "`penstock topic list` shows what there is",
     "INVALID_REPLICATION_FACTOR": "use --replication-factor no larger than the number of brokers",

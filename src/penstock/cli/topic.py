@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Create, list, describe, alter and delete topics.", no_args_is_help=True)
 
+#: ids as Kafka's own tools and `topic.metadata` write them; librdkafka has the other alphabet
+_URL_SAFE = str.maketrans("+/", "-_")
+
 Names = Annotated[list[str], typer.Argument(metavar="NAME")]
 Configs = Annotated[
     list[str] | None, typer.Option("--config", "-c", metavar="KEY=VALUE", help="A topic config; repeatable.")
@@ -23,8 +26,10 @@ Configs = Annotated[
 @app.command()
 def create(
     names: Names,
-    partitions: Annotated[int, typer.Option("--partitions", "-p", help="-1 for the broker's default.")] = -1,
-    replication_factor: Annotated[int, typer.Option(help="-1 for the broker's default.")] = -1,
+    partitions: Annotated[
+        int, typer.Option("--partitions", "-p", min=-1, help="-1 for the broker's default.")
+    ] = -1,
+    replication_factor: Annotated[int, typer.Option(min=-1, help="-1 for the broker's default.")] = -1,
     config: Configs = None,
     if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="Succeed if it is there.")] = False,
     validate_only: Annotated[bool, typer.Option("--validate-only", help="Check it, create nothing.")] = False,
@@ -95,7 +100,7 @@ def describe(
 def alter(
     name: Annotated[str, typer.Argument(metavar="NAME")],
     partitions: Annotated[
-        int | None, typer.Option("--partitions", "-p", help="The new number of partitions.")
+        int | None, typer.Option("--partitions", "-p", min=1, help="The new number of partitions.")
     ] = None,
     config: Configs = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
@@ -156,7 +161,7 @@ def _described(cluster: Cluster, names: list[str]) -> list[dict[str, Any]]:
         topics.append(
             {
                 "topic": name,
-                "id": str(topic.topic_id),
+                "id": str(topic.topic_id).translate(_URL_SAFE),
                 "configs": {c["name"]: c["value"] for c in configs if c["source"] == "DYNAMIC_TOPIC_CONFIG"},
                 "partitions": [
                     {

@@ -28,6 +28,8 @@ __all__ = ["Report", "UnknownFile", "dump", "verify"]
 
 Entries = Iterator[dict[str, Any]]
 
+_NAMES: Final = "name a segment such as 00000000000000000000.log, its indexes, or their directory"
+
 
 class UnknownFile(PenstockError):
     """A file that no log has."""
@@ -64,7 +66,7 @@ def _dump_file(files: Files, path: str, records: bool) -> Entries:
     name = path.rpartition("/")[2]
     kind = _kind(name)
     if kind is None:
-        raise UnknownFile(f"{path} is no file of a log, going by its name")
+        raise UnknownFile(f"{path} is no file of a log, going by its name: {_NAMES}")
     if kind == LOG:
         return _dump_segment(files.open(path), records)
     return _DUMPERS[kind](files.read(path), name)
@@ -210,7 +212,7 @@ def _verify_file(files: Files, path: str, report: Report, advance: Callable[[int
     name = path.rpartition("/")[2]
     kind = _kind(name)
     if kind is None:
-        raise UnknownFile(f"{path} is no file of a log, going by its name")
+        raise UnknownFile(f"{path} is no file of a log, going by its name: {_NAMES}")
     try:
         if kind == LOG:
             _verify_segment(files.open(path), _base_offset(name), report, advance)
