@@ -12,7 +12,7 @@ import pytest
 from penstock.cli.broker_home import BrokerHome, bootstrap_of, home_of, homes_in
 from penstock.cli.failure import Failure
 from penstock.cli.processes import Process, write_pid_file
-from penstock.cli.starting import ClusterPlan, free_port, make_homes, start_all
+from penstock.cli.starting import ClusterPlan, _stop_again, free_port, make_homes, start_all
 from penstock.model.config import BrokerConfig, DeclaredTopic
 from penstock.model.errors import InvalidConfig
 from tests.cli.conftest import consecutive_free_ports
@@ -109,13 +109,25 @@ def test_a_broker_that_does_not_start_says_why_and_takes_the_others_with_it(tmp_
     good, bad = make_homes(tmp_path, PLAN._replace(brokers=2))
     bad.config_file.write_text(bad.config_file.read_text() + "num.partitions: many\n")
     with pytest.raises(Failure, match=r"broker 2 did not start: .*num.partitions.*broker-2/broker.log"):
-        start_all([good, bad], 30)
+        start_all([good, bad], 30, together=True)
     assert good.process() is bad.process() is None
     assert not good.pid_file.exists()
+
+
+def test_brokers_that_were_there_before_go_on_without_one_that_does_not_start(tmp_path: Path) -> None:
+    good, *others = make_homes(tmp_path, PLAN)
+    bad = others[1]
+    bad.config_file.write_text(bad.config_file.read_text() + "num.partitions: many\n")
+    try:
+        with pytest.raises(Failure, match=r"broker 3 did not start: .*num\.partitions"):
+            start_all([good, *others], 30)
+        assert [home.process() is not None for home in (good, *others)] == [True, True, False]
+    finally:
+        _stop_again([good, *others])
 
 
 def test_a_cluster_that_is_not_ready_in_time_is_ended(tmp_path: Path) -> None:
     (first, *_) = make_homes(tmp_path, PLAN)
     with pytest.raises(Failure, match=r"not ready within 0.3 s: broker 1; .*broker-1/broker.log"):
-        start_all([first], 0.3)  # one of three voters elects nobody
+        start_all([first], 0.3, together=True)  # one of three voters elects nobody
     assert first.process() is None

@@ -24,6 +24,18 @@ app = typer.Typer(help="Start, watch and stop a cluster on this machine.", no_ar
 
 DEFAULT_BROKERS = 5
 DEFAULT_PORT = 9092
+_EACH_BROKERS_OWN = frozenset(
+    {
+        "node.id",
+        "broker.id",
+        "log.dir",
+        "log.dirs",
+        "listeners",
+        "advertised.listeners",
+        "controller.quorum.voters",
+        "process.roles",
+    }
+)
 
 
 @app.command()
@@ -62,6 +74,7 @@ def start(
     from penstock.cli.starting import ClusterPlan, make_homes, start_all
 
     homes = homes_in(data)
+    is_new = not homes
     if homes:
         if brokers not in (None, len(homes)):
             misused(f"{data} has {len(homes)} brokers: `penstock broker add` and `remove` change that")
@@ -77,7 +90,7 @@ def start(
         )
         homes = make_homes(data, plan)
     idle = [home for home in homes if home.process() is None]
-    start_all(idle, timeout)
+    start_all(idle, timeout, together=is_new)
     _say_started(homes, idle, as_json)
 
 
@@ -127,16 +140,13 @@ def stop(
 
 
 def _common_configs(config: Path | None, settings: list[str]) -> tuple[dict[str, str], Any]:
-    """What all brokers have in common; where each of them is and listens is not for a file to say."""
+    """What all brokers have in common: without who each is, where it listens, and who votes."""
     from penstock.cli.config_sources import effective
 
     file, configs = effective(config, {}, settings)
-    for name in ("listeners", "advertised.listeners", "node.id", "broker.id", "log.dir", "log.dirs"):
-        configs.pop(name, None)
-    for name in ("controller.quorum.voters", "process.roles", "penstock.memory"):
-        if name in configs:
-            misused(f"{name} is for `penstock cluster start` to choose: remove it")
-    return configs, file.topics
+    if "penstock.memory" in configs:
+        misused("penstock.memory would lose votes with each broker that ends: remove it")
+    return {name: value for name, value in configs.items() if name not in _EACH_BROKERS_OWN}, file.topics
 
 
 def _say_started(homes: list[BrokerHome], idle: list[BrokerHome], as_json: bool) -> None:

@@ -82,44 +82,61 @@ def free_port(host: str, wanted: int, taken: set[int]) -> int:
     return port
 
 
-def start_all(homes: Sequence[BrokerHome], timeout_s: float) -> None:
-    """Start brokers that do not run and return when each is ready; none of them is left if one fails."""
+def start_all(homes: Sequence[BrokerHome], timeout_s: float, *, together: bool = False) -> None:
+    """Start brokers that do not run and return when each is ready.
+
+    A Failure names one that is not. The others go on, unless they are started `together`, for the first time:
+    then none is left.
+    """
     outputs: dict[int, BrokerHome] = {}
     try:
         for home in homes:
             outputs[home.start()] = home
         with _progress(len(homes)) as advance:
-            _await_ready(dict(outputs), timeout_s, advance)
+            failures = _await_ready(dict(outputs), timeout_s, advance, together=together)
+        if failures:
+            raise failures[0]
     except BaseException:
-        _stop_again(outputs.values())
+        if together:
+            _stop_again(outputs.values())
         raise
     finally:
         for output in outputs:
             os.close(output)
 
 
-def _await_ready(outputs: dict[int, BrokerHome], timeout_s: float, advance: Callable[[], None]) -> None:
+def _await_ready(
+    outputs: dict[int, BrokerHome], timeout_s: float, advance: Callable[[], None], *, together: bool
+) -> list[Failure]:
+    """What went wrong, once each is ready, has ended, or is late; at once where they start together."""
     deadline = time.monotonic() + timeout_s
     lines = dict.fromkeys(outputs, b"")
+    failures: list[Failure] = []
     with selectors.DefaultSelector() as selector:
         for output in outputs:
             selector.register(output, selectors.EVENT_READ)
-        while outputs:
+        while outputs and not (together and failures):
             events = selector.select(max(0.0, deadline - time.monotonic()))
             if not events:
-                raise _late(list(outputs.values()), timeout_s)
+                return [*failures, _late(list(outputs.values()), timeout_s)]
             for key, _ in events:
-                output, home = key.fd, outputs[key.fd]
-                read = os.read(output, 1024)
-                lines[output] += read
+                read = os.read(key.fd, 1024)
+                lines[key.fd] += read
                 # The whole line: who closes the pipe before its end breaks it.
                 if read and not read.endswith(b"\n"):
                     continue
-                if not lines[output].startswith(_READY):
-                    raise Failure(f"broker {home.id} did not start: {home.last_words()} ({home.log_file})")
-                selector.unregister(output)
-                del outputs[output]
-                advance()
+                home = outputs.pop(key.fd)
+                selector.unregister(key.fd)
+                if lines[key.fd].startswith(_READY):
+                    advance()
+                else:
+                    home.pid_file.unlink(missing_ok=True)
+                    failures.append(_failed(home))
+    return failures
+
+
+def _failed(home: BrokerHome) -> Failure:
+    return Failure(f"broker {home.id} did not start: {home.last_words()} ({home.log_file})")
 
 
 def _late(homes: Sequence[BrokerHome], timeout_s: float) -> Failure:
