@@ -1,0 +1,133 @@
+"""AlterPartition as leaders send it: together, one at a time, again until there is an answer."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any, cast
+
+from penstock.broker.broker import Broker
+from penstock.broker.isr import IsrSender
+from penstock.broker.leadership import Leadership
+from penstock.model.errors import ErrorCode, PenstockError
+from penstock.model.ids import TopicId
+from penstock.replication.leader import IsrMember, IsrProposal, Reaction
+from penstock.wire.apis.alter_partition import (
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    AlterPartitionResponsePartition,
+    AlterPartitionResponseTopic,
+)
+
+TOPIC_ID = TopicId(b"t" * 16)
+PROPOSAL = IsrProposal(3, 8, (IsrMember(1, 101), IsrMember(2, 102)))
+
+
+class FakeLeadership:
+    """Records what it is told; a proposal that was answered is no longer wanted."""
+
+    def __init__(self, index: int) -> None:
+        self.partition = SimpleNamespace(topic_id=TOPIC_ID, index=index, name=f"t-{index}", leadership=self)
+        self.state = SimpleNamespace(proposal=PROPOSAL)
+        self.outcomes: list[object] = []
+
+    def accepted(self, _: IsrProposal, partition_epoch: int, leader_epoch: int, isr: list[int]) -> None:
+        self.outcomes.append((partition_epoch, leader_epoch, isr))
+        self.state.proposal = None
+
+    def rejected(self, _: IsrProposal, error: ErrorCode) -> Reaction:
+        self.outcomes.append(error)
+        if error is ErrorCode.INELIGIBLE_REPLICA:
+            self.state.proposal = None
+            return Reaction.WITHDRAWN
+        return Reaction.RETRY
+
+
+class FakeBroker:
+    """A controller that gives the answers it was told to give, one per request."""
+
+    node_id = 1
+    image = SimpleNamespace(brokers={1: SimpleNamespace(epoch=101)})
+    rng = SimpleNamespace(uniform=lambda low, high: low)
+
+    def __init__(self, *answers: Any) -> None:
+        self.answers = list(answers)
+        self.asked: list[AlterPartitionRequest] = []
+
+    async def to_controller(self, _: object, request: AlterPartitionRequest) -> AlterPartitionResponse:
+        self.asked.append(request)
+        await asyncio.sleep(0)
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return cast(AlterPartitionResponse, answer)
+
+
+def granted(*indexes: int, error: ErrorCode = ErrorCode.NONE) -> AlterPartitionResponse:
+    partitions = [
+        AlterPartitionResponsePartition(
+            partition_index=index,
+            error_code=error,
+            leader_id=1,
+            leader_epoch=3,
+            isr=[1, 2],
+            partition_epoch=9,
+        )
+        for index in indexes
+    ]
+    return AlterPartitionResponse(
+        topics=[AlterPartitionResponseTopic(topic_id=TOPIC_ID, partitions=partitions)]
+    )
+
+
+def propose(broker: FakeBroker, *leaderships: FakeLeadership) -> None:
+    """Propose for all at once, and wait until all is settled."""
+
+    async def main() -> None:
+        sender = IsrSender(cast(Broker, broker))
+        for leadership in leaderships:
+            sender.propose(cast(Leadership, leadership), PROPOSAL)
+        while broker.answers:  # noqa: ASYNC110 - of a fake, which has no event
+            await asyncio.sleep(0.001)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        await sender.stop()
+
+    asyncio.run(main())
+
+
+def test_what_is_proposed_together_is_asked_together_with_broker_epochs() -> None:
+    broker = FakeBroker(granted(0, 1))
+    leaderships = FakeLeadership(0), FakeLeadership(1)
+    propose(broker, *leaderships)
+    (request,) = broker.asked
+    assert (request.broker_id, request.broker_epoch) == (1, 101)
+    partitions = request.topics[0].partitions
+    assert [p.partition_index for p in partitions] == [0, 1]
+    assert [(m.broker_id, m.broker_epoch) for m in partitions[0].new_isr_with_epochs] == [(1, 101), (2, 102)]
+    assert all(leadership.outcomes == [(9, 3, [1, 2])] for leadership in leaderships)
+
+
+def test_without_an_answer_it_is_asked_again() -> None:
+    broker = FakeBroker(PenstockError("nobody"), AlterPartitionResponse(error_code=41), granted(0))
+    leadership = FakeLeadership(0)
+    propose(broker, leadership)
+    assert len(broker.asked) == 3
+    assert leadership.outcomes == [ErrorCode.UNKNOWN_SERVER_ERROR] * 2 + [(9, 3, [1, 2])]
+
+
+def test_a_refusal_that_holds_is_not_repeated() -> None:
+    broker = FakeBroker(granted(0, error=ErrorCode.INELIGIBLE_REPLICA))
+    leadership = FakeLeadership(0)
+    propose(broker, leadership)
+    assert leadership.outcomes == [ErrorCode.INELIGIBLE_REPLICA]
+    assert len(broker.asked) == 1
+
+
+def test_what_metadata_has_overtaken_is_not_asked() -> None:
+    broker = FakeBroker(granted(1))
+    overtaken, wanted = FakeLeadership(0), FakeLeadership(1)
+    overtaken.state.proposal = None
+    propose(broker, overtaken, wanted)
+    assert [p.partition_index for p in broker.asked[0].topics[0].partitions] == [1]
+    assert overtaken.outcomes == []

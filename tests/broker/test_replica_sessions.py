@@ -1,0 +1,170 @@
+"""The leader's end of replica fetch sessions: what is looked at, and for how long a session is kept."""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import cast
+
+import pytest
+
+from penstock.broker.partition import Partition
+from penstock.broker.replica_sessions import FollowedPartition, ReplicaSession, ReplicaSessions
+from penstock.model.errors import ApiError, ErrorCode
+from penstock.model.ids import TopicId
+from penstock.wire.apis.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic, PartitionData
+
+TOPIC_ID = TopicId(b"t" * 16)
+
+
+class FakeLog:
+    end_offset = 5
+
+
+class FakePartition:
+    def __init__(self) -> None:
+        self.followers: dict[FollowedPartition, None] = {}
+        self.log = FakeLog()
+
+
+def partition() -> Partition:
+    return cast(Partition, FakePartition())
+
+
+class Parked:
+    def __init__(self) -> None:
+        self.heard: list[int] = []
+        self.ended = False
+
+    def more(self, size: int) -> None:
+        self.heard.append(size)
+
+    def superseded(self) -> None:
+        self.ended = True
+
+
+def request(
+    *indexes: int, session_id: int = 0, session_epoch: int = 0, forgotten: tuple[int, ...] = ()
+) -> FetchRequest:
+    wanted = [FetchPartition(partition=index, fetch_offset=5, partition_max_bytes=100) for index in indexes]
+    return FetchRequest(
+        session_id=session_id,
+        session_epoch=session_epoch,
+        topics=[FetchTopic(topic_id=TOPIC_ID, partitions=wanted)] if wanted else [],
+        forgotten_topics_data=[ForgottenTopic(topic_id=TOPIC_ID, partitions=list(forgotten))],
+    )
+
+
+def new_sessions(most: int = 10) -> ReplicaSessions:
+    return ReplicaSessions(count(1).__next__, most)
+
+
+def full(sessions: ReplicaSessions, *indexes: int, replica: int = 2, epoch: int = 7) -> ReplicaSession:
+    session = sessions.take(request(*indexes), replica, epoch, now_ms=0)
+    for followed in session.partitions.values():
+        followed.subscribe(partition())
+    return session
+
+
+def ready(session: ReplicaSession) -> list[int]:
+    return [followed.index for followed in session.ready]
+
+
+def answer(high_watermark: int = 0, log_start_offset: int = 0, error_code: int = 0) -> PartitionData:
+    return PartitionData(
+        high_watermark=high_watermark, log_start_offset=log_start_offset, error_code=error_code
+    )
+
+
+def test_only_partitions_with_news_are_looked_at() -> None:
+    session = full(new_sessions(), 0, 1, 2)
+    followed = list(session.partitions.values())
+    for each in followed:
+        each.sent(answer())
+    assert ready(session) == []
+    followed[1].grew(10)
+    followed[2].committed()
+    assert ready(session) == [1, 2]
+
+
+def test_growth_wakes_the_fetch_that_waits_and_a_commit_does_not() -> None:
+    session = full(new_sessions(), 0)
+    (followed,) = session.partitions.values()
+    session.parked = parked = Parked()
+    followed.committed()
+    assert parked.heard == []
+    followed.grew(10)
+    assert parked.heard == [10]
+
+
+def test_the_next_request_of_a_session_ends_the_wait_of_the_one_before() -> None:
+    sessions = new_sessions()
+    session = full(sessions, 0)
+    session.parked = parked = Parked()
+    sessions.take(request(session_id=session.id, session_epoch=1), 2, 7, now_ms=1)
+    assert parked.ended
+
+
+def test_what_was_not_served_whole_stays_ready_behind_the_others() -> None:
+    session = full(new_sessions(), 0, 1)
+    first = next(iter(session.partitions.values()))
+    first.fetch_offset = 3
+    first.sent(answer())
+    assert ready(session) == [1, 0]
+
+
+def test_an_incremental_answer_names_only_news() -> None:
+    session = full(new_sessions(), 0)
+    (followed,) = session.partitions.values()
+    followed.sent(answer(high_watermark=5))
+    assert not followed.is_news(answer(high_watermark=5))
+    assert followed.is_news(answer(high_watermark=6))
+    assert followed.is_news(answer(high_watermark=5, log_start_offset=1))
+    assert followed.is_news(answer(high_watermark=5, error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER))
+
+
+def test_what_is_forgotten_hears_no_more() -> None:
+    sessions = new_sessions()
+    session = full(sessions, 0, 1)
+    gone = session.partitions[TOPIC_ID, 0]
+    subscribed = gone.partition
+    assert subscribed is not None
+    sessions.take(request(session_id=session.id, session_epoch=1, forgotten=(0,)), 2, 7, now_ms=1)
+    assert gone not in subscribed.followers
+    assert ready(session) == [1]
+
+
+@pytest.mark.parametrize(
+    ("session_id", "epoch", "replica", "broker_epoch", "error"),
+    [
+        (99, 1, 2, 7, ErrorCode.FETCH_SESSION_ID_NOT_FOUND),
+        (1, 2, 2, 7, ErrorCode.INVALID_FETCH_SESSION_EPOCH),
+        (1, 1, 3, 7, ErrorCode.FETCH_SESSION_ID_NOT_FOUND),
+        (1, 1, 2, 8, ErrorCode.FETCH_SESSION_ID_NOT_FOUND),
+    ],
+    ids=["unknown", "out of step", "somebody else's", "another incarnation's"],
+)
+def test_a_session_is_its_followers_alone(
+    session_id: int, epoch: int, replica: int, broker_epoch: int, error: ErrorCode
+) -> None:
+    sessions = new_sessions()
+    assert full(sessions, 0).id == 1
+    with pytest.raises(ApiError) as refused:
+        sessions.take(request(session_id=session_id, session_epoch=epoch), replica, broker_epoch, now_ms=1)
+    assert refused.value.code == error
+
+
+def test_sessions_are_bounded_and_the_one_used_longest_ago_goes() -> None:
+    sessions = new_sessions(most=2)
+    first, second = full(sessions, 0, replica=2), full(sessions, 0, replica=3)
+    sessions.take(request(session_id=first.id, session_epoch=1), 2, 7, now_ms=1)
+    third = full(sessions, 0, replica=4)
+    assert [session.id for session in sessions] == [first.id, third.id]
+    assert all(followed.partition is None for followed in second.partitions.values())
+
+
+def test_a_new_incarnation_ends_the_sessions_of_the_one_before() -> None:
+    sessions = new_sessions()
+    full(sessions, 0, epoch=7)
+    other = full(sessions, 0, replica=3, epoch=7)
+    again = full(sessions, 0, epoch=8)
+    assert [session.id for session in sessions] == [other.id, again.id]
