@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 
+from penstock.metadata.image import TOPIC
 from penstock.model.errors import ErrorCode
 from penstock.wire.apis.broker_heartbeat import BROKER_HEARTBEAT, BrokerHeartbeatRequest
 from penstock.wire.apis.broker_registration import BROKER_REGISTRATION, BrokerRegistrationRequest
 from penstock.wire.apis.endpoints import Feature, Listener
 from penstock.wire.apis.unregister_broker import UNREGISTER_BROKER, UnregisterBrokerRequest
+from penstock.wire.metadata_records import PartitionChangeRecord
 from tests.broker.nodes import Cluster, cluster, eventually
+from tests.broker.test_forwarding import alter
 from tests.broker.test_quorum import create, run
 
 
@@ -206,5 +209,41 @@ def test_controllers_and_brokers_may_be_nodes_of_their_own() -> None:
             await nodes.stop()
         finally:
             await nodes.close()
+
+    run(main())
+
+
+def test_a_topic_that_asks_for_it_gets_a_leader_that_may_lack_records() -> None:
+    """`unclean.leader.election.enable` takes effect when it is set, not only when a broker comes or goes."""
+
+    async def main() -> None:
+        async with cluster(3, config={"broker.session.timeout.ms": "600"}) as nodes:
+            controller = await nodes.settled()
+            assert await create(nodes, controller.node_id, "topic", factor=2) == ErrorCode.NONE
+            partition = controller.image.topics["topic"].partitions[0]
+            change = PartitionChangeRecord(
+                topic_id=partition.topic_id, partition_id=0, isr=[9], leader=-1, eligible_leader_replicas=[]
+            )
+            await controller.controller.change(lambda: ([change], None))
+            assert partition.leader == -1, "nobody who has everything is there"
+            key = "unclean.leader.election.enable"
+            assert await alter(nodes, controller.node_id, TOPIC, "topic", key, "true") == ErrorCode.NONE
+            await eventually(lambda: partition.leader in partition.replicas)
+
+    run(main())
+
+
+def test_leaders_go_back_to_where_they_are_preferred() -> None:
+    async def main() -> None:
+        config = {"leader.imbalance.check.interval.seconds": "1", "broker.session.timeout.ms": "1000"}
+        async with cluster(3, config=config) as nodes:
+            controller = await nodes.settled()
+            assert await create(nodes, controller.node_id, "topic", factor=3) == ErrorCode.NONE
+            partition = controller.image.topics["topic"].partitions[0]
+            preferred, other = partition.replicas[:2]
+            change = PartitionChangeRecord(topic_id=partition.topic_id, partition_id=0, leader=other)
+            await controller.controller.change(lambda: ([change], None))
+            assert partition.leader == other
+            await eventually(lambda: partition.leader == preferred)
 
     run(main())

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 from penstock.broker.controller import Controller, NotController
@@ -18,10 +19,10 @@ from penstock.broker.peers import Peers
 from penstock.metadata.brokers import fence_broker
 from penstock.metadata.election import balance_leaders, elect_unclean
 from penstock.metadata.image import ClusterImage
-from penstock.metadata.policy import Policy
+from penstock.metadata.policy import UNCLEAN, Policy
 from penstock.metadata.sessions import Sessions
 from penstock.model.config import BrokerConfig
-from penstock.model.errors import PenstockError
+from penstock.model.errors import ApiError, StorageError
 from penstock.net.connection import Connection
 from penstock.ports import Clock
 from penstock.raft.messages import NO_NODE
@@ -102,15 +103,30 @@ class Duties:
             await self._controller.change(self._begin)
             next_balance_ms = self.now_ms() + self._balance_interval_ms
             while True:
-                await self._fence_expired()
-                if self.now_ms() >= next_balance_ms:
+                balances = self.now_ms() >= next_balance_ms
+                if balances:
                     next_balance_ms = self.now_ms() + self._balance_interval_ms
-                    await self._controller.change(self._balance)
+                await self._do_chores(balances)
                 await self._sleep_until(next_balance_ms)
         except NotController:
             return
-        except PenstockError as e:
-            log.error("controller_failed", error=str(e))
+
+    async def _do_chores(self, balances: bool) -> None:
+        try:
+            await self._fence_expired()
+            if self._may_be_unclean():
+                await self._controller.change(lambda: (elect_unclean(self._image, self.policy), None))
+            if balances and self._config.auto_leader_rebalance_enable:
+                await self._controller.change(self._balance)
+        except (StorageError, ApiError) as e:
+            # A disk that is full, perhaps: whoever waits is fenced, or elected, in the next round.
+            log.error("chores_failed", error=str(e))
+
+    def _may_be_unclean(self) -> bool:
+        """Whether some topic would rather lose records than wait for a leader."""
+        return self._config.unclean_leader_election_enable or any(
+            values.get(UNCLEAN, "").lower() == "true" for values in self._image.configs.values()
+        )
 
     @property
     def _balance_interval_ms(self) -> int:
@@ -143,7 +159,7 @@ class Duties:
         assert self.sessions is not None
         for broker_id in self.sessions.expired(self._image, self.now_ms()):
             log.info("broker_fenced", broker=broker_id)
-            await self._controller.change(lambda broker_id=broker_id: self._fence(broker_id))  # type: ignore[misc]
+            await self._controller.change(partial(self._fence, broker_id))
 
     def _fence(self, broker_id: int) -> tuple[Sequence[Struct], None]:
         """Unless it was heard of meanwhile."""
@@ -153,11 +169,8 @@ class Duties:
         return fence_broker(self._image, self.policy, broker_id), None
 
     def _balance(self) -> tuple[Sequence[Struct], None]:
-        records = elect_unclean(self._image, self.policy)
-        if not records and self._config.auto_leader_rebalance_enable:
-            percentage = self._config.leader_imbalance_per_broker_percentage
-            records = balance_leaders(self._image, self.policy, percentage)
-        return records, None
+        percentage = self._config.leader_imbalance_per_broker_percentage
+        return balance_leaders(self._image, self.policy, percentage), None
 
     async def _sleep_until(self, time_ms: float) -> None:
         assert self.sessions is not None
