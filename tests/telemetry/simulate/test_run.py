@@ -16,7 +16,7 @@ from penstock.telemetry.simulate.dirt import Shares
 from penstock.telemetry.simulate.faults import FaultClass
 from penstock.telemetry.simulate.fleet import GPUS_PER_HOST, JobKind, build_fleet
 from penstock.telemetry.simulate.physics import MEASURED
-from penstock.telemetry.simulate.run import Scenario, Simulation, paced
+from penstock.telemetry.simulate.run import Scenario, Simulation
 from tests.telemetry.recorder import Recorder
 
 START_MS = 1_763_000_000_000
@@ -25,7 +25,7 @@ START_MS = 1_763_000_000_000
 def run(scenario: Scenario, labels: Path | None = None) -> tuple[Simulation, Recorder]:
     recorder = Recorder()
     simulation = Simulation(scenario, recorder, labels)
-    simulation.run(lambda second: None, lambda seconds: None)
+    simulation.run(lambda second: True, lambda seconds: None)
     return simulation, recorder
 
 
@@ -192,9 +192,9 @@ def test_dirt_is_counted_exactly() -> None:
     sound = [message for message in messages if _verdict(message) != "malformed"]
     assert len(sound) - len(set(sound)) == summary["duplicates"] > 0
     behind = _seconds_behind(messages)
-    assert sum(seconds >= 35.0 for seconds in behind) >= int(str(summary["late"])) > 0
+    assert sum(seconds >= 35.0 for seconds in behind) >= summary["late"] > 0
     originals = 4 * GPUS_PER_HOST * len(MEASURED) * 10
-    assert summary["sent"] == originals + int(str(summary["duplicates"])), "nothing is lost in between"
+    assert summary["sent"] == originals + summary["duplicates"], "nothing is lost in between"
 
 
 def _verdict(message: Message) -> str:
@@ -218,26 +218,18 @@ def test_without_dirt_times_never_go_back() -> None:
     assert set(_seconds_behind(recorder.messages)) == {0.0}
 
 
-def test_what_is_held_back_goes_out_when_a_run_is_interrupted() -> None:
+def test_what_is_held_back_goes_out_when_a_run_is_stopped() -> None:
     recorder = Recorder()
     simulation = Simulation(scenario(dirt=Shares(late=0.5), late_s=50.0, duration_s=None), recorder)
-
-    def stop(second: float) -> None:
-        if second >= 30:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        simulation.run(stop, lambda seconds: None)
-    simulation.finish()
+    simulation.run(lambda second: second < 30, lambda seconds: None)
     summary = simulation.summary()
     assert (summary["late"], summary["sent"]) == (0, len(recorder.messages))
-    assert int(str(summary["out_of_order"])) > 0
+    assert summary["out_of_order"] > 0
 
 
 def test_faults_go_on_period_after_period() -> None:
     simulation, _ = run(scenario(hosts=1, duration_s=300.0, fault_period_s=100.0, interval_s=50.0))
     faults = simulation.summary()["faults"]
-    assert isinstance(faults, dict)
     assert faults["xid"] == 3
 
 
@@ -247,12 +239,3 @@ def test_a_fleet_of_any_size_has_a_job_with_siblings() -> None:
         assert fleet.gpus == hosts * GPUS_PER_HOST
         assert fleet.jobs[0].kind is JobKind.TRAINING
         assert len(fleet.jobs[0].gpus) >= GPUS_PER_HOST
-
-
-def test_pace(monkeypatch: pytest.MonkeyPatch) -> None:
-    slept: list[float] = []
-    monkeypatch.setattr("time.sleep", slept.append)
-    wait = paced(10.0, clock=lambda: 100.0)
-    wait(50.0)
-    paced(0.0, clock=lambda: 100.0)(50.0)
-    assert slept == [5.0]

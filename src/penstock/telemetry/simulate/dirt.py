@@ -77,9 +77,9 @@ class Dirt:
     def soil(self, messages: Sequence[Message], now_s: float, end_s: float) -> list[Message]:
         """What is sent at `now_s`: most of `messages`, and of earlier ones those that are due.
 
-        Nothing is chosen to be late that would not be due before the run ends.
+        Nothing is chosen to be late that would not be due before the run's last tick.
         """
-        ways = self._choose(len(messages), late=now_s + self._late_s < end_s)
+        ways = self._choose(len(messages), late=now_s + self._late_s <= end_s - self._interval_s)
         out: list[Message] = []
         tally = self.tally
         for message, way in zip(messages, ways, strict=True):

@@ -7,13 +7,13 @@ of its own within the tick, as real exporters do, so messages flow evenly instea
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from penstock.telemetry.outlet import Outlet
+from penstock.telemetry.pacing import Pace
 from penstock.telemetry.simulate.dirt import Dirt, Shares
 from penstock.telemetry.simulate.encoding import Encoder
 from penstock.telemetry.simulate.faults import Fault, FaultClass, Plan, label_lines
@@ -80,18 +80,18 @@ class Simulation:
         """Messages of one tick while no GPU is silent."""
         return self.fleet.gpus * len(MEASURED)
 
-    def run(self, pace: Callable[[float], None], progress: Callable[[float], None]) -> None:
-        """Send until the end. `pace` is told the simulated second before its messages go, and may wait."""
+    def run(self, pace: Pace, progress: Callable[[float], None]) -> None:
+        """Send until the end, or until `pace` says so; `progress` is told the seconds of each piece.
+
+        It ends between two pieces only, and with all that was held back: what was counted was sent.
+        """
         for second, step_s in self._pieces():
-            pace(second)
+            if not pace(second):
+                break
             progress(step_s)
         self._outlet.send(self._dirt.rest())
 
-    def finish(self) -> None:
-        """Send what is held back, after a run that was interrupted."""
-        self._outlet.send(self._dirt.rest())
-
-    def summary(self) -> dict[str, object]:
+    def summary(self) -> dict[str, Any]:
         """What was sent: `sent` is the sum of the counts behind it."""
         tally = self._dirt.tally
         return {
@@ -141,15 +141,3 @@ class Simulation:
             if self._labels is not None:
                 with self._labels.open("a") as lines:
                     lines.write(label_lines(planned, self.fleet, self.scenario.start_ms))
-
-
-def paced(speed: float, clock: Callable[[], float] = time.monotonic) -> Callable[[float], None]:
-    """Waits until a simulated second has come; a speed of 0 never waits."""
-    began = clock()
-
-    def wait(second: float) -> None:
-        ahead = began + second / speed - clock() if speed else 0.0
-        if ahead > 0:
-            time.sleep(ahead)
-
-    return wait
