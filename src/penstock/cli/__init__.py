@@ -18,6 +18,7 @@ from penstock.cli import (
     partition,
     produce,
     quorum,
+    telemetry,
     topic,
     up,
     version,
@@ -45,6 +46,7 @@ app.command()(consume.consume)
 app.add_typer(group.app, name="group")
 app.add_typer(config.app, name="config")
 app.add_typer(log.app, name="log")
+app.add_typer(telemetry.app, name="telemetry")
 app.command()(version.version)
 
 

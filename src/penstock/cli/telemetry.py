@@ -1,0 +1,293 @@
+"""`penstock telemetry simulate|replay|scrape|nvml`: collectors, which send GPU telemetry to a topic."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from threading import Event
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+
+import typer
+
+from penstock.cli.failure import Failure, misused
+from penstock.cli.options import DEFAULT_BOOTSTRAP, DEFAULT_TIMEOUT, AsJson, Bootstrap, Timeout, milliseconds
+
+if TYPE_CHECKING:
+    from penstock.telemetry.outlet import TopicOutlet
+    from penstock.telemetry.targets import Target
+
+app = typer.Typer(
+    help="Collect GPU telemetry: from a simulated fleet, recordings, exporters, or this host's GPUs.",
+    no_args_is_help=True,
+)
+
+DEFAULT_TOPIC = "gpu.telemetry"
+DEFAULT_PARTITIONS = 12
+Topic: TypeAlias = Annotated[str, typer.Option("--topic", help="Created if it is not there.")]
+Partitions: TypeAlias = Annotated[
+    int, typer.Option("--partitions", min=1, help="Of the topic, if it is created.")
+]
+Share: TypeAlias = Annotated[float, typer.Option(min=0.0, max=1.0, help="Share of messages, 0 to 1.")]
+Interval: TypeAlias = Annotated[float, typer.Option("--interval", min=0.1, help="Seconds between rounds.")]
+Rounds: TypeAlias = Annotated[
+    int | None, typer.Option("--rounds", min=1, help="End after so many. [default: until Ctrl-C]")
+]
+Speed: TypeAlias = Annotated[
+    float, typer.Option("--speed", min=0.0, help="Recorded seconds per second; 0 is as fast as it goes.")
+]
+
+
+@app.command()
+def simulate(
+    hosts: Annotated[int, typer.Option("--hosts", min=1, help="Machines of 8 GPUs.")] = 8,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="The same seed, the same messages.")] = 1,
+    interval: Annotated[float, typer.Option(min=0.1, help="Simulated seconds between samples.")] = 10.0,
+    duration: Annotated[
+        float | None, typer.Option(min=0.1, help="Simulated seconds. [default: until Ctrl-C]")
+    ] = None,
+    speed: Annotated[float, typer.Option(min=0.0, help="Simulated seconds per second; 0: all it can.")] = 1.0,
+    rate: Annotated[float | None, typer.Option(min=1.0, help="Samples/s, instead of --speed.")] = None,
+    start: Annotated[str | None, typer.Option(help="Time of the first sample. [default: now]")] = None,
+    labels: Annotated[Path | None, typer.Option(help="File for the faults: JSON lines.")] = None,
+    faults: Annotated[float, typer.Option(min=0.0, max=0.05, help="Share of GPUs for each class.")] = 0.005,
+    fault_period: Annotated[float, typer.Option(min=1.0, help="Seconds in which that share fails.")] = 3600.0,
+    late: Share = 0.0,
+    lateness: Annotated[float, typer.Option(min=0.0, help="Seconds that late samples are late.")] = 600.0,
+    out_of_order: Share = 0.0,
+    duplicates: Share = 0.0,
+    malformed: Share = 0.0,
+    sentinels: Share = 0.0,
+    topic: Topic = DEFAULT_TOPIC,
+    partitions: Partitions = DEFAULT_PARTITIONS,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+    as_json: AsJson = False,
+) -> None:
+    """Send what a fleet with known faults would."""
+    if late + out_of_order + duplicates + malformed + sentinels > 1:
+        misused("the shares of dirty messages must not exceed 1 together")
+    start_ms = time.time_ns() // 1_000_000 if start is None else milliseconds(start, "--start")
+    _extra_needed("numpy")
+
+    from penstock.telemetry.pacing import paced
+    from penstock.telemetry.simulate.dirt import Shares
+    from penstock.telemetry.simulate.run import Scenario, Simulation
+
+    dirt = Shares(late, out_of_order, duplicates, malformed, sentinels)
+    scenario = Scenario(
+        hosts, seed, start_ms, interval, duration, faults, fault_period, dirt, late_s=lateness
+    )
+    with _outlet(bootstrap, timeout, topic, partitions, "simulate", as_json) as (outlet, summary):
+        simulation = Simulation(scenario, outlet, labels)
+        if rate is not None:
+            speed = rate * interval / simulation.samples_per_tick
+        summary["describe"] = simulation.summary
+        with _stoppable() as stop, _seconds("simulated seconds", duration) as advance:
+            simulation.run(paced(speed, stop), advance)
+
+
+@app.command()
+def replay(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="CSV of DCGM or nvidia-smi, or sample:h200.")],
+    speed: Speed = 1.0,
+    loop: Annotated[bool, typer.Option("--loop", help="Start over until Ctrl-C.")] = False,
+    restamp: Annotated[bool, typer.Option("--restamp", help="Let the first sample be taken now.")] = False,
+    shard: Annotated[str, typer.Option(metavar="I/N", help="Only the I-th of N parts of the GPUs.")] = "0/1",
+    hostname: Annotated[str, typer.Option(help="The host, where the file does not name it.")] = "",
+    topic: Topic = DEFAULT_TOPIC,
+    partitions: Partitions = DEFAULT_PARTITIONS,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+    as_json: AsJson = False,
+) -> None:
+    """Send what was recorded."""
+    from penstock.telemetry.pacing import paced
+    from penstock.telemetry.replay import Replay, Shard
+    from penstock.telemetry.samples import sample_path
+
+    number, _, of = shard.partition("/")
+    if not (number.isdigit() and of.isdigit() and int(number) < int(of)):
+        misused(f"--shard {shard!r} is not I/N with I from 0 to N-1")
+    path = sample_path(str(file)) or file
+    if not path.is_file():
+        misused(f"{file} is no file; `sample:h200` is a recording that comes with penstock")
+    now_ms = time.time_ns() // 1_000_000 if restamp else None
+    with _outlet(bootstrap, timeout, topic, partitions, "replay", as_json) as (outlet, summary):
+        replay = Replay(path, outlet, Shard(int(number), int(of)), now_ms, hostname)
+        summary["describe"] = lambda: {
+            "sent": replay.sent,
+            "elsewhere": replay.elsewhere,
+            **asdict(replay.counts),
+        }
+        with _stoppable() as stop:
+            replay.run(None if loop else 1, paced(speed, stop))
+
+
+@app.command()
+def scrape(
+    urls: Annotated[list[str] | None, typer.Argument(metavar="URL", help="HOST:PORT will do.")] = None,
+    targets: Annotated[
+        list[Path] | None, typer.Option(help="File of targets, as for Prometheus; read every round.")
+    ] = None,
+    interval: Interval = 10.0,
+    rounds: Rounds = None,
+    target_timeout: Annotated[float, typer.Option(min=0.1, help="Seconds for a target's answer.")] = 5.0,
+    jitter: Annotated[float, typer.Option(min=0.0, help="Seconds over which targets are spread.")] = 0.0,
+    topic: Topic = DEFAULT_TOPIC,
+    partitions: Partitions = DEFAULT_PARTITIONS,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+    as_json: AsJson = False,
+) -> None:
+    """Ask dcgm-exporters again and again, and send what they say."""
+    if not urls and not targets:
+        misused("nothing to scrape: give URLs, or --targets FILE")
+    if jitter + target_timeout > interval:
+        misused("--jitter and --target-timeout must fit into --interval")
+    _extra_needed("prometheus_client")
+
+    from penstock.telemetry.scrape import Scraper
+    from penstock.telemetry.targets import MalformedTargets, read_targets, target
+
+    def current() -> list[Target]:
+        found = [target(url) for url in urls or ()]
+        return found + [one for path in targets or () for one in read_targets(path)]
+
+    try:
+        current()
+    except MalformedTargets as error:
+        misused(str(error))
+    with _outlet(bootstrap, timeout, topic, partitions, "scrape", as_json) as (outlet, summary):
+        scraper = Scraper(outlet, timeout_s=target_timeout, jitter_s=jitter, on_failure=_complain)
+        summary["describe"] = lambda: asdict(scraper.counts)
+        with _stoppable() as stop:
+            _repeat(lambda: scraper.round(current()), interval, rounds, stop)
+
+
+@app.command()
+def nvml(
+    interval: Interval = 1.0,
+    rounds: Rounds = None,
+    hostname: Annotated[str | None, typer.Option(help="[default: this host's]")] = None,
+    topic: Topic = DEFAULT_TOPIC,
+    partitions: Partitions = DEFAULT_PARTITIONS,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+    as_json: AsJson = False,
+) -> None:
+    """Read the GPUs of this host again and again, and send what they say."""
+    from penstock.telemetry.nvml import NvmlCollector, load_nvml
+
+    library = load_nvml()
+    with _outlet(bootstrap, timeout, topic, partitions, "nvml", as_json) as (outlet, summary):
+        collector = NvmlCollector(library, outlet, hostname)
+        summary["describe"] = lambda: {"gpus": collector.gpus, **asdict(collector.counts)}
+        with _stoppable() as stop:
+            _repeat(collector.round, interval, rounds, stop)
+
+
+@contextmanager
+def _outlet(
+    bootstrap: str, timeout: float, topic: str, partitions: int, source: str, as_json: bool
+) -> Iterator[tuple[TopicOutlet, dict[str, Callable[[], dict[str, Any]]]]]:
+    """The topic, and a place for what the collector has to say at the end; prints both when all is stored."""
+    from penstock.cli.connection import Cluster
+    from penstock.telemetry.outlet import TopicOutlet
+
+    _ensure_topic(Cluster(bootstrap, timeout), topic, partitions)
+    outlet = TopicOutlet(bootstrap, topic, source, timeout_s=timeout)
+    summary: dict[str, Callable[[], dict[str, Any]]] = {}
+    began = time.monotonic()
+    yield outlet, summary
+    outlet.finish()
+    seconds = time.monotonic() - began
+    _print_summary(
+        {
+            "topic": topic,
+            **summary["describe"](),
+            "acknowledged": outlet.acknowledged,
+            "bytes": outlet.bytes,
+            "seconds": round(seconds, 3),
+            "rate": round(outlet.acknowledged / seconds, 1),
+        },
+        as_json,
+    )
+
+
+def _ensure_topic(cluster: Any, topic: str, partitions: int) -> None:
+    from confluent_kafka.admin import NewTopic
+
+    from penstock.cli.outcomes import await_outcomes
+
+    if topic not in cluster.metadata(cluster.admin).topics:
+        futures = cluster.admin.create_topics(
+            [NewTopic(topic, partitions, -1)], request_timeout=cluster.timeout_s
+        )
+        await_outcomes(cluster, futures, "created", {"TOPIC_ALREADY_EXISTS": "exists"})
+
+
+def _print_summary(summary: dict[str, Any], as_json: bool) -> None:
+    from penstock.cli.output import print_json
+
+    if as_json:
+        print_json(summary)
+        return
+    for name, value in summary.items():
+        inner = " ".join(f"{k} {v}" for k, v in value.items()) if isinstance(value, dict) else str(value)
+        print(f"{name.replace('_', ' '):14} {inner}", file=sys.stderr)
+
+
+@contextmanager
+def _stoppable() -> Iterator[Event]:
+    """Ctrl-C or SIGTERM is how a collector without an end ends: between two messages, with its summary."""
+    stop = Event()
+    before = {
+        number: signal.signal(number, lambda *_: stop.set()) for number in (signal.SIGINT, signal.SIGTERM)
+    }
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def _seconds(label: str, total: float | None) -> Iterator[Callable[[float], None]]:
+    """A progress bar over seconds, on a terminal."""
+    if not sys.stderr.isatty():
+        yield lambda seconds: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(label, total=total)
+        yield lambda seconds: bar.advance(task, seconds)
+
+
+def _repeat(action: Callable[[], None], interval_s: float, rounds: int | None, stop: Event) -> None:
+    """At even intervals; a round that took too long is followed at once by the next, and none is made up."""
+    done, due = 0, time.monotonic()
+    while True:
+        action()
+        done += 1
+        now = time.monotonic()
+        due = max(due + interval_s, now)
+        if done == rounds or stop.wait(due - now):
+            return
+
+
+def _complain(target: Target, reason: str) -> None:
+    print(f"{target.instance}: {reason}", file=sys.stderr)
+
+
+def _extra_needed(module: str) -> None:
+    from importlib.util import find_spec
+
+    if find_spec(module) is None:
+        raise Failure(f"{module} is missing: pip install 'penstock[telemetry]'")
