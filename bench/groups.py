@@ -1,8 +1,11 @@
 """What a producer feels of groups beside it: a thousand members in one, and a thousand of them.
 
 The members heartbeat every three seconds, and rebalances go on all the time (`bench/members.py`). They run in
-a process of their own; on two cores they, the broker and the producer that is measured share what there is.
+a process of their own, which stands for machines of their own: it has what the others leave of the cores.
 Each crowd is measured several times, in turn with a pause of its process: best against best, and the medians.
+
+What the producer sees is also the work of the kernel and of whatever else the machine does. So Penstock is
+watched from inside, too (`bench/watched.py`): how long its event loop kept a request waiting.
 """
 
 from __future__ import annotations
@@ -14,19 +17,24 @@ import socket
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
 
 from bench.beside import RATE, p99
 from bench.lifecycle import allow_open_files
 from bench.load import topic
 from bench.requests import RECORD, produce_frame, record_batch
-from bench.table import Contender, Metric, Row, Values, fresh
+from bench.table import Contender, Metric, Row, Values
+from bench.watched import lateness, watched
 from lab.home import REPOSITORY
 from lab.server import HOST, Server
 
 CROWD = 1000
+INSIDE = "p99 of the loop's lateness"
 PAIRS = 4
 ALONE_S = 2.0
 CATCH_UP_S = 3.5
@@ -42,11 +50,22 @@ CROWDS = {
 SETTINGS = {"group.initial.rebalance.delay.ms": "100", "group.consumer.max.size": "2000"}
 
 
+@dataclass(slots=True)
+class Stretch:
+    """What was measured in each of several stretches of time, in milliseconds."""
+
+    #: the producer's
+    p99s: list[float] = field(default_factory=list)
+    #: of what the broker's loop kept a request waiting; nothing where the broker cannot be watched
+    inside_p99s: list[float] = field(default_factory=list)
+    inside_longest: list[float] = field(default_factory=list)
+
+
 def _groups(contender: Contender, scale: float) -> Values:
     allow_open_files(4 * CROWD)
     crowd = int(CROWD * scale)
     values: Values = {}
-    with fresh(contender, SETTINGS) as server, topic(server.bootstrap, 1) as name:
+    with _watched(contender) as (server, watch), topic(server.bootstrap, 1) as name:
         _waits(server, name, 1.0)
         for label, (protocol, in_one) in CROWDS.items():
             groups, members = (1, crowd) if in_one else (crowd, 1)
@@ -54,29 +73,60 @@ def _groups(contender: Contender, scale: float) -> Values:
                 topic(server.bootstrap, members) as shared,
                 _crowd(server, shared, protocol, groups, members) as process,
             ):
-                alone, beside = _pairs(server, name, process, scale)
-            values["p99 alone"] = min([*alone, values.get("p99 alone", alone[0])])
-            values[f"beside {label}"] = min(beside) / min(alone)
-            values[f"beside {label}, medians"] = statistics.median(beside) / statistics.median(alone)
+                alone, beside = _pairs(server, name, process, watch, scale)
+            values["p99 alone"] = min([*alone.p99s, values.get("p99 alone", alone.p99s[0])])
+            values[f"beside {label}"] = min(beside.p99s) / min(alone.p99s)
+            values[f"beside {label}, medians"] = _median(beside.p99s) / _median(alone.p99s)
+            if watch is not None:
+                inside = min([*alone.inside_p99s, values.get(INSIDE, alone.inside_p99s[0])])
+                values[INSIDE] = inside
+                values[f"{INSIDE}, beside {label}"] = _median(beside.inside_p99s)
+                values[f"longest turn beside {label}"] = _median(beside.inside_longest)
     return values
 
 
+def _median(values: list[float]) -> float:
+    return statistics.median(values)
+
+
+@contextmanager
+def _watched(contender: Contender) -> Iterator[tuple[Server, Path | None]]:
+    """A new broker, and where it tells how late its loop is, if it is ours."""
+    with tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder:
+        server = contender.starter(Path(folder), SETTINGS)
+        watch = watched(server, Path(folder)) if contender.name == "penstock" else None
+        server.start()
+        try:
+            yield server, watch
+        finally:
+            server.stop()
+
+
 def _pairs(
-    server: Server, name: str, process: subprocess.Popen[str], scale: float
-) -> tuple[list[float], list[float]]:
-    """p99s while the members stand still and while they go on, in turn: so a noisy machine spoils both."""
-    alone: list[float] = []
-    beside: list[float] = []
+    server: Server, name: str, process: subprocess.Popen[str], watch: Path | None, scale: float
+) -> tuple[Stretch, Stretch]:
+    """While the members stand still and while they go on, in turn: so a noisy machine spoils both."""
+    alone, beside = Stretch(), Stretch()
     for _ in range(PAIRS):
         process.send_signal(signal.SIGSTOP)
         try:
-            alone.append(p99(_waits(server, name, ALONE_S * scale)))
+            _measure(server, name, watch, ALONE_S * scale, alone)
         finally:
             process.send_signal(signal.SIGCONT)
         # What they have missed, all of them do at once: that is the pause's doing, not theirs.
         time.sleep(CATCH_UP_S)
-        beside.append(p99(_waits(server, name, BESIDE_S * scale)))
+        _measure(server, name, watch, BESIDE_S * scale, beside)
     return alone, beside
+
+
+def _measure(server: Server, name: str, watch: Path | None, seconds: float, into: Stretch) -> None:
+    if watch is None:
+        into.p99s.append(p99(_waits(server, name, seconds)))
+        return
+    with lateness(watch) as late_us:
+        into.p99s.append(p99(_waits(server, name, seconds)))
+    into.inside_p99s.append(p99([us / 1e3 for us in late_us]))
+    into.inside_longest.append(max(late_us) / 1e3)
 
 
 def _waits(server: Server, name: str, seconds: float) -> list[float]:
@@ -147,6 +197,9 @@ ROWS = (
             Metric("p99 alone", "ms", False),
             *(Metric(f"beside {crowd}", "× alone", False, limit=2) for crowd in CROWDS),
             *(Metric(f"beside {crowd}, medians", "× alone", False) for crowd in CROWDS),
+            Metric(INSIDE, "ms", False),
+            *(Metric(f"{INSIDE}, beside {crowd}", "ms", False) for crowd in CROWDS),
+            *(Metric(f"longest turn beside {crowd}", "ms", False) for crowd in CROWDS),
         ),
         _groups,
         heavy=True,

@@ -97,7 +97,7 @@ class Member(asyncio.Protocol):
 
     async def stays(self) -> bool:
         """Wait for the next heartbeat; False if it is time to leave instead."""
-        await asyncio.sleep((STAYS_S if self.restless else HEARTBEAT_S) * random.uniform(0.8, 1.0))
+        await asyncio.sleep((STAYS_S if self.restless else HEARTBEAT_S) * random.uniform(0.5, 1.5))
         return not self.restless
 
 
