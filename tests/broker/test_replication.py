@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from penstock.model.errors import ErrorCode
 from penstock.wire.apis.alter_partition_reassignments import (
     ALTER_PARTITION_REASSIGNMENTS,
@@ -296,5 +298,27 @@ def test_a_replica_that_starts_late_begins_where_the_leaders_log_begins() -> Non
             await eventually(lambda: sorted(described(nodes[1]).isr) == [1, 2, 3])
             log = replica(nodes[3]).log
             assert (log.log_start_offset, log.end_offset) == (2, 3)
+
+    run(main())
+
+
+@pytest.mark.parametrize("side", ["leader", "follower"])
+def test_catching_up_is_throttled_and_being_in_sync_is_not(side: str) -> None:
+    async def main() -> None:
+        settings = {f"{side}.replication.throttled.rate": "100000", "replica.fetch.max.bytes": "20000"}
+        async with cluster(3, config=settings) as nodes:
+            await make_topic(nodes, 1, 2, configs={f"{side}.replication.throttled.replicas": "*"})
+            for _ in range(20):
+                assert (await produce(nodes, 1, bytes(10_000))).error_code == ErrorCode.NONE
+            began = asyncio.get_running_loop().time()
+            moved = ReassignablePartition(partition_index=0, replicas=[1, 2, 3])
+            request = AlterPartitionReassignmentsRequest(
+                timeout_ms=5000, topics=[ReassignableTopic(name=TOPIC, partitions=[moved])]
+            )
+            await nodes.ask(1, ALTER_PARTITION_REASSIGNMENTS, request)
+            await eventually(lambda: sorted(described(nodes[1]).isr) == [1, 2, 3])
+            # 200 kB at 100 kB a second, of which the first second's worth is free.
+            assert asyncio.get_running_loop().time() - began > 0.8
+            assert stored(replica(nodes[3])) == stored(replica(nodes[1]))
 
     run(main())

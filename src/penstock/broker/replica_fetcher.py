@@ -12,6 +12,7 @@ a request that wants nothing, in the same session, ends its wait.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -79,6 +80,7 @@ class ReplicaFetcher:
         self._purpose = purpose
         self._plan = FetchPlan()
         self._followed: dict[PartitionKey, _Followed] = {}
+        self._throttled: frozenset[PartitionKey] = frozenset()
         #: what was appended and has to be synced before it is fetched on from
         self._unsynced: dict[Flusher, dict[FollowerState, None]] = {}
         self._news = asyncio.Event()
@@ -105,6 +107,12 @@ class ReplicaFetcher:
         if self._followed.pop(key, None) is not None:
             self._plan.leave(key)
             self._news.set()
+
+    def throttle(self, keys: Iterable[PartitionKey]) -> None:
+        """These catch up no faster than the broker's rate allows; all others as fast as they can."""
+        self._throttled = frozenset(keys) & self._followed.keys()
+        self._plan.throttle(self._throttled)
+        self._news.set()
 
     async def stop(self) -> None:
         tasks = [task for task in (self._task, self._nudge) if task is not None]
@@ -134,7 +142,7 @@ class ReplicaFetcher:
     async def _fetch_once(self) -> None:
         if self._unsynced:
             await self._sync()
-        planned = self._plan.next_request(self._now_ms())
+        planned = self._plan.next_request(self._now_ms(), self._budget_used_up())
         if planned is None:
             await self._wait_for_news()
             return
@@ -174,10 +182,21 @@ class ReplicaFetcher:
         finally:
             self._nudge = None
 
+    def _budget_used_up(self) -> bool:
+        return bool(self._throttled) and self._broker.replicas.throttles.follower.exhausted(self._now_ms())
+
+    def _wake_at_ms(self) -> int | None:
+        """When there is something to ask for that is not to be asked for now."""
+        wake_at_ms = self._plan.wake_at_ms()
+        if not self._budget_used_up():
+            return wake_at_ms
+        open_at_ms = self._broker.replicas.throttles.follower.open_at_ms(self._now_ms())
+        return open_at_ms if wake_at_ms is None else min(wake_at_ms, open_at_ms)
+
     async def _wait_for_news(self) -> None:
         """Return when there may be something to ask for."""
         self._news.clear()
-        wake_at_ms = self._plan.wake_at_ms()
+        wake_at_ms = self._wake_at_ms()
         timeout_s = None if wake_at_ms is None else max(0, wake_at_ms - self._now_ms()) / 1000
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
@@ -216,7 +235,7 @@ class ReplicaFetcher:
     def _patience_ms(self) -> int:
         """How long the leader may wait for something to tell: a pause that ends is worth a request."""
         longest_ms = self._broker.config.replica_fetch_wait_max_ms
-        wake_at_ms = self._plan.wake_at_ms()
+        wake_at_ms = self._wake_at_ms()
         return longest_ms if wake_at_ms is None else max(0, min(longest_ms, wake_at_ms - self._now_ms()))
 
     # -- answers
@@ -251,6 +270,8 @@ class ReplicaFetcher:
             state.failed(self._now_ms())
         self._plan.touched(key, served=size > 0)
         self._broker.metrics.replication_bytes_in += size
+        if key in self._throttled:
+            self._broker.replicas.throttles.follower.spent(size, self._now_ms())
         if size and partition.flusher.acks_wait:
             self._unsynced.setdefault(partition.flusher, {})[state] = None
 

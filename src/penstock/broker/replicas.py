@@ -17,6 +17,7 @@ from penstock.broker.logs import get_logger
 from penstock.broker.partition import Partition
 from penstock.broker.replica_fetcher import ReplicaFetcher
 from penstock.broker.replica_sessions import ReplicaSessions
+from penstock.broker.throttles import Throttles
 from penstock.metadata.image import BROKER, NO_LEADER, TOPIC, PartitionImage
 from penstock.model.ids import OFFSETS_TOPIC, TopicId
 from penstock.replication.fetch_plan import PartitionKey
@@ -60,6 +61,7 @@ class Replicas:
         self._led: dict[PartitionKey, Leadership] = {}
         self._ticking: asyncio.Task[None] | None = None
         self._refreshed_at_ms = 0
+        self.throttles = Throttles(broker)
         #: when brokers were fenced, those that were lately
         self._fenced_at_ms: dict[int, int] = {}
         broker.partitions.on_hosted = self._hosted
@@ -102,7 +104,15 @@ class Replicas:
             topic = image.topics_by_id.get(topic_id)
             if topic is not None:
                 self._take_role(topic.partitions[index])
+        self._apply_throttles(reconfigured)
         return removed
+
+    def _apply_throttles(self, reconfigured: Iterable[str]) -> None:
+        """Catching up is throttled, being in sync is not: both may have changed."""
+        if self.throttles.reconfigure(reconfigured):
+            throttled = [key for key in self._following if self.throttles.holds_follower(*key)]
+            for fetcher in self._fetchers.values():
+                fetcher.throttle(throttled)
 
     async def _host(self, changed: Iterable[PartitionKey]) -> None:
         """Host what is assigned here and is not yet, and let go of what no longer is."""
@@ -160,6 +170,9 @@ class Replicas:
             if alone:
                 return
         leadership = None if alone else self._new_leadership(partition, wanted)
+        if not partition.leading and partition.topic == OFFSETS_TOPIC:
+            # It may have stepped down by itself: what its coordinator knew then is not what the log has now.
+            self._broker.groups.resigned(partition.index)
         partition.lead(wanted.leader_epoch, leadership)
         if leadership is None:
             self._led.pop(wanted.key, None)

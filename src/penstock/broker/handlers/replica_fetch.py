@@ -119,6 +119,7 @@ class _ReplicaFetch:
         if self._deferred.done or self._session.parked is not self:
             return
         self._unpark()
+        self._now_ms = int(self._context.broker.clock.monotonic() * 1000)
         try:
             answer = self._answer(self._read())
         except Exception as e:  # noqa: BLE001 - nobody else would tell the follower that waits
@@ -177,6 +178,10 @@ class _ReplicaFetch:
             followed.tell_leader(partition, self._now_ms)
         # Only now: the fetch may have moved the high watermark.
         answer = _described(partition)
+        throttles = self._context.broker.replicas.throttles
+        is_throttled = throttles.holds_leader(partition, self._session.replica)
+        if is_throttled and throttles.leader.exhausted(self._now_ms):
+            return answer
         if offset < log.end_offset and (left or at_least_one):
             found = log.read(
                 offset,
@@ -186,6 +191,8 @@ class _ReplicaFetch:
                 cached_only=True,
             )
             if found is not None:
+                if is_throttled:
+                    throttles.leader.spent(found.size, self._now_ms)
                 try:
                     answer.records = found.read() if found.size <= SMALL_RANGE else found
                 except OSError as e:

@@ -86,9 +86,11 @@ class BrokerConfig(Mapping[str, ConfigValue]):
     default_replication_factor: int
     delete_topic_enable: bool
     fetch_max_bytes: int
+    follower_replication_throttled_rate: int
     initial_broker_registration_timeout_ms: int
     leader_imbalance_check_interval_seconds: int
     leader_imbalance_per_broker_percentage: int
+    leader_replication_throttled_rate: int
     log_cleaner_backoff_ms: int
     log_cleaner_dedupe_buffer_size: int
     log_cleaner_enable: bool

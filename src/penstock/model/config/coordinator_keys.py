@@ -44,6 +44,22 @@ _REPLICATION = [
     ),
     ConfigKey("replica.selector.class", _S, None, "How a replica to read from is chosen."),
     ConfigKey("num.replica.fetchers", _I, 1, "Connections to each leader.", low=1, update_mode=_CLUSTER),
+    ConfigKey(
+        "leader.replication.throttled.rate",
+        _L,
+        2**63 - 1,
+        "Bytes a second that this broker sends to throttled replicas that catch up.",
+        low=0,
+        update_mode=_PER_BROKER,
+    ),
+    ConfigKey(
+        "follower.replication.throttled.rate",
+        _L,
+        2**63 - 1,
+        "Bytes a second that this broker fetches for throttled replicas that catch up.",
+        low=0,
+        update_mode=_PER_BROKER,
+    ),
     ConfigKey("num.replica.alter.log.dirs.threads", _I, None, "Moves between data directories at a time."),
     ConfigKey(
         "auto.leader.rebalance.enable", _B, True, "Whether leadership goes back to the preferred replica."
