@@ -155,7 +155,7 @@ def test_an_abort_is_told_to_readers_of_committed_records_alone(
     assert seen.aborted_transactions is not None
     assert [(a.producer_id, a.first_offset) for a in seen.aborted_transactions] == [(PRODUCER, 1)]
     assert seen.last_stable_offset == 3
-    assert not everything.aborted_transactions
+    assert everything.aborted_transactions is None
 
 
 def test_a_waiting_reader_of_committed_records_is_not_woken_for_nothing(

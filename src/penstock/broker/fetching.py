@@ -68,6 +68,7 @@ def read_partitions(
                 answer = _read(partition, want, left, limits, at_least_one=not read.size)
             except ApiError as e:
                 answer = _failed(want.index, e.code)
+                answer.aborted_transactions = None
             except ColdPages as e:
                 read.cold.append((partition, e))
                 answer = _described(partition, want.index)
@@ -134,6 +135,8 @@ def _described(partition: Partition, index: int) -> PartitionData:
         high_watermark=log.high_watermark,
         last_stable_offset=log.last_stable_offset,
         log_start_offset=log.log_start_offset,
+        # Only readers of committed records are told of any.
+        aborted_transactions=None,
         records=b"",
     )
 
