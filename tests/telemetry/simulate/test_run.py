@@ -13,7 +13,7 @@ import pytest
 from penstock.telemetry.fields import FIELDS, Kind, Verdict
 from penstock.telemetry.message import MalformedSample, Message, Sample, decode, parse_timestamp
 from penstock.telemetry.simulate.dirt import Shares
-from penstock.telemetry.simulate.faults import FaultClass
+from penstock.telemetry.simulate.faults import FaultClass, Plan, plan_faults
 from penstock.telemetry.simulate.fleet import GPUS_PER_HOST, JobKind, build_fleet
 from penstock.telemetry.simulate.physics import MEASURED
 from penstock.telemetry.simulate.run import Scenario, Simulation
@@ -66,8 +66,8 @@ def test_healthy_gpus_send_every_field_at_every_tick_once() -> None:
     assert simulation.summary()["faults"] == {}
 
 
-def test_counters_never_fall() -> None:
-    simulation, recorder = run(scenario(faults=0.02))
+def test_counters_of_healthy_gpus_never_fall() -> None:
+    simulation, recorder = run(scenario(faults=0.0))
     samples = recorder.samples()
     counters = [number for number in MEASURED if FIELDS[number].kind is Kind.COUNTER]
     for gpu_id in simulation.fleet.uuids:
@@ -145,6 +145,25 @@ def test_the_symptoms_are_those_of_the_fault(faulty: Any) -> None:
     for label in of_class(faulty, FaultClass.HOT):
         assert min(during(label, 150, 80.0)) > 60
         assert len(set(during(label, 241))) == 1, "hot, but not slowed down"
+
+
+def test_a_failure_ends_with_a_reset(faulty: Any) -> None:
+    for label in of_class(faulty, FaultClass.XID):
+        energy = series(faulty[1], 156, label["gpu_id"])
+        end = parse_timestamp(label["end"])
+        before, after = [v for at, v in energy if at < end], [v for at, v in energy if at >= end + 20_000]
+        assert before == sorted(before)
+        assert after == sorted(after)
+        assert after[0] < 1e9 < before[-1], "mJ: a minute's worth, after months"
+        assert {v for at, v in series(faulty[1], 230, label["gpu_id"]) if at >= end + 20_000} == {0.0}
+
+
+def test_every_fault_begins_and_ends_in_its_period() -> None:
+    fleet = build_fleet(16, 5)
+    plan = Plan(seed=5, period_s=100.0, share=0.02)
+    for number in range(20):
+        for fault in plan_faults(fleet, plan, number):
+            assert number * 100.0 <= fault.start_s < fault.end_s <= (number + 1) * 100.0
 
 
 def test_time_lost_to_throttling_is_the_size(faulty: Any) -> None:

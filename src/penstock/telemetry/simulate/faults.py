@@ -1,9 +1,9 @@
 """What goes wrong in a simulated fleet, when, and how badly: the ground truth.
 
-Faults are drawn per period, so that a run without an end has an endless supply of them. In one period a GPU
-has at most one fault; a lemon node is a host whose GPUs have many together. Sizes vary from what anyone would
-see down to what a healthy GPU does as well; the latter say so (`within_noise`), because nobody can be blamed
-for missing them.
+Faults are drawn per period, within which they begin and end, so that a run without an end has an endless
+supply of them. In one period a GPU has at most one fault; a lemon node is a host whose GPUs have many
+together. Sizes vary from what anyone would see down to what a healthy GPU does as well; the latter say so
+(`within_noise`), because nobody can be blamed for missing them.
 """
 
 from __future__ import annotations

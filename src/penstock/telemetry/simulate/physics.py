@@ -9,7 +9,7 @@ what makes a straggler visible, and it is why noise is drawn per job and per GPU
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -85,11 +85,17 @@ class Physics:
         self._sbe: Floats = rng.poisson(0.5, n).astype(np.float64)
         self._sbe_before: Floats = rng.poisson(3.0, n).astype(np.float64)
         self._dbe: Floats = np.zeros(n)
+        self._dbe_before: Floats = np.zeros(n)
         self._rows: Floats = np.zeros(n)
+        #: GPUs with an XID at the last tick
+        self._failing: frozenset[int] = frozenset()
 
     def step(self, dt_s: float, faults: Sequence[Fault]) -> Floats:
         """`dt_s` later, while `faults` are on: one row per GPU, one column per field of MEASURED."""
         active = _by_class(faults)
+        failing = frozenset(gpu for gpu, _ in active.get(FaultClass.XID, ()))
+        self._reset(self._failing - failing)
+        self._failing = failing
         now = self._load(dt_s, active)
         self._hold_up(now, active)
         self._power(now, active)
@@ -97,6 +103,15 @@ class Physics:
         self._count(dt_s, now, active)
         columns = self._activity(now) | self._health(now, active)
         return np.column_stack([columns[number] for number in MEASURED])
+
+    def _reset(self, gpus: Iterable[int]) -> None:
+        """A GPU that failed is reset in the end: whatever counts since its driver was loaded starts again."""
+        for gpu in gpus:
+            self._sbe_before[gpu] += self._sbe[gpu]
+            self._dbe_before[gpu] += self._dbe[gpu]
+            for counter in (self._energy, self._power_violation, self._thermal_violation, self._replays):
+                counter[gpu] = 0.0
+            self._sbe[gpu] = self._dbe[gpu] = 0.0
 
     def _load(self, dt_s: float, active: _Active) -> _Now:
         rng, fleet, n = self._rng, self._fleet, self._fleet.gpus
@@ -233,7 +248,7 @@ class Physics:
             310: self._sbe,
             311: self._dbe,
             312: self._sbe_before + self._sbe,
-            313: self._dbe,
+            313: self._dbe_before + self._dbe,
             393: self._rows,
             394: 0.0 * full,
             395: failure,

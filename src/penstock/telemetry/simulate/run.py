@@ -134,8 +134,7 @@ class Simulation:
         while now_s >= self._period_end_s:
             planned = next(self._periods)
             self._period_end_s += self._plan.period_s
-            # A fault may outlast its period.
-            self._current = [fault for fault in self._current if fault.end_s > now_s] + planned
+            self._current = planned
             for fault in planned:
                 self.faults[fault.fault_class] = self.faults.get(fault.fault_class, 0) + 1
             if self._labels is not None:
