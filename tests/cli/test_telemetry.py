@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -140,7 +141,6 @@ def test_a_target_that_is_down(penstock: Command) -> None:
         (["scrape", "ftp://x"], "'ftp://x' is neither HOST:PORT nor an http URL"),
         (["scrape", "--targets", "no-such.yaml"], "cannot read no-such.yaml"),
         (["scrape", "a:1", "--interval", "1"], "must fit into --interval"),
-        (["nvml"], "no NVIDIA driver answers on this host"),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(penstock: Command, arguments: list[str], complaint: str) -> None:
@@ -149,3 +149,12 @@ def test_what_is_wrong_is_said_in_one_line(penstock: Command, arguments: list[st
     (line,) = done.stderr.splitlines()
     assert line.startswith("penstock: ")
     assert complaint in line
+
+
+def test_without_nvml_the_command_says_what_to_install(
+    penstock: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    done = penstock("telemetry", "nvml")
+    assert done.returncode == 1
+    assert done.stderr == "penstock: nvidia-ml-py is missing: pip install 'penstock[telemetry]'\n"
