@@ -6,7 +6,7 @@ contenders, so each row leaves the broker as it found it.
 
 from __future__ import annotations
 
-from bench import beside, clients, groups, latency, lifecycle, requests, scaling, throughput
+from bench import beside, clients, groups, latency, lifecycle, requests, scaling, spark, throughput
 from bench.table import Row
 
 __all__ = ["ROWS"]
@@ -20,4 +20,5 @@ ROWS: tuple[Row, ...] = (
     *groups.ROWS,
     *clients.ROWS,
     *scaling.ROWS,
+    *spark.ROWS,
 )

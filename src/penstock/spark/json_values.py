@@ -10,8 +10,9 @@ its bytes are kept beside it, and its neighbours do not change.
 from __future__ import annotations
 
 import datetime
-import itertools
 from collections.abc import Callable
+from itertools import chain
+from operator import attrgetter
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -138,34 +139,37 @@ def _column_of(kind: sql.DataType) -> Callable[[list[Any]], Any]:
 
 
 def _struct_column(rows: list[Any], children: list[Callable[[list[Any]], Any]], arrow: Any) -> Any:
-    mask = None
-    if None in rows:
-        mask = pa.array([row is None for row in rows])
-    columns = []
-    for number, child in enumerate(children):
-        name = f"f{number}"
-        if mask is None:
-            columns.append(child([getattr(row, name) for row in rows]))
-        else:
-            columns.append(child([getattr(row, name, None) for row in rows]))
-    return pa.StructArray.from_arrays(columns, fields=list(arrow), mask=mask)
+    is_null = [row is None for row in rows]
+    getters = [attrgetter(f"f{number}") for number in range(len(children))]
+    if True not in is_null:
+        columns = [child(list(map(get, rows))) for child, get in zip(children, getters, strict=True)]
+        return pa.StructArray.from_arrays(columns, fields=list(arrow))
+    columns = [
+        child([None if row is None else get(row) for row in rows])
+        for child, get in zip(children, getters, strict=True)
+    ]
+    return pa.StructArray.from_arrays(columns, fields=list(arrow), mask=pa.array(is_null))
 
 
 def _list_column(rows: list[Any], elements: Callable[[list[Any]], Any], arrow: Any) -> Any:
-    flat = [element for row in rows if row is not None for element in row]
-    return pa.ListArray.from_arrays(_bounds(rows), elements(flat), type=arrow)
+    bounds, present = _bounds(rows)
+    return pa.ListArray.from_arrays(bounds, elements(list(chain.from_iterable(present))), type=arrow)
 
 
 def _map_column(rows: list[Any], values: Callable[[list[Any]], Any], arrow: Any) -> Any:
-    present = [row for row in rows if row is not None]
-    keys = pa.array(list(itertools.chain.from_iterable(present)), pa.string())
-    items = values([value for row in present for value in row.values()])
-    return pa.MapArray.from_arrays(_bounds(rows), keys, items, type=arrow)
+    bounds, present = _bounds(rows)
+    keys = pa.array(list(chain.from_iterable(present)), pa.string())
+    items = values(list(chain.from_iterable(map(dict.values, present))))
+    return pa.MapArray.from_arrays(bounds, keys, items, type=arrow)
 
 
-def _bounds(rows: list[Any]) -> Any:
-    """Where each row's elements start among those of all rows; null where the row is."""
-    sizes = np.fromiter((0 if row is None else len(row) for row in rows), np.int32, len(rows))
-    bounds = np.concatenate([np.zeros(1, np.int32), np.cumsum(sizes, dtype=np.int32)])
-    mask = np.array([row is None for row in rows] + [False])
-    return pa.array(bounds, mask=mask if mask.any() else None)
+def _bounds(rows: list[Any]) -> tuple[Any, list[Any]]:
+    """Where each row's elements start among those of all rows, null where the row is; and the other rows."""
+    is_null = [row is None for row in rows]
+    has_nulls = True in is_null
+    sizes = map(len, [row or () for row in rows] if has_nulls else rows)
+    bounds = np.zeros(len(rows) + 1, np.int32)
+    np.cumsum(np.fromiter(sizes, np.int32, len(rows)), out=bounds[1:])
+    if not has_nulls:
+        return pa.array(bounds), rows
+    return pa.array(bounds, mask=np.array([*is_null, False])), [row for row in rows if row is not None]
