@@ -118,6 +118,19 @@ def test_the_controllers_node_hands_both_of_its_parts_over() -> None:
     run(main())
 
 
+def test_the_last_node_of_a_cluster_that_is_stopped_does_not_wait_for_the_others() -> None:
+    async def main() -> None:
+        async with cluster(3) as nodes:
+            await nodes.settled()
+            for node in (1, 2):
+                await nodes.stop(node)
+            began = asyncio.get_running_loop().time()
+            await nodes.stop(3)
+            assert asyncio.get_running_loop().time() - began < 3.0
+
+    run(main())
+
+
 def test_a_clean_stop_is_remembered_by_its_epoch_and_an_unclean_one_is_not() -> None:
     """KIP-966: only who shut down in good order counts as holding what it held."""
 

@@ -16,6 +16,7 @@ from penstock.model.errors import ErrorCode
 from penstock.net.client import PeerLost
 from penstock.ports import Buffer
 from penstock.records.record import Record, build_batch
+from penstock.storage.directory import DirectoryRefused
 from penstock.storage.log import AppendOrigin
 from penstock.storage.memory import MemoryFiles
 from penstock.wire.apis.api_versions import API_VERSIONS, ApiVersionsRequest
@@ -225,5 +226,18 @@ def test_a_log_from_before_there_was_a_quorum_is_read() -> None:
         assert list(broker.image.topics) == ["old"] and broker.image.features == {"metadata.version": 20}
         assert broker.node.quorum.node.epoch == 1
         await broker.stop()
+
+    run(main())
+
+
+def test_a_directory_of_another_cluster_is_refused() -> None:
+    async def main() -> None:
+        async with cluster(1) as nodes:
+            await nodes.stop()
+            nodes.settings[1]["penstock.cluster.id"] = "AAAAAAAAAAAAAAAAAAAAAA"
+            with pytest.raises(DirectoryRefused, match=r"penstock\.cluster\.id"):
+                await nodes.start()
+            del nodes.settings[1]["penstock.cluster.id"]
+            await nodes.start()
 
     run(main())

@@ -31,6 +31,7 @@ from penstock.net.client import Peer
 from penstock.net.connection import Connection
 from penstock.net.server import Listener, Server
 from penstock.ports import World
+from penstock.storage.directory import DirectoryRefused
 from penstock.storage.log import Log
 from penstock.wire.api import Api, RequestT, ResponseT
 from penstock.wire.metadata_records import (
@@ -109,6 +110,11 @@ class Broker:
         metadata_log = self.partitions.open(self.node_id, new_cluster_id(self.config))
         await self._sync(metadata_log)
         home = next(d for d in self.partitions.directories if metadata_log.path.startswith(f"{d.path}/"))
+        if self.config.penstock_cluster_id not in (None, home.cluster_id):
+            raise DirectoryRefused(
+                f"{home.path} belongs to the cluster {home.cluster_id}, but penstock.cluster.id is "
+                f"{self.config.penstock_cluster_id}: use another path, or leave it out"
+            )
         self.node = ClusterNode(
             self.config,
             self._world,

@@ -35,6 +35,8 @@ _NO_EPOCH: Final = -1
 _RETRY_S: Final = 0.1
 #: how often who wants to go asks whether it may
 _HURRY_S: Final = 0.05
+#: how long it waits for a controller that could let it
+_FAREWELL_S: Final = 1.0
 #: what a registration may be refused for until the broker's former self is forgotten, or voters agree
 _PASSING: Final = (ErrorCode.DUPLICATE_BROKER_REGISTRATION, ErrorCode.REQUEST_TIMED_OUT)
 _FEATURES: Final = [
@@ -182,12 +184,18 @@ class Lifecycle:
             current_metadata_offset=self._node.loader.applied - 1,
             want_shut_down=self._wants_down,
         )
+        patience_s = _FAREWELL_S if self._wants_down else self._patience_s
         try:
-            response = await self._node.to_controller(
-                BROKER_HEARTBEAT, request, self._patience_s, purpose="heartbeat"
-            )
-        except ControllerUnavailable as e:
+            # This node may be the controller itself, and wait for a majority that has gone home.
+            async with asyncio.timeout(patience_s):
+                response = await self._node.to_controller(
+                    BROKER_HEARTBEAT, request, patience_s, purpose="heartbeat"
+                )
+        except (ControllerUnavailable, TimeoutError) as e:
             log.warning("controller_unavailable", error=str(e))
+            if self._wants_down:
+                # The last of a cluster that is being stopped: nobody is left to lead anything.
+                self._down.set()
             return True
         if response.error_code in (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED):
             return await self._come_back()

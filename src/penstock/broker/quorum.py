@@ -148,9 +148,9 @@ class QuorumDriver:
         except QuorumViolation as e:
             self._fail(e)
         except StorageError as e:
-            # A follower's disk that is full: the leader is asked again.
+            # A follower's disk that is full, or a read that failed: it is asked again, a little later.
             log.error("quorum_storage_failed", error=str(e))
-            self._settle()
+            self._tick_at(self._now_ms() + self.node.config.retry_ms)
 
     def _settle(self) -> None:
         ready = self.node.take()
