@@ -22,6 +22,7 @@ from penstock.wire.apis.metadata import (
     MetadataResponse,
     MetadataResponseTopic,
 )
+from tests.broker.configs import TOPIC, shown
 from tests.broker.conftest import penstock_only
 from tests.broker.raw import RawClient
 from tests.broker.requests import Topic, create_topic, edge_versions, every_version, new_name
@@ -103,6 +104,19 @@ def test_versions_that_cannot_say_so_create_topics(client: RawClient, version: i
     found = ask_one(client, version, new_name())
 
     assert (found.error_code, len(found.partitions)) == (ErrorCode.NONE, 1)
+
+
+def test_internal_topics_are_made_as_their_coordinators_need_them() -> None:
+    with (
+        broker(config={"offsets.topic.num.partitions": "7"}) as running,
+        RawClient(running.bootstrap) as client,
+    ):
+        offsets = ask_one(client, 13, "__consumer_offsets", create=True)
+
+        assert (offsets.error_code, len(offsets.partitions)) == (ErrorCode.NONE, 7)
+        assert shown(client, TOPIC, "__consumer_offsets")["cleanup.policy"].value == "compact"
+        transactions = ask_one(client, 13, "__transaction_state", create=True)
+        assert transactions.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 @penstock_only

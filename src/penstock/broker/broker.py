@@ -25,8 +25,15 @@ from penstock.broker.replicas import Replicas
 from penstock.metadata.image import BROKER, ClusterImage
 from penstock.metadata.topics import Defaults, NewTopic, create_topic
 from penstock.model.config import BrokerConfig, resolve_topic_configs
-from penstock.model.errors import TopicAlreadyExists
-from penstock.model.ids import METADATA_TOPIC, RESERVED_TOPIC_IDS, TopicId, parse_topic_id
+from penstock.model.errors import TopicAlreadyExists, UnknownTopicOrPartition
+from penstock.model.ids import (
+    INTERNAL_TOPICS,
+    METADATA_TOPIC,
+    OFFSETS_TOPIC,
+    RESERVED_TOPIC_IDS,
+    TopicId,
+    parse_topic_id,
+)
 from penstock.net.client import Peer
 from penstock.net.connection import Connection
 from penstock.net.server import Listener, Server
@@ -281,7 +288,15 @@ class Broker:
         return await self.controller.change(decide)
 
     async def auto_create(self, name: str) -> None:
-        """Make a topic that somebody mentioned; another mention may have been faster."""
+        """Make a topic that somebody mentioned; another mention may have been faster.
+
+        Internal topics are for their coordinators to make, with the partitions and configs that they need.
+        """
+        if name == OFFSETS_TOPIC:
+            await self.groups.ensure_topic()
+            return
+        if name in INTERNAL_TOPICS:
+            raise UnknownTopicOrPartition(f"The topic '{name}' has no coordinator yet that could make it")
         try:
             await self.create_topic(NewTopic(name))
         except TopicAlreadyExists:
