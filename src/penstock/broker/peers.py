@@ -28,8 +28,8 @@ _PROBES_S: Final = (0.0, 0.012, 0.025)
 _PROBE_TIMEOUT_S: Final = 1.0
 #: a connection that lives for this long was taken by somebody who lives
 _STAY_S: Final = 0.01
-#: for how long one that was not found is missing, unless it is looked for again: the metadata knows by then
-_MISSING_S: Final = 3.0
+#: for how long one that was not found is missing; who needs it and does not reach it has it looked for again
+_MISSING_S: Final = 0.4
 #: how long the answer of a process may take that is to be confirmed alive: a hang is for timeouts to find
 _ANSWER_S: Final = 0.05
 _GREETING: Final = ApiVersionsRequest(client_software_name="penstock", client_software_version="1")
@@ -90,13 +90,13 @@ class Peers:
         A process that dies closes its connections one after the other, so a client may be here with questions
         before this node has heard of the death.
         """
-        missing = self.missing()
-        await asyncio.gather(*(self._confirm(node_id) for node_id in nodes if node_id not in missing))
+        await asyncio.gather(*map(self._confirm, nodes))
 
     async def _confirm(self, node_id: int) -> None:
         # Whether it answers is all that matters: if it does not, `_lost` has heard why.
         with suppress(PeerGone):
             await self.get(node_id, "pulse").send(API_VERSIONS, _GREETING, _ANSWER_S)
+            self._not_found.pop(node_id, None)
 
     def close(self) -> None:
         self._closed = True
@@ -123,6 +123,7 @@ class Peers:
             # Before anybody is told: who asks from now on gets a search of their own.
             del self._probes[node_id]
         if not lives:
+            self._not_found[node_id] = asyncio.get_running_loop().time() + _MISSING_S
             self._gone(node_id)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, TypeVar
 
@@ -42,6 +43,9 @@ TOPIC_OPERATIONS: Final = 0b1101_1111_1000
 CLUSTER_OPERATIONS: Final = 0b1_1111_1010_0000
 _NOT_ASKED: Final = -(2**31)
 _NULL_NAME_FROM: Final = 12
+#: how long an answer waits for the successor of a leader that has died, and how often it looks
+_SUCCESSION_S: Final = 0.5
+_LOOK_S: Final = 0.01
 #: endpoint types of DescribeCluster
 _BROKERS: Final = 1
 _CONTROLLERS: Final = 2
@@ -58,6 +62,8 @@ def metadata(
         ]
         if missing:
             return context.spawn(_create_and_answer(context, request, missing))
+    if broker.internal is not None:
+        return context.spawn(_confirm_and_answer(context, request, {}))
     return _metadata(context, request, {})
 
 
@@ -70,7 +76,41 @@ async def _create_and_answer(
             await context.broker.auto_create(name)
         except ApiError as e:
             errors[name] = e.code
+    return await _confirm_and_answer(context, request, errors)
+
+
+async def _confirm_and_answer(
+    context: Context, request: MetadataRequest, errors: Mapping[str, ErrorCode]
+) -> MetadataResponse:
+    """Name only leaders that live, and wait a little for who follows one that has died.
+
+    Most who ask in a hurry have just seen a leader die, and ask again only after a second or more.
+    """
+    broker = context.broker
+    live = [node for node, *_, fenced in broker.nodes(context.listener.name) if not fenced]
+    await broker.node.peers.confirm(node for node in live if node != broker.node_id)
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + _SUCCESSION_S
+    while _awaits_succession(context, request) and loop.time() < deadline:  # noqa: ASYNC110 - of two states
+        await asyncio.sleep(_LOOK_S)
     return _metadata(context, request, errors)
+
+
+def _awaits_succession(context: Context, request: MetadataRequest) -> bool:
+    """Whether a leader that was asked for is missing, and the metadata does not know yet."""
+    broker = context.broker
+    missing = broker.node.peers.missing()
+    if not missing:
+        return False
+    image = broker.image
+    asked = list(image.topics.values())
+    if request.topics is not None:
+        found = [
+            image.topics.get(t.name or "") or image.topics_by_id.get(TopicId(t.topic_id))
+            for t in request.topics
+        ]
+        asked = [topic for topic in found if topic is not None]
+    return any(p.leader in missing for topic in asked for p in topic.partitions.values())
 
 
 def _metadata(
@@ -141,10 +181,14 @@ def _partitions(kind: type[P], context: Context, partitions: Iterable[tuple[int,
     """Who leads partitions and where they are, as one of the responses tells it."""
     brokers, listener = context.broker.image.brokers, context.listener.name
     live = {node for node, broker in brokers.items() if not broker.fenced and listener in broker.endpoints}
+    missing = context.broker.node.peers.missing()
     told = []
     for index, partition in partitions:
         error, leader = ErrorCode.NONE, partition.leader
-        if leader not in live:
+        if leader in missing:
+            # Clients that are told of a leader whose process has just died ask again only much later.
+            error, leader = ErrorCode.LEADER_NOT_AVAILABLE, NO_LEADER
+        elif leader not in live:
             # One that clients of this listener cannot reach is no leader to them.
             elsewhere = leader in brokers and not brokers[leader].fenced
             error = ErrorCode.LISTENER_NOT_FOUND if elsewhere else ErrorCode.LEADER_NOT_AVAILABLE
