@@ -36,7 +36,9 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument("--render", action="store_true", help="only render the scoreboard from the record")
     parser.add_argument("--against", choices=("penstock", "kafka"), default="penstock", help="what to start")
     parser.add_argument("--bootstrap", help="a broker that runs already; recorded as --against says")
-    parser.add_argument("--suite", action="append", default=[], choices=("librdkafka", "kafka-python"))
+    parser.add_argument(
+        "--suite", action="append", default=[], choices=("librdkafka", "librdkafka-consumer", "kafka-python")
+    )
     parser.add_argument("--milestone", action="append", default=[], help="instead of the current ones")
     parser.add_argument("--logs", type=Path, help="keep the tests' output here")
     parser.add_argument("only", nargs="*", help="tests whose name contains one of these")
@@ -86,7 +88,7 @@ def _run(wanted: argparse.Namespace, goals: Sequence[Goal], recorded: Results) -
         starter = _kafka_with_access_control if wanted.against == "kafka" else penstock
         brokers = ExternalBroker(wanted.bootstrap) if wanted.bootstrap else Brokers(starter, folder)
         with brokers:
-            suites = (LibrdkafkaSuite(), KafkaPythonSuite())
+            suites = (LibrdkafkaSuite(), LibrdkafkaSuite("consumer"), KafkaPythonSuite())
             runner = Runner(suites, brokers, logs, tools, lambda line: print(line, flush=True))
             return runner.run(goals, recorded)
 

@@ -32,9 +32,11 @@ _RANDOM_TOPIC = re.compile(r"rdkt_rnd[0-9a-f]+_")
 
 
 class LibrdkafkaSuite:
-    name = "librdkafka"
+    """The tests with consumers of one group protocol; those of the new one are a suite of their own."""
 
-    def __init__(self) -> None:
+    def __init__(self, protocol: str = "classic") -> None:
+        self.name = "librdkafka" if protocol == "classic" else f"librdkafka-{protocol}"
+        self._protocol = protocol
         self._build: Librdkafka | None = None
 
     def prepare(self) -> None:
@@ -51,7 +53,7 @@ class LibrdkafkaSuite:
 
     def run(self, unit: Unit, workbench: Workbench) -> dict[str, Outcome]:
         assert self._build is not None, "prepare() first"
-        log = workbench.folder / f"librdkafka-{unit.name}-{unit.scenario}.log"
+        log = workbench.folder / f"{self.name}-{unit.name}-{unit.scenario}.log"
         directory, environment = self._directory(workbench.folder), self._environment(unit, workbench)
         runner = [str(self._build.test_runner), "-p1", "-L"]
         ended = run_logged(runner, directory, environment, log, unit.timeout)
@@ -78,6 +80,7 @@ class LibrdkafkaSuite:
             "TESTS": unit.name,
             "TEST_KAFKA_VERSION": KAFKA_VERSION,
             "TEST_SCENARIO": unit.scenario,
+            "TEST_CONSUMER_GROUP_PROTOCOL": self._protocol,
             "BROKERS": workbench.bootstrap,
             "KAFKA_PATH": str(workbench.kafka_path),
         }

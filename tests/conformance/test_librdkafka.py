@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from conformance.goals import Goal
+from conformance.goals import Goal, load_goals
 from conformance.librdkafka import LibrdkafkaSuite, judge
 from conformance.outcome import Outcome, Verdict
 from conformance.suite import Unit
@@ -92,3 +92,9 @@ def test_units_share_a_process_only_within_a_number_and_scenario(scenario: str) 
     ]
     shared = scenario == "default"
     assert len(LibrdkafkaSuite().units(goals)) == (2 if shared else 3)
+
+
+def test_the_new_protocol_is_a_suite_of_its_own() -> None:
+    assert LibrdkafkaSuite().name == "librdkafka"
+    assert LibrdkafkaSuite("consumer").name == "librdkafka-consumer"
+    assert {goal.milestone for goal in load_goals().select(["librdkafka-consumer"])} == {"groups"}
