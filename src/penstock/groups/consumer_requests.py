@@ -40,13 +40,9 @@ def check_request(request: ConsumerGroupHeartbeatRequest, version: int, assignor
     epoch = request.member_epoch
     if not request.member_id and (version >= _OWN_ID_FROM or epoch > 0 or epoch == LEAVING):
         raise InvalidRequest("MemberId can't be empty.")
-    for name, value in (
-        ("GroupId", request.group_id),
-        ("InstanceId", request.instance_id),
-        ("RackId", request.rack_id),
-    ):
-        if value == "":
-            raise InvalidRequest(f"{name} can't be empty.")
+    named = (request.group_id, request.instance_id, request.rack_id)
+    if "" in named:
+        raise InvalidRequest(f"{('GroupId', 'InstanceId', 'RackId')[named.index('')]} can't be empty.")
     if epoch == JOINING:
         if request.rebalance_timeout_ms == -1:
             raise InvalidRequest("RebalanceTimeoutMs must be provided in first request.")
