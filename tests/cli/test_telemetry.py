@@ -17,21 +17,34 @@ from penstock.telemetry.message import MalformedSample, decode
 from tests.cli.conftest import PENSTOCK, WAIT_S, Command
 
 
-def stored(topic: str) -> list[Any]:
-    """All messages of a topic."""
+def reader() -> Consumer:
     settings = {"group.id": "unused", "enable.auto.commit": False, "enable.partition.eof": True}
-    consumer = Consumer({"bootstrap.servers": os.environ["PENSTOCK_BOOTSTRAP"], **settings})
+    return Consumer({"bootstrap.servers": os.environ["PENSTOCK_BOOTSTRAP"], **settings})
+
+
+def stored(topic: str) -> list[Any]:
+    """All messages of a topic that nobody writes to any more."""
+    consumer = reader()
     partitions = consumer.list_topics(topic, 10).topics[topic].partitions
     consumer.assign([TopicPartition(topic, number, 0) for number in partitions])
-    messages, ends = [], 0
-    while ends < len(partitions):
+    messages: list[Any] = []
+    ended: set[int] = set()
+    while len(ended) < len(partitions):
         for message in consumer.consume(10_000, 1.0):
             if message.error() is None:
                 messages.append(message)
             else:
-                ends += 1
+                ended.add(message.partition())
     consumer.close()
     return messages
+
+
+def await_first(topic: str, process: subprocess.Popen[bytes]) -> None:
+    """Until something has arrived in the topic's only partition."""
+    consumer = reader()
+    while not consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=10)[1]:
+        assert process.poll() is None
+    consumer.close()
 
 
 def test_a_simulated_fleet(penstock: Command, tmp_path: Path) -> None:
@@ -94,13 +107,16 @@ def test_one_gpu_stays_in_one_partition(penstock: Command) -> None:
 
 
 def test_sigterm_ends_it_with_an_exact_summary(penstock: Command) -> None:
-    endless = ["telemetry", "simulate", "--hosts", "2", "--interval", "0.2", "--topic", "sim-stop", "--json"]
-    process = subprocess.Popen([*PENSTOCK, *endless], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    penstock("topic", "create", "sim-stop", "--if-not-exists")
-    while not stored("sim-stop"):
-        assert process.poll() is None
-    process.send_signal(signal.SIGTERM)
-    output, _ = process.communicate(timeout=WAIT_S)
+    penstock("topic", "create", "sim-stop", "--partitions", "1")
+    endless = ["telemetry", "simulate", "--hosts", "2", "--interval", "0.5", "--topic", "sim-stop", "--json"]
+    process = subprocess.Popen([*PENSTOCK, *endless], stdout=subprocess.PIPE)
+    try:
+        await_first("sim-stop", process)
+        process.send_signal(signal.SIGTERM)
+        output, _ = process.communicate(timeout=WAIT_S)
+    finally:
+        process.kill()
+        process.communicate()
     summary = json.loads(output)
     assert process.returncode == 0
     assert summary["acknowledged"] == summary["sent"] == len(stored("sim-stop"))
