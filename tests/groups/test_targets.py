@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from penstock.groups.assignors import SLICE
 from penstock.groups.consumer_group import ConsumerGroup
 from penstock.groups.settings import GroupSettings
 from penstock.groups.targets import AT_ONCE_MAX, SLICES_PER_TURN
@@ -74,7 +75,7 @@ def test_a_large_group_gets_a_whole_target_after_many_turns() -> None:
     assert group(stage).assignment_epoch == epoch
     assert {p for t in group(stage).target.values() for s in t.values() for p in s} == {*range(SIZE + 1)}
     # Looking at who is there, what they have, what they keep, what they get, and what is new.
-    assert turns >= 5 * SIZE // (32 * SLICES_PER_TURN)
+    assert turns >= 5 * SIZE // (SLICE * SLICES_PER_TURN)
 
 
 def test_who_leaves_meanwhile_is_not_brought_back() -> None:

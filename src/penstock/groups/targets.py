@@ -31,7 +31,7 @@ TARGET: Final = "consumer-target"
 #: members of a group whose target is computed in one turn
 AT_ONCE_MAX: Final = 64
 #: slices of a computation in one turn, and how long others have their turns then
-SLICES_PER_TURN: Final = 8
+SLICES_PER_TURN: Final = 2
 PAUSE_MS: Final = 1
 _DONE: Final = object()
 
