@@ -13,7 +13,7 @@ from penstock.cli.direct import DirectLine, refuse
 from penstock.cli.failure import Failure, misused
 from penstock.cli.moves import Move, await_moves, elect_preferred, plan_moves, read_image, start_moves
 from penstock.cli.overview import quorum_overview
-from penstock.cli.starting import free_port, start_all
+from penstock.cli.starting import free_port, internal_port, start_all
 from penstock.model.config.layers import INTERNAL
 from penstock.model.ids import parse_topic_id
 from penstock.wire.apis.add_raft_voter import ADD_RAFT_VOTER, AddRaftVoterRequest
@@ -85,13 +85,13 @@ def _new_home(
     client_port = free_port(bare, highest + 1 if port is None else port, taken)
     if port and client_port != port:
         raise Failure(f"{host}:{port} is in use: stop what listens there, or choose another --port")
-    internal_port = free_port(bare, client_port + 10_000, taken)
+    inner_port = internal_port(bare, client_port, taken)
     home = BrokerHome(directory, number)
     common = {name: value for name, value in homes[0].configs.items() if name != "broker.rack"}
     configs = {
         **common,
         "node.id": str(number),
-        "listeners": f"PLAINTEXT://{host}:{client_port},{INTERNAL}://{host}:{internal_port}",
+        "listeners": f"PLAINTEXT://{host}:{client_port},{INTERNAL}://{host}:{inner_port}",
         "log.dirs": str(home.data.absolute()),
         "process.roles": "broker,controller" if votes else "broker",
         **own,

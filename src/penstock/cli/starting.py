@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import selectors
 import signal
 import socket
@@ -20,9 +21,11 @@ from penstock.cli.processes import wait_for_end
 if TYPE_CHECKING:
     from penstock.model.config import DeclaredTopic
 
-__all__ = ["ClusterPlan", "free_port", "make_homes", "start_all"]
+__all__ = ["ClusterPlan", "free_port", "internal_port", "make_homes", "start_all"]
 
 _INTERNAL_OFFSET: Final = 10_000
+#: where any port will do: none of those that systems give to outgoing connections, and may have given then
+_ANY_PORTS: Final = range(20_000, 32_000)
 _READY: Final = b"ready "
 _CLEANUP_S: Final = 10.0
 #: where there are this many brokers, each partition has as many replicas, two of which must be in sync
@@ -48,14 +51,14 @@ def make_homes(directory: Path, plan: ClusterPlan) -> list[BrokerHome]:
     homes = [BrokerHome(directory, id_) for id_ in range(1, plan.brokers + 1)]
     taken: set[int] = set()
     clients = [_client_port(plan.host, plan.port and plan.port + i, taken) for i in range(plan.brokers)]
-    internal = [free_port(plan.host, port + _INTERNAL_OFFSET, taken) for port in clients]
+    internal = [internal_port(plan.host, port, taken) for port in clients]
     host = bracketed(plan.host)
     voters = zip(homes[:MAX_VOTERS], internal, strict=False)
     quorum = ",".join(f"{home.id}@{host}:{port}" for home, port in voters)
-    for home, client_port, internal_port in zip(homes, clients, internal, strict=True):
+    for home, client_port, inner_port in zip(homes, clients, internal, strict=True):
         configs = {
             "node.id": str(home.id),
-            "listeners": f"PLAINTEXT://{host}:{client_port},{INTERNAL}://{host}:{internal_port}",
+            "listeners": f"PLAINTEXT://{host}:{client_port},{INTERNAL}://{host}:{inner_port}",
             "controller.quorum.voters": quorum,
             "log.dirs": str(home.data.absolute()),
             **_defaults(plan.brokers),
@@ -72,14 +75,19 @@ def make_homes(directory: Path, plan: ClusterPlan) -> list[BrokerHome]:
 
 def free_port(host: str, wanted: int, taken: set[int]) -> int:
     """The port that is wanted, if nobody has it, else any that is free; it is `taken` then."""
-    if wanted > 65535 or wanted in taken or not _is_free(host, wanted):
-        wanted = 0
-    with socket.create_server((host, wanted), family=_family(host)) as server:
-        port = int(server.getsockname()[1])
-    if port in taken:
-        return free_port(host, 0, taken)
-    taken.add(port)
-    return port
+    others = random.sample(_ANY_PORTS, len(_ANY_PORTS))
+    candidates = [wanted, *others] if 0 < wanted < 65536 else others
+    for port in candidates:
+        if port not in taken and _is_free(host, port):
+            taken.add(port)
+            return port
+    raise Failure(f"no port is free on {host}: choose others with --port")
+
+
+def internal_port(host: str, client_port: int, taken: set[int]) -> int:
+    """Where a broker listens for others: at a fixed distance from its port, if that is a good place."""
+    wanted = client_port + _INTERNAL_OFFSET
+    return free_port(host, wanted if wanted < _ANY_PORTS.stop else 0, taken)
 
 
 def start_all(homes: Sequence[BrokerHome], timeout_s: float, *, together: bool = False) -> None:

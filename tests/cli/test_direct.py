@@ -1,0 +1,75 @@
+"""Requests that go to brokers directly."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from penstock.cli.direct import DirectLine, refuse
+from penstock.cli.failure import Failure
+from penstock.wire.apis.api_versions import API_VERSIONS, ApiVersionsRequest
+from penstock.wire.apis.describe_cluster import DESCRIBE_CLUSTER, DescribeClusterRequest
+from penstock.wire.apis.vote import VOTE, VoteRequest
+
+ASK = ApiVersionsRequest(client_software_name="test", client_software_version="1")
+
+
+def nobody() -> str:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    return f"127.0.0.1:{port}"
+
+
+def test_the_first_that_answers_is_asked(broker: str) -> None:
+    with DirectLine(f"{nobody()}, {broker}", 10) as line:
+        answer = line.ask(DESCRIBE_CLUSTER, DescribeClusterRequest())
+    assert [f"{b.host}:{b.port}" for b in answer.brokers] == [broker]
+
+
+def test_each_answers_for_itself(broker: str) -> None:
+    silent = nobody()
+    with DirectLine(broker, 10) as line:
+        answers = line.ask_each([silent, broker], API_VERSIONS, ASK)
+    assert answers[silent] is None
+    answered = answers[broker]
+    assert answered is not None
+    assert answered.api_keys
+
+
+def test_nobody_answers() -> None:
+    address = nobody()
+    with (
+        DirectLine(address, 10) as line,
+        pytest.raises(Failure, match=f"no broker answers at {address}: start"),
+    ):
+        line.ask(API_VERSIONS, ASK)
+
+
+def test_who_does_not_answer_in_time_counts_as_nobody() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        address = f"127.0.0.1:{mute.getsockname()[1]}"
+        with DirectLine(address, 0.1) as line, pytest.raises(Failure, match="no broker answers"):
+            line.ask(API_VERSIONS, ASK)
+
+
+@pytest.mark.parametrize("address", ["nowhere", ":9092", "host:", "host:port"])
+def test_what_is_no_address(address: str) -> None:
+    with DirectLine(address, 1) as line, pytest.raises(Failure, match="is not HOST:PORT: mend --bootstrap"):
+        line.ask(API_VERSIONS, ASK)
+
+
+def test_what_the_broker_does_not_know(broker: str) -> None:
+    """Vote is for nodes among themselves: no listener of clients serves it."""
+    with DirectLine(broker, 10) as line, pytest.raises(Failure, match="does not know Vote"):
+        line.ask(VOTE, VoteRequest())
+
+
+def test_refusals_are_failures() -> None:
+    refuse(0, "never mind", "t")
+    with pytest.raises(Failure, match=r"^t-0: no such thing$"):
+        refuse(3, "no such thing", "t-0")
+    with pytest.raises(Failure, match=r"^t-0: UNKNOWN_TOPIC_OR_PARTITION$"):
+        refuse(3, None, "t-0")
+    with pytest.raises(Failure, match=r"^t-0: error 9999$"):
+        refuse(9999, None, "t-0")
