@@ -322,3 +322,25 @@ def test_catching_up_is_throttled_and_being_in_sync_is_not(side: str) -> None:
             assert stored(replica(nodes[3])) == stored(replica(nodes[1]))
 
     run(main())
+
+
+def test_what_a_disk_has_damaged_is_fetched_again_from_the_leader() -> None:
+    async def main() -> None:
+        async with cluster(3) as nodes:
+            await make_topic(nodes, 1, 2, 3)
+            for value in (b"a", b"b", b"c"):
+                assert (await produce(nodes, 1, value)).error_code == ErrorCode.NONE
+            damaged = replica(nodes[3])
+            await damaged.flusher.flush()
+            await nodes[3].partitions.checkpoint()
+            await nodes.kill(3)
+            path = f"{damaged.log.path}/{0:020}.log"
+            content = bytearray(nodes.disks[3].read(path))
+            content[len(content) // 2] ^= 1
+            nodes.disks[3].write_atomic(path, bytes(content))
+            await nodes.start(3)
+            await eventually(lambda: sorted(described(nodes[1]).isr) == [1, 2, 3])
+            assert stored(replica(nodes[3])) == stored(replica(nodes[1]))
+            assert not replica(nodes[3]).log.recovery.corruption
+
+    run(main())

@@ -202,6 +202,7 @@ class Replicas:
 
     def _follow(self, partition: Partition, wanted: PartitionImage) -> None:
         key, config = wanted.key, self._broker.config
+        self._cut_damage(partition, wanted)
         fetcher = self._fetcher(wanted.leader, partition)
         if self._following.get(key) == (fetcher, wanted.leader_epoch):
             return
@@ -211,6 +212,24 @@ class Replicas:
             partition,
             FollowerState(wanted.leader, wanted.leader_epoch, partition.log, config.replica_fetch_backoff_ms),
         )
+
+    def _cut_damage(self, partition: Partition, wanted: PartitionImage) -> None:
+        """Let a follower fetch again what its disk has lost, from the damage on.
+
+        Only where nobody counts on this replica: one in sync, or eligible to lead, would be elected without
+        what it has cut.
+        """
+        damage, node = partition.log.recovery.corruption, self._broker.node_id
+        if damage and node not in wanted.isr and node not in wanted.elr:
+            offset = damage[0].first_offset
+            log.error(
+                "corruption_replaced",
+                partition=partition.name,
+                leader=wanted.leader,
+                offset=offset,
+                end_offset=partition.log.end_offset,
+            )
+            partition.log.truncate_to(offset)
 
     def _stand_by(self, partition: Partition, wanted: PartitionImage) -> None:
         """Nobody leads: keep what is here for whoever will."""

@@ -251,6 +251,7 @@ class LogState:
         self.high_watermark = min(self.high_watermark, end_offset)
         self.producers.replicated_to(self.high_watermark)
         self.leader_epochs.forget_from(end_offset)
+        self.recovery.forget_from(end_offset)
 
     def reset_to(self, offset: int) -> None:
         """Drop everything and start over, empty, at `offset`."""
@@ -260,6 +261,7 @@ class LogState:
             prune_snapshots(self._store.files, self.path, -1)
         self.producers = ProducerStates()
         self.leader_epochs.clear()
+        self.recovery.forget_from(-1)
         self.log_start_offset = self.local_log_start_offset = offset
         self.end_offset = self.high_watermark = self.recovery_point = self.producers.end_offset = offset
 

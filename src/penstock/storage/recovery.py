@@ -62,6 +62,10 @@ class RecoveryReport:
                 )
         return FOREVER
 
+    def forget_from(self, offset: int) -> None:
+        """The log now ends at `offset`: what was damaged behind it is gone."""
+        self.corruption = [damage for damage in self.corruption if damage.first_offset < offset]
+
 
 def whole_batches(file: File, position: int, end: int) -> Iterator[tuple[int, tuple[int, ...], memoryview]]:
     """(position, header fields, bytes) of each batch whose checksum holds; ends before the first without."""
