@@ -1,0 +1,38 @@
+"""Messages for tests, as the connector gives them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from pyspark.sql import DataFrame, SparkSession
+
+from penstock.telemetry.message import format_timestamp
+from penstock.telemetry.pipeline.validate import VALUE_SCHEMA
+
+__all__ = ["NOW_MS", "TEMPERATURE", "frame", "value"]
+
+NOW_MS: Final = 1_800_000_000_000
+TEMPERATURE: Final = "DCGM_FI_DEV_GPU_TEMP"
+_DDL: Final = (
+    f"key BINARY, value STRUCT<{VALUE_SCHEMA}>, malformed BINARY, topic STRING, partition INT, "
+    "offset BIGINT, timestamp TIMESTAMP, timestampType INT"
+)
+
+
+def value(
+    at_ms: int = NOW_MS, gpu: str = "GPU-1", metric: str | None = TEMPERATURE, measured: Any = 40.0
+) -> Any:
+    """A typed value; None in any place is what JSON without it gives."""
+    return (format_timestamp(at_ms), metric, gpu, "nvidia0", "host-1", measured, ("H200", "job-1", "team"))
+
+
+def frame(spark: SparkSession, values: Iterable[Any], first_offset: int = 0) -> DataFrame:
+    """Messages in one partition; bytes stand for a value that is no sample."""
+    rows = []
+    for offset, each in enumerate(values, first_offset):
+        malformed = bytearray(each) if isinstance(each, bytes) else None
+        rows.append(
+            (bytearray(b"k"), None if malformed is not None else each, malformed, "t", 0, offset, None, 0)
+        )
+    return spark.createDataFrame(rows, _DDL)
