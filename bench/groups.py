@@ -203,5 +203,7 @@ ROWS = (
         ),
         _groups,
         heavy=True,
+        where="what the broker's own loop does is the loop's lateness in the same row; what a producer waits "
+        "beyond that is for one of the cores, which it shares with the broker, the members and the kernel",
     ),
 )
