@@ -15,13 +15,20 @@ from typing import Any, Final, NamedTuple
 
 from penstock.model.errors import ApiError, CorruptMessage, ErrorCode
 from penstock.model.ids import NO_TOPIC_ID, TopicPartition
-from penstock.records.columnar import PlacedBatch, committed, decode
+from penstock.records.columnar import Aborted, PlacedBatch, committed, decode
 from penstock.records.record import iter_batches
 from penstock.spark.connection import Attempts, Cluster, Connection
 from penstock.spark.errors import DataLost, Disconnected, SparkSourceError
 from penstock.spark.offsets import EARLIEST, list_offsets
 from penstock.spark.planning import OffsetRange
-from penstock.wire.apis.fetch import FETCH, FetchPartition, FetchRequest, FetchTopic, PartitionData
+from penstock.wire.apis.fetch import (
+    FETCH,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+)
 from penstock.wire.routing import Reaction, reaction_to
 
 __all__ = ["RangeReader"]
@@ -43,7 +50,7 @@ class _Fetched(NamedTuple):
     offset: int
     data: bytes
     batches: list[PlacedBatch]
-    answer: PartitionData
+    aborted: list[Aborted]
 
 
 @dataclass(slots=True)
@@ -85,9 +92,7 @@ class RangeReader:
         self._connection = connection
         connection.send(FETCH, self._request(self.next_offset))
         while True:
-            answer = _only_partition(connection.receive(), self.wanted)
-            data = bytes(answer.records or b"")  # type: ignore[arg-type]  # never a file's range when decoded
-            fetched = _Fetched(self.next_offset, data, list(iter_batches(data)), answer)
+            fetched = self._take_in(connection.receive())
             following = self.next_offset
             if fetched.batches:
                 attempts.succeeded()
@@ -100,6 +105,13 @@ class RangeReader:
             self.next_offset = following
             if following >= stop:
                 return
+
+    def _take_in(self, response: FetchResponse) -> _Fetched:
+        """Copies what it needs: without a view of it the connection's buffer serves the next fetch too."""
+        answer = _only_partition(response, self.wanted)
+        data = bytes(answer.records or b"")  # type: ignore[arg-type]  # never a file's range when decoded
+        aborted = [(each.producer_id, each.first_offset) for each in answer.aborted_transactions or ()]
+        return _Fetched(self.next_offset, data, list(iter_batches(data)), aborted)
 
     def _request(self, offset: int) -> FetchRequest:
         name = self.wanted.topic
@@ -121,9 +133,8 @@ class RangeReader:
 
     def _decode(self, fetched: _Fetched) -> Iterator[Any]:
         shown: Iterable[PlacedBatch] = fetched.batches
-        if self.committed and fetched.answer.aborted_transactions:
-            aborted = [(each.producer_id, each.first_offset) for each in fetched.answer.aborted_transactions]
-            shown = committed(fetched.data, fetched.batches, aborted)
+        if self.committed:
+            shown = committed(fetched.data, fetched.batches, fetched.aborted)
         wanted = range(fetched.offset, self.wanted.stop)
         try:
             yield from decode(fetched.data, shown, wanted, headers=self.headers)
@@ -169,7 +180,7 @@ class RangeReader:
         self.next_offset = until
 
 
-def _only_partition(response: Any, wanted: OffsetRange) -> PartitionData:
+def _only_partition(response: FetchResponse, wanted: OffsetRange) -> PartitionData:
     """The answer for the one partition that was asked for."""
     code = response.error_code
     if not code:

@@ -5,14 +5,16 @@ Spark checks the schema of a task's first Arrow batch only, but exactly: names, 
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
 from penstock.records.columnar import HEADERS_TYPE, ROWS_MAX
-from penstock.spark.json_values import JsonValues
 from penstock.spark.planning import OffsetRange
+
+if TYPE_CHECKING:
+    from penstock.spark.json_values import JsonValues
 
 __all__ = ["Rows", "column_names", "ddl"]
 
@@ -45,7 +47,7 @@ class Rows:
     __slots__ = ("_json", "_partition", "_schema", "_topic")
 
     def __init__(self, wanted: OffsetRange, schema: StructType, *, json: bool, headers: bool) -> None:
-        self._json = JsonValues(schema["value"].dataType) if json else None
+        self._json = _json_values(schema) if json else None
         value = [pa.field("value", pa.binary())]
         if self._json is not None:
             value = [pa.field("value", self._json.type), pa.field("malformed", pa.binary())]
@@ -60,3 +62,10 @@ class Rows:
         values = [value] if self._json is None else self._json.decode(value)
         place = [self._topic.slice(0, len(key)), self._partition.slice(0, len(key))]
         return pa.RecordBatch.from_arrays([key, *values, *place, *rest], schema=self._schema)
+
+
+def _json_values(schema: StructType) -> JsonValues:
+    # Imported where it is needed: each query pays for imports, where it is planned and where it runs.
+    from penstock.spark.json_values import JsonValues
+
+    return JsonValues(schema["value"].dataType)

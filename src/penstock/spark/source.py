@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter
+from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from penstock.spark.errors import WrongOption
 from penstock.spark.options import ReadOptions
 from penstock.spark.readers import BatchReader, StreamReader
 from penstock.spark.rows import column_names, ddl
-from penstock.spark.writers import BatchWriter, StreamWriter, new_rows_writer
+
+if TYPE_CHECKING:
+    from penstock.spark.writers import BatchWriter, StreamWriter
 
 __all__ = ["PenstockDataSource"]
 
@@ -37,9 +40,14 @@ class PenstockDataSource(DataSource):
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         if overwrite:
             raise WrongOption("a topic cannot be overwritten: use mode('append')")
+        # Writers are imported only to write: librdkafka is a third of what a reader would load.
+        from penstock.spark.writers import BatchWriter, new_rows_writer
+
         return BatchWriter(new_rows_writer(self.options, schema))
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
+        from penstock.spark.writers import StreamWriter, new_rows_writer
+
         return StreamWriter(new_rows_writer(self.options, schema))
 
     def _read_options(self, schema: StructType, *, streaming: bool) -> ReadOptions:
