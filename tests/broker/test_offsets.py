@@ -6,6 +6,7 @@ import pytest
 
 from penstock.model.errors import ErrorCode
 from penstock.records.codecs import Codec
+from penstock.records.record import open_batch, seal
 from penstock.storage import lookup
 from penstock.wire.apis.list_offsets import (
     LIST_OFFSETS,
@@ -165,6 +166,18 @@ def test_the_record_with_the_largest_timestamp(client: RawClient, topic: Topic, 
 
     assert (asked.error_code, asked.offset, asked.timestamp) == (ErrorCode.NONE, 1, start + 500)
     assert asked.leader_epoch == 0
+
+
+def test_the_largest_timestamp_is_that_of_a_record_whatever_its_header_promises(
+    client: RawClient, topic: Topic
+) -> None:
+    start = now_ms() - 1000
+    header, data = open_batch(batch_of([record(b"x", timestamp=start + d) for d in (1, 500, 3)]))
+    produce(client, topic, seal(header._replace(max_timestamp=start + 900), data))
+
+    asked = list_offset(client, topic, MAX_TIMESTAMP)
+
+    assert (asked.error_code, asked.offset, asked.timestamp) == (ErrorCode.NONE, 1, start + 500)
 
 
 @pytest.mark.parametrize("version", range(7, 12))

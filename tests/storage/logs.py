@@ -121,7 +121,7 @@ def latest_record(log: Log) -> TimestampOffset | None:
     """The first record with the largest timestamp."""
     start = 0
     while (dated := log.latest_batch(start)) is not None:
-        found = dated.first()
+        found = dated.latest()
         if found is not None:
             return found
         start = dated.next_offset

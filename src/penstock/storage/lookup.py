@@ -25,7 +25,7 @@ class TimestampOffset(NamedTuple):
 class DatedBatch(NamedTuple):
     """A batch whose header says that it has a record at `timestamp` or later.
 
-    Only its records tell, and to walk through them may take long: `first` needs no more than these bytes.
+    Only its records tell, and to walk through them may take long: that needs no more than these bytes.
     """
 
     batch: bytes
@@ -42,6 +42,11 @@ class DatedBatch(NamedTuple):
             if timestamp >= self.timestamp and offset >= self.start:
                 return TimestampOffset(timestamp, offset, self.leader_epoch)
         return None
+
+    def latest(self) -> TimestampOffset | None:
+        """The first record with the largest timestamp of the batch: a header may promise a larger one."""
+        found = max(timestamps(self.batch), key=lambda record: record[1], default=None)
+        return None if found is None else TimestampOffset(found[1], found[0], self.leader_epoch)
 
 
 def batch_at_or_after(segments: Segments, timestamp: int, start: int, cached_only: bool) -> DatedBatch | None:

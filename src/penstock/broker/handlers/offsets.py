@@ -151,10 +151,11 @@ async def _by_timestamp(
         dated = await _dated_batch(context, partition, timestamp, start)
         if dated is None:
             return
+        walk = dated.latest if timestamp == MAX_TIMESTAMP else dated.first
         if in_vain or is_long(dated.batch):
-            found = await context.broker.workers.in_thread(dated.first)
+            found = await context.broker.workers.in_thread(walk)
         else:
-            found = dated.first()
+            found = walk()
         start, in_vain = dated.next_offset, True
     if timestamp >= 0 and found.offset >= _readable_end(context, partition, reader):
         return
