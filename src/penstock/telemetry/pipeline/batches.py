@@ -1,0 +1,232 @@
+"""One batch, from messages to committed tables: the order of effects that makes it exactly once.
+
+    1  the batch gets its time                 kept, so that a second try has the same
+    2  executors write files and next state    under new names: not yet part of anything
+    3  each table is committed                 with (query id, batch id): a second time does nothing
+    4  alerts are published                    a second time repeats them, with the same batch id
+    5  the manifest is written                 from here on the batch is done
+
+A driver that dies anywhere before 5 runs the batch again from the state before it, and since a batch follows
+from its rows, its time and that state alone, it does the same again. What a failed try leaves behind belongs
+to nothing, and is removed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+from uuid import uuid4
+
+import pyarrow as pa
+
+from penstock.model.errors import PenstockError
+from penstock.telemetry.pipeline.detectors import Alert, Detectors
+from penstock.telemetry.pipeline.publish import ALERTS, Topics, alert_records
+from penstock.telemetry.pipeline.shard import Counts
+from penstock.telemetry.pipeline.storage import Store
+from penstock.telemetry.pipeline.tables import TABLES, DataFile, Tables, timestamps, write_files
+from penstock.telemetry.pipeline.tasks import ShardResult, ShardTask, run_on_spark
+from penstock.telemetry.pipeline.validate import now_ms
+from penstock.telemetry.thresholds import Thresholds
+
+__all__ = ["BatchReport", "Batches", "PipelineBroken", "Settings"]
+
+_MANIFEST: Final = "manifest-"
+
+
+class PipelineBroken(PenstockError):
+    """State and checkpoint do not belong together, or rows went missing: a human must look."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How a query treats samples. `shards` cannot change while there is state."""
+
+    thresholds: Thresholds
+    shards: int = 2
+    #: how long a window stays open for samples that are late
+    delay_ms: int = 30_000
+    #: how far ahead of our clock a sample may be
+    ahead_ms: int = 300_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Manifest:
+    """The state after a batch."""
+
+    query_id: str
+    batch_id: int = -1
+    newest_ms: int = 0
+    #: by shard, the file of each table of its state
+    shards: dict[int, dict[str, str]] = field(default_factory=dict)
+    detectors: str | None = None
+
+    @classmethod
+    def read(cls, text: bytes) -> _Manifest:
+        told = json.loads(text)
+        shards = {int(shard): paths for shard, paths in told.pop("shards").items()}
+        return cls(shards=shards, **told)
+
+    def text(self) -> bytes:
+        told = {
+            name: getattr(self, name) for name in ("query_id", "batch_id", "newest_ms", "shards", "detectors")
+        }
+        return json.dumps(told, sort_keys=True).encode()
+
+    def files(self) -> set[str]:
+        found = {path for paths in self.shards.values() for path in paths.values()}
+        return found | {self.detectors} if self.detectors else found
+
+
+class BatchReport(NamedTuple):
+    """What a batch did, for whoever watches."""
+
+    batch_id: int
+    counts: Counts
+    watermark_ms: int
+    read_at_ms: int
+    alerts: list[Alert]
+
+
+class Batches:
+    """Runs batches of one query, one after the other. Give `process` to `foreachBatch`.
+
+    `run_shards` is what knows Spark: messages are whatever it takes.
+    """
+
+    def __init__(
+        self,
+        tables: str,
+        state: str,
+        settings: Settings,
+        topics: Topics | None = None,
+        report: Callable[[BatchReport], None] = lambda report: None,
+        clock: Callable[[], int] = now_ms,
+        run_shards: Callable[[Any, ShardTask], tuple[list[ShardResult], int]] = run_on_spark,
+    ) -> None:
+        self.tables = Tables(tables)
+        self._files = Store(tables)
+        self._state = Store(state)
+        self._settings = settings
+        self._topics = topics
+        self._report = report
+        self._clock = clock
+        self._run_shards = run_shards
+        self._manifest = self._load()
+
+    def process(self, messages: Any, batch_id: int) -> None:
+        """Run a batch; nothing happens if it was done before."""
+        before = self._manifest
+        if batch_id <= before.batch_id:
+            return
+        if batch_id > before.batch_id + 1:
+            raise PipelineBroken(
+                f"batch {batch_id} comes after {before.batch_id} in the state beside the checkpoint: "
+                "one of them is from another time. Restore both, or remove both and start anew"
+            )
+        task = self._task(batch_id)
+        results, consumed = self._run_shards(messages, task)
+        counts = _total([result.counts for result in results])
+        if counts.consumed != consumed or len(results) != self._settings.shards:
+            raise PipelineBroken(f"{consumed} rows were read and {counts.consumed} are accounted for")
+        detectors = self._detectors()
+        alerts = detectors.advance(pa.concat_tables([result.features for result in results]))
+        files = [file for result in results for file in result.files]
+        report = BatchReport(batch_id, counts, task.watermark_ms, task.read_at_ms, alerts)
+        self._commit(batch_id, files + self._write_own(report))
+        if self._topics is not None and alerts:
+            self._topics.send(ALERTS, alert_records(alerts, batch_id))
+        self._finish(results, detectors, report)
+        self._report(report)
+
+    def _task(self, batch_id: int) -> ShardTask:
+        return ShardTask(
+            tables=self._files,
+            state=self._state,
+            batch_id=batch_id,
+            shards=self._settings.shards,
+            watermark_ms=max(0, self._manifest.newest_ms - self._settings.delay_ms),
+            read_at_ms=self._time_of(batch_id),
+            ahead_ms=self._settings.ahead_ms,
+            before=self._manifest.shards,
+            topics=self._topics,
+        )
+
+    def _write_own(self, report: BatchReport) -> list[DataFile]:
+        """The files that the driver writes: they are small."""
+        told: dict[str, Any] = {
+            name: [getattr(alert, name) for alert in report.alerts] for name in Alert._fields
+        }
+        told |= {"at": timestamps(told["at_ms"]), "since": timestamps(told["since_ms"])}
+        told["batch_id"] = [report.batch_id] * len(report.alerts)
+        schema = TABLES["alerts"]
+        alerts = pa.table([pa.array(told[field.name], field.type) for field in schema], schema=schema)
+        batch = {
+            "read_at": timestamps([report.read_at_ms]),
+            "batch_id": [report.batch_id],
+            "watermark": timestamps([report.watermark_ms]),
+            **{name: [value] for name, value in report.counts._asdict().items()},
+        }
+        schema = TABLES["batches"]
+        batches = pa.table([batch[name] for name in schema.names], schema=schema)
+        return [*write_files(self._files, "alerts", alerts), *write_files(self._files, "batches", batches)]
+
+    def _commit(self, batch_id: int, files: list[DataFile]) -> None:
+        for table in TABLES:
+            own = [file for file in files if file.table == table]
+            if own:
+                self.tables.commit(table, own, self._manifest.query_id, batch_id)
+
+    def _finish(self, results: list[ShardResult], detectors: Detectors, report: BatchReport) -> None:
+        before = self._manifest
+        remembered = f"{report.batch_id}-{uuid4().hex}-detectors.arrow"
+        self._state.write_table(remembered, detectors.fleet.to_table())
+        after = _Manifest(
+            before.query_id,
+            report.batch_id,
+            max(before.newest_ms, report.counts.newest_ms),
+            {result.shard: result.state for result in results},
+            remembered,
+        )
+        self._state.write(f"{_MANIFEST}{report.batch_id}.json", after.text())
+        self._manifest = after
+        self._sweep()
+
+    def _detectors(self) -> Detectors:
+        path = self._manifest.detectors
+        return Detectors(self._settings.thresholds, self._state.read_table(path) if path else None)
+
+    def _time_of(self, batch_id: int) -> int:
+        """When the batch was first tried."""
+        path = f"begun-{batch_id}.json"
+        if not self._state.exists(path):
+            self._state.write(path, json.dumps({"read_at_ms": self._clock()}).encode())
+        return int(json.loads(self._state.read(path))["read_at_ms"])
+
+    def _load(self) -> _Manifest:
+        done = [name for name in self._state.names("") if name.startswith(_MANIFEST)]
+        if not done:
+            first = _Manifest(uuid4().hex)
+            # The query's id must be known before anything is committed under it.
+            self._state.write(f"{_MANIFEST}{first.batch_id}.json", first.text())
+            return first
+        newest = max(done, key=lambda name: int(name.removeprefix(_MANIFEST).removesuffix(".json")))
+        found = _Manifest.read(self._state.read(newest))
+        if found.shards and len(found.shards) != self._settings.shards:
+            raise PipelineBroken(f"the state has {len(found.shards)} shards, not {self._settings.shards}")
+        return found
+
+    def _sweep(self) -> None:
+        """Remove all that the newest manifest does not need, whoever left it there."""
+        number = self._manifest.batch_id
+        needed = self._manifest.files() | {f"{_MANIFEST}{number}.json", f"begun-{number + 1}.json"}
+        for name in self._state.names(""):
+            if name not in needed:
+                self._state.delete(name)
+
+
+def _total(parts: list[Counts]) -> Counts:
+    sums = [sum(column) for column in zip(*parts, strict=True)]
+    return Counts(*sums)._replace(newest_ms=max(part.newest_ms for part in parts))

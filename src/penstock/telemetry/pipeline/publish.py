@@ -1,0 +1,108 @@
+"""What goes back to topics: dead letters, from executors, and alerts, from the driver. At least once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any, Final, NamedTuple
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from penstock.model.errors import PenstockError
+from penstock.telemetry.message import format_timestamp
+from penstock.telemetry.pipeline.detectors import Alert
+
+__all__ = [
+    "ALERTS",
+    "DEAD_LETTERS",
+    "Record",
+    "Topics",
+    "TopicsUnreachable",
+    "alert_records",
+    "dead_letter_records",
+]
+
+ALERTS: Final = "gpu.alerts"
+DEAD_LETTERS: Final = "gpu.telemetry.dlq"
+_TIMEOUT_S: Final = 30.0
+
+
+class TopicsUnreachable(PenstockError):
+    """A record was not taken; the batch that it belongs to is run again."""
+
+
+class Record(NamedTuple):
+    key: str
+    value: bytes
+    headers: list[tuple[str, bytes]]
+
+
+class Topics:
+    """Topics of one cluster; sent to executors, so it holds addresses only."""
+
+    __slots__ = ("_settings",)
+
+    def __init__(self, bootstrap: str, settings: dict[str, str] | None = None) -> None:
+        self._settings = {"bootstrap.servers": bootstrap, "log_level": "2", **(settings or {})}
+
+    def create(self) -> None:
+        """Make what is missing: alerts are compacted, so that the topic holds the state of each."""
+        admin = AdminClient(self._settings)
+        wanted = [NewTopic(ALERTS, 1, config={"cleanup.policy": "compact"}), NewTopic(DEAD_LETTERS, 1)]
+        for made in admin.create_topics(wanted, operation_timeout=_TIMEOUT_S).values():
+            try:
+                made.result()
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                    raise TopicsUnreachable(error.args[0].str()) from error
+
+    def send(self, topic: str, records: Iterable[Record]) -> None:
+        """Return when all are acknowledged."""
+        failures: list[str] = []
+
+        def delivered(error: KafkaError | None, _: Any) -> None:
+            if error is not None:
+                failures.append(error.str())
+
+        reliable = {"enable.idempotence": "true", "linger.ms": "5", "partitioner": "murmur2_random"}
+        producer = Producer({**self._settings, **reliable, "message.timeout.ms": str(int(_TIMEOUT_S * 1000))})
+        for record in records:
+            while True:
+                try:
+                    producer.produce(
+                        topic, record.value, record.key, headers=record.headers, on_delivery=delivered
+                    )
+                    break
+                except BufferError:
+                    producer.poll(0.1)
+            producer.poll(0)
+        if producer.flush(_TIMEOUT_S) or failures:
+            raise TopicsUnreachable(f"{topic}: {failures[0] if failures else 'no answer in time'}")
+
+
+def alert_records(alerts: Iterable[Alert], batch_id: int) -> list[Record]:
+    """An alert's key is its rule and subject; whoever reads twice knows a repetition by key and batch."""
+    records = []
+    for alert in alerts:
+        document = alert._asdict()
+        document |= {
+            "at": format_timestamp(document.pop("at_ms")),
+            "since": format_timestamp(document.pop("since_ms")),
+        }
+        value = json.dumps({**document, "batch_id": batch_id}, sort_keys=True).encode()
+        records.append(Record(alert.key, value, [("content-type", b"application/json")]))
+    return records
+
+
+def dead_letter_records(rows: Any) -> Iterable[Record]:
+    """Dead letters as they came, from rows of the table; why, and where from, in headers."""
+    for row in rows.to_pylist():
+        source = f"{row['topic']}/{row['partition']}/{row['offset']}"
+        headers = [
+            ("reason", row["reason"].encode()),
+            ("topic", row["topic"].encode()),
+            ("partition", str(row["partition"]).encode()),
+            ("offset", str(row["offset"]).encode()),
+        ]
+        yield Record(source, row["raw"] or b"", headers)

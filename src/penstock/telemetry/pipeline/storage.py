@@ -1,0 +1,96 @@
+"""Small files beside the tables: a directory, or an object store by its URL."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.fs as fs
+import pyarrow.parquet as pq
+
+__all__ = ["Store"]
+
+
+class Store:
+    """Files below one place. One that is there is whole: it is written under another name first."""
+
+    __slots__ = ("_files", "_root", "uri")
+
+    def __init__(self, uri: str) -> None:
+        self.uri = uri.rstrip("/")
+        self._files, self._root = fs.FileSystem.from_uri(self.uri)
+
+    def __reduce__(self) -> tuple[type[Store], tuple[str]]:
+        # Workers open their own connection.
+        return Store, (self.uri,)
+
+    def below(self, path: str) -> Store:
+        return Store(f"{self.uri}/{path}")
+
+    def exists(self, path: str) -> bool:
+        return bool(self._files.get_file_info(self._path(path)).type == fs.FileType.File)
+
+    def read(self, path: str) -> bytes:
+        with self._files.open_input_stream(self._path(path)) as stream:
+            return bytes(stream.read())
+
+    def write(self, path: str, data: bytes) -> None:
+        with self._whole(path) as stream:
+            stream.write(data)
+
+    def read_table(self, path: str) -> Any:
+        with self._files.open_input_file(self._path(path)) as source:
+            return pa.ipc.open_file(source).read_all()
+
+    def write_table(self, path: str, table: Any) -> None:
+        with self._whole(path) as stream, pa.ipc.new_file(stream, table.schema) as writer:
+            writer.write_table(table)
+
+    def write_parquet(self, path: str, table: Any) -> int:
+        """Write a file of a table, and say how many bytes it has."""
+        with self._whole(path) as stream:
+            pq.write_table(table, stream, compression="zstd", compression_level=1)
+        return int(self._files.get_file_info(self._path(path)).size)
+
+    def names(self, path: str) -> list[str]:
+        """The names of the files and folders in a folder; none where there is no such folder."""
+        found = self._files.get_file_info(fs.FileSelector(self._path(path), allow_not_found=True))
+        return sorted(str(each.base_name) for each in found)
+
+    def delete(self, path: str) -> None:
+        """Delete a file, or a folder with all that is in it."""
+        place = self._path(path)
+        if self._files.get_file_info(place).type == fs.FileType.Directory:
+            self._files.delete_dir(place)
+        else:
+            self._files.delete_file(place)
+
+    def _path(self, path: str) -> str:
+        return f"{self._root}/{path}"
+
+    def _whole(self, path: str) -> _WholeFile:
+        return _WholeFile(self._files, self._path(path))
+
+
+class _WholeFile:
+    """A file that gets its name when it is complete; a failed one leaves nothing that is looked at."""
+
+    def __init__(self, files: Any, path: str) -> None:
+        self._files = files
+        self._path = path
+        folder, _, name = path.rpartition("/")
+        # Readers of a folder pass over names that start so.
+        self._draft = f"{folder}/_{name}.{uuid4().hex}"
+        files.create_dir(folder, recursive=True)
+
+    def __enter__(self) -> Any:
+        self._stream = self._files.open_output_stream(self._draft)
+        return self._stream
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._stream.close()
+        if kind is None:
+            self._files.move(self._draft, self._path)
+        else:
+            self._files.delete_file(self._draft)

@@ -1,0 +1,178 @@
+"""The Delta tables: their columns, the files that executors write for them, and the commit that shows them.
+
+A commit carries (query id, batch id) as Delta's application transaction, in the same atomic entry as the
+files. A batch that a table has already is not committed again, whatever files a second try has written: those
+belong to no table, and vacuum removes them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Any, Final, NamedTuple
+from uuid import uuid4
+
+import numpy as np
+import pyarrow as pa
+from deltalake import DeltaTable
+from deltalake.exceptions import TableNotFoundError
+from deltalake.transaction import AddAction, CommitProperties, Transaction
+
+from penstock.telemetry.pipeline.storage import Store
+
+__all__ = ["DAY", "TABLES", "DataFile", "Tables", "timestamps", "write_files"]
+
+DAY: Final = "day"
+_INSTANT: Final = pa.timestamp("us", "UTC")
+_GPU: Final = [
+    ("gpu_id", pa.string()),
+    ("hostname", pa.string()),
+    ("model", pa.string()),
+    ("job", pa.string()),
+    ("namespace", pa.string()),
+    ("field", pa.int32()),
+    ("metric", pa.string()),
+]
+_SOURCE: Final = [("topic", pa.string()), ("partition", pa.int32()), ("offset", pa.int64())]
+_ROLLUP: Final = pa.schema(
+    [
+        ("window_start", _INSTANT),
+        *_GPU,
+        ("count", pa.int64()),
+        *(
+            (name, pa.float64())
+            for name in ("min", "max", "mean", "last", "p50", "p95", "increase", "covered_s")
+        ),
+    ]
+)
+#: The columns of each table, without the day by which it is partitioned; the first one tells the day.
+TABLES: Final[dict[str, Any]] = {
+    "samples": pa.schema([("at", _INSTANT), *_GPU, ("value", pa.float64()), *_SOURCE]),
+    "dead_letters": pa.schema(
+        [
+            ("read_at", _INSTANT),
+            ("reason", pa.string()),
+            *_SOURCE,
+            ("raw", pa.binary()),
+            ("gpu_id", pa.string()),
+            ("field", pa.int32()),
+            ("at", _INSTANT),
+            ("value", pa.float64()),
+        ]
+    ),
+    "rollups_10s": _ROLLUP,
+    "rollups_1m": _ROLLUP,
+    "rollups_1h": _ROLLUP,
+    "alerts": pa.schema(
+        [
+            ("at", _INSTANT),
+            ("rule", pa.string()),
+            ("subject", pa.string()),
+            ("state", pa.string()),
+            ("severity", pa.string()),
+            ("since", _INSTANT),
+            ("hostname", pa.string()),
+            ("job", pa.string()),
+            ("measure", pa.float64()),
+            ("action", pa.string()),
+            ("batch_id", pa.int64()),
+        ]
+    ),
+    "batches": pa.schema(
+        [
+            ("read_at", _INSTANT),
+            ("batch_id", pa.int64()),
+            *((name, pa.int64()) for name in ("consumed", "valid", "dead_lettered", "duplicates", "late")),
+            ("watermark", _INSTANT),
+        ]
+    ),
+}
+
+
+class DataFile(NamedTuple):
+    """A file that was written for a table and is not in it yet."""
+
+    table: str
+    path: str
+    size: int
+    day: str
+    rows: int
+    low: str
+    high: str
+
+
+def timestamps(milliseconds: Any) -> Any:
+    return pa.array(np.asarray(milliseconds, dtype=np.int64) * 1000).cast(_INSTANT)
+
+
+def write_files(tables: Store, table: str, rows: Any) -> list[DataFile]:
+    """One file for each day in `rows`, under names that no other try uses."""
+    if not len(rows):
+        return []
+    schema = TABLES[table]
+    instants = rows[schema.names[0]].to_numpy().astype("datetime64[us]")
+    days = instants.astype("datetime64[D]")
+    files = []
+    for day in np.unique(days):
+        chosen = days == day
+        part = rows.filter(pa.array(chosen)).cast(schema)
+        path = f"{DAY}={day}/{uuid4().hex}.parquet"
+        size = tables.write_parquet(f"{table}/{path}", part)
+        low, high = (f"{edge}Z" for edge in (instants[chosen].min(), instants[chosen].max()))
+        files.append(DataFile(table, path, size, str(day), len(part), low, high))
+    return files
+
+
+class Tables:
+    """The tables below one place, as the driver commits to them."""
+
+    __slots__ = ("_root", "_storage_options")
+
+    def __init__(self, root: str, storage_options: dict[str, str] | None = None) -> None:
+        self._root = root
+        self._storage_options = storage_options
+
+    def open(self, table: str) -> DeltaTable:
+        """The table as it is now; made if it is not there."""
+        uri = f"{self._root}/{table}"
+        try:
+            return DeltaTable(uri, storage_options=self._storage_options)
+        except TableNotFoundError:
+            schema = pa.schema([*TABLES[table], (DAY, pa.date32())])
+            return DeltaTable.create(
+                uri, schema, mode="ignore", partition_by=[DAY], storage_options=self._storage_options
+            )
+
+    def commit(self, table: str, files: Iterable[DataFile], query_id: str, batch_id: int) -> bool:
+        """Show the files of one batch; False, and nothing done, if this batch was shown before."""
+        opened = self.open(table)
+        shown = opened.transaction_version(query_id)
+        if shown is not None and shown >= batch_id:
+            return False
+        now_ms = int(datetime.now(UTC).timestamp() * 1000)
+        actions = [
+            AddAction(each.path, each.size, {DAY: each.day}, now_ms, True, _stats(table, each))
+            for each in files
+        ]
+        if actions:
+            once = CommitProperties(app_transactions=[Transaction(query_id, batch_id)])
+            opened.create_write_transaction(
+                list(actions), "append", opened.schema(), [DAY], commit_properties=once
+            )
+        return True
+
+    def maintain(self, table: str, retention_hours: int) -> None:
+        """Put small files together, and remove those that no reader can still want."""
+        opened = self.open(table)
+        opened.optimize.compact()
+        opened.vacuum(retention_hours, dry_run=False, enforce_retention_duration=False, full=True)
+        opened.cleanup_metadata()
+
+
+def _stats(table: str, file: DataFile) -> str:
+    """What lets a reader pass a file over: how many rows, and of which time."""
+    column = TABLES[table].names[0]
+    return json.dumps(
+        {"numRecords": file.rows, "minValues": {column: file.low}, "maxValues": {column: file.high}}
+    )

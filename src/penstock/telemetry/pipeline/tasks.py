@@ -1,0 +1,124 @@
+"""What an executor does for one shard in one batch: state in; files of tables and the next state out.
+
+A task may run twice, at the same time or after a crash: it writes under names of its own, and nothing that it
+writes counts before the driver says so.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark import TaskContext
+from pyspark.sql import DataFrame, Observation
+from pyspark.sql import functions as F
+
+from penstock.telemetry.pipeline.detectors.features import FEATURES_SCHEMA, features
+from penstock.telemetry.pipeline.publish import DEAD_LETTERS, Topics, dead_letter_records
+from penstock.telemetry.pipeline.shard import ROWS, Counts, ShardState, advance
+from penstock.telemetry.pipeline.storage import Store
+from penstock.telemetry.pipeline.tables import DataFile, write_files
+from penstock.telemetry.pipeline.validate import validate
+
+__all__ = ["ShardResult", "ShardTask", "run_on_spark"]
+
+_RESULT_DDL: Final = "summary STRING, features BINARY"
+
+
+class ShardResult(NamedTuple):
+    """What the driver is told of a shard. `state` names the file of each table of the state."""
+
+    shard: int
+    counts: Counts
+    files: list[DataFile]
+    state: dict[str, str]
+    features: Any
+
+    @classmethod
+    def read(cls, row: Mapping[str, Any]) -> ShardResult:
+        told = json.loads(row["summary"])
+        found = pa.ipc.open_stream(row["features"]).read_all()
+        files = [DataFile(*each) for each in told["files"]]
+        return cls(told["shard"], Counts(*told["counts"]), files, told["state"], found)
+
+    def row(self) -> Any:
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, FEATURES_SCHEMA) as writer:
+            writer.write_table(self.features)
+        summary = {"shard": self.shard, "counts": self.counts, "files": self.files, "state": self.state}
+        return pa.RecordBatch.from_pydict(
+            {"summary": [json.dumps(summary)], "features": [sink.getvalue().to_pybytes()]}
+        )
+
+
+@dataclass(frozen=True)
+class ShardTask:
+    """Runs on executors, for the shard whose number is that of the partition."""
+
+    tables: Store
+    state: Store
+    batch_id: int
+    shards: int
+    watermark_ms: int
+    read_at_ms: int
+    #: how far ahead of `read_at_ms` a sample may be
+    ahead_ms: int
+    #: by shard: the files of its state after the batch before
+    before: dict[int, dict[str, str]]
+    topics: Topics | None
+
+    def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
+        context = TaskContext.get()
+        assert context is not None, "runs in a task only"
+        # A shard without rows has windows to close as well.
+        parts = [pa.Table.from_batches([batch]).cast(ROWS) for batch in batches]
+        rows = pa.concat_tables([ROWS.empty_table(), *parts])
+        yield self.run(context.partitionId(), rows).row()
+
+    def run(self, shard: int, rows: Any) -> ShardResult:
+        paths = self.before.get(shard, {})
+        tables = {name: self.state.read_table(path) for name, path in paths.items()}
+        before = ShardState.of(tables) if tables else ShardState()
+        outcome = advance(before, rows, self.watermark_ms, self.read_at_ms)
+        files = [
+            file for table, found in outcome.rows.items() for file in write_files(self.tables, table, found)
+        ]
+        self._send_dead_letters(outcome.rows["dead_letters"])
+        state = self._keep(shard, outcome.state, before, paths)
+        return ShardResult(shard, outcome.counts, files, state, features(outcome.taken))
+
+    def _keep(
+        self, shard: int, state: ShardState, before: ShardState, paths: dict[str, str]
+    ) -> dict[str, str]:
+        kept = {}
+        attempt, old = uuid4().hex, before.tables()
+        for name, table in state.tables().items():
+            if name in paths and table is old[name]:
+                kept[name] = paths[name]
+            else:
+                kept[name] = f"{self.batch_id}-{shard}-{attempt}-{name}.arrow"
+                self.state.write_table(kept[name], table)
+        return kept
+
+    def _send_dead_letters(self, rows: Any) -> None:
+        # Late samples are no dead letters: they are in the table, and nothing is wrong with them.
+        refused = rows.filter(pc.not_equal(rows["reason"], "late"))
+        if self.topics is not None and len(refused):
+            self.topics.send(DEAD_LETTERS, dead_letter_records(refused))
+
+
+def run_on_spark(messages: DataFrame, task: ShardTask) -> tuple[list[ShardResult], int]:
+    """Run `task` for every shard of the connector's `messages`; also says how many messages there were."""
+    # Counted apart from everything that follows, so that nothing that goes missing there goes unnoticed.
+    seen = Observation()
+    counted = messages.observe(seen, F.count(F.lit(1)).alias("rows"))
+    rows = validate(counted, task.read_at_ms, task.ahead_ms)
+    owner = F.coalesce(F.col("gpu_id"), F.col("topic"))
+    shard = F.pmod(F.xxhash64(owner), F.lit(task.shards)).cast("int")
+    found = rows.repartitionById(task.shards, shard).mapInArrow(task, _RESULT_DDL).toArrow()
+    return [ShardResult.read(row) for row in found.to_pylist()], int(seen.get["rows"])

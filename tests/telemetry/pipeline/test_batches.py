@@ -1,0 +1,197 @@
+"""Batches as foreachBatch gives them: what they leave in the tables, once, whatever happens in between."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from penstock.telemetry.pipeline.batches import Batches, BatchReport, PipelineBroken, Settings
+from penstock.telemetry.pipeline.shard import ROWS
+from penstock.telemetry.pipeline.storage import Store
+from penstock.telemetry.pipeline.tables import TABLES, Tables
+from penstock.telemetry.pipeline.tasks import ShardResult, ShardTask
+from penstock.telemetry.thresholds import load_thresholds
+from tests.telemetry.pipeline.messages import NOW_MS
+
+CLOCK = NOW_MS + 3_600_000
+
+
+def run_here(messages: list[Any], task: ShardTask) -> tuple[list[ShardResult], int]:
+    """Every shard in this process: what Spark does with them is tested where Spark is."""
+    parts: list[list[dict[str, Any]]] = [[] for _ in range(task.shards)]
+    for row in messages:
+        parts[len(row["gpu_id"] or "") % task.shards].append(row)
+    results = [task.run(shard, pa.Table.from_pylist(part, ROWS)) for shard, part in enumerate(parts)]
+    return results, len(messages)
+
+
+def pipeline(place: Path, reports: list[BatchReport] | None = None, clock: int = CLOCK) -> Batches:
+    return Batches(
+        str(place / "tables"),
+        str(place / "state"),
+        Settings(load_thresholds(), shards=2),
+        report=(reports if reports is not None else []).append,
+        clock=lambda: clock,
+        run_shards=run_here,
+    )
+
+
+def rows(place: Path, table: str) -> list[dict[str, Any]]:
+    """What a table holds, in an order of its own."""
+    found = Tables(str(place / "tables")).open(table).to_pyarrow_table().to_pylist()
+    return sorted(found, key=repr)
+
+
+def contents(place: Path) -> dict[str, list[str]]:
+    """All that must be the same after any disturbance: everything but the clock's time of a batch."""
+    kept: dict[str, list[str]] = {}
+    for table in TABLES:
+        found = [{name: row[name] for name in row if name != "read_at"} for row in rows(place, table)]
+        kept[table] = sorted(repr(row) for row in found)
+    return kept
+
+
+def sample(at_s: int = 0, gpu: str = "GPU-1", field: int = 150, value: float = 40.0) -> dict[str, Any]:
+    about = {"hostname": "host-1", "device": "nvidia0", "model": "H200", "job": "job-1", "namespace": "team"}
+    measured = {"field": field, "at": NOW_MS + at_s * 1000, "value": value}
+    return {"gpu_id": gpu, **measured, "reason": None, **about}
+
+
+ENERGY, XID = 156, 230
+FIRST = [
+    sample(gpu="GPU-1", value=40.0),
+    sample(gpu="GPU-22", value=50.0),
+    sample(gpu="GPU-1", value=40.0),
+    sample(gpu="GPU-1", field=ENERGY, value=1000.0),
+    sample(gpu="GPU-1", field=XID, value=0.0),
+    {"gpu_id": None, "reason": "not a sample", "raw": b"no sample"},
+]
+SECOND = [
+    sample(100, value=42.0),
+    sample(100, field=ENERGY, value=4000.0),
+    sample(100, field=XID, value=79.0),
+    sample(gpu="GPU-22", value=50.0),
+]
+THIRD = [sample(200, value=44.0), sample(5, gpu="GPU-22", value=50.0)]
+
+
+def placed(rows: list[dict[str, Any]], first_offset: int = 0) -> list[dict[str, Any]]:
+    return [{**row, "topic": "t", "partition": 0, "offset": at} for at, row in enumerate(rows, first_offset)]
+
+
+def run(batches: Batches, first: int = 0) -> None:
+    offset = 0
+    for batch_id, values in enumerate((FIRST, SECOND, THIRD)):
+        if batch_id >= first:
+            batches.process(placed(values, offset), batch_id)
+        offset += len(values)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tables after a run that nothing has disturbed."""
+    place = tmp_path_factory.mktemp("undisturbed")
+    run(pipeline(place))
+    return place
+
+
+def test_every_message_is_somewhere(undisturbed: Path) -> None:
+    kinds = ("consumed", "valid", "dead_lettered", "duplicates", "late")
+    counted = {row["batch_id"]: tuple(row[kind] for kind in kinds) for row in rows(undisturbed, "batches")}
+    assert counted == {0: (6, 4, 1, 1, 0), 1: (4, 3, 0, 1, 0), 2: (2, 1, 0, 0, 1)}
+    assert len(rows(undisturbed, "samples")) == 8
+    dead = {(row["reason"], row["offset"], row["raw"]) for row in rows(undisturbed, "dead_letters")}
+    assert dead == {("not a sample", 5, b"no sample"), ("late", 11, None)}
+
+
+def test_windows_close_behind_the_watermark(undisturbed: Path) -> None:
+    # Batch 2 knows of NOW + 100 s, less 30 s of delay: what is older has closed.
+    tens = {(row["gpu_id"], row["metric"], row["mean"]) for row in rows(undisturbed, "rollups_10s")}
+    assert ("GPU-22", "DCGM_FI_DEV_GPU_TEMP", 50.0) in tens
+    assert ("GPU-1", "DCGM_FI_DEV_GPU_TEMP", 40.0) in tens
+    assert all(mean != 42.0 for _, _, mean in tens)
+    assert {row["mean"] for row in rows(undisturbed, "rollups_1m")} == {40.0, 50.0, 1000.0, 0.0}
+
+
+def test_alerts_are_in_the_table(undisturbed: Path) -> None:
+    found = rows(undisturbed, "alerts")
+    told = {(row["rule"], row["subject"], row["state"], row["batch_id"]) for row in found}
+    assert told == {("xid", "GPU-1", "open", 1), ("silent", "GPU-22", "open", 1)}
+    assert {row["action"][:16] for row in found if row["rule"] == "xid"} == {"drain and reboot"}
+
+
+class Killed(Exception):
+    """Stands for the end of the driver."""
+
+
+def dies(function: Callable[..., Any], at_call: int, after: bool) -> Callable[..., Any]:
+    """`function`, whose `at_call`th call ends the driver just before, or just after it."""
+    calls = 0
+
+    def deadly(*args: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == at_call and not after:
+            raise Killed
+        result = function(*args)
+        if calls == at_call:
+            raise Killed
+        return result
+
+    return deadly
+
+
+@pytest.mark.parametrize(
+    ("where", "method", "at_call", "after"),
+    [
+        # batch 1 commits samples, then batches, then its state and the manifest
+        (Tables, "commit", 1, False),
+        (Tables, "commit", 1, True),
+        (Tables, "commit", 2, True),
+        (Store, "write", 1, True),
+        (Store, "write", 2, False),
+        (Store, "write", 2, True),
+    ],
+)
+def test_a_driver_that_dies_changes_nothing(
+    undisturbed: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    where: type,
+    method: str,
+    at_call: int,
+    after: bool,
+) -> None:
+    pipeline(tmp_path).process(placed(FIRST), 0)
+    broken = pipeline(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(where, method, dies(getattr(where, method), at_call, after))
+        with pytest.raises(Killed):
+            broken.process(placed(SECOND, len(FIRST)), 1)
+    # Spark comes back with the batch that it does not know to be done, later by the clock.
+    run(pipeline(tmp_path, clock=CLOCK + 1), first=1)
+    assert contents(tmp_path) == contents(undisturbed)
+
+
+def test_a_batch_that_is_done_is_not_done_again(tmp_path: Path) -> None:
+    pipeline(tmp_path).process(placed(FIRST), 0)
+    before = contents(tmp_path)
+    reports: list[BatchReport] = []
+    pipeline(tmp_path, reports).process(placed(SECOND), 0)
+    assert contents(tmp_path) == before
+    assert not reports
+
+
+def test_a_checkpoint_that_is_ahead_of_the_state_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(PipelineBroken, match="batch 3 comes after -1"):
+        pipeline(tmp_path).process(placed(FIRST), 3)
+
+
+def test_state_that_nothing_needs_is_removed(undisturbed: Path) -> None:
+    names = {path.name.split("-")[0] for path in (undisturbed / "state").iterdir()}
+    assert "0" not in names, "files of a batch that others have replaced"
+    assert len([path for path in (undisturbed / "state").iterdir() if "pending" in path.name]) == 2
