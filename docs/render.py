@@ -99,8 +99,9 @@ vote, and each tells clients the address that it has there. One that is not in t
 vote. Where that is not enough, `listeners`, `advertised.listeners` and `controller.quorum.voters` say it in
 Kafka's way.
 
-Topics are created at start, by whichever broker comes first; those that need more brokers than there are
-wait for them. A topic that exists is left as it is, and what differs from the file is logged as
+Topics are created at start, by whichever broker comes first, once all voters are there or five seconds have
+passed, so that they are spread over all; those that need more brokers than there are wait for them. A
+topic that exists is left as it is, and what differs from the file is logged as
 `topic_differs`. A topic's settings are `partitions`, `replication_factor`, {topic_names}, or any [topic
 config](#topics) by Kafka's name.
 

@@ -90,6 +90,30 @@ def test_what_can_never_be_is_refused(events: Events) -> None:
 
 
 @pytest.mark.timeout(30)
+def test_topics_are_spread_over_all_who_start_together(events: Events) -> None:
+    wanted = DeclaredTopic("spread", 3, 1, {})
+
+    async def test() -> None:
+        nodes = Cluster([1, 2, 3])
+        try:
+            await nodes.start(1, 2)
+            assert await create_declared(nodes[1], [wanted]) == [wanted]
+            trying = asyncio.create_task(keep_creating(nodes[1], [wanted]))
+            await nodes.start(3)
+            await trying
+            partitions = nodes[1].image.topics["spread"].partitions.values()
+            assert {p.replicas[0] for p in partitions} == {1, 2, 3}
+            await nodes.kill(3)
+            late = DeclaredTopic("late", 1, 1, {})
+            assert await create_declared(nodes[1], [late], waited_s=5.0) == []  # but not for ever
+        finally:
+            await nodes.close()
+
+    asyncio.run(test())
+    assert events.said[0] == ("topic_waits", {"topic": "spread", "reason": "broker 3 is still to come"})
+
+
+@pytest.mark.timeout(30)
 def test_a_topic_waits_for_the_brokers_that_it_needs(events: Events) -> None:
     wanted = DeclaredTopic("wide", 2, 3, {})
 

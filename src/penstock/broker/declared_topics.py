@@ -31,19 +31,26 @@ _WAITS: Final = frozenset(
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
     }
 )
+#: how long topics wait for all voters, so that they are spread over all of them
+_PATIENCE_S: Final = 5.0
 _PAUSE_FIRST_S: Final = 0.1
 _PAUSE_LIMIT_S: Final = 5.0
 
 
 async def create_declared(
-    broker: Broker, topics: Iterable[DeclaredTopic], *, again: bool = False
+    broker: Broker, topics: Iterable[DeclaredTopic], *, waited_s: float = 0.0
 ) -> list[DeclaredTopic]:
-    """Make what is missing; returns what has to wait, which is a warning only the first time."""
-    tell = log.debug if again else log.warning
+    """Make what is missing; returns what has to wait, which is told only the first time."""
+    tell = log.debug if waited_s else log.warning
+    absent = _absent(broker) if waited_s < _PATIENCE_S else ""
     waiting = []
     for topic in topics:
         if topic.name in broker.image.topics:
             _report_differences(broker, topic)
+            continue
+        if absent:
+            waiting.append(topic)
+            tell("topic_waits", topic=topic.name, reason=absent)
             continue
         try:
             await broker.create_topic(
@@ -61,11 +68,19 @@ async def create_declared(
 
 async def keep_creating(broker: Broker, waiting: Sequence[DeclaredTopic]) -> None:
     """Try again, with growing pauses, until nothing waits."""
-    pause_s = _PAUSE_FIRST_S
+    pause_s, waited_s = _PAUSE_FIRST_S, 0.0
     while waiting:
         await asyncio.sleep(pause_s)
-        pause_s = min(2 * pause_s, _PAUSE_LIMIT_S)
-        waiting = await create_declared(broker, waiting, again=True)
+        waited_s += pause_s
+        pause_s = min(1.5 * pause_s, _PAUSE_LIMIT_S)
+        waiting = await create_declared(broker, waiting, waited_s=waited_s)
+
+
+def _absent(broker: Broker) -> str:
+    """Which voters are not there as brokers: whoever comes after a topic was made has no part in it."""
+    brokers = broker.image.brokers
+    absent = [id_ for id_ in broker.config.quorum_voters if id_ not in brokers or brokers[id_].fenced]
+    return f"broker {', '.join(map(str, absent))} is still to come" if absent else ""
 
 
 def _report_differences(broker: Broker, topic: DeclaredTopic) -> None:
