@@ -197,12 +197,27 @@ def test_a_wrong_checksum_gets_no_new_one(client: RawClient, gzip_topic: Topic) 
 
 
 @penstock_only  # in Kafka an unknown error
-def test_bytes_that_are_not_what_their_codec_says_are_corrupt(client: RawClient, gzip_topic: Topic) -> None:
+def test_bytes_that_are_not_what_their_codec_says_are_invalid(client: RawClient, gzip_topic: Topic) -> None:
     for codec in (Codec.SNAPPY, Codec.LZ4, Codec.ZSTD):
         plain = batch_of([b"not compressed at all" * 10])
         header = read_header(plain)._replace(attributes=int(codec))
         answer = produce(client, gzip_topic, seal(header, plain[61:]))
-        assert answer.error_code == ErrorCode.CORRUPT_MESSAGE, codec
+        assert answer.error_code == ErrorCode.INVALID_RECORD, codec
+
+
+def test_bytes_that_are_no_records_are_invalid(client: RawClient, gzip_topic: Topic) -> None:
+    answer = produce(client, gzip_topic, seal(read_header(batch_of([b"x"])), b"\xff" * 20))
+
+    assert answer.error_code == ErrorCode.INVALID_RECORD
+
+
+def test_a_piece_of_a_batch_behind_a_batch_is_left_out(client: RawClient) -> None:
+    topic = create_topic(client, configs={"compression.type": "gzip"})
+
+    answer = produce(client, topic, batch_of([b"x"]) + batch_of([b"y"])[:-1])
+
+    assert answer.error_code == ErrorCode.NONE
+    assert stored_codecs(client, topic) == [Codec.GZIP]
 
 
 @pytest.mark.parametrize("magic", [0, 1])

@@ -20,7 +20,7 @@ from penstock.model.errors import (
 )
 from penstock.records.batch import CONTROL_BIT, TIMESTAMP_TYPE_BIT, read_header
 from penstock.records.codecs import Codec
-from penstock.records.record import Record, build_batch, iter_records
+from penstock.records.record import Record, build_batch, iter_records, open_batch, seal
 from penstock.storage.log import AppendOrigin, Log, LongWalk
 from tests.storage.logs import NOW_MS, append_checked, batch, idempotent, open_log, records
 
@@ -49,11 +49,15 @@ BAD: dict[str, tuple[Callable[[], memoryview], type[ApiError]]] = {
     "magic 1": (lambda: changed(16, "b", 1), InvalidRecord),
     "magic 3": (lambda: changed(16, "b", 3), CorruptMessage),
     "an old message too short for a header": (lambda: changed(16, "b", 1)[:40], InvalidRecord),
-    "half a header": (lambda: batch()[:40], CorruptMessage),
-    "a cut batch": (lambda: batch()[:-1], CorruptMessage),
-    "a length that reaches too far": (lambda: changed(8, "i", 2**31 - 1), CorruptMessage),
+    "less than a length": (lambda: batch()[:11], InvalidRecord),
+    "no magic": (lambda: batch()[:16], InvalidRecord),
+    "half a header": (lambda: batch()[:40], InvalidRecord),
+    "a cut batch": (lambda: batch()[:-1], InvalidRecord),
+    "a length that reaches too far": (lambda: changed(8, "i", 2**31 - 1), InvalidRecord),
+    "a length below any message's": (lambda: changed(8, "i", 13)[:12], CorruptMessage),
+    "a length below the header's": (lambda: changed(8, "i", 48), CorruptMessage),
     "a negative length": (lambda: changed(8, "i", -1), CorruptMessage),
-    "bytes behind the batch": (lambda: memoryview(bytearray(batch()) + b"xyz"), InvalidRecord),
+    "garbage behind the batch": (lambda: memoryview(bytearray(batch()) + bytes(12)), CorruptMessage),
     "two batches": (lambda: memoryview(bytearray(batch()) + batch()), InvalidRecord),
     "an offset of its own": (lambda: changed(0, "q", 5), InvalidRecord),
     "a delta below its count": (lambda: changed(23, "i", 0), InvalidRecord),
@@ -66,6 +70,22 @@ BAD: dict[str, tuple[Callable[[], memoryview], type[ApiError]]] = {
     "an unknown codec": (lambda: changed(21, "h", 6), UnsupportedCompressionType),
     "too far in the future": (lambda: batch(timestamp=NOW_MS + 3_600_001), InvalidTimestamp),
 }
+
+
+@pytest.mark.parametrize("piece", [1, 11, 16, 40, -1])
+@pytest.mark.parametrize("policy", [frozenset({"delete"}), COMPACT])
+def test_a_piece_of_a_batch_behind_a_batch_is_left_out(piece: int, policy: frozenset[str]) -> None:
+    log = open_log(cleanup_policy=policy)
+    log.append(memoryview(bytearray(batch(2)) + batch()[:piece]), 0)
+    log.append(batch(), 0)
+    assert log.size == len(batch(2)) + len(batch())
+    assert [record.offset for record in records(log)] == [0, 1, 2]
+
+
+def test_records_that_have_to_be_walked_but_are_none_are_invalid() -> None:
+    header, data = open_batch(batch(2))
+    garbage = memoryview(bytearray(seal(header, bytes([0xFF]) * len(data))))
+    refused(open_log(cleanup_policy=COMPACT), garbage, InvalidRecord)
 
 
 @pytest.mark.parametrize("name", BAD)

@@ -12,13 +12,14 @@ from typing import Protocol
 
 from penstock.broker.logs import get_logger
 from penstock.broker.partition import Partition
-from penstock.model.errors import ApiError, CorruptMessage, ErrorCode, MessageTooLarge
+from penstock.model.errors import ApiError, CorruptMessage, ErrorCode, InvalidRecord, MessageTooLarge
 from penstock.net.buffers import BufferPool
 from penstock.ports import Workers
-from penstock.records.batch import HEADER_SIZE, MAGIC, codec_of, crc_matches, read_header
+from penstock.records.batch import codec_of, crc_matches, read_header
 from penstock.records.codecs import Codec
 from penstock.records.record import recompress
 from penstock.storage.log import Appended, LongWalk
+from penstock.storage.validation import one_batch
 
 __all__ = ["append_at_once", "append_later"]
 
@@ -64,7 +65,7 @@ async def _append(workers: Workers, partition: Partition, batch: bytearray, resu
     async with partition.order:
         try:
             codec = partition.codec
-            if codec is not None and codec_of(batch) != codec and _is_one_batch(batch):
+            if codec is not None and codec_of(batch) != codec:
                 batch = await workers.in_thread(_recompress, batch, codec, partition.compression_level)
             appended: Appended | ApiError = await _append_checked(workers, partition, memoryview(batch))
         except ApiError as e:
@@ -86,16 +87,13 @@ async def _append_checked(workers: Workers, partition: Partition, batch: memoryv
             checked_by = walk.rules
 
 
-def _is_one_batch(batch: bytearray) -> bool:
-    """Whether there is something to recompress; if not, the append refuses it and says why."""
-    if len(batch) < HEADER_SIZE:
-        return False
-    header = read_header(batch)
-    return header.magic == MAGIC and header.size == len(batch)
-
-
 def _recompress(batch: bytearray, codec: Codec, level: int | None) -> bytearray:
     """The batch in another codec. Its checksum is checked first: corruption must not get a new one."""
-    if not crc_matches(batch, read_header(batch)):
+    one = one_batch(memoryview(batch))
+    if not crc_matches(one, read_header(one)):
         raise CorruptMessage("The checksum of the batch does not match its content")
-    return bytearray(recompress(batch, codec, level))
+    try:
+        return bytearray(recompress(one, codec, level))
+    except CorruptMessage as e:
+        # Not on the way: the client made it so, and would send it again.
+        raise InvalidRecord(str(e)) from e

@@ -278,10 +278,12 @@ def _encode_bytes(parts: list[bytes], content: bytes | None) -> None:
 def recompress(
     batch: Buffer, codec: Codec, level: int | None = None, limit: int = DECOMPRESSED_BYTES_MAX
 ) -> bytes:
-    """The same records in another codec, without looking at them; control batches stay as they are."""
+    """The same records in another codec, if that is what they are; control batches stay as they are."""
     header, data = open_batch(batch, limit)
     if header.is_control or header.compression == codec:
         return bytes(batch)
+    for _ in walk(data, header.record_count):
+        pass
     attributes = header.attributes & ~COMPRESSION_MASK | codec
     return seal(header._replace(attributes=attributes), compress(codec, data, level))
 

@@ -125,6 +125,8 @@ class Log(LogState):
             placed.append((header, offset, marker))
             position += size
             offset += header[6] + 1
+        if position != len(batches):
+            batches = batches[:position]
         self._write(batches, placed, now_ms)
         if leader_epoch != self.leader_epochs.latest:
             self.leader_epochs.assign(leader_epoch, base)

@@ -1,7 +1,8 @@
 """What may enter a log: batches are checked by header and checksum, and stamped with the append time.
 
 Records are looked at only where the topic asks for something that no header tells: keys in compacted topics,
-a bound on how old a timestamp may be, and to name the records of a batch that is refused anyway.
+a bound on how old a timestamp may be, and to name the records of a batch that is refused anyway. Only what
+may have been damaged on the way is a CorruptMessage: clients send that again.
 """
 
 from __future__ import annotations
@@ -39,11 +40,15 @@ from penstock.records.record import records_without_key, timestamps
 from penstock.storage.config import FOREVER, LogConfig
 from penstock.storage.producers import AppendOrigin
 
-__all__ = ["LongWalk", "Rules", "check_replicated", "validate"]
+__all__ = ["LongWalk", "NotOneBatch", "Rules", "check_replicated", "one_batch", "validate"]
 
 _CLIENT: Final = AppendOrigin.CLIENT
 _CODEC_MAX: Final = max(Codec)
+_LENGTH: Final = Struct(">i")
+_LENGTH_POSITION: Final = 8
 _MAGIC_POSITION: Final = 16
+#: what the shortest message of any format says of its length
+_LENGTH_MIN: Final = 14
 _CRC: Final = Struct(">I")
 _ATTRIBUTES: Final = Struct(">h")
 _MAX_TIMESTAMP: Final = Struct(">q")
@@ -81,6 +86,10 @@ class Rules:
         self.walk = self.compact or bounded
 
 
+class NotOneBatch(InvalidRecord):
+    """A client sent no batch, a piece of one, several, or one in an old format: no partition takes that."""
+
+
 class LongWalk(PenstockError):
     """A client's batch has to be walked, which takes long: `check` it in a worker thread, then append it."""
 
@@ -101,7 +110,10 @@ def validate(
     """The header fields of each of `batches`, all of which may enter the log; raises an ApiError otherwise.
 
     Where the topic says so, batches get the append time: attributes, largest timestamp and checksum change.
-    Records that meet the rules of `checked_by` are not looked at again for these.
+    Records that meet the rules of `checked_by` are not looked at again for these. What `one_batch` leaves out
+    of a client's bytes is not among the headers.
+
+    The hot path: everything that every batch needs is written out here.
     """
     size = len(batches)
     client = origin is _CLIENT
@@ -112,7 +124,7 @@ def validate(
         try:
             header = HEADER.unpack_from(batches, position)
         except error:
-            raise _malformed(batches, position) from None
+            raise _malformed(batches, position, client) from None
         (
             base_offset,
             length,
@@ -130,7 +142,7 @@ def validate(
         ) = header
         end = position + length + LOG_OVERHEAD
         if magic != MAGIC or length < HEADER_SIZE - LOG_OVERHEAD or end > size:
-            raise _malformed(batches, position)
+            raise _malformed(batches, position, client)
         if end - position > rules.message_bytes_max:
             raise MessageTooLarge(
                 f"a batch of {end - position} bytes; max.message.bytes is {rules.message_bytes_max}"
@@ -145,7 +157,9 @@ def validate(
             or attributes & _FORBIDDEN
             or end != size
         ):
-            raise _refusal(header, size - end)
+            if end != size:
+                return validate(one_batch(batches), rules, origin, now_ms, checked_by)
+            raise _refusal(header)
         if attributes and attributes & COMPRESSION_MASK > _CODEC_MAX:
             raise UnsupportedCompressionType(f"there is no codec {attributes & COMPRESSION_MASK}")
         if (rules.walk or max_timestamp > max_timestamp_max) and checked_by is not rules:
@@ -169,10 +183,10 @@ def check_replicated(batches: Buffer) -> list[tuple[int, ...]]:
         try:
             header = HEADER.unpack_from(view, position)
         except error:
-            raise _malformed(view, position) from None
+            raise _malformed(view, position, client=False) from None
         end = position + header[1] + LOG_OVERHEAD
         if header[3] != MAGIC or end < position + HEADER_SIZE or end > len(view):
-            raise _malformed(view, position)
+            raise _malformed(view, position, client=False)
         if crc32c(view[position + CRC_START : end]) != header[4]:
             raise CorruptMessage("a batch's checksum does not match its content")
         headers.append(header)
@@ -180,23 +194,50 @@ def check_replicated(batches: Buffer) -> list[tuple[int, ...]]:
     return headers
 
 
-def _malformed(batches: memoryview, position: int) -> ApiError:
-    """Why there is no batch of ours at `position`."""
+def one_batch(batches: memoryview) -> memoryview:
+    """The batch that a client may send to a partition at a time; a piece of one behind it is left out."""
+    size = _whole_size(batches, 0)
+    if size is None:
+        raise NotOneBatch(f"{len(batches)} bytes that are not a whole batch")
+    magic = batches[_MAGIC_POSITION]
+    if magic < MAGIC:
+        raise NotOneBatch(f"message format {magic} is too old, {MAGIC} is needed")
+    if size < HEADER_SIZE:
+        raise CorruptMessage(f"a batch of {size} bytes, which is less than its header")
+    if _whole_size(batches, size) is not None:
+        raise NotOneBatch("a client may append exactly one batch to a partition at a time")
+    return batches[:size]
+
+
+def _whole_size(batches: memoryview, position: int) -> int | None:
+    """The size of the batch at `position`, of any format; None if not all of it is there."""
     left = len(batches) - position
-    if left > _MAGIC_POSITION and 0 <= batches[position + _MAGIC_POSITION] < MAGIC:
-        return InvalidRecord(
-            f"message format {batches[position + _MAGIC_POSITION]} is too old, {MAGIC} is needed"
-        )
-    if not batches:
-        return InvalidRecord("there is no batch to append")
-    return CorruptMessage(f"{left} bytes that are not a whole batch")
+    if left < LOG_OVERHEAD:
+        return None
+    (length,) = _LENGTH.unpack_from(batches, position + _LENGTH_POSITION)
+    if length < _LENGTH_MIN:
+        raise CorruptMessage(f"no batch is {length} bytes long")
+    if left <= _MAGIC_POSITION:
+        return None
+    if batches[position + _MAGIC_POSITION] > MAGIC:
+        raise CorruptMessage(f"there is no message format {batches[position + _MAGIC_POSITION]}")
+    size: int = length + LOG_OVERHEAD
+    return size if size <= left else None
 
 
-def _refusal(header: tuple[int, ...], bytes_behind: int) -> ApiError:
+def _malformed(batches: memoryview, position: int, client: bool) -> ApiError:
+    """Why there is no batch of ours at `position`."""
+    if client:
+        try:
+            one_batch(batches)
+        except ApiError as e:
+            return e
+    return CorruptMessage(f"{len(batches) - position} bytes that are not a whole batch")
+
+
+def _refusal(header: tuple[int, ...]) -> ApiError:
     """Why a well-formed batch may not come from a client."""
     base_offset, delta, count, attributes, sequence = header[0], header[6], header[12], header[5], header[11]
-    if bytes_behind:
-        return InvalidRecord("a client may append exactly one batch to a partition at a time")
     if base_offset != 0:
         return InvalidRecord(f"the base offset of a batch to append is {base_offset}, it has to be 0")
     if count <= 0 or delta + 1 != count:
@@ -220,6 +261,14 @@ def _stamp_append_time(
 
 
 def _check_records(batch: memoryview, rules: Rules, now_ms: int) -> None:
+    try:
+        _check_each(batch, rules, now_ms)
+    except CorruptMessage as e:
+        # Its checksum matches: this is what the client made, and would send again.
+        raise InvalidRecord(str(e)) from e
+
+
+def _check_each(batch: memoryview, rules: Rules, now_ms: int) -> None:
     dated = not rules.log_append_time
     if dated and read_header(batch).max_timestamp > now_ms + rules.after_max_ms:
         message = f"timestamps may be at most {rules.after_max_ms} ms ahead of the broker's clock"
