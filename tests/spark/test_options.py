@@ -128,6 +128,7 @@ def test_a_time_goes_before_times_and_those_before_offsets() -> None:
         (False, {"valueSchema": "a int"}, "belong together"),
         (False, {"subscribe": " ,"}, "names no topic"),
         (False, {"includeHeaders": "1"}, "false or true"),
+        (True, {"kafka.security.protocol": "SASL_SSL"}, "in PLAINTEXT only"),
     ],
 )
 def test_what_cannot_be_is_refused(streaming: bool, options: dict[str, str], message: str) -> None:
@@ -136,7 +137,7 @@ def test_what_cannot_be_is_refused(streaming: bool, options: dict[str, str], mes
 
 
 @pytest.mark.parametrize(
-    ("text", "seconds"), [("15m", 900), ("30s", 30), ("500ms", 0.5), ("1h", 3600), ("7", 7)]
+    ("text", "seconds"), [("15m", 900), ("30s", 30), ("500ms", 0.5), ("1h", 3600), ("7", 0.007)]
 )
 def test_durations(text: str, seconds: float) -> None:
     assert stream(maxTriggerDelay=text).max_delay_s == seconds

@@ -64,8 +64,18 @@ _REFUSED: Final = {
     "kafka.enable.auto.commit": "Spark keeps the offsets in its checkpoint, and commits none",
     "kafka.interceptor.classes": "there is no Java class to be found",
 }
-_DURATION: Final = re.compile(r"(\d+)\s*(ms|s|m|min|h|d)?")
-_UNIT_S: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+_DURATION: Final = re.compile(r"(\d+)\s*(us|ms|s|m|min|h|d)?")
+#: As Spark has it, a number alone is in milliseconds.
+_UNIT_S: Final = {
+    None: 0.001,
+    "us": 0.000001,
+    "ms": 0.001,
+    "s": 1.0,
+    "m": 60.0,
+    "min": 60.0,
+    "h": 3600.0,
+    "d": 86400.0,
+}
 _DEFAULT_PORT: Final = 9092
 
 
@@ -101,6 +111,8 @@ class ReadOptions:
     def parse(cls, options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
         """Raise WrongOption for whatever cannot be. `streaming` has other defaults, and no end."""
         told = _Told(options, READ_OPTIONS)
+        if (told.get("kafka.security.protocol") or "PLAINTEXT").upper() != "PLAINTEXT":
+            raise WrongOption("kafka.security.protocol: reading is possible in PLAINTEXT only, so far")
         ending = _position(told, "ending", LATEST)
         if streaming:
             if told.first("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"):
@@ -201,7 +213,7 @@ class _Told:
         match = _DURATION.fullmatch(text.lower())
         if match is None:
             raise WrongOption(f"{name} must be a time such as 15m, 30s or 500ms, not {text!r}")
-        return int(match[1]) * _UNIT_S[match[2] or "s"]
+        return int(match[1]) * _UNIT_S[match[2]]
 
     def endpoint(self) -> Endpoint:
         servers = self.get(BOOTSTRAP)
