@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
+from penstock.cli import telemetry_run
 from penstock.cli.failure import Failure, misused
 from penstock.cli.options import DEFAULT_BOOTSTRAP, DEFAULT_TIMEOUT, AsJson, Bootstrap, Timeout, milliseconds
 
@@ -25,6 +26,8 @@ app = typer.Typer(
     help="Collect GPU telemetry: from a simulated fleet, recordings, exporters, or this host's GPUs.",
     no_args_is_help=True,
 )
+app.command()(telemetry_run.run)
+app.command()(telemetry_run.backfill)
 
 DEFAULT_TOPIC = "gpu.telemetry"
 DEFAULT_PARTITIONS = 12

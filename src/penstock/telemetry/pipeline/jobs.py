@@ -1,0 +1,114 @@
+"""The query: the topic through Spark into `Batches`, as a stream or until its end.
+
+Checkpoint and state lie together below the tables, in a folder of the query's name: whoever removes that
+folder starts anew, under a new query id, and tables take the same messages again.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Final
+
+from deltalake.exceptions import DeltaError
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from penstock.spark import PenstockDataSource
+from penstock.telemetry.pipeline.batches import Batches, BatchReport, Settings
+from penstock.telemetry.pipeline.publish import Topics
+from penstock.telemetry.pipeline.tables import TABLES, Tables
+from penstock.telemetry.pipeline.validate import VALUE_SCHEMA
+
+__all__ = ["Job", "Maintenance", "new_session", "start"]
+
+_log: Final = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What is read, and where it goes: a directory or an object store's URL."""
+
+    bootstrap: str
+    topic: str
+    tables: str
+    settings: Settings
+    name: str = "telemetry"
+    trigger: str = "5 seconds"
+    #: bounds the memory that a batch takes
+    most_per_batch: int = 2_000_000
+    #: read what there is, and end
+    until_end: bool = False
+
+    @property
+    def checkpoint(self) -> str:
+        return f"{self.tables}/_queries/{self.name}"
+
+
+def new_session(master: str, name: str = "penstock-telemetry") -> SparkSession:
+    """A session for the pipeline. What the user has configured otherwise (spark-submit) stays."""
+    # Workers must be the interpreter that has this package.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.appName(name).config("spark.sql.session.timeZone", "UTC")
+    if master:
+        builder = builder.master(master)
+    if master.startswith("local"):
+        builder = builder.config("spark.driver.host", "127.0.0.1").config(
+            "spark.driver.bindAddress", "127.0.0.1"
+        )
+    quiet = builder.config("spark.ui.showConsoleProgress", "false").config("spark.ui.enabled", "false")
+    session = quiet.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    return session
+
+
+def start(spark: SparkSession, job: Job, report: Callable[[BatchReport], None]) -> StreamingQuery:
+    """Start the query; it goes on where its checkpoint is."""
+    topics = Topics(job.bootstrap)
+    topics.create()
+    spark.dataSource.register(PenstockDataSource)
+    batches = Batches(job.tables, f"{job.checkpoint}/state", job.settings, topics, report)
+    messages = (
+        spark.readStream.format("penstock")
+        .option("kafka.bootstrap.servers", job.bootstrap)
+        .option("subscribe", job.topic)
+        .option("startingOffsets", "earliest")
+        .option("maxOffsetsPerTrigger", str(job.most_per_batch))
+        .option("valueFormat", "json")
+        .option("valueSchema", VALUE_SCHEMA)
+        .load()
+    )
+    writer = messages.writeStream.foreachBatch(batches.process).queryName(job.name)
+    writer = writer.option("checkpointLocation", f"{job.checkpoint}/checkpoint")
+    if job.until_end:
+        return writer.trigger(availableNow=True).start()
+    return writer.trigger(processingTime=job.trigger).start()
+
+
+class Maintenance:
+    """Compacts and vacuums every so many batches, beside them: a stream does not wait for it."""
+
+    def __init__(self, tables: str, every: int, retention_hours: int) -> None:
+        self._tables = Tables(tables)
+        self._every = every
+        self._retention_hours = retention_hours
+        self._worker = ThreadPoolExecutor(1, "maintenance")
+
+    def __call__(self, report: BatchReport) -> None:
+        if self._every and report.batch_id % self._every == self._every - 1:
+            self._worker.submit(self.run)
+
+    def run(self) -> None:
+        for table in TABLES:
+            try:
+                self._tables.maintain(table, self._retention_hours)
+            except (DeltaError, OSError) as error:
+                # It is tried again in its time; the tables are right without it.
+                _log.warning("maintenance of %s failed: %s", table, error)
+
+    def close(self) -> None:
+        self._worker.shutdown()
