@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -15,6 +16,7 @@ from penstock.cli.moves import Move, await_moves, elect_preferred, plan_moves, r
 from penstock.cli.overview import quorum_overview
 from penstock.cli.starting import free_port, internal_port, start_all
 from penstock.model.config.layers import INTERNAL
+from penstock.model.errors import ErrorCode
 from penstock.model.ids import parse_topic_id
 from penstock.wire.apis.add_raft_voter import ADD_RAFT_VOTER, AddRaftVoterRequest
 from penstock.wire.apis.endpoints import Endpoint
@@ -24,6 +26,7 @@ from penstock.wire.apis.unregister_broker import UNREGISTER_BROKER, UnregisterBr
 __all__ = ["add_broker", "remove_broker"]
 
 _ANSWER_S: Final = 10.0
+_PAUSE_S: Final = 0.1
 
 
 def add_broker(
@@ -135,7 +138,12 @@ def _join_quorum(line: DirectLine, home: BrokerHome) -> None:
                 voter_directory_id=parse_topic_id(observer["directory_id"]),
                 listeners=[Endpoint(name=INTERNAL, host=host.strip("[]"), port=int(port))],
             )
+            deadline = time.monotonic() + _ANSWER_S
             response = line.ask(ADD_RAFT_VOTER, request)
+            # It has not caught up yet: who has just started needs a moment.
+            while response.error_code == ErrorCode.REQUEST_TIMED_OUT and time.monotonic() < deadline:
+                time.sleep(_PAUSE_S)
+                response = line.ask(ADD_RAFT_VOTER, request)
             refuse(response.error_code, response.error_message, f"voter {home.id}")
             return
     raise Failure(f"broker {home.id} does not follow the quorum, so it cannot vote: see {home.log_file}")
