@@ -28,6 +28,7 @@ from tests.broker.requests import (
     append,
     batch_of,
     create_topic,
+    delete_before,
     edge_versions,
     every_version,
     fetch,
@@ -120,6 +121,48 @@ def test_partitions_of_one_request_succeed_and_fail_by_themselves(client: RawCli
 
 
 # -- batches that are refused
+
+
+def test_who_is_refused_by_the_log_learns_where_it_starts(client: RawClient) -> None:
+    topic = create_topic(client, configs={"max.message.bytes": "200"})
+    append(client, topic, b"0", b"1", b"2")
+    delete_before(client, topic, 2)
+    good = batch_of([b"x"])
+    refused = {
+        "count": altered(good, COUNT, ">i", 2),
+        "control": altered(good, ATTRIBUTES, ">h", 0x20),
+        "far ahead": batch_of([record(b"x", timestamp=now_ms() + 10_000_000)]),
+        "checksum": good[:-1] + b"!",
+        "too large": batch_of([bytes(1000)]),
+        "two": good + good,
+        "cut": good[:-1],
+        "old": altered(good, MAGIC, ">b", 1),
+    }
+
+    answers = {why: produce(client, topic, batch) for why, batch in refused.items()}
+
+    assert {why: (a.error_code, a.log_start_offset) for why, a in answers.items()} == {
+        "count": (ErrorCode.INVALID_RECORD, 2),
+        "control": (ErrorCode.INVALID_RECORD, 2),
+        "far ahead": (ErrorCode.INVALID_TIMESTAMP, 2),
+        "checksum": (ErrorCode.CORRUPT_MESSAGE, -1),
+        "too large": (ErrorCode.MESSAGE_TOO_LARGE, -1),
+        "two": (ErrorCode.INVALID_RECORD, -1),
+        "cut": (ErrorCode.INVALID_RECORD, -1),
+        "old": (ErrorCode.INVALID_RECORD, -1),
+    }
+    nowhere = produce(client, topic, good, partition=7)
+    assert (nowhere.error_code, nowhere.log_start_offset) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)
+
+
+def test_who_is_refused_later_learns_where_the_log_starts_too(client: RawClient) -> None:
+    topic = create_topic(client, configs={"compression.type": "gzip"})
+    append(client, topic, b"0", b"1")
+    delete_before(client, topic, 1)
+
+    answer = produce(client, topic, altered(batch_of([b"x"]), LAST_OFFSET_DELTA, ">i", 5))
+
+    assert (answer.error_code, answer.log_start_offset) == (ErrorCode.INVALID_RECORD, 1)
 
 
 @EDGES

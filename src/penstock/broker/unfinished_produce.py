@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Final
 
 from penstock.broker.context import Context
 from penstock.broker.flusher import Flusher
@@ -14,6 +15,7 @@ from penstock.model.errors import ApiError, ErrorCode, InvalidRecord, InvalidTim
 from penstock.model.ids import TopicId
 from penstock.net.deferred import Deferred
 from penstock.storage.log import Appended
+from penstock.storage.validation import NotOneBatch
 from penstock.wire.apis.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
@@ -24,7 +26,24 @@ from penstock.wire.apis.produce import (
     TopicProduceResponse,
 )
 
-__all__ = ["Rest", "fill_error", "finished"]
+__all__ = ["Rest", "finished", "refuse"]
+
+#: errors before or instead of a look at the log: with any other, clients learn where it starts
+_WITHOUT_LOG_START: Final = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        ErrorCode.INVALID_TXN_STATE,
+    }
+)
 
 
 class Rest:
@@ -69,7 +88,7 @@ class Rest:
         def flushed(error: StorageError | None) -> None:
             if error is not None:
                 for answer in answers:
-                    fill_error(answer, error)
+                    _fill_error(answer, error)
             # Whoever comes later, from a deferred append, waits for a flush of its own.
             del self._flushes[flusher]
             self.one_less()
@@ -86,7 +105,7 @@ class Rest:
         def committed(code: ErrorCode) -> None:
             if self._uncommitted.pop(id(answer), None) is not None:
                 if code is not ErrorCode.NONE and not answer.error_code:
-                    fill_error(answer, ApiError(code))
+                    _fill_error(answer, ApiError(code))
                 self.one_less()
 
         leadership.when_committed(end_offset, committed)
@@ -98,7 +117,7 @@ class Rest:
         """What was appended stays, and may be committed yet; the client cannot know."""
         uncommitted, self._uncommitted = self._uncommitted, {}
         for answer in uncommitted.values():
-            fill_error(answer, ApiError(ErrorCode.REQUEST_TIMED_OUT))
+            _fill_error(answer, ApiError(ErrorCode.REQUEST_TIMED_OUT))
             self.one_less()
 
     def one_less(self) -> None:
@@ -124,7 +143,7 @@ class Expected:
     def __call__(self, partition: Partition, result: Appended | ApiError) -> None:
         answer = self._answer
         if isinstance(result, ApiError):
-            fill_error(answer, result)
+            refuse(answer, result, partition)
         else:
             self._metrics.bytes_in += self._size
             self._metrics.messages_in += result.last_offset - result.base_offset + 1
@@ -170,7 +189,14 @@ def _tell_leaders(context: Context, response: ProduceResponse) -> None:
     ]
 
 
-def fill_error(answer: PartitionProduceResponse, error: ApiError) -> None:
+def refuse(answer: PartitionProduceResponse, error: ApiError, partition: Partition) -> None:
+    """Fill the answer to a batch that `partition` did not take."""
+    _fill_error(answer, error)
+    if error.code not in _WITHOUT_LOG_START and not isinstance(error, NotOneBatch):
+        answer.log_start_offset = partition.log.log_start_offset
+
+
+def _fill_error(answer: PartitionProduceResponse, error: ApiError) -> None:
     answer.error_code = error.code
     answer.error_message = str(error)
     answer.base_offset = -1

@@ -8,11 +8,10 @@ from typing import Final, TypeAlias
 from penstock.broker.context import Context
 from penstock.broker.deferred_appends import append_at_once, append_later
 from penstock.broker.partition import Partition
-from penstock.broker.unfinished_produce import Rest, fill_error, finished
+from penstock.broker.unfinished_produce import Rest, finished, refuse
 from penstock.model.errors import (
     ApiError,
     ErrorCode,
-    InvalidRecord,
     InvalidTxnState,
     UnsupportedCompressionType,
 )
@@ -21,6 +20,7 @@ from penstock.net.deferred import Deferred
 from penstock.records.batch import ATTRIBUTES_LOW, COMPRESSION_MASK, HEADER_SIZE, TRANSACTIONAL_BIT
 from penstock.records.codecs import Codec
 from penstock.storage.log import Appended
+from penstock.storage.validation import NotOneBatch
 from penstock.wire.apis.produce import (
     PRODUCE,
     PartitionProduceResponse,
@@ -44,6 +44,7 @@ Acknowledgement: TypeAlias = tuple[Callable[[int, int], bytes], int]
 def produce(
     context: Context, request: ProduceRequest
 ) -> ProduceResponse | Acknowledgement | Deferred[ProduceResponse | None] | None:
+    """The hot path: all that the usual request needs stands here in one piece, without calls in between."""
     broker = context.broker
     version = context.version
     acks = request.acks
@@ -59,10 +60,12 @@ def produce(
         key = TopicId(topic.topic_id) if version >= _BY_TOPIC_ID else topic.name
         answers: list[PartitionProduceResponse] = []
         for data in topic.partition_data:
+            partition = find(key, data.index)
+            if isinstance(partition, ErrorCode):
+                failed = True
+                answers.append(_refused(data.index, partition))
+                continue
             try:
-                partition = find(key, data.index)
-                if isinstance(partition, ErrorCode):
-                    raise ApiError(partition)
                 batch = _checked_batch(data.records, version, request.transactional_id)
                 leadership = partition.leadership if acks < 0 else None
                 if leadership is not None:
@@ -90,7 +93,8 @@ def produce(
                         rest.expect_commit(leadership, appended[1] + 1, answer)
             except ApiError as e:
                 failed = True
-                answer = _refused(data.index, e)
+                answer = PartitionProduceResponse(index=data.index)
+                refuse(answer, e, partition)
             answers.append(answer)
         topics.append(_topic_answer(topic, answers))
     if rest is not None:
@@ -118,10 +122,10 @@ def _acknowledged(
 
 
 def _refuse_acks(request: ProduceRequest) -> ProduceResponse:
-    error = ApiError(ErrorCode.INVALID_REQUIRED_ACKS, "acks must be -1, 0 or 1")
+    code, message = ErrorCode.INVALID_REQUIRED_ACKS, "acks must be -1, 0 or 1"
     return ProduceResponse(
         responses=[
-            _topic_answer(topic, [_refused(data.index, error) for data in topic.partition_data])
+            _topic_answer(topic, [_refused(data.index, code, message) for data in topic.partition_data])
             for topic in request.topic_data
         ]
     )
@@ -130,7 +134,7 @@ def _refuse_acks(request: ProduceRequest) -> ProduceResponse:
 def _checked_batch(records: memoryview | None, version: int, transactional_id: str | None) -> memoryview:
     """What a partition was sent, as far as the request has a say in it; the log checks the batch itself."""
     if records is None:
-        raise InvalidRecord("A partition was sent without a record batch")
+        raise NotOneBatch("A partition was sent without a record batch")
     # What is too short to be a batch the log refuses.
     attributes = records[ATTRIBUTES_LOW] if len(records) >= HEADER_SIZE else 0
     if attributes & TRANSACTIONAL_BIT:
@@ -147,10 +151,11 @@ def _topic_answer(topic: TopicProduceData, answers: list[PartitionProduceRespons
     return TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers)
 
 
-def _refused(index: int, error: ApiError) -> PartitionProduceResponse:
-    answer = PartitionProduceResponse(index=index)
-    fill_error(answer, error)
-    return answer
+def _refused(index: int, code: ErrorCode, message: str = "") -> PartitionProduceResponse:
+    """The answer where no partition was asked."""
+    return PartitionProduceResponse(
+        index=index, error_code=code, error_message=message or code.name, base_offset=-1
+    )
 
 
 def _answer(index: int, appended: Appended) -> PartitionProduceResponse:
