@@ -267,12 +267,16 @@ def _check_values(context: Context, resource: tuple[int, str], values: Mapping[s
         resolve_topic_configs(values, config)
     elif kind == GROUP:
         check_group_configs(values, config)
-    elif name:
-        _check_stays_reachable(values)
-        config.check_dynamic(dynamic=values)
     else:
-        _check_stays_reachable(values)
-        config.check_dynamic(dynamic_default=values)
+        try:
+            _check_stays_reachable(values)
+            if name:
+                config.check_dynamic(dynamic=values)
+            else:
+                config.check_dynamic(dynamic_default=values)
+        except InvalidConfig as e:
+            # The code that Kafka has for brokers, unlike for topics; clients know it (KAFKA-13609).
+            raise InvalidRequest(str(e)) from e
 
 
 def _check_stays_reachable(values: Mapping[str, str]) -> None:
