@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+import pytest
+
+from penstock.model.errors import ApiError, ErrorCode
+from penstock.spark.connection import Attempts, Cluster, Endpoint, cluster_of
+from penstock.spark.errors import Disconnected
+from penstock.wire.apis.metadata import METADATA, MetadataRequest
+from penstock.wire.routing import Node
+from tests.spark.topics import Topics
+
+
+def endpoint(bootstrap: str, client_id: str = "tests") -> Endpoint:
+    host, _, port = bootstrap.rpartition(":")
+    return Endpoint(((host, int(port)),), client_id, request_timeout_s=5.0, total_timeout_s=2.0)
+
+
+def test_connections_are_kept_while_nothing_is_under_way(topics: Topics) -> None:
+    cluster = Cluster(endpoint(topics.bootstrap))
+    (address,) = cluster.endpoint.bootstrap
+    first = cluster.connection(address)
+    assert cluster.connection(address) is first
+    first.send(METADATA, MetadataRequest())
+    second = cluster.connection(address)
+    assert second is not first
+    assert not first.is_idle, "whoever still holds it cannot mistake it for a good one"
+    with pytest.raises(Disconnected, match="closed"):
+        first.receive()
+    assert second.ask(METADATA, MetadataRequest()).brokers
+    cluster.close()
+    with pytest.raises(Disconnected, match="closed"):
+        second.send(METADATA, MetadataRequest())
+
+
+def test_a_process_has_one_cluster_for_an_endpoint_and_not_too_many(topics: Topics) -> None:
+    first = cluster_of(endpoint(topics.bootstrap, "first"))
+    connection = first.connection(first.endpoint.bootstrap[0])
+    assert cluster_of(endpoint(topics.bootstrap, "first")) is first
+    for number in range(20):
+        cluster_of(endpoint(topics.bootstrap, f"other {number}"))
+    assert cluster_of(endpoint(topics.bootstrap, "first")) is not first
+    assert not connection.is_idle, "its connections are closed"
+
+
+def test_when_all_known_brokers_are_gone_the_bootstrap_servers_are_asked(topics: Topics, topic: str) -> None:
+    cluster = Cluster(endpoint(topics.bootstrap))
+    cluster.view.nodes[7] = Node(7, "127.0.0.1", 1, None)
+    cluster.refresh([topic])
+    assert cluster.leader(topic, 2) == cluster.endpoint.bootstrap[0]
+    with pytest.raises(ApiError, match=f"there is no {topic}-3") as unknown:
+        cluster.leader(topic, 3)
+    assert unknown.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    cluster.close()
+
+
+def test_attempts_end_with_the_last_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s, waited_s = [100.0], list[float]()
+
+    def sleep(seconds: float) -> None:
+        now_s[0] += seconds
+        waited_s.append(seconds)
+
+    monkeypatch.setattr("time.monotonic", lambda: now_s[0])
+    monkeypatch.setattr("time.sleep", sleep)
+    attempts = Attempts(2.0)
+    with pytest.raises(Disconnected, match=r"number [456]"):
+        for number in range(9):
+            attempts.failed(Disconnected(f"number {number}"))
+    assert 4 <= len(waited_s) <= 6
+    assert sum(waited_s) <= 2.0
+    assert waited_s[-1] > waited_s[0]
+    attempts.succeeded()
+    attempts.failed(Disconnected("there is time again"))
