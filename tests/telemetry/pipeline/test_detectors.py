@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from importlib import resources
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
+from penstock.telemetry.logs import Counts, read_log
+from penstock.telemetry.message import format_timestamp
 from penstock.telemetry.pipeline.detectors import Alert, Detectors
 from penstock.telemetry.pipeline.detectors.features import FEATURES, FEATURES_SCHEMA, STEP_MS, features
 from penstock.telemetry.pipeline.detectors.rules import group_median
@@ -146,3 +149,33 @@ def test_faults_of_two_thousand_gpus_are_found_on_seeds_that_nobody_tuned_for() 
     for fault_class, (recall, precision) in scores([101, 102, 103, 104, 105], hosts=250).items():
         assert recall >= 0.95, fault_class
         assert precision >= 0.9, fault_class
+
+
+def test_phases_of_a_real_h200_are_recognised() -> None:
+    """A capture with nvidia-smi: no profiling metrics, no counters of violations, phases of half a minute."""
+    files = resources.files("penstock.telemetry.samples")
+    recorded = list(
+        read_log(files.joinpath("h200_nvidia_smi.csv").read_text().splitlines(), Counts(), "host")
+    )
+    columns = {
+        "gpu_id": [sample.gpu_id for sample in recorded],
+        "field": pa.array([sample.field.id for sample in recorded], pa.int32()),
+        "at": [sample.timestamp_ms for sample in recorded],
+        "value": [float(sample.value) for sample in recorded],
+        "hostname": ["host"] * len(recorded),
+        "job": ["capture"] * len(recorded),
+    }
+    quick = "{idle_occupied: {for_s: 20, clear_s: 0}, power_throttle: {for_s: 10, clear_s: 10}}"
+    alerts = Detectors(load_thresholds(quick)).advance(features(pa.table(columns)))
+    began = [
+        (alert.rule, format_timestamp(alert.since_ms)[11:19]) for alert in alerts if alert.state == "open"
+    ]
+    # Idle at 18:00, 19:53 and 23:03; matrix products at the power limit from 18:38 on. Bursts are neither.
+    assert began == [
+        ("idle_occupied", "00:17:50"),
+        ("power_throttle", "00:18:30"),
+        ("idle_occupied", "00:19:50"),
+        ("idle_occupied", "00:23:00"),
+    ]
+    ended = {alert.rule for alert in alerts if alert.state == "resolved"}
+    assert ended == {"idle_occupied", "power_throttle"}

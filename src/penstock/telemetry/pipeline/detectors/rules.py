@@ -24,6 +24,8 @@ _XID, _POWER_NS, _THERMAL_NS = (column_of(each) for each in (230, 240, 241))
 _DBE, _REMAPPED, _REMAP_FAILED, _REMAP_PENDING = (column_of(each) for each in (311, 393, 395, 396))
 _SM_ACTIVE = column_of(1002)
 _NS_PER_S: Final = 1e9
+#: the reasons for low clocks that are the power limit or the power supply, and those that are heat
+_REASON_BITS: Final = {_POWER_NS: 0x04 | 0x80, _THERMAL_NS: 0x20 | 0x40}
 #: a deviation of a normal distribution from the median of absolute deviations
 _MAD_TO_SIGMA: Final = 1.4826
 #: siblings that agree perfectly still differ by this share before a deviation means anything
@@ -110,7 +112,11 @@ def fake_busy(fleet: Fleet, heard: Ints, step_ms: int, told: Thresholds) -> Find
 
 
 def _throttled_share(fleet: Fleet, column: int) -> Floats:
-    return fleet.smooth[:, column] / _NS_PER_S
+    """The share of the time in which clocks are held down; without counters, 0 or 1 by the reasons."""
+    share = fleet.smooth[:, column] / _NS_PER_S
+    reasons = fleet.last[:, _REASONS]
+    is_named = (np.nan_to_num(reasons).astype(np.int64) & _REASON_BITS[column]) != 0
+    return np.where(np.isnan(share), np.where(np.isnan(reasons), np.nan, is_named), share)
 
 
 def thermal_throttle(fleet: Fleet, heard: Ints, step_ms: int, told: Thresholds) -> Finding:
