@@ -105,8 +105,9 @@ class Log(LogState):
         now_ms = self._clock.now_ms()
         rules = self._rules
         headers = validate(batches, rules, origin, now_ms, checked_by)
-        if len(batches) > rules.segment_bytes:
-            raise RecordListTooLarge(f"{len(batches)} bytes at once; segment.bytes is {rules.segment_bytes}")
+        size_sent = len(batches)
+        if size_sent > rules.segment_bytes:
+            raise RecordListTooLarge(f"{size_sent} bytes at once; segment.bytes is {rules.segment_bytes}")
         base = offset = self.end_offset
         position = 0
         placed: list[_Placed] = []
@@ -125,7 +126,7 @@ class Log(LogState):
             placed.append((header, offset, marker))
             position += size
             offset += header[6] + 1
-        if position != len(batches):
+        if position != size_sent:
             batches = batches[:position]
         self._write(batches, placed, now_ms)
         if leader_epoch != self.leader_epochs.latest:
