@@ -211,6 +211,46 @@ def test_a_member_joins_syncs_lives_and_leaves(client: RawClient, group: str, ve
     assert client.ask(HEARTBEAT, 4, beat).error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
+@pytest.mark.parametrize("version", every_version(JOIN_GROUP))
+def test_an_error_comes_without_a_protocol(client: RawClient, group: str, version: int) -> None:
+    request = JoinGroupRequest(
+        group_id=group,
+        session_timeout_ms=10_000,
+        rebalance_timeout_ms=10_000,
+        member_id="nobody",
+        protocol_type="consumer",
+        protocols=[JoinGroupRequestProtocol(name="range", metadata=subscription(["t"]))],
+    )
+    response = client.ask(JOIN_GROUP, version, request)
+
+    assert (response.error_code, response.member_id) == (ErrorCode.UNKNOWN_MEMBER_ID, "nobody")
+    assert response.protocol_name == (None if version >= 7 else "")
+
+
+def test_an_error_that_comes_later_has_no_protocol_either(client: RawClient, group: str) -> None:
+    """Removed by an administrator while it waits in JoinGroup for the other member."""
+    first = join(client, 9, group)
+    with client.another() as waiting:
+        request = JoinGroupRequest(
+            group_id=group,
+            session_timeout_ms=10_000,
+            rebalance_timeout_ms=10_000,
+            group_instance_id="static",
+            protocol_type="consumer",
+            protocols=[JoinGroupRequestProtocol(name="range", metadata=subscription(["t"]))],
+        )
+        waiting.send(JOIN_GROUP, 9, request)
+        beat = HeartbeatRequest(group_id=group, generation_id=1, member_id=first.member_id)
+        while client.ask(HEARTBEAT, 4, beat).error_code != ErrorCode.REBALANCE_IN_PROGRESS:
+            pass
+        removed = [MemberIdentity(member_id="", group_instance_id="static")]
+        client.ask(LEAVE_GROUP, 5, LeaveGroupRequest(group_id=group, members=removed))
+        answer = waiting.receive()
+
+    assert isinstance(answer, JoinGroupResponse)
+    assert (answer.error_code, answer.protocol_name) == (ErrorCode.UNKNOWN_MEMBER_ID, None)
+
+
 @pytest.mark.parametrize("version", every_version(LEAVE_GROUP))
 def test_leaving_what_one_is_not_in(client: RawClient, group: str, version: int) -> None:
     request = LeaveGroupRequest(group_id=group, member_id="x", members=[MemberIdentity(member_id="x")])
@@ -282,6 +322,21 @@ def test_a_member_of_the_new_protocol(client: RawClient, topic: Topic, group: st
         assert unknown.error_code == ErrorCode.GROUP_ID_NOT_FOUND and "nobody" in (
             unknown.error_message or ""
         )
+
+
+@pytest.mark.parametrize("blank", ["", " ", "\t "])
+@pytest.mark.parametrize("field", ["group_id", "member_id", "instance_id", "rack_id"])
+def test_blank_names_are_refused(client: RawClient, group: str, field: str, blank: str) -> None:
+    request = ConsumerGroupHeartbeatRequest(
+        group_id=group,
+        member_id="me",
+        rebalance_timeout_ms=1000,
+        subscribed_topic_names=["t"],
+        topic_partitions=[],
+    )
+    setattr(request, field, blank)
+    response = client.ask(CONSUMER_GROUP_HEARTBEAT, 1, request)
+    assert response.error_code == ErrorCode.INVALID_REQUEST
 
 
 def test_a_bad_pattern_is_refused_with_a_reason(client: RawClient, group: str) -> None:

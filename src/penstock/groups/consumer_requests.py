@@ -38,11 +38,12 @@ _OWN_ID_FROM: Final = 1
 def check_request(request: ConsumerGroupHeartbeatRequest, version: int, assignors: Sequence[str]) -> None:
     """Raise the ApiError that a request deserves whatever the group is like."""
     epoch = request.member_epoch
-    if not request.member_id and (version >= _OWN_ID_FROM or epoch > 0 or epoch == LEAVING):
+    if not request.member_id.strip() and (version >= _OWN_ID_FROM or epoch > 0 or epoch == LEAVING):
         raise InvalidRequest("MemberId can't be empty.")
-    named = (request.group_id, request.instance_id, request.rack_id)
-    if "" in named:
-        raise InvalidRequest(f"{('GroupId', 'InstanceId', 'RackId')[named.index('')]} can't be empty.")
+    named = {"GroupId": request.group_id, "InstanceId": request.instance_id, "RackId": request.rack_id}
+    for field, name in named.items():
+        if name is not None and not name.strip():
+            raise InvalidRequest(f"{field} can't be empty.")
     if epoch == JOINING:
         if request.rebalance_timeout_ms == -1:
             raise InvalidRequest("RebalanceTimeoutMs must be provided in first request.")

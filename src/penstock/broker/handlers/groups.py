@@ -8,6 +8,7 @@ from penstock.broker.context import Context
 from penstock.broker.coordinator import client_of
 from penstock.model.errors import ApiError, ErrorCode
 from penstock.model.ids import OFFSETS_TOPIC
+from penstock.net.deferred import Deferred
 from penstock.wire.apis.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
@@ -148,21 +149,26 @@ def _no_such_coordinator(key_type: int, key: str) -> Coordinator:
 
 
 def join_group(context: Context, request: JoinGroupRequest) -> Any:
-    version = context.version
-
     def refusal(error: ApiError) -> JoinGroupResponse:
         return JoinGroupResponse(error_code=error.code, member_id=request.member_id)
 
     answer = context.broker.groups.ask(
         request.group_id, lambda shard, asker: shard.join(request, client_of(context), asker), refusal
     )
-    if (
-        version < _NULL_PROTOCOL_FROM
-        and isinstance(answer, JoinGroupResponse)
-        and answer.protocol_name is None
-    ):
-        answer.protocol_name = ""
-    return answer
+    if context.version < _NULL_PROTOCOL_FROM:
+        return answer
+    if not isinstance(answer, Deferred):
+        return _without_empty_name(answer)
+    later: Deferred[JoinGroupResponse] = Deferred()
+    later.on_cancel = answer.cancel
+    answer.then(lambda response: later.resolve(_without_empty_name(response)))
+    return later
+
+
+def _without_empty_name(response: JoinGroupResponse) -> JoinGroupResponse:
+    """Errors come without a protocol, which older versions cannot but call ""."""
+    response.protocol_name = response.protocol_name or None
+    return response
 
 
 def sync_group(context: Context, request: SyncGroupRequest) -> Any:
