@@ -300,6 +300,20 @@ def describe(client: RawClient, name: str, *indexes: int) -> list[PartitionRespo
     return topic.partitions
 
 
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        ("no/slash", ErrorCode.INVALID_TOPIC_EXCEPTION),
+        ("", ErrorCode.INVALID_TOPIC_EXCEPTION),
+        ("no-such-topic", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    ],
+)
+def test_producers_of_nothing(client: RawClient, name: str, code: ErrorCode) -> None:
+    found = describe(client, name, 0, 3)
+
+    assert [(p.partition_index, p.error_code) for p in found] == [(0, code), (3, code)]
+
+
 def producers(client: RawClient, topic: Topic) -> list[ProducerState]:
     (partition,) = describe(client, topic.name, 0)
     assert partition.error_code == ErrorCode.NONE

@@ -115,8 +115,9 @@ def test_internal_topics_are_made_as_their_coordinators_need_them() -> None:
 
         assert (offsets.error_code, len(offsets.partitions)) == (ErrorCode.NONE, 7)
         assert shown(client, TOPIC, "__consumer_offsets")["cleanup.policy"].value == "compact"
-        transactions = ask_one(client, 13, "__transaction_state", create=True)
-        assert transactions.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        for name in ("__transaction_state", "__share_group_state"):
+            found = ask_one(client, 13, name, create=True)
+            assert (found.error_code, found.is_internal) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, True)
 
 
 @penstock_only
@@ -300,6 +301,7 @@ def test_an_unknown_topic_is_named_in_the_answer(client: RawClient, topic: Topic
         "no-such-topic": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         "no/slash": ErrorCode.INVALID_TOPIC_EXCEPTION,
     }
+    assert {t.topic_authorized_operations for t in response.topics} == {0b1101_1111_1000}
 
 
 def test_a_limit_ends_an_answer_with_a_cursor_to_go_on_from(client: RawClient) -> None:
@@ -328,14 +330,26 @@ def test_a_cursor_starts_inside_a_topic(client: RawClient) -> None:
     assert [p.partition_index for p in response.topics[0].partitions] == [3, 4]
 
 
-@penstock_only  # Kafka takes the index for one in the next topic
 def test_a_cursor_at_a_topic_that_is_gone_goes_on_behind_it(client: RawClient) -> None:
-    prefix = new_name("gone")
+    prefix = new_name("zzz-gone")
     last = create_topic(client, f"{prefix}-z")
 
-    response = describe(client, last.name, cursor=Cursor(topic_name=f"{prefix}-a", partition_index=3))
+    response = describe(client, cursor=Cursor(topic_name=f"{prefix}-a", partition_index=3))
 
-    assert [(t.name, len(t.partitions)) for t in response.topics] == [(last.name, 1)]
+    assert (last.name, 1) in [(t.name, len(t.partitions)) for t in response.topics]
+
+
+@pytest.mark.parametrize(("at", "index"), [("elsewhere", 0), (None, -1)])
+def test_a_cursor_that_cannot_be_is_refused(
+    client: RawClient, topic: Topic, at: str | None, index: int
+) -> None:
+    cursor = Cursor(topic_name=at or topic.name, partition_index=index)
+
+    response = describe(client, topic.name, "no-such-topic", cursor=cursor)
+
+    refused = [(topic.name, ErrorCode.INVALID_REQUEST), ("no-such-topic", ErrorCode.INVALID_REQUEST)]
+    assert [(t.name, t.error_code) for t in response.topics] == refused
+    assert {t.topic_authorized_operations for t in response.topics} == {NOT_ASKED}
 
 
 def test_the_broker_limits_how_many_partitions_an_answer_describes() -> None:
@@ -355,7 +369,32 @@ def test_without_names_all_topics_are_described(client: RawClient, topic: Topic)
 
 
 @pytest.mark.parametrize("version", edge_versions(METADATA))
-def test_a_topic_named_twice_is_answered(client: RawClient, topic: Topic, version: int) -> None:
-    names = {t.name for t in ask(client, version, topic.name, topic.name).topics}
+def test_a_topic_named_twice_is_answered_once(client: RawClient, topic: Topic, version: int) -> None:
+    other = new_name()
 
-    assert names == {topic.name}
+    asked = ask(client, version, topic.name, other, topic.name, other)
+
+    assert sorted(t.name or "" for t in asked.topics) == sorted([topic.name, other])
+
+
+def test_ids_are_answered_once_and_names_beside_them_not_at_all(client: RawClient, topic: Topic) -> None:
+    by_id = MetadataRequestTopic(name=None, topic_id=topic.id)
+    wanted = [by_id, MetadataRequestTopic(name="no-such-topic"), by_id]
+
+    found = client.ask(METADATA, 13, MetadataRequest(topics=wanted)).topics
+
+    assert [t.name for t in found] == [topic.name]
+
+
+@pytest.mark.parametrize("version", [10, 11])
+def test_ids_that_a_version_has_room_but_no_use_for_are_refused(
+    client: RawClient, topic: Topic, version: int
+) -> None:
+    wanted = [MetadataRequestTopic(name=None, topic_id=topic.id), MetadataRequestTopic(name=topic.name)]
+
+    found = client.ask(METADATA, version, MetadataRequest(topics=wanted)).topics
+
+    assert [(t.name, t.topic_id, t.error_code) for t in found] == [
+        ("", topic.id, ErrorCode.INVALID_REQUEST),
+        (topic.name, NO_TOPIC_ID, ErrorCode.INVALID_REQUEST),
+    ]

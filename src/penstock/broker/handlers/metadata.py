@@ -42,7 +42,8 @@ P = TypeVar("P", MetadataResponsePartition, DescribeTopicPartitionsResponseParti
 TOPIC_OPERATIONS: Final = 0b1101_1111_1000
 CLUSTER_OPERATIONS: Final = 0b1_1111_1010_0000
 _NOT_ASKED: Final = -(2**31)
-_NULL_NAME_FROM: Final = 12
+#: the first version that can ask by topic id, and answer without a name
+_BY_TOPIC_ID: Final = 12
 #: how long an answer waits for the successor of a leader that has died, and how often it looks
 _SUCCESSION_S: Final = 0.5
 _LOOK_S: Final = 0.01
@@ -55,6 +56,12 @@ def metadata(
     context: Context, request: MetadataRequest
 ) -> MetadataResponse | Deferred[MetadataResponse | None]:
     broker = context.broker
+    if request.topics:
+        if context.version < _BY_TOPIC_ID and any(
+            t.name is None or t.topic_id != NO_TOPIC_ID for t in request.topics
+        ):
+            return _refused(request.topics)
+        request.topics = _merged(request.topics)
     if request.topics and request.allow_auto_topic_creation and broker.config.auto_create_topics_enable:
         known = broker.image.topics
         missing = [
@@ -65,6 +72,22 @@ def metadata(
     if broker.internal is not None:
         return context.spawn(_confirm_and_answer(context, request, {}))
     return _metadata(context, request, {})
+
+
+def _refused(topics: Sequence[MetadataRequestTopic]) -> MetadataResponse:
+    """The answer to versions 10 and 11 if they use the ids that their encoding has room for (KIP-516)."""
+    code = ErrorCode.INVALID_REQUEST
+    return MetadataResponse(
+        topics=[
+            MetadataResponseTopic(error_code=code, name=t.name or "", topic_id=t.topic_id) for t in topics
+        ]
+    )
+
+
+def _merged(topics: Sequence[MetadataRequestTopic]) -> list[MetadataRequestTopic]:
+    """Each topic once; where some are asked for by id, those asked for by name are passed over."""
+    by_id = {t.topic_id: t for t in topics if t.topic_id != NO_TOPIC_ID}
+    return list((by_id or {t.name: t for t in topics}).values())
 
 
 async def _create_and_answer(
@@ -146,16 +169,18 @@ def _one(
         topic = image.topics_by_id.get(TopicId(wanted.topic_id))
         if topic is not None:
             return _known(context, topic, operations)
-        name = None if context.version >= _NULL_NAME_FROM else ""
         return MetadataResponseTopic(
-            error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=name, topic_id=wanted.topic_id
+            error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=wanted.topic_id
         )
     name = wanted.name or ""
     topic = image.topics.get(name)
     if topic is not None:
         return _known(context, topic, operations)
     return MetadataResponseTopic(
-        error_code=errors.get(name) or _why_unknown(name), name=name, is_internal=name in INTERNAL_TOPICS
+        error_code=errors.get(name) or _why_unknown(name),
+        name=name,
+        is_internal=name in INTERNAL_TOPICS,
+        topic_authorized_operations=operations,
     )
 
 
@@ -242,9 +267,12 @@ def describe_topic_partitions(
     names: Iterable[str] = sorted({t.name for t in request.topics} or image.topics)
     first = 0
     if request.cursor is not None:
-        start = request.cursor.topic_name
+        start, first = request.cursor.topic_name, request.cursor.partition_index
+        if first < 0 or (request.topics and start not in names):
+            return _bad_cursor(request)
         names = [name for name in names if name >= start]
-        first = max(0, request.cursor.partition_index) if start in names[:1] else 0
+        if start not in names[:1]:
+            first = 0
     most = context.broker.config.max_request_partition_size_limit
     left = max(1, min(request.response_partition_limit, most))
     response = DescribeTopicPartitionsResponse()
@@ -254,9 +282,7 @@ def describe_topic_partitions(
             break
         topic = image.topics.get(name)
         if topic is None:
-            response.topics.append(
-                DescribeTopicPartitionsResponseTopic(error_code=_why_unknown(name), name=name)
-            )
+            response.topics.append(_undescribed(name, _why_unknown(name), TOPIC_OPERATIONS))
             continue
         shown = list(topic.partitions.items())[first : first + left]
         response.topics.append(_described(context, topic, shown))
@@ -266,6 +292,23 @@ def describe_topic_partitions(
             break
         first = 0
     return response
+
+
+def _bad_cursor(request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
+    """The answer to a cursor that names none of the topics asked for, or no partition."""
+    code = ErrorCode.INVALID_REQUEST
+    return DescribeTopicPartitionsResponse(
+        topics=[_undescribed(topic.name, code, _NOT_ASKED) for topic in request.topics]
+    )
+
+
+def _undescribed(name: str, code: ErrorCode, operations: int) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=code,
+        name=name,
+        is_internal=name in INTERNAL_TOPICS,
+        topic_authorized_operations=operations,
+    )
 
 
 def _described(

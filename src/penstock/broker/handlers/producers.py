@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from penstock.broker.context import Context
-from penstock.model.errors import ErrorCode
+from penstock.metadata.topics import check_topic_name
+from penstock.model.errors import ErrorCode, InvalidTopic
 from penstock.wire.apis.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -34,6 +35,15 @@ def describe_producers(context: Context, request: DescribeProducersRequest) -> D
     response = DescribeProducersResponse()
     for topic in request.topics:
         answers = []
+        try:
+            check_topic_name(topic.name)
+        except InvalidTopic as e:
+            answers = [
+                PartitionResponse(partition_index=index, error_code=e.code, error_message=str(e))
+                for index in topic.partition_indexes
+            ]
+            response.topics.append(TopicResponse(name=topic.name, partitions=answers))
+            continue
         for index in topic.partition_indexes:
             answer = PartitionResponse(partition_index=index)
             answers.append(answer)
