@@ -4,7 +4,7 @@ VENV := .venv
 PY := $(VENV)/bin/python
 READY := $(VENV)/.ready
 
-.PHONY: help run test lint format docs bench profile fuzz sim conformance clean
+.PHONY: help run test lint format docs bench profile fuzz sim chaos conformance clean
 .DEFAULT_GOAL := help
 
 help: ## show this list
@@ -46,6 +46,9 @@ fuzz: $(READY) ## throw garbage at a broker for a minute (SECONDS=…, SEED=…)
 
 sim: $(READY) ## simulate disasters (SEEDS=…, SEED=… for the first)
 	$(PY) -m penstock.testing.simulation --seed $(or $(SEED),0) --seeds $(or $(SEEDS),200)
+
+chaos: $(READY) ## kill, stop and cut off real brokers under real clients (SECONDS=…, SEED=…, BROKERS=…)
+	$(PY) -m chaos --seconds $(or $(SECONDS),60) --brokers $(or $(BROKERS),3) $(if $(SEED),--seed $(SEED))
 
 profile: $(READY) ## a flame graph of the broker under one row's load (ROW=produce-1k)
 	ROW='$(ROW)' $(PY) -m bench.profile

@@ -1,0 +1,35 @@
+"""`python -m chaos`: prints the schedule, the counts and the verdict; exits with 1 if that is bad."""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+from pathlib import Path
+
+from chaos.nemesis import KINDS
+from chaos.run import run
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m chaos", description=__doc__)
+    parser.add_argument("--seconds", type=float, default=60.0, help="how long things go wrong")
+    parser.add_argument("--seed", type=int, default=random.randrange(1 << 32), help="which things and when")
+    parser.add_argument("--brokers", type=int, default=3, choices=(3, 4, 5))
+    parser.add_argument(
+        "--faults", nargs="+", choices=KINDS, default=list(KINDS), metavar="KIND", help=" ".join(KINDS)
+    )
+    parser.add_argument("--keep", type=Path, help="an empty directory for data and logs, which stay there")
+    given = parser.parse_args()
+    print(f"seed {given.seed}, {given.seconds:g} s, {given.brokers} brokers", flush=True)
+    verdict = run(given.seconds, given.seed, given.brokers, _say, given.faults, given.keep)
+    print("\n".join(verdict.lines()))
+    return 0 if verdict.is_good else 1
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,131 @@
+"""Brokers as processes of their own, whose internal listeners are reached through `links` only.
+
+Whatever happens, `close` leaves none of them behind: each was started here and is ended by its own handle.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+import yaml
+
+from chaos.broker import MARKER
+from chaos.links import Links
+from penstock.cli.starting import free_port
+
+__all__ = ["Cluster"]
+
+_HOST: Final = "127.0.0.1"
+_ROOT: Final = Path(__file__).parent.parent
+_REPLICAS: Final = 3
+
+
+class Cluster:
+    """Brokers 1 to n, all of which vote; use it in a `with`."""
+
+    def __init__(self, directory: Path, brokers: int) -> None:
+        self.nodes = range(1, brokers + 1)
+        self.links = Links()
+        self._directory = directory
+        self._processes: dict[int, subprocess.Popen[bytes]] = {}
+        self._client_ports: dict[int, int] = {}
+
+    def __enter__(self) -> Self:
+        self.links.start()
+        try:
+            self._write_configs()
+            for node in self.nodes:
+                self.start(node)
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        for node in self._processes:
+            self.kill(node)
+        self.links.close()
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(f"{_HOST}:{port}" for port in self._client_ports.values())
+
+    def start(self, node: int) -> None:
+        """Start the broker's process unless it runs; does not wait until it is ready."""
+        if self.runs(node):
+            return
+        home = self._home(node)
+        with (home / "broker.log").open("ab") as log:
+            self._processes[node] = subprocess.Popen(
+                [sys.executable, "-m", "chaos.broker", "up", "--config", str(home / "broker.yaml")],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env={**os.environ, MARKER: str(home / "full")},
+                cwd=_ROOT,
+                start_new_session=True,
+            )
+
+    def kill(self, node: int) -> None:
+        process = self._processes[node]
+        process.kill()
+        process.wait()
+
+    def pause(self, node: int) -> None:
+        self._processes[node].send_signal(signal.SIGSTOP)
+
+    def resume(self, node: int) -> None:
+        self._processes[node].send_signal(signal.SIGCONT)
+
+    def fill_disk(self, node: int) -> None:
+        (self._home(node) / "full").touch()
+
+    def free_disk(self, node: int) -> None:
+        (self._home(node) / "full").unlink(missing_ok=True)
+
+    def heal(self) -> None:
+        """Undo every fault: all links, disks and processes are there again."""
+        self.links.heal()
+        for node in self.nodes:
+            self.free_disk(node)
+            self.resume(node)
+            self.start(node)
+
+    def runs(self, node: int) -> bool:
+        return node in self._processes and self._processes[node].poll() is None
+
+    def _home(self, node: int) -> Path:
+        return self._directory / f"broker-{node}"
+
+    def _write_configs(self) -> None:
+        taken: set[int] = set()
+        self._client_ports = {node: free_port(_HOST, 0, taken) for node in self.nodes}
+        internal = {node: free_port(_HOST, 0, taken) for node in self.nodes}
+        proxies = {node: self.links.add(node, port) for node, port in internal.items()}
+        voters = ",".join(f"{node}@{_HOST}:{port}" for node, port in proxies.items())
+        for node in self.nodes:
+            client = f"PLAINTEXT://{_HOST}:{self._client_ports[node]}"
+            configs = {
+                "node.id": node,
+                "listeners": f"{client},INTERNAL://{_HOST}:{internal[node]}",
+                "advertised.listeners": f"{client},INTERNAL://{_HOST}:{proxies[node]}",
+                "controller.quorum.voters": voters,
+                "log.dirs": str(self._home(node).absolute() / "data"),
+                "default.replication.factor": _REPLICAS,
+                "min.insync.replicas": _REPLICAS - 1,
+                "offsets.topic.replication.factor": _REPLICAS,
+                "offsets.topic.num.partitions": 3,
+            }
+            self._home(node).mkdir(parents=True)
+            (self._home(node) / "broker.yaml").write_text(yaml.safe_dump(configs), encoding="utf-8")

@@ -1,0 +1,106 @@
+"""One run from beginning to verdict: cluster, clients, faults, healing, and the judgement of the record."""
+
+from __future__ import annotations
+
+import itertools
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from chaos.checker import anomalies
+from chaos.clients import Reader, Writer, create_topic, fully_replicated, read_everything
+from chaos.cluster import Cluster
+from chaos.history import History, Outcome
+from chaos.nemesis import KINDS, Fault, schedule, unleash
+
+__all__ = ["Verdict", "run"]
+
+_START_S: Final = 30.0
+#: how long a cluster may take that is whole again until everything works
+_HEALED_S: Final = 30.0
+#: messages sent when all is whole again
+_LAST: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What was found; `complaints` are about liveness after healing."""
+
+    faults: int
+    outcomes: dict[str, int]
+    read: int
+    anomalies: dict[str, Sequence[object]]
+    complaints: list[str]
+
+    @property
+    def is_good(self) -> bool:
+        return not self.anomalies and not self.complaints
+
+    def lines(self) -> list[str]:
+        counts = ", ".join(f"{count} {name}" for name, count in self.outcomes.items())
+        found = [
+            f"ANOMALY {name}: {len(cases)}, such as {cases[0]}" for name, cases in self.anomalies.items()
+        ]
+        return [
+            f"{self.faults} faults; sends: {counts}; {self.read} records read",
+            *found,
+            *(f"NOT LIVE: {complaint}" for complaint in self.complaints),
+            "verdict: " + ("good" if self.is_good else "BAD"),
+        ]
+
+
+def run(
+    seconds: float,
+    seed: int,
+    brokers: int,
+    say: Callable[[str], None],
+    kinds: Sequence[str] = tuple(KINDS),
+    keep: Path | None = None,
+) -> Verdict:
+    """Run the seed's faults of these kinds; with `keep`, the brokers' data and logs stay there."""
+    faults = schedule(seed, seconds, range(1, brokers + 1), kinds)
+    with (
+        tempfile.TemporaryDirectory(prefix="penstock-chaos-") as temporary,
+        Cluster(keep or Path(temporary), brokers) as cluster,
+    ):
+        create_topic(cluster.bootstrap, brokers, _START_S)
+        return _suffer(cluster, seconds, faults, say)
+
+
+def _suffer(cluster: Cluster, seconds: float, faults: Sequence[Fault], say: Callable[[str], None]) -> Verdict:
+    history, values = History(), itertools.count()
+    writers = [Writer(f"writer-{n}", cluster.bootstrap, history, values) for n in (1, 2)]
+    readers = [Reader(f"member-{n}", cluster.bootstrap, history, "group") for n in (1, 2)]
+    readers.append(Reader("reader", cluster.bootstrap, history, None))
+    for writer in writers:
+        writer.start()
+    for reader in readers:
+        reader.start()
+    unleash(cluster, faults, seconds, say)
+    cluster.heal()
+    complaints = _look_for_life(cluster, writers, history)
+    if not read_everything(cluster.bootstrap, history, _HEALED_S):
+        complaints.append(f"the log was not read to its end within {_HEALED_S:g} s")
+    for reader in readers:
+        reader.finish(_HEALED_S)
+    outcomes = {outcome.value: history.count(outcome) for outcome in Outcome}
+    read = sum(len(poll.records) for poll in history.polls)
+    return Verdict(len(faults), outcomes, read, anomalies(history), complaints)
+
+
+def _look_for_life(cluster: Cluster, writers: Sequence[Writer], history: History) -> list[str]:
+    """What does not work again after healing; the writers end with it."""
+    complaints = []
+    if not fully_replicated(cluster.bootstrap, _HEALED_S):
+        complaints.append(f"not every replica was in sync within {_HEALED_S:g} s")
+    for writer in writers:
+        writer.stop()
+    for writer in writers:
+        if missing := writer.finish(_HEALED_S):
+            complaints.append(f"{writer.name} has heard nothing of {missing} messages within {_HEALED_S:g} s")
+    last = history.sends[-_LAST:]
+    if lacking := [send for send in last if send.outcome is not Outcome.ACKNOWLEDGED]:
+        complaints.append(f"{len(lacking)} of the last {len(last)} messages were not acknowledged")
+    return complaints

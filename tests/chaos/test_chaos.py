@@ -1,0 +1,23 @@
+"""A minute of chaos on three real brokers; `make chaos` runs as much as wanted."""
+
+from __future__ import annotations
+
+import pytest
+
+from chaos.nemesis import KINDS
+from chaos.run import run
+
+# A full disk has librdkafka give up its sequence numbers, and send twice what it has in flight elsewhere.
+FAULTS = [kind for kind in KINDS if kind != "disk-full"]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+def test_nothing_acknowledged_is_lost_and_everything_works_again() -> None:
+    said: list[str] = []
+    verdict = run(40, 2, 3, said.append, FAULTS)
+    report = "\n".join([*said, *verdict.lines()])
+    assert verdict.is_good, report
+    assert verdict.faults >= 4, report
+    assert verdict.outcomes["acknowledged"] > 1000, report
+    assert verdict.outcomes["pending"] == 0, report

@@ -1,0 +1,81 @@
+"""A cut holds back what passes in that direction, from that broker, and nothing else."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from chaos.links import Links
+
+
+@pytest.fixture
+def links() -> Iterator[Links]:
+    links = Links()
+    links.start()
+    yield links
+    links.close()
+
+
+@pytest.fixture
+def echo() -> Iterator[int]:
+    """A listener that returns what it gets, on each connection until that ends."""
+    server = socket.create_server(("127.0.0.1", 0))
+
+    def serve(connection: socket.socket) -> None:
+        with connection:
+            while data := connection.recv(1000):
+                connection.sendall(data)
+
+    def accept() -> None:
+        while True:
+            try:
+                connection, _ = server.accept()
+            except OSError:
+                return
+            threading.Thread(target=serve, args=(connection,), daemon=True).start()
+
+    thread = threading.Thread(target=accept, daemon=True)
+    thread.start()
+    yield server.getsockname()[1]
+    server.shutdown(socket.SHUT_RDWR)
+    server.close()
+    thread.join()
+
+
+def request_of(node: int) -> bytes:
+    name = f"node-{node}".encode()
+    return struct.pack(">ihhih", 10 + len(name), 18, 0, 1, len(name)) + name
+
+
+def ask(port: int, node: int) -> socket.socket:
+    connection = socket.create_connection(("127.0.0.1", port), timeout=0.3)
+    connection.sendall(request_of(node))
+    return connection
+
+
+@pytest.mark.parametrize("way", [(1, 2), (2, 1)])
+def test_a_cut_holds_back_until_it_is_healed(links: Links, echo: int, way: tuple[int, int]) -> None:
+    port = links.add(2, echo)
+    links.cut([way])
+    with ask(port, 1) as cut, ask(port, 3) as other:
+        assert other.recv(100) == request_of(3)
+        with pytest.raises(TimeoutError):
+            cut.recv(100)
+        links.heal()
+        cut.settimeout(5)
+        assert cut.recv(100) == request_of(1)
+
+
+def test_where_nobody_listens_connections_are_dropped(links: Links) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as nobody:
+        free = nobody.getsockname()[1]
+    port = links.add(2, free)
+    with socket.create_connection(("127.0.0.1", port), timeout=5) as visitor:
+        try:
+            assert visitor.recv(1) == b""
+        except ConnectionResetError:
+            return
