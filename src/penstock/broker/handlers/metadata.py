@@ -86,8 +86,9 @@ def _refused(topics: Sequence[MetadataRequestTopic]) -> MetadataResponse:
 
 def _merged(topics: Sequence[MetadataRequestTopic]) -> list[MetadataRequestTopic]:
     """Each topic once; where some are asked for by id, those asked for by name are passed over."""
-    by_id = {t.topic_id: t for t in topics if t.topic_id != NO_TOPIC_ID}
-    return list((by_id or {t.name: t for t in topics}).values())
+    by_id = {topic.topic_id: topic for topic in topics if topic.topic_id != NO_TOPIC_ID}
+    by_name = {topic.name: topic for topic in topics}
+    return list(by_id.values() or by_name.values())
 
 
 async def _create_and_answer(
