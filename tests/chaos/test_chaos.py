@@ -7,7 +7,7 @@ import pytest
 from chaos.nemesis import KINDS
 from chaos.run import run
 
-# A full disk has librdkafka give up its sequence numbers, and send twice what it has in flight elsewhere.
+# A full disk still yields duplicates: see what is known in docs/internals/chaos.md.
 FAULTS = [kind for kind in KINDS if kind != "disk-full"]
 
 
