@@ -13,6 +13,8 @@ import pytest
 from pyspark.sql import types as sql
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, ReadMinRows
 
+from penstock.model.errors import ApiError, ErrorCode
+from penstock.spark import fetching
 from penstock.spark.connection import Connection, close_clusters
 from penstock.spark.errors import DataLost, Disconnected, WrongOption
 from penstock.spark.options import ReadOptions
@@ -342,6 +344,41 @@ def test_a_connection_that_ends_at_any_point(
     monkeypatch.setattr(Connection, call, fails_once)
     assert values(list(task_rows(reader, tasks))) == sent
     assert next(calls) > nth + 1
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.OFFSET_NOT_AVAILABLE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    ],
+)
+def test_a_leader_that_says_no(
+    topics: Topics, topic: str, monkeypatch: pytest.MonkeyPatch, code: ErrorCode
+) -> None:
+    """Whoever leads by then is asked again, unless asking again would change nothing."""
+    sent = [b"%d" % number + bytes(900_000) for number in range(14)]
+    topics.fill(topic, sent)
+    reader = source(topics.bootstrap, subscribe=topic).reader(schema())
+    tasks = reader.partitions()
+    answers = count(1)
+    really = fetching._only_partition
+
+    def refuses_once(*arguments: Any) -> Any:
+        if next(answers) == 2:
+            raise ApiError(code)
+        return really(*arguments)
+
+    monkeypatch.setattr(fetching, "_only_partition", refuses_once)
+    if code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+        with pytest.raises(ApiError, match=code.name):
+            list(task_rows(reader, tasks))
+    else:
+        assert values(list(task_rows(reader, tasks))) == sent
 
 
 def test_nobody_there(mortal: BrokerThread) -> None:
