@@ -32,6 +32,26 @@ def test_the_fixture_is_a_broker_of_each_tests_own(pytester: pytest.Pytester) ->
     pytester.runpytest_subprocess("-p", "no:cacheprovider", "-W", "error").assert_outcomes(passed=2)
 
 
+def test_the_cluster_fixtures_give_clusters(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        from confluent_kafka.admin import AdminClient
+
+        def brokers(cluster):
+            admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+            return sorted(admin.list_topics(timeout=10).brokers)
+
+        def test_three(penstock_cluster):
+            assert brokers(penstock_cluster) == [1, 2, 3]
+
+        def test_as_many_as_wanted(make_penstock_cluster):
+            assert brokers(make_penstock_cluster(1)) == [1]
+            assert brokers(make_penstock_cluster(brokers=2, config={"num.partitions": "5"})) == [1, 2]
+        """
+    )
+    pytester.runpytest_subprocess("-p", "no:cacheprovider", "-W", "error").assert_outcomes(passed=2)
+
+
 def test_the_fixture_is_documented_where_pytest_lists_fixtures(pytester: pytest.Pytester) -> None:
     result = pytester.runpytest_subprocess("--fixtures", "-p", "no:cacheprovider")
     result.stdout.re_match_lines([r"penstock_broker.*", r".*[Bb]roker.*"])

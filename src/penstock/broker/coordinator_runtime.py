@@ -36,7 +36,8 @@ class CoordinatorRuntime(Generic[S]):
         self.topic = topic
         self._make_shard = make_shard
         self._partitions = partitions
-        self._clock = clock
+        #: what members' sessions are measured with
+        self.clock = clock
         self._workers = workers
         self._seats: dict[int, Seat[S]] = {}
 
@@ -44,7 +45,7 @@ class CoordinatorRuntime(Generic[S]):
         """The partition is ours: load it."""
         partition = self._partitions.find(self.topic, index)
         if isinstance(partition, Partition) and index not in self._seats:
-            seat = self._seats[index] = Seat(partition, self._make_shard, self._clock, self._workers)
+            seat = self._seats[index] = Seat(partition, self._make_shard, self.clock, self._workers)
             seat.load()
 
     def resigned(self, index: int) -> None:

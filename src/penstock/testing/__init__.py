@@ -1,29 +1,39 @@
-"""A real broker inside your tests.
+"""A real broker, or a real cluster of them, inside your tests.
 
-    from penstock.testing import broker
+    from penstock.testing import broker, cluster
 
     with broker() as b:
         producer = confluent_kafka.Producer({"bootstrap.servers": b.bootstrap})
 
-It runs in a thread of the test's own process, on a free loopback port, in memory unless `data` names a
-directory, and is ready in well under 100 ms. Any Kafka client can talk to it. The pytest plugin (installed
-with the package) gives the same as the fixture `penstock_broker`.
+    with cluster(brokers=3) as c:
+        c.kill(c.wait_for_leader("orders"))
+
+They run in threads of the test's own process, on free loopback ports, in memory (one broker also in a
+directory), and are ready in well under a second. Any Kafka client can talk to them. The pytest plugin
+(installed with the package) gives the same as the fixtures `penstock_broker` and `penstock_cluster`.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from penstock.testing.brokers import BrokerThread, broker
+    from penstock.testing.clusters import Cluster, cluster
 
-__all__ = ["BrokerThread", "broker"]
+__all__ = ["BrokerThread", "Cluster", "broker", "cluster"]
+
+_HOMES: Final = {
+    "BrokerThread": "penstock.testing.brokers",
+    "broker": "penstock.testing.brokers",
+    "Cluster": "penstock.testing.clusters",
+    "cluster": "penstock.testing.clusters",
+}
 
 
 def __getattr__(name: str) -> Any:
     # Imported on first use: pytest loads the plugin next to this into every test run, used or not.
-    if name in __all__:
-        from penstock.testing import brokers
-
-        return getattr(brokers, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

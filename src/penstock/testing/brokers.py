@@ -12,7 +12,7 @@ from penstock.broker.broker import Broker
 from penstock.broker.server import new_event_loop, system_world
 from penstock.model.config import BrokerConfig
 from penstock.net.server import Listener
-from penstock.ports import Files
+from penstock.ports import Files, World
 
 __all__ = ["BrokerThread", "broker"]
 
@@ -25,7 +25,8 @@ class BrokerThread:
         #: kept over restarts, so that memory outlives the broker as a disk would
         self._files: Files | None = None
         self._started: threading.Event
-        self._stop: asyncio.Event
+        self._end: asyncio.Event
+        self._killed = False
         self._loop: asyncio.AbstractEventLoop
         self._error: BaseException | None = None
         self._thread: threading.Thread | None = None
@@ -36,24 +37,45 @@ class BrokerThread:
         """The value for a client's `bootstrap.servers`."""
         return self.broker.address
 
+    @property
+    def is_running(self) -> bool:
+        return self._thread is not None
+
     def start(self) -> None:
         """Return when clients can connect; raise what kept the broker from starting."""
+        self.launch()
+        self.wait_ready()
+
+    def launch(self) -> None:
+        """The first half of `start`: several that need each other are launched before one is waited for."""
         assert self._thread is None, "this broker runs already"
         config = BrokerConfig(self._settings)
         self._started = threading.Event()
+        self._killed = False
         self._thread = threading.Thread(target=self._run, args=(config,), name="penstock-broker", daemon=True)
         self._thread.start()
+
+    def wait_ready(self) -> None:
+        """The other half of `start`."""
         self._started.wait()
         if self._error is not None:
             self._join()
         # Whoever starts again comes back where clients look for it.
-        self._settings["listeners"] = ",".join(map(_address, self.broker.listeners))
+        internal = [self.broker.internal.listener] if self.broker.internal else []
+        self._settings["listeners"] = ",".join(map(_address, [*self.broker.listeners, *internal]))
 
     def stop(self) -> None:
         """Flush, close and end the thread; raise what went wrong on the way. Stopping twice is harmless."""
         if self._thread is not None:
-            self._loop.call_soon_threadsafe(self._stop.set)
+            self._started.wait()
+            if self._error is None:
+                self._loop.call_soon_threadsafe(self._end.set)
             self._join()
+
+    def kill(self) -> None:
+        """End at once and without goodbye, as `kill -9` would; what was written stays, even in memory."""
+        self._killed = True
+        self.stop()
 
     def restart(self) -> None:
         """Stop in good order and start again with the same data (even in memory) at the same address."""
@@ -70,7 +92,7 @@ class BrokerThread:
 
     def _run(self, config: BrokerConfig) -> None:
         try:
-            with asyncio.Runner(loop_factory=new_event_loop) as runner:
+            with asyncio.Runner(loop_factory=self._new_loop) as runner:
                 runner.run(self._serve(config))
         except BaseException as e:  # noqa: BLE001 - raised again in the thread that waits for it
             self._error = e
@@ -79,16 +101,24 @@ class BrokerThread:
 
     async def _serve(self, config: BrokerConfig) -> None:
         self._loop = asyncio.get_running_loop()
-        self._stop = asyncio.Event()
+        self._end = asyncio.Event()
         world = system_world(config)
         if self._files is not None:
             world = world._replace(files=self._files)
         self._files = world.files
-        self.broker = Broker(config, world)
+        self.broker = self._new_broker(config, world)
         await self.broker.start()
         self._started.set()
-        await self._stop.wait()
-        await self.broker.stop()
+        await self._end.wait()
+        await (self.broker.abort() if self._killed else self.broker.stop())
+
+    # What a node of a cluster has of its own.
+
+    def _new_loop(self) -> asyncio.AbstractEventLoop:
+        return new_event_loop()
+
+    def _new_broker(self, config: BrokerConfig, world: World) -> Broker:
+        return Broker(config, world)
 
 
 def _address(listener: Listener) -> str:

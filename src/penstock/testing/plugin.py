@@ -1,21 +1,46 @@
-"""The pytest plugin: `penstock_broker`, a broker in memory for one test."""
+"""The pytest plugin: `penstock_broker` and `penstock_cluster`, in memory and for one test each."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import pytest
 
 if TYPE_CHECKING:
     from penstock.testing.brokers import BrokerThread
+    from penstock.testing.clusters import Cluster
+
+# Brokers are imported where they are used: a plugin is loaded into every test run on the machine.
 
 
 @pytest.fixture
 def penstock_broker() -> Iterator[BrokerThread]:
     """A broker of this test's own, in memory, gone when the test ends."""
-    # Imported here: a plugin is loaded into every test run on the machine, used or not.
     from penstock.testing.brokers import broker
 
     with broker() as running:
         yield running
+
+
+@pytest.fixture
+def penstock_cluster() -> Iterator[Cluster]:
+    """A cluster of three brokers of this test's own, in memory, gone when the test ends."""
+    from penstock.testing.clusters import cluster
+
+    with cluster() as running:
+        yield running
+
+
+@pytest.fixture
+def make_penstock_cluster() -> Iterator[Callable[..., Cluster]]:
+    """Makes clusters for this test: `make_penstock_cluster(brokers=5, config={...})`."""
+    from penstock.testing.clusters import cluster
+
+    with ExitStack() as running:
+
+        def make(brokers: int = 3, *, config: Mapping[str, str] | None = None) -> Cluster:
+            return running.enter_context(cluster(brokers, config=config))
+
+        yield make

@@ -1,0 +1,275 @@
+"""A cluster of brokers in threads of this process, which a test may break and whose time it may move on."""
+
+from __future__ import annotations
+
+import math
+import socket
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from typing import Final, TypeVar
+
+from penstock.metadata.image import PartitionImage
+from penstock.testing.links import Link, Links
+from penstock.testing.nodes import NodeThread
+from penstock.testing.shared_time import SharedTime
+
+__all__ = ["Cluster", "cluster"]
+
+T = TypeVar("T")
+HOST: Final = "127.0.0.1"
+MAX_VOTERS: Final = 5
+#: how much time passes at once: little against every timeout between brokers (the least of them is 1 s)
+_STEP_S: Final = 0.1
+#: how often every broker has its turn in each step: enough to ask another one and to hear its answer
+_TURNS_PER_STEP: Final = 4
+#: how much of a long time is lived through: more than any timeout between brokers
+_LIVED_S: Final = 120.0
+_POLL_S: Final = 0.002
+#: what differs from a broker's defaults; the page about testing lists it
+_DEFAULTS: Final = {
+    "penstock.memory": "true",
+    "log.dirs": "/data",
+    "group.initial.rebalance.delay.ms": "0",
+    "log.retention.check.interval.ms": "10000",
+    "offsets.retention.check.interval.ms": "10000",
+    "offsets.topic.num.partitions": "4",
+}
+
+
+class Cluster:
+    """Brokers 1 to n; `cluster()` gives one that runs. For one thread at a time: the test's.
+
+    Each broker has an address and a disk in memory that outlive it.
+    """
+
+    def __init__(self, brokers: int, config: Mapping[str, str]) -> None:
+        self.ids = range(1, brokers + 1)
+        self._time = SharedTime()
+        self._reserved = [_reserve_port() for _ in range(2 * brokers)]
+        ports = [each.getsockname()[1] for each in self._reserved]
+        internal = dict(zip(self.ids, ports[brokers:], strict=True))
+        self._links = Links({port: node for node, port in internal.items()})
+        voters = ",".join(f"{node}@{HOST}:{internal[node]}" for node in self.ids[:MAX_VOTERS])
+        replicas = min(3, brokers)
+        self._nodes = {
+            node: NodeThread(
+                {
+                    **_DEFAULTS,
+                    "node.id": str(node),
+                    "broker.rack": f"rack-{node}",
+                    "listeners": f"PLAINTEXT://{HOST}:{port},INTERNAL://{HOST}:{internal[node]}",
+                    "controller.quorum.voters": voters,
+                    "default.replication.factor": str(replicas),
+                    "offsets.topic.replication.factor": str(replicas),
+                    "min.insync.replicas": str(max(1, replicas - 1)),
+                    **config,
+                },
+                self._time,
+                self._links,
+            )
+            for node, port in zip(self.ids, ports, strict=False)
+        }
+        self._addresses = {node: f"{HOST}:{port}" for node, port in zip(self.ids, ports, strict=False)}
+
+    # -- addresses
+
+    @property
+    def bootstrap(self) -> str:
+        """The value for a client's `bootstrap.servers`: all brokers, running or not."""
+        return ",".join(self._addresses.values())
+
+    def address(self, broker: int) -> str:
+        """The address of one broker."""
+        return self._addresses[broker]
+
+    # -- life and death of brokers
+
+    def open(self) -> None:
+        """Start all brokers; return when each of them knows of all others."""
+        self.start(*self.ids)
+        self.wait_until(lambda: all(self._known_to(node) == len(self.ids) for node in self._nodes.values()))
+
+    def close(self) -> None:
+        """End all brokers, and leave nothing behind."""
+        for node in self._nodes.values():
+            node.kill()
+        for reserved in self._reserved:
+            reserved.close()
+
+    def kill(self, broker: int) -> None:
+        """End a broker without goodbye, as `kill -9` would. Its disk keeps what was written."""
+        self._running(broker).kill()
+
+    def stop(self, broker: int) -> None:
+        """Stop a broker in good order: others lead what it led before it goes."""
+        self._running(broker).stop()
+
+    def start(self, *brokers: int) -> None:
+        """Start brokers that were killed or stopped, with their addresses and data; return when they are up.
+
+        For that they need a majority of the cluster: brokers that need each other are started together.
+        """
+        for broker in brokers:
+            self._nodes[broker].launch()
+        for broker in brokers:
+            self._nodes[broker].wait_ready()
+
+    def restart(self, broker: int) -> None:
+        """Stop a broker in good order, if it runs, and start it again."""
+        self._nodes[broker].stop()
+        self.start(broker)
+
+    def pause(self, broker: int) -> None:
+        """Let a broker hang, as SIGSTOP would: its connections stay, it answers nothing, time passes."""
+        self._running(broker).pause()
+
+    def resume(self, broker: int) -> None:
+        """Let a broker that hangs go on."""
+        self._running(broker).resume()
+
+    def is_running(self, broker: int) -> bool:
+        """Whether a broker is there, be it one that hangs."""
+        return self._nodes[broker].is_running
+
+    # -- the network
+
+    def partition(self, broker: int, other: int | None = None) -> None:
+        """Cut a broker off from `other`, or from all others. Clients reach it as before.
+
+        Connections between them stay, but nothing comes through, and new ones are not made.
+        """
+        others = [node for node in self.ids if node != broker] if other is None else [other]
+        self._links.cut(*(Link({broker, node}) for node in others))
+        self._links_changed()
+
+    def heal(self) -> None:
+        """Connect all brokers again. What was held back arrives now."""
+        self._links.heal()
+        self._links_changed()
+
+    def _links_changed(self) -> None:
+        for node in self._nodes.values():
+            if node.is_running:
+                node.links_changed()
+
+    # -- time
+
+    def advance(self, seconds: float, *, expire_sessions: bool = False) -> None:
+        """Let `seconds` pass for all brokers together, in small steps, so that they keep in touch.
+
+        Clients live in real time and cannot send the heartbeats of the time that passes, so members of groups
+        keep their sessions, unless `expire_sessions` is true. Only the last two minutes are lived through: of
+        what is longer, the wall clock skips the rest first (which retention goes by, and no timeout).
+        """
+        self._time.skip(max(0.0, seconds - _LIVED_S))
+        steps = math.ceil(min(seconds, _LIVED_S) / _STEP_S)
+        for _ in range(steps):
+            self._time.step(min(seconds, _LIVED_S) / steps, sessions=expire_sessions)
+            for _ in range(_TURNS_PER_STEP):
+                turns = [node.call(_nothing) for node in self._nodes.values() if node.is_awake]
+                for turn in turns:
+                    turn.result()
+
+    # -- what has become of it
+
+    @property
+    def controller(self) -> int | None:
+        """The active controller, as the brokers see it that know most; None while there is none."""
+        leader = self._best(lambda node: node.broker.node.leader_id)
+        return leader if leader is not None and leader >= 0 else None
+
+    def leader(self, topic: str, partition: int = 0) -> int | None:
+        """The broker that leads a partition; None while there is none, or no such partition."""
+        leader = self._partition(topic, partition, lambda image: image.leader)
+        return leader if leader is not None and leader >= 0 else None
+
+    def isr(self, topic: str, partition: int = 0) -> list[int]:
+        """The brokers that have all of a partition; none if there is no such partition."""
+        return self._partition(topic, partition, lambda image: sorted(image.isr)) or []
+
+    def wait_for_leader(
+        self, topic: str, partition: int = 0, *, other_than: int | None = None, timeout: float = 10.0
+    ) -> int:
+        """The leader of a partition, once there is one (and not `other_than`)."""
+        self.wait_until(lambda: self.leader(topic, partition) not in (None, other_than), timeout)
+        leader = self.leader(topic, partition)
+        assert leader is not None, "lost again at once"
+        return leader
+
+    def wait_for_isr(
+        self, topic: str, partition: int = 0, *, size: int | None = None, timeout: float = 10.0
+    ) -> list[int]:
+        """The in-sync replicas of a partition, once there are `size` of them: all by default."""
+
+        def complete() -> bool:
+            replicas = self._partition(topic, partition, lambda image: len(image.replicas))
+            return replicas is not None and len(self.isr(topic, partition)) == (size or replicas)
+
+        self.wait_until(complete, timeout)
+        return self.isr(topic, partition)
+
+    def wait_until(self, condition: Callable[[], bool], timeout: float = 10.0) -> None:
+        """Return when `condition` holds; TimeoutError if it does not in `timeout` seconds of real time."""
+        deadline = time.monotonic() + timeout
+        while not condition():
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"not within {timeout:g} s")
+            time.sleep(_POLL_S)
+
+    def _running(self, broker: int) -> NodeThread:
+        node = self._nodes[broker]
+        if not node.is_running:
+            raise RuntimeError(f"broker {broker} does not run")
+        return node
+
+    def _known_to(self, node: NodeThread) -> int:
+        """How many brokers `node` knows that are up."""
+        return node.call(lambda: sum(each.active for each in node.broker.image.brokers.values())).result()
+
+    def _best(self, look: Callable[[NodeThread], T]) -> T | None:
+        """What `look` finds at the broker whose metadata is newest."""
+
+        def dated(node: NodeThread) -> tuple[int, T]:
+            return node.broker.image.offset, look(node)
+
+        found = [node.call(partial(dated, node)) for node in self._nodes.values() if node.is_awake]
+        if not found:
+            return None
+        return max((each.result() for each in found), key=lambda each: each[0])[1]
+
+    def _partition(self, topic: str, partition: int, look: Callable[[PartitionImage], T]) -> T | None:
+        def find(node: NodeThread) -> T | None:
+            known = node.broker.image.topics.get(topic)
+            if known is None or partition >= len(known.partitions):
+                return None
+            return look(known.partitions[partition])
+
+        return self._best(find)
+
+
+def _nothing() -> None:
+    """A turn of a broker's loop, in which it does what is due."""
+
+
+def _reserve_port() -> socket.socket:
+    """A loopback port that no other process gets, though a broker may come and go there.
+
+    The socket never listens: whoever connects while no broker is there is refused.
+    """
+    reserved = socket.socket()
+    reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    reserved.bind((HOST, 0))
+    return reserved
+
+
+@contextmanager
+def cluster(brokers: int = 3, *, config: Mapping[str, str] | None = None) -> Iterator[Cluster]:
+    """A running cluster; `config` takes any broker config under Kafka's names, for all brokers."""
+    running = Cluster(brokers, config or {})
+    try:
+        running.open()
+        yield running
+    finally:
+        running.close()

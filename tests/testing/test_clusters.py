@@ -1,0 +1,233 @@
+"""`penstock.testing.cluster`: quick, breakable in each way that it promises, and ahead of time."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from penstock.testing import Cluster, cluster
+
+#: impatient enough for tests, and silent about brokers that are gone on purpose
+CLIENT = {"log_level": 0, "reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 100, "retry.backoff.ms": 20}
+
+
+@pytest.fixture
+def three() -> Iterator[Cluster]:
+    with cluster(brokers=3) as running:
+        yield running
+
+
+def create(running: Cluster, topic: str, **config: str) -> None:
+    admin = AdminClient({"bootstrap.servers": running.bootstrap, **CLIENT})
+    admin.create_topics([NewTopic(topic, 1, 3, config=config)])[topic].result(timeout=10)
+    running.wait_for_isr(topic)
+
+
+def producer(running: Cluster, **config: Any) -> Producer:
+    return Producer({"bootstrap.servers": running.bootstrap, "enable.idempotence": True, **CLIENT, **config})
+
+
+def produce(running: Cluster, topic: str, *values: bytes, **config: Any) -> None:
+    """Have every one of `values` acknowledged by all in-sync replicas."""
+    failed = []
+
+    def delivered(error: object, message: Message) -> None:
+        if error is not None:
+            failed.append(error)
+
+    client = producer(running, **config)
+    for value in values:
+        client.produce(topic, value, on_delivery=delivered)
+    assert client.flush(20) == 0
+    assert failed == []
+
+
+def read(running: Cluster, topic: str, count: int, broker: int | None = None) -> list[bytes]:
+    bootstrap = running.bootstrap if broker is None else running.address(broker)
+    settings = {"group.id": "unused", "enable.auto.commit": False, **CLIENT}
+    consumer = Consumer({"bootstrap.servers": bootstrap, **settings})
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    values = [message.value() for message in consumer.consume(count, 10)]
+    consumer.close()
+    return values
+
+
+def first_offset(running: Cluster, topic: str) -> int:
+    consumer = Consumer({"bootstrap.servers": running.bootstrap, "group.id": "unused", **CLIENT})
+    low, _ = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=10)
+    consumer.close()
+    return int(low)
+
+
+def test_ready_in_well_under_a_second() -> None:
+    """Best of a few, because others use this machine, too; any broker then knows all."""
+
+    def seconds() -> float:
+        started = time.perf_counter()
+        with cluster(brokers=3) as running:
+            took = time.perf_counter() - started
+            for broker in running.ids:
+                client = AdminClient({"bootstrap.servers": running.address(broker), **CLIENT})
+                assert sorted(client.list_topics(timeout=10).brokers) == [1, 2, 3]
+            return took
+
+    assert min(seconds() for _ in range(3)) < 0.5
+
+
+def test_no_thread_stays_whatever_was_done_to_the_brokers() -> None:
+    before = threading.active_count()
+    with cluster(brokers=3) as running:
+        running.partition(1)
+        running.pause(2)
+        running.kill(3)
+    assert threading.active_count() == before
+
+
+def test_a_killed_leader_takes_nothing_with_it(three: Cluster) -> None:
+    create(three, "t")
+    produce(three, "t", b"before")
+    killed = three.wait_for_leader("t")
+    three.kill(killed)
+    assert not three.is_running(killed)
+    produce(three, "t", b"after")
+    assert three.leader("t") not in (None, killed)
+    assert read(three, "t", 2) == [b"before", b"after"]
+    three.restart(killed)
+    assert three.wait_for_isr("t") == [1, 2, 3]
+
+
+def test_a_stopped_broker_hands_over_first(three: Cluster) -> None:
+    create(three, "t")
+    stopped = three.wait_for_leader("t")
+    three.stop(stopped)
+    assert three.leader("t") not in (None, stopped)
+    with pytest.raises(RuntimeError, match="does not run"):
+        three.pause(stopped)
+
+
+def test_memory_outlives_all_brokers(three: Cluster) -> None:
+    create(three, "t")
+    produce(three, "t", b"kept")
+    for broker in three.ids:
+        three.kill(broker)
+    assert three.leader("t") is None
+    three.start(*three.ids)
+    three.wait_for_leader("t")
+    assert read(three, "t", 1) == [b"kept"]
+
+
+def test_a_leader_that_hangs_is_replaced_when_its_session_ends(three: Cluster) -> None:
+    create(three, "t")
+    hanging = three.wait_for_leader("t")
+    three.pause(hanging)
+    three.advance(1)
+    assert three.leader("t") == hanging
+    three.advance(5)
+    assert three.wait_for_leader("t", other_than=hanging) != hanging
+    produce(three, "t", b"meanwhile")
+    three.resume(hanging)
+    assert three.wait_for_isr("t") == [1, 2, 3]
+    assert read(three, "t", 1) == [b"meanwhile"]
+
+
+def test_a_minority_that_is_cut_off_can_write_nothing(three: Cluster) -> None:
+    create(three, "t")
+    alone = three.wait_for_leader("t")
+    three.partition(alone)
+    client = producer(
+        three,
+        **{"bootstrap.servers": three.address(alone), "enable.idempotence": False, "message.timeout.ms": 300},
+    )
+    acknowledged: list[bool] = []
+    client.produce("t", b"lost", on_delivery=lambda error, message: acknowledged.append(error is None))
+    client.flush(10)
+    assert acknowledged == [False]
+    three.advance(5)
+    three.wait_for_leader("t", other_than=alone)
+    # Whoever asks the one that is cut off is told that it still leads, and must lose patience with it.
+    majority = next(broker for broker in three.ids if broker != alone)
+    patience = {"bootstrap.servers": three.address(majority), "request.timeout.ms": 1000}
+    produce(three, "t", b"kept", **patience)
+    three.heal()
+    assert three.wait_for_isr("t") == [1, 2, 3]
+    assert read(three, "t", 1) == [b"kept"]
+
+
+def test_one_link_that_is_cut_leaves_the_others(three: Cluster) -> None:
+    """A follower that cannot reach its leader leaves the ISR; the leader goes on with the third broker."""
+    create(three, "t")
+    leader = three.wait_for_leader("t")
+    follower = next(broker for broker in three.ids if broker not in (leader, three.controller))
+    three.partition(leader, follower)
+    waiting = producer(three)
+    waiting.produce("t", b"v")
+    assert waiting.flush(0.2) == 1
+    three.advance(40)
+    assert waiting.flush(10) == 0
+    assert follower not in three.isr("t")
+    assert three.leader("t") == leader
+    three.heal()
+    assert three.wait_for_isr("t") == [1, 2, 3]
+
+
+def test_time_that_passes_harms_nobody(three: Cluster) -> None:
+    """All step together, so nobody misses anybody's heartbeat."""
+    create(three, "t")
+    before = [three.leader("t"), three.controller, three.isr("t")]
+    three.advance(60)
+    assert [three.leader("t"), three.controller, three.isr("t")] == before
+
+
+@pytest.mark.parametrize("retention_s", [60, 7 * 24 * 3600])
+def test_retention_comes_when_its_time_has_come(three: Cluster, retention_s: int) -> None:
+    create(three, "t", **{"retention.ms": str(retention_s * 1000)})
+    produce(three, "t", b"old")
+    three.advance(retention_s / 2)
+    assert first_offset(three, "t") == 0
+    three.advance(retention_s / 2 + 15)
+    three.wait_until(lambda: first_offset(three, "t") == 1)
+
+
+def member(running: Cluster) -> Consumer:
+    """A member of a group that has its partition."""
+    consumer = Consumer({"bootstrap.servers": running.bootstrap, "group.id": "g", **CLIENT})
+    consumer.subscribe(["t"])
+    deadline = time.monotonic() + 10
+    while not consumer.assignment():
+        assert time.monotonic() < deadline
+        consumer.poll(0.05)
+    return consumer
+
+
+@pytest.mark.parametrize("expire", [False, True])
+def test_members_lose_their_sessions_only_where_asked(three: Cluster, expire: bool) -> None:
+    create(three, "t")
+    consumer = member(three)
+    three.advance(60, expire_sessions=expire)
+    if expire:
+        # Its next heartbeat, at the latest its next commit, tells the member that it is none any more.
+        with pytest.raises(KafkaException):
+            consumer.commit(offsets=[TopicPartition("t", 0, 0)], asynchronous=False)
+    else:
+        consumer.commit(offsets=[TopicPartition("t", 0, 0)], asynchronous=False)
+    consumer.close()
+
+
+def test_a_group_survives_its_coordinator(three: Cluster) -> None:
+    create(three, "t")
+    produce(three, "t", b"one", b"two")
+    consumer = member(three)
+    consumer.commit(offsets=[TopicPartition("t", 0, 1)], asynchronous=False)
+    consumer.close()
+    admin = AdminClient({"bootstrap.servers": three.bootstrap, **CLIENT})
+    three.kill(admin.describe_consumer_groups(["g"])["g"].result(timeout=10).coordinator.id)
+    consumer = Consumer({"bootstrap.servers": three.bootstrap, "group.id": "g", **CLIENT})
+    (committed,) = consumer.committed([TopicPartition("t", 0)], timeout=10)
+    assert committed.offset == 1
+    consumer.close()
