@@ -22,6 +22,7 @@ from penstock.broker.metrics import Metrics
 from penstock.broker.partitions import Partitions
 from penstock.broker.producer_ids import ProducerIds
 from penstock.broker.replicas import Replicas
+from penstock.broker.scrubber import Scrubber
 from penstock.metadata.image import BROKER, ClusterImage
 from penstock.metadata.topics import Defaults, NewTopic, create_topic
 from penstock.model.config import BrokerConfig, resolve_topic_configs
@@ -79,6 +80,7 @@ class Broker:
         self.partitions = Partitions(config, world.files, world.clock, world.workers, world.rng)
         self.groups = GroupCoordinator(self)
         self.replicas = Replicas(self)
+        self.scrubber = Scrubber(self)
         self.dispatcher = Dispatcher(self, HANDLERS)
         self.fetch_sessions = FetchSessions(
             config.max_incremental_fetch_session_cache_slots,
@@ -157,6 +159,7 @@ class Broker:
             await self.lifecycle.come_up()
         await self.server.serve()
         self.maintenance.start()
+        self.scrubber.start()
 
     async def _sync(self, metadata_log: Log) -> None:
         """What a process that was killed has written counts as acknowledged from here on."""
@@ -196,6 +199,7 @@ class Broker:
         self.workers.close()
 
     async def _stop_serving(self) -> None:
+        await self.scrubber.stop()
         await self.replicas.stop()
         self.groups.stop()
         await self.dispatcher.stop()

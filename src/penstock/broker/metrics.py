@@ -72,6 +72,10 @@ class Metrics:
         #: of partitions led here
         self.isr_shrinks = 0
         self.isr_expands = 0
+        #: of sealed segments, checked by the scrubber; ranges found damaged, and made sound again
+        self.scrubbed_bytes = 0
+        self.corruption_found = 0
+        self.corruption_repaired = 0
 
     def api(self, name: str) -> ApiStats:
         return self.apis.setdefault(name, ApiStats(name))

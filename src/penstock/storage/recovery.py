@@ -23,7 +23,7 @@ from penstock.storage.scan import CorruptLog, plausible
 from penstock.storage.segment import LOG, Damage, Segment
 from penstock.storage.transactions import AbortedTransaction
 
-__all__ = ["Corruption", "RecoveryReport", "SegmentRecovery", "replay_batch", "whole_batches"]
+__all__ = ["BatchSearch", "Corruption", "RecoveryReport", "SegmentRecovery", "replay_batch", "whole_batches"]
 
 _CHUNK_BYTES: Final = 4 * 1024 * 1024
 _OFFSETS_MAX: Final = 2**31
@@ -61,6 +61,14 @@ class RecoveryReport:
                     f"offsets {damage.first_offset} to {damage.next_offset - 1} are damaged in {damage.path}"
                 )
         return FOREVER
+
+    def found(self, damage: Corruption) -> None:
+        """More is damaged than was known."""
+        self.corruption = sorted([*self.corruption, damage], key=lambda each: each.first_offset)
+
+    def replaced(self, damage: Corruption) -> None:
+        """What was damaged is sound again."""
+        self.corruption = [each for each in self.corruption if each != damage]
 
     def forget_from(self, offset: int) -> None:
         """The log now ends at `offset`: what was damaged behind it is gone."""
@@ -111,7 +119,62 @@ def replay_batch(
     return aborted
 
 
-class SegmentRecovery:
+class BatchSearch:
+    """Tells which bytes of a segment are the batches that belong there, at the offsets that belong there."""
+
+    def __init__(self, recovery_point: int) -> None:
+        self._recovery_point = recovery_point
+        #: behind the last batch that was found
+        self.next_offset = 0
+        #: of the segment that is being walked: where its offsets must end, and whether some may be missing
+        self._limit = 0
+        self._gaps_allowed = False
+
+    def _follows(
+        self, file: File, position: int, end: int, header: tuple[int, ...], next_offset: int
+    ) -> bool:
+        """Whether the whole batch at `position` may come next, `next_offset` being free."""
+        return header[0] == next_offset or (
+            self._gaps_allowed and self._believable(file, position, end, header, next_offset)
+        )
+
+    def _believable(
+        self, file: File, position: int, end: int, header: tuple[int, ...], at_least: int
+    ) -> bool:
+        """Whether a sound batch behind a gap is where its offset says, which no checksum covers.
+
+        The batch behind it has to follow; behind the last one comes the next segment or the recovery point.
+        """
+        next_offset = header[0] + header[6] + 1
+        if header[0] < at_least or next_offset > self._limit:
+            return False
+        following = file.pread(HEADER_SIZE, position + header[1] + LOG_OVERHEAD)
+        if len(following) < HEADER_SIZE or position + header[1] + LOG_OVERHEAD >= end:
+            return self._gaps_allowed or next_offset in (self._limit, self._recovery_point)
+        base: int = HEADER.unpack(following)[0]
+        return base == next_offset or (self._gaps_allowed and base > next_offset)
+
+    def _next_sound(self, file: File, position: int, end: int) -> tuple[int, int] | None:
+        """(position, base offset) of the first batch behind the damage at `position` that can be believed."""
+        # Offsets in one segment share their high half; that and the magic byte make candidates rare.
+        high = (self.next_offset >> 32).to_bytes(4, "big")
+        candidate = re.compile(b"(?=%s.{12}\\x%02x)" % (re.escape(high), MAGIC), re.DOTALL)
+        rest = memoryview(file.pread(end - position, position))
+        for match in candidate.finditer(rest, 1):
+            at = match.start()
+            if at + HEADER_SIZE > len(rest):
+                break
+            header = HEADER.unpack_from(rest, at)
+            if (
+                plausible(header, len(rest) - at)
+                and crc32c(rest[at + CRC_START : at + header[1] + LOG_OVERHEAD]) == header[4]
+                and self._believable(file, position + at, end, header, self.next_offset)
+            ):
+                return position + at, header[0]
+        return None
+
+
+class SegmentRecovery(BatchSearch):
     """Walks segments in order from one on, rebuilding their indexes and what the log knows of its batches."""
 
     def __init__(
@@ -122,16 +185,11 @@ class SegmentRecovery:
         producers: ProducerStates,
         report: RecoveryReport,
     ) -> None:
+        super().__init__(recovery_point)
         self._interval = config.index_interval_bytes
-        self._recovery_point = recovery_point
         self._epochs = epochs
         self._producers = producers
         self._report = report
-        #: behind the last batch that was found
-        self.next_offset = 0
-        #: of the segment that is being walked: where its offsets must end, and whether some may be missing
-        self._limit = 0
-        self._gaps_allowed = False
 
     def walk(self, segment: Segment, following_base: int | None) -> bool:
         """Recover `segment`; False if the log ends in it and whatever follows must go."""
@@ -178,9 +236,7 @@ class SegmentRecovery:
         epochs, producers, interval = self._epochs, self._producers, self._interval
         sound_to = position
         for start, header, batch in whole_batches(file, position, end):
-            if header[0] != next_offset and not (
-                self._gaps_allowed and self._believable(file, start, end, header, next_offset)
-            ):
+            if not self._follows(file, start, end, header, next_offset):
                 break
             size = header[1] + LOG_OVERHEAD
             next_offset = header[0] + header[6] + 1
@@ -194,22 +250,6 @@ class SegmentRecovery:
         self.next_offset = next_offset
         return sound_to
 
-    def _believable(
-        self, file: File, position: int, end: int, header: tuple[int, ...], at_least: int
-    ) -> bool:
-        """Whether a sound batch behind a gap is where its offset says, which no checksum covers.
-
-        The batch behind it has to follow; behind the last one comes the next segment or the recovery point.
-        """
-        next_offset = header[0] + header[6] + 1
-        if header[0] < at_least or next_offset > self._limit:
-            return False
-        following = file.pread(HEADER_SIZE, position + header[1] + LOG_OVERHEAD)
-        if len(following) < HEADER_SIZE or position + header[1] + LOG_OVERHEAD >= end:
-            return self._gaps_allowed or next_offset in (self._limit, self._recovery_point)
-        base: int = HEADER.unpack(following)[0]
-        return base == next_offset or (self._gaps_allowed and base > next_offset)
-
     def _report_corrupt(self, segment: Segment, position: int, end: int, next_offset: int | None) -> None:
         """Note that [position, end) is damaged, or that offsets are missing if that is nothing."""
         if next_offset is None:
@@ -219,22 +259,3 @@ class SegmentRecovery:
         if end > position:
             segment.damage.append(Damage(position, end, next_offset))
         self.next_offset = max(first_offset, next_offset)
-
-    def _next_sound(self, file: File, position: int, end: int) -> tuple[int, int] | None:
-        """(position, base offset) of the first batch behind the damage at `position` that can be believed."""
-        # Offsets in one segment share their high half; that and the magic byte make candidates rare.
-        high = (self.next_offset >> 32).to_bytes(4, "big")
-        candidate = re.compile(b"(?=%s.{12}\\x%02x)" % (re.escape(high), MAGIC), re.DOTALL)
-        rest = memoryview(file.pread(end - position, position))
-        for match in candidate.finditer(rest, 1):
-            at = match.start()
-            if at + HEADER_SIZE > len(rest):
-                break
-            header = HEADER.unpack_from(rest, at)
-            if (
-                plausible(header, len(rest) - at)
-                and crc32c(rest[at + CRC_START : at + header[1] + LOG_OVERHEAD]) == header[4]
-                and self._believable(file, position + at, end, header, self.next_offset)
-            ):
-                return position + at, header[0]
-        return None

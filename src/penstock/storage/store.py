@@ -247,6 +247,7 @@ class SegmentStore:
             self.files.sync_dir(self.path)
         self._cache.forget(segment)
         segment.cut(position, end_offset)
+        segment.damage = [damage for damage in segment.damage if damage.end <= position]
         segment.limit_indexes(self._index_bytes_max)
         self.unsynced.append(segment.open_file())
 

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from penstock.broker.context import Context
 from penstock.broker.controller import NotController
+from penstock.broker.handlers.fetch import fetch as read
 from penstock.broker.handlers.replica_fetch import replica_fetch
 from penstock.broker.quorum_wire import decode_request, encode_response
 from penstock.model.errors import ErrorCode
@@ -82,10 +83,15 @@ def begin_epoch(context: Context, request: BeginQuorumEpochRequest) -> Struct | 
 
 
 def fetch(context: Context, request: FetchRequest) -> Any:
-    """On the internal listener: the metadata log from the quorum, any other as followers get it."""
+    """On the internal listener: the metadata log from the quorum, any other as followers get it.
+
+    A node that does not say which replica it is reads as any reader does: what is committed, of any replica.
+    """
     for topic in request.topics[:1]:
         if topic.topic_id == METADATA_TOPIC_ID or topic.topic == METADATA_TOPIC:
             return ask_quorum(context, request)
+    if request.replica_id < 0 and request.replica_state is None:
+        return read(context, request)
     return replica_fetch(context, request)
 
 

@@ -116,6 +116,8 @@ class BrokerConfig(Mapping[str, ConfigValue]):
     penstock_log_format: str
     penstock_log_level: str
     penstock_memory: bool
+    penstock_scrub_bytes_per_second: int
+    penstock_scrub_interval_ms: int
     producer_id_expiration_check_interval_ms: int
     producer_id_expiration_ms: int
     num_replica_fetchers: int

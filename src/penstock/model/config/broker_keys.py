@@ -299,6 +299,22 @@ _PENSTOCK = [
         choices=("interval", "os", "group"),
     ),
     ConfigKey("penstock.flush.interval.ms", _L, 1000, "The interval of `penstock.flush=interval`.", low=1),
+    ConfigKey(
+        "penstock.scrub.interval.ms",
+        _L,
+        86_400_000,
+        "Pause between rounds in which every sealed segment is read and its checksums are checked.",
+        low=1,
+        update_mode=_CLUSTER,
+    ),
+    ConfigKey(
+        "penstock.scrub.bytes.per.second",
+        _L,
+        10 << 20,
+        "How fast those rounds read, all partitions together.",
+        low=1,
+        update_mode=_CLUSTER,
+    ),
     ConfigKey("penstock.memory", _B, False, "Keep all data in memory; it is gone when the broker ends."),
     ConfigKey(
         "penstock.log.level",

@@ -1,0 +1,144 @@
+"""Reading sealed segments again, to find damage before somebody needs what is damaged.
+
+A sealed segment never changes, so its checksums can be checked at any time, piece by piece, in another
+process. What is found becomes part of the log's `RecoveryReport`: reads treat it as what recovery finds. A
+damaged range that other replicas have is written over in place with their bytes: every replica has the same
+batches, so the healthy ones fit exactly, and nothing around them is touched.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from penstock.ports import File, Files
+from penstock.records.batch import LOG_OVERHEAD
+from penstock.storage.log import Log
+from penstock.storage.recovery import BatchSearch, Corruption, whole_batches
+from penstock.storage.segment import LOG, Damage, Segment
+
+__all__ = [
+    "Piece",
+    "SealedSegment",
+    "describe",
+    "note_damage",
+    "repair_target",
+    "repaired",
+    "scrub",
+    "sealed_segments",
+]
+
+
+class SealedSegment(NamedTuple):
+    """What it takes to check a segment elsewhere: its file, and the offsets that it has to hold."""
+
+    path: str
+    size: int
+    base_offset: int
+    #: where the next segment starts
+    end_offset: int
+    #: whether compaction may have left offsets out
+    gaps_allowed: bool
+
+
+class Piece(NamedTuple):
+    """What has been checked: the segment up to `position`, which is where `next_offset` starts."""
+
+    position: int
+    next_offset: int
+    damage: tuple[Corruption, ...] = ()
+
+
+def sealed_segments(log: Log) -> list[Segment]:
+    """The segments to scrub; those that are known to be damaged are for repair instead."""
+    return [segment for segment in log.segments if segment is not log.segments.active and not segment.damage]
+
+
+def describe(log: Log, segment: Segment) -> SealedSegment | None:
+    """None if `segment` has left the log, or takes appends again."""
+    following = log.segments.after(segment)
+    if following is None or log.segments.holding(segment.base_offset) is not segment:
+        return None
+    return SealedSegment(
+        segment.path(LOG), segment.size, segment.base_offset, following.base_offset, segment.is_compacted
+    )
+
+
+def scrub(files: Files, sealed: SealedSegment, done: Piece, size: int) -> Piece:
+    """Check about `size` more bytes of a segment, behind what is done; works in another process, too."""
+    return _Scrub(sealed, done).check(files.open(sealed.path), size)
+
+
+class _Scrub(BatchSearch):
+    def __init__(self, sealed: SealedSegment, done: Piece) -> None:
+        super().__init__(sealed.end_offset)
+        self._sealed = sealed
+        self._position = done.position
+        self.next_offset = max(done.next_offset, sealed.base_offset)
+        self._limit = sealed.end_offset
+        self._gaps_allowed = sealed.gaps_allowed
+        self._damage: list[Corruption] = []
+
+    def check(self, file: File, size: int) -> Piece:
+        end = self._sealed.size
+        until = min(self._position + size, end)
+        self._walk(file, until)
+        while self._position < until:
+            resume = self._next_sound(file, self._position, end)
+            self._damaged(*(resume or (end, self._sealed.end_offset)))
+            self._walk(file, until)
+        if self._position >= end and self.next_offset < self._limit and not self._gaps_allowed:
+            self._damaged(end, self._limit)
+        return Piece(self._position, self.next_offset, tuple(self._damage))
+
+    def _walk(self, file: File, until: int) -> None:
+        """Go over sound batches, to the first that is not or that starts at `until` or later."""
+        end = self._sealed.size
+        for position, header, _ in whole_batches(file, self._position, end):
+            if position >= until or not self._follows(file, position, end, header, self.next_offset):
+                return
+            self._position = position + header[1] + LOG_OVERHEAD
+            self.next_offset = header[0] + header[6] + 1
+
+    def _damaged(self, position: int, next_offset: int) -> None:
+        """Sound again at `position`, with `next_offset`."""
+        size = position - self._position
+        self._damage.append(
+            Corruption(self._sealed.path, self._position, size, self.next_offset, next_offset)
+        )
+        self._position, self.next_offset = position, next_offset
+
+
+def note_damage(log: Log, segment: Segment, damage: Corruption) -> None:
+    """Let nobody read from now on what is damaged."""
+    log.recovery.found(damage)
+    segment.damage.append(Damage(damage.position, damage.position + damage.size, damage.next_offset))
+
+
+def repair_target(log: Log, damage: Corruption) -> File | None:
+    """The file to write healthy bytes to, None where that cannot be done in place, or no longer.
+
+    Only what is committed is the same everywhere; and where bytes are missing, or compaction has been, the
+    same offsets need not take the same place.
+    """
+    segment = log.segments.holding(damage.first_offset)
+    end = damage.position + damage.size
+    if (
+        damage not in log.recovery.corruption
+        or Damage(damage.position, end, damage.next_offset) not in segment.damage
+        or not damage.size
+        or end > segment.size
+        or damage.next_offset > log.high_watermark
+        or damage.first_offset < log.log_start_offset
+        or segment.path(LOG) != damage.path
+        or segment.is_compacted
+    ):
+        return None
+    return segment.open_file()
+
+
+def repaired(log: Log, damage: Corruption) -> None:
+    """The range is sound again, and on the disk."""
+    segment = log.segments.holding(damage.first_offset)
+    gone = Damage(damage.position, damage.position + damage.size, damage.next_offset)
+    segment.damage = [each for each in segment.damage if each != gone]
+    log.recovery.replaced(damage)

@@ -1,0 +1,138 @@
+"""Damage on one replica's disk: found, reported, never served, and replaced from a healthy replica."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from penstock.broker.world import OsFiles
+from penstock.model.errors import ErrorCode
+from penstock.storage.segment import LOG
+from tests.broker.nodes import Cluster, cluster, eventually
+from tests.broker.replication import (
+    described,
+    fetch,
+    make_topic,
+    produce,
+    replica,
+    run,
+    stored,
+    values_of,
+)
+
+VALUES = [b"value %d" % i for i in range(6)]
+
+
+async def sealed_topic(nodes: Cluster) -> None:
+    """A segment that is sealed on all three replicas, each value in a batch of its own, and one more."""
+    await make_topic(nodes, 1, 2, 3)
+    for value in VALUES:
+        assert (await produce(nodes, 1, value)).error_code == ErrorCode.NONE
+    for node in (1, 2, 3):
+        replica(nodes[node]).log.roll()
+    assert (await produce(nodes, 1, b"last")).error_code == ErrorCode.NONE
+    # Followers hear with the next answer how far all is committed.
+    await eventually(lambda: all(replica(nodes[node]).log.high_watermark == 7 for node in (1, 2, 3)))
+
+
+def damage(nodes: Cluster, node: int) -> None:
+    """Flip a bit in the middle of a sealed segment."""
+    segment = replica(nodes[node]).log.segments.first
+    file = nodes.disks[node].open(segment.path(LOG))
+    position = segment.size // 2
+    (byte,) = file.pread(1, position)
+    file.pwrite(bytes([byte ^ 4]), position)
+
+
+@pytest.mark.parametrize("node", [1, 3], ids=["leader", "follower"])
+def test_a_flipped_bit_is_found_never_served_and_healed(node: int) -> None:
+    async def main() -> None:
+        async with cluster(3) as nodes:
+            await sealed_topic(nodes)
+            partition, scrubber = replica(nodes[node]), nodes[node].scrubber
+            healthy = stored(partition)
+            damage(nodes, node)
+            await scrubber.scrub(partition)
+            (found,) = partition.log.recovery.corruption
+            assert nodes[node].metrics.corruption_found == 1
+            assert (await fetch(nodes, node, found.first_offset)).error_code == ErrorCode.CORRUPT_MESSAGE
+            assert values_of(await fetch(nodes, node)) == VALUES[: found.first_offset]
+            assert values_of(await fetch(nodes, node, found.next_offset)) == VALUES[found.next_offset :]
+
+            await scrubber.repair(partition)
+            assert nodes[node].metrics.corruption_repaired == 1
+            assert not partition.log.recovery.corruption
+            assert stored(partition) == healthy
+            assert values_of(await fetch(nodes, node)) == VALUES
+            # Nobody had to leave for that.
+            assert (described(nodes[1]).leader, sorted(described(nodes[1]).isr)) == (1, [1, 2, 3])
+
+    run(main())
+
+
+def test_files_are_read_in_another_process(tmp_path: Path) -> None:
+    async def main() -> None:
+        nodes = Cluster([1, 2, 3], config={"penstock.memory": "false"})
+        for node in (1, 2, 3):
+            nodes.disks[node] = OsFiles()
+            nodes.settings[node]["log.dirs"] = str(tmp_path / str(node))
+        try:
+            await nodes.start()
+            await sealed_topic(nodes)
+            healthy = stored(replica(nodes[3]))
+            damage(nodes, 3)
+            await nodes[3].scrubber.scrub_all()
+            assert nodes[3].metrics.corruption_repaired == 1
+            assert stored(replica(nodes[3])) == healthy
+        finally:
+            await nodes.close()
+
+    run(main())
+
+
+def test_rounds_come_by_themselves() -> None:
+    async def main() -> None:
+        async with cluster(3, config={"penstock.scrub.interval.ms": "10"}) as nodes:
+            await sealed_topic(nodes)
+            healthy = stored(replica(nodes[1]))
+            for node in (1, 3):
+                damage(nodes, node)
+            await eventually(lambda: all(nodes[n].metrics.corruption_repaired == 1 for n in (1, 3)))
+            assert [stored(replica(nodes[node])) for node in (1, 2, 3)] == [healthy] * 3
+            assert nodes[2].metrics.corruption_found == 0
+
+    run(main())
+
+
+def test_a_corrupt_minority_does_not_spread_by_repairs() -> None:
+    """The leader is damaged at the same place and does not know yet: its bytes are refused."""
+
+    async def main() -> None:
+        async with cluster(3) as nodes:
+            await sealed_topic(nodes)
+            healthy = stored(replica(nodes[2]))
+            damage(nodes, 1)
+            damage(nodes, 3)
+            partition = replica(nodes[3])
+            await nodes[3].scrubber.scrub(partition)
+            await nodes[3].scrubber.repair(partition)
+            assert stored(partition) == healthy
+
+    run(main())
+
+
+def test_what_nobody_else_has_stays_reported() -> None:
+    async def main() -> None:
+        async with cluster(3) as nodes:
+            await sealed_topic(nodes)
+            for node in (1, 2, 3):
+                damage(nodes, node)
+                await nodes[node].scrubber.scrub(replica(nodes[node]))
+            for node in (1, 2, 3):
+                await nodes[node].scrubber.repair(replica(nodes[node]))
+                (found,) = replica(nodes[node]).log.recovery.corruption
+                answer = await fetch(nodes, node, found.first_offset)
+                assert answer.error_code == ErrorCode.CORRUPT_MESSAGE
+
+    run(main())

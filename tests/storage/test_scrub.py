@@ -1,0 +1,135 @@
+"""Checking sealed segments: what is damaged is found wherever it is, and nothing else is."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.records.record import iter_batches
+from penstock.storage.log import Log
+from penstock.storage.memory import MemoryFiles
+from penstock.storage.recovery import Corruption
+from penstock.storage.scan import CorruptLog
+from penstock.storage.scrub import (
+    Piece,
+    describe,
+    note_damage,
+    repair_target,
+    repaired,
+    scrub,
+    sealed_segments,
+)
+from penstock.storage.segment import LOG
+from tests.storage.logs import PATH, batch, open_log, stored
+
+BATCHES = 6
+SEALED = f"{PATH}/{0:020d}{LOG}"
+
+
+def written(files: MemoryFiles) -> Log:
+    """A sealed segment with offsets 0 to 11, two in each batch, and a last one with 12 and 13."""
+    log = open_log(files)
+    for i in range(BATCHES):
+        log.append(batch(2, value=b"value %d" % i), 0)
+    log.roll()
+    log.append(batch(2), 0)
+    log.advance_high_watermark(log.end_offset)
+    return log
+
+
+def flip(files: MemoryFiles, position: int, bit: int = 0) -> None:
+    file = files.open(SEALED)
+    (byte,) = file.pread(1, position)
+    file.pwrite(bytes([byte ^ 1 << bit]), position)
+
+
+def damage_in(files: MemoryFiles, log: Log, piece_bytes: int = 1 << 20) -> list[Corruption]:
+    """What scrubbing the sealed segment finds, piece by piece."""
+    (segment,) = sealed_segments(log)
+    sealed = describe(log, segment)
+    assert sealed is not None
+    found: list[Corruption] = []
+    done = Piece(0, 0)
+    while done.position < sealed.size:
+        before, done = done, scrub(files, sealed, done, piece_bytes)
+        assert done.position > before.position
+        found += done.damage
+    return found
+
+
+def positions(log: Log) -> list[int]:
+    """Of the sealed segment's batches, and its end."""
+    size = log.segments.first.size
+    return [at for at, _ in iter_batches(stored(log)) if at < size] + [size]
+
+
+@given(st.integers(1, 1000))
+def test_nothing_is_found_where_all_is_well(piece_bytes: int) -> None:
+    files = MemoryFiles()
+    assert damage_in(files, written(files), piece_bytes) == []
+
+
+@given(st.data())
+def test_any_flipped_bit_is_found_and_only_its_batch_is_damaged(data: st.DataObject) -> None:
+    files = MemoryFiles()
+    log = written(files)
+    at = positions(log)
+    nth = data.draw(st.integers(0, BATCHES - 1))
+    # The leader epoch is covered by no checksum, and by no neighbour either.
+    within = data.draw(st.integers(0, at[nth + 1] - at[nth] - 1).filter(lambda i: not 12 <= i < 16))
+    flip(files, at[nth] + within, data.draw(st.integers(0, 7)))
+    expected = Corruption(SEALED, at[nth], at[nth + 1] - at[nth], 2 * nth, 2 * nth + 2)
+    assert damage_in(files, log, data.draw(st.integers(1, 1000))) == [expected]
+
+
+def test_a_file_that_has_become_shorter_is_damaged_to_its_end() -> None:
+    files = MemoryFiles()
+    log = written(files)
+    at = positions(log)
+    files.open(SEALED).truncate(at[4] + 5)
+    assert damage_in(files, log) == [Corruption(SEALED, at[4], at[-1] - at[4], 8, 12)]
+
+
+def test_what_is_damaged_is_not_read_until_it_is_repaired() -> None:
+    files = MemoryFiles()
+    log = written(files)
+    before = stored(log)
+    flip(files, positions(log)[2] + 70)
+    (damage,) = damage_in(files, log)
+    note_damage(log, log.segments.first, damage)
+    assert sealed_segments(log) == []
+    found = log.read(0, 1 << 20, upper=log.end_offset)
+    assert found is not None
+    assert found.read() == before[: damage.position]
+    for offset in (4, 5):
+        with pytest.raises(CorruptLog):
+            log.read(offset, 1 << 20, upper=log.end_offset)
+    behind = log.read(6, 1 << 20, upper=log.end_offset)
+    assert behind is not None
+    assert behind.position == damage.position + damage.size
+
+    file = repair_target(log, damage)
+    assert file is not None
+    file.pwrite(before[damage.position : damage.position + damage.size], damage.position)
+    repaired(log, damage)
+    assert stored(log) == before
+    assert damage_in(files, log) == []
+
+
+def test_what_is_not_committed_or_no_longer_there_is_not_written_over() -> None:
+    files = MemoryFiles()
+    log = written(files)
+    log.high_watermark = 5
+    flip(files, positions(log)[2] + 70)
+    (damage,) = damage_in(files, log)
+    note_damage(log, log.segments.first, damage)
+    assert repair_target(log, damage) is None
+    log.advance_high_watermark(6)
+    assert repair_target(log, damage) is not None
+    log.truncate_to(4)
+    assert repair_target(log, damage) is None
+    assert not log.recovery.corruption
+    log.append(batch(9, value=b"something else"), 0)
+    log.append(batch(1), 0)
+    assert log.read(13, 1 << 20, upper=log.end_offset) is not None
