@@ -4,7 +4,7 @@ VENV := .venv
 PY := $(VENV)/bin/python
 READY := $(VENV)/.ready
 
-.PHONY: help run test lint format docs bench profile fuzz sim chaos conformance clean
+.PHONY: help run test lint format docs bench profile fuzz sim mutants chaos conformance clean
 .DEFAULT_GOAL := help
 
 help: ## show this list
@@ -44,8 +44,11 @@ bench: $(READY) ## measure (ROWS=… for a part, QUICK=1, AGAINST=kafka)
 fuzz: $(READY) ## throw garbage at a broker for a minute (SECONDS=…, SEED=…)
 	$(PY) -m tests.broker.fuzz $(or $(SECONDS),60) $(SEED)
 
-sim: $(READY) ## simulate disasters (SEEDS=…, SEED=… for the first)
-	$(PY) -m penstock.testing.simulation --seed $(or $(SEED),0) --seeds $(or $(SEEDS),200)
+sim: $(READY) ## simulate disasters (SEEDS=…, SEED=… for the first, BROKERS=3)
+	$(PY) -m penstock.testing.simulation --seed $(or $(SEED),0) --seeds $(or $(SEEDS),200) --brokers $(or $(BROKERS),3)
+
+mutants: $(READY) ## remove guards from the broker, one at a time, and see which seed misses each
+	$(PY) -m tests.simulation.mutants
 
 chaos: $(READY) ## kill, stop and cut off real brokers under real clients (SECONDS=…, SEED=…, BROKERS=…)
 	$(PY) -m chaos --seconds $(or $(SECONDS),60) --brokers $(or $(BROKERS),3) $(if $(SEED),--seed $(SEED))

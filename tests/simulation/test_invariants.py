@@ -2,154 +2,172 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
 from penstock.model.ids import TopicPartition
 from penstock.testing.simulation.checkers import Violation
-from penstock.testing.simulation.invariants import PartitionInvariants, RaftInvariants
+from penstock.testing.simulation.invariants import (
+    BatchView,
+    PartitionInvariants,
+    PartitionView,
+    RaftInvariants,
+    RaftView,
+    ReplicaView,
+)
 
 T = TopicPartition("t", 0)
+FIRST, SECOND = BatchView(0, 1, 1, 100), BatchView(1, 2, 1, 101)
 
 
-@dataclass(frozen=True)
-class Raft:
-    node_id: int = 1
-    is_leader: bool = False
-    is_prospective: bool = False
-    epoch: int = 1
-    voted_for: int | None = None
-    log: Sequence[tuple[int, int]] = ((0, 1), (1, 1))
-    high_watermark: int = 0
-    flushed_end: int = 2
-    snapshot_end: int = 0
+def raft(node_id: int = 1, log: Sequence[BatchView] = (FIRST, SECOND), **changes: Any) -> RaftView:
+    end = log[-1].end if log else 0
+    view = RaftView(node_id, 1, False, None, None, log, end, 0, end, 0)
+    return view._replace(**changes)
 
 
-@dataclass(frozen=True)
-class Partition:
-    partition: TopicPartition = T
-    leader: int = 1
-    leader_epoch: int = 1
-    replicas: Sequence[int] = (1, 2, 3)
-    isr: Sequence[int] = (1, 2)
-    elr: Sequence[int] = ()
-    unclean_allowed: bool = False
-
-
-@dataclass(frozen=True)
-class Replica:
-    node_id: int = 1
-    records: Mapping[int, tuple[int, int]] = field(default_factory=lambda: {0: (1, 100), 1: (1, 101)})
-    high_watermark: int = 2
-    partition: TopicPartition = T
-
-
-@dataclass(frozen=True)
-class View:
-    raft: Sequence[Raft] = ()
-    partitions: Sequence[Partition] = ()
-    replicas: Sequence[Replica] = ()
-    voters: AbstractSet[int] = frozenset({1, 2, 3})
-    fenced: AbstractSet[int] = frozenset()
-
-
-def raft(*nodes: Raft) -> View:
-    return View(raft=nodes)
-
-
-def verdict(check: RaftInvariants | PartitionInvariants, *views: View) -> str:
+def verdict(*views: RaftView) -> str:
+    """All voters have flushed two records before anything is looked at."""
+    invariants = RaftInvariants({1, 2, 3})
+    for voter in (1, 2, 3):
+        invariants.check(raft(voter))
     try:
         for view in views:
-            check.check(view)
+            invariants.check(view)
     except Violation as e:
         return e.name
     return "kept"
 
 
-COMMITTED = raft(Raft(high_watermark=2))
+COMMITTED = raft(is_leader=True, high_watermark=2)
+OTHER = SECOND._replace(epoch=2)
+THIRD = BatchView(2, 3, 2, 102)
 
 
 @pytest.mark.parametrize(
     ("views", "name"),
     [
-        ([raft(Raft(1, is_leader=True), Raft(2), Raft(3)), raft(Raft(2, is_leader=True, epoch=2))], "kept"),
-        ([raft(Raft(1, is_leader=True), Raft(2, is_leader=True))], "two leaders in an epoch"),
-        ([raft(Raft(1, is_leader=True)), raft(Raft(2, is_leader=True))], "two leaders in an epoch"),
-        ([raft(Raft(voted_for=1)), raft(Raft(voted_for=2))], "two votes in an epoch"),
-        ([raft(Raft(voted_for=1)), raft(Raft(voted_for=2, epoch=2))], "kept"),
-        ([COMMITTED, raft(Raft(2, is_leader=True, epoch=2, log=[(0, 1)]))], "leader completeness"),
-        ([COMMITTED, raft(Raft(2, is_leader=True, epoch=2, log=[(0, 1), (1, 2)]))], "leader completeness"),
-        ([COMMITTED, raft(Raft(2, is_leader=True, epoch=2, log=[(0, 1), (1, 1), (2, 2)]))], "kept"),
-        ([COMMITTED, raft(Raft(high_watermark=1))], "high watermark fell"),
-        ([COMMITTED, raft(Raft(high_watermark=2, log=[(0, 1)]))], "truncated below high watermark"),
-        ([COMMITTED, raft(Raft(2, high_watermark=2, log=[(0, 1), (1, 2)]))], "committed record changed"),
-        ([raft(Raft(snapshot_end=2, high_watermark=1))], "snapshot above high watermark"),
-        ([raft(Raft(1, log=[(0, 1), (1, 2)]), Raft(2, log=[(0, 2), (1, 2)]))], "log matching"),
-        ([raft(Raft(1, log=[(0, 1), (1, 1)]), Raft(2, log=[(0, 1), (1, 2)]))], "kept"),
-        (
-            [raft(Raft(1, high_watermark=2), Raft(2, flushed_end=1), Raft(3, flushed_end=1))],
-            "high watermark not flushed",
-        ),
-        ([raft(Raft(1, high_watermark=2), Raft(2, flushed_end=2), Raft(3, flushed_end=1))], "kept"),
-        (
-            [raft(Raft(epoch=1)), raft(Raft(epoch=2, voted_for=1, is_prospective=True))],
-            "pre-vote changed state",
-        ),
-        ([raft(Raft(epoch=1)), raft(Raft(epoch=1, is_prospective=True))], "kept"),
+        ([raft(1, is_leader=True), raft(2, is_leader=True, epoch=2)], "kept"),
+        ([raft(1, is_leader=True), raft(2, is_leader=True)], "two leaders in an epoch"),
+        ([raft(voted_for=1), raft(voted_for=2)], "two votes in an epoch"),
+        ([raft(voted_for=1), raft(voted_for=2, epoch=2)], "kept"),
+        ([COMMITTED, raft(2, [FIRST], is_leader=True, epoch=2)], "leader completeness"),
+        ([COMMITTED, raft(2, [FIRST, OTHER], is_leader=True, epoch=2)], "leader completeness"),
+        ([COMMITTED, raft(2, [FIRST, SECOND, THIRD], is_leader=True, epoch=2)], "kept"),
+        ([COMMITTED, raft(2, [FIRST], is_leader=True, epoch=0)], "kept"),
+        ([COMMITTED, raft(is_leader=True, high_watermark=1)], "high watermark fell"),
+        ([COMMITTED, raft(1, [FIRST], high_watermark=2)], "truncated below high watermark"),
+        ([COMMITTED, raft(2, [FIRST, OTHER], high_watermark=2)], "committed record changed"),
+        ([raft(is_leader=True, epoch=2, high_watermark=2)], "committed a record of another epoch"),
+        ([raft(snapshot_end=2, high_watermark=1)], "snapshot above high watermark"),
+        ([raft(2, [FIRST]), raft(3, [FIRST]), COMMITTED], "high watermark not flushed"),
+        ([raft(3, [FIRST]), COMMITTED], "kept"),
+        ([raft(pre_vote="a"), raft(pre_vote="a", epoch=2)], "pre-vote changed state"),
+        ([raft(pre_vote="a"), raft(pre_vote="b", epoch=2)], "kept"),
+        ([raft(pre_vote="a"), raft(epoch=2)], "kept"),
     ],
 )
-def test_raft(views: list[View], name: str) -> None:
-    assert verdict(RaftInvariants(), *views) == name
+def test_raft(views: list[RaftView], name: str) -> None:
+    assert verdict(*views) == name
 
 
 def test_a_restarted_node_may_have_forgotten_its_high_watermark() -> None:
-    invariants = RaftInvariants()
+    invariants = RaftInvariants({1})
     invariants.check(COMMITTED)
     invariants.restarted(1)
-    assert verdict(invariants, raft(Raft(high_watermark=0))) == "kept"
-
-
-def partitions(*found: Partition, fenced: AbstractSet[int] = frozenset()) -> View:
-    return View(partitions=found, fenced=fenced)
+    invariants.check(raft())
 
 
 @pytest.mark.parametrize(
-    ("views", "name"),
+    ("log", "name"),
     [
-        ([partitions(Partition()), partitions(Partition(leader=2, leader_epoch=2))], "kept"),
-        ([partitions(Partition(leader=-1, isr=()))], "kept"),
-        ([partitions(Partition(isr=(1, 4)))], "ISR outside replicas"),
-        ([partitions(Partition(leader=3))], "leader outside ISR"),
-        ([partitions(Partition(elr=(2,)))], "ISR and ELR overlap"),
-        ([partitions(Partition(), fenced={2})], "fenced broker in ISR"),
-        ([partitions(Partition()), partitions(Partition(leader=2))], "leader epoch did not rise"),
-        ([partitions(Partition(leader_epoch=2)), partitions(Partition())], "leader epoch did not rise"),
-        (
-            [View(replicas=[Replica(1), Replica(2, records={0: (1, 100), 1: (1, 999)})])],
-            "offset and epoch name two records",
-        ),
-        ([View(replicas=[Replica(1), Replica(2, records={0: (1, 100), 1: (2, 999)})])], "kept"),
-        (
-            [View(partitions=[Partition()], replicas=[Replica(1), Replica(2, records={0: (1, 100)})])],
-            "candidate completeness",
-        ),
-        (
-            [View(partitions=[Partition()], replicas=[Replica(1), Replica(3, records={0: (1, 100)})])],
-            "kept",
-        ),
-        (
-            [
-                View(
-                    partitions=[Partition(unclean_allowed=True)],
-                    replicas=[Replica(1), Replica(2, records={0: (1, 100)})],
-                )
-            ],
-            "kept",
-        ),
+        ([FIRST, SECOND], "kept"),
+        ([FIRST, OTHER], "kept"),
+        ([FIRST, SECOND._replace(crc=999)], "offset and epoch name two records"),
+        ([FIRST, SECOND._replace(end=3)], "offset and epoch name two records"),
+        ([FIRST._replace(epoch=0), SECOND], "log matching"),
     ],
 )
-def test_partitions(views: list[View], name: str) -> None:
-    assert verdict(PartitionInvariants(), *views) == name
+def test_logs(log: list[BatchView], name: str) -> None:
+    raft_invariants, partition_invariants = RaftInvariants({1, 2}), PartitionInvariants()
+    raft_invariants.appended(1, None, [FIRST, SECOND])
+    partition_invariants.appended(T, 1, FIRST, [SECOND])
+    found = []
+    try:
+        raft_invariants.appended(2, None, log)
+    except Violation as e:
+        found.append(e.name)
+    try:
+        partition_invariants.appended(T, 2, log[0], log[1:])
+    except Violation as e:
+        found.append(e.name)
+    assert found == ([] if name == "kept" else [name, name])
+
+
+PARTITION = PartitionView(T, 1, 1, 1, (1, 2, 3), (1, 2), (), False)
+
+
+def changed(**changes: Any) -> PartitionView:
+    return PARTITION._replace(**{"partition_epoch": 2, **changes})
+
+
+@pytest.mark.parametrize(
+    ("after", "name"),
+    [
+        (PARTITION, "kept"),
+        (changed(leader=2, leader_epoch=2), "kept"),
+        (changed(leader=-1, leader_epoch=2, isr=()), "kept"),
+        (changed(isr=(1, 4)), "ISR outside replicas"),
+        (changed(leader=3), "leader outside ISR"),
+        (changed(elr=(2,)), "ISR and ELR overlap"),
+        (changed(isr=(1, 2, 3)), "fenced broker in ISR"),
+        (changed(leader=2), "leader epoch did not rise"),
+        (changed(leader_epoch=0), "leader epoch did not rise"),
+        (changed(isr=(1,), partition_epoch=1), "leader epoch did not rise"),
+        (changed(leader=4, leader_epoch=2, isr=(4,), replicas=(1, 2, 4)), "unclean leader"),
+        (changed(leader=4, leader_epoch=2, isr=(4,), replicas=(1, 2, 4), unclean=True), "kept"),
+    ],
+)
+def test_images(after: PartitionView, name: str) -> None:
+    invariants = PartitionInvariants()
+    invariants.image_changed([PARTITION], {3})
+    found = "kept"
+    try:
+        invariants.image_changed([after], {3})
+    except Violation as e:
+        found = e.name
+    assert found == name
+
+
+@pytest.mark.parametrize(
+    ("partition", "replicas", "name"),
+    [
+        (PARTITION, [(1, 2, 2), (2, 2, 0), (3, 1, 1)], "kept"),
+        (PARTITION, [(1, 2, 2), (2, 1, 1)], "candidate completeness"),
+        (PARTITION, [(2, 1, 1), (1, 2, 2)], "candidate completeness"),
+        (PARTITION._replace(elr=(3,)), [(1, 2, 2), (2, 2, 2), (3, 1, 1)], "candidate completeness"),
+        (PARTITION._replace(unclean=True), [(1, 2, 2), (2, 1, 1)], "kept"),
+        (PARTITION, [(1, 2, 3)], "high watermark above the end"),
+    ],
+)
+def test_candidates(partition: PartitionView, replicas: list[tuple[int, int, int]], name: str) -> None:
+    invariants = PartitionInvariants()
+    invariants.image_changed([partition], set())
+    found = "kept"
+    try:
+        for node_id, end, high_watermark in replicas:
+            invariants.replica_changed(ReplicaView(T, node_id, end, high_watermark))
+    except Violation as e:
+        found = e.name
+    assert found == name
+
+
+def test_who_joins_the_isr_has_to_have_what_is_committed() -> None:
+    invariants = PartitionInvariants()
+    invariants.image_changed([PARTITION], set())
+    for node_id, end in ((1, 2), (2, 2), (3, 1)):
+        invariants.replica_changed(ReplicaView(T, node_id, end, end))
+    with pytest.raises(Violation, match="candidate completeness"):
+        invariants.image_changed([changed(isr=(1, 2, 3))], set())

@@ -29,6 +29,30 @@ def test_nothing_acknowledged_is_lost(group: int) -> None:
     assert acknowledged > 20 * _SEEDS_EACH
 
 
+@pytest.mark.parametrize("group", range(3))
+def test_a_cluster_keeps_every_invariant(group: int) -> None:
+    for seed in range(group * 8, (group + 1) * 8):
+        outcome = simulate(seed, brokers=3)
+        assert outcome.violation is None, f"seed {seed}: {outcome.violation}"
+        assert outcome.acknowledged
+
+
+def test_five_brokers_keep_every_invariant() -> None:
+    outcome = simulate(1, brokers=5)
+    assert outcome.violation is None
+    assert outcome.acknowledged
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_without_syncs_replicas_are_enough_while_machines_keep_their_power(seed: int) -> None:
+    """penstock.flush=os is Kafka's way: a process that dies leaves its bytes to the operating system."""
+    faults = ("kill", "stop", "pause", "partition", "one_way", "slow_link", "resets")
+    options = replace(Options.draw(seed, 3), allowed=faults)
+    outcome = simulate(seed, options, settings={"penstock.flush": "os"})
+    assert outcome.violation is None
+    assert outcome.acknowledged
+
+
 @pytest.mark.parametrize("name", FAULTS)
 def test_each_fault_alone_is_survived(name: str) -> None:
     outcome = simulate(1, replace(Options.draw(1), allowed=(name,), faults=3))
@@ -39,6 +63,7 @@ _HASHES = """
 from penstock.testing.simulation.scenario import simulate
 for seed in range(28, 38):
     print(simulate(seed).trace_hash)
+print(simulate(3, brokers=3).trace_hash)
 """
 
 
@@ -51,7 +76,7 @@ def _trace_hashes(hash_seed: str) -> list[str]:
 
 def test_a_seed_is_one_run_whatever_the_hash_seed() -> None:
     hashes = _trace_hashes("1")
-    assert len(set(hashes)) == 10
+    assert len(set(hashes)) == 11
     assert _trace_hashes("4242") == hashes
     assert simulate(30).trace_hash == hashes[2]
 
@@ -86,10 +111,10 @@ def test_a_failure_says_how_to_see_it_again(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     broken = replace(simulate(3), violation=Violation("lost write", "all of them"))
-    monkeypatch.setattr("penstock.testing.simulation.__main__.simulate", lambda seed: broken)
+    monkeypatch.setattr("penstock.testing.simulation.__main__.simulate", lambda seed, brokers: broken)
     assert main(["--seed", "3"]) == 1
     output = capsys.readouterr().out
     assert "boots (1)" in output
     assert "seed 3: lost write: all of them" in output
     assert f"options {Options.draw(3)}" in output
-    assert "--seed 3 --replay" in output
+    assert "--brokers 1 --seed 3 --replay" in output

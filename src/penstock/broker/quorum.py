@@ -111,6 +111,11 @@ class QuorumDriver:
             self._do(perform)
         return result
 
+    @property
+    def is_saving(self) -> bool:
+        """Whether the quorum state is not on the disk yet, so that nobody has heard of it."""
+        return self._saving
+
     def peer_gone(self, node_id: int) -> None:
         """A hint: the process of `node_id` is probably dead."""
         self._do(lambda: self.node.peer_gone(node_id, self._now_ms()))

@@ -15,12 +15,13 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m penstock.testing.simulation", description=__doc__)
     parser.add_argument("--seed", type=int, default=0, help="the first seed")
     parser.add_argument("--seeds", type=int, default=1, help="how many, counting up from the first")
+    parser.add_argument("--brokers", type=int, default=1, help="how many there are: 1, 3 or 5")
     parser.add_argument("--replay", action="store_true", help="print the whole history of each run")
     options = parser.parse_args(arguments)
     began = time.perf_counter()
     failed = 0
     for seed in range(options.seed, options.seed + options.seeds):
-        outcome = simulate(seed)
+        outcome = simulate(seed, brokers=options.brokers)
         failed += outcome.violation is not None
         if outcome.violation is not None or options.replay or options.seeds == 1:
             _print(outcome, history=options.replay or outcome.violation is not None)
@@ -37,7 +38,8 @@ def _print(outcome: Outcome, *, history: bool) -> None:
         f"  options {outcome.options}\n"
         f"  {outcome.steps} steps, {outcome.virtual_s:.1f} virtual seconds, "
         f"{outcome.acknowledged} records acknowledged, trace {outcome.trace_hash}\n"
-        f"  replay: python -m penstock.testing.simulation --seed {outcome.seed} --replay"
+        f"  replay: python -m penstock.testing.simulation --brokers {outcome.options.nodes} "
+        f"--seed {outcome.seed} --replay"
     )
 
 

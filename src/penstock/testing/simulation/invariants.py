@@ -1,149 +1,145 @@
 """What must hold inside a cluster after every event, by the names that the design gives it.
 
-The checks read a `ClusterView`, a snapshot of what brokers have in memory and on their disks, and remember
-what they need from one to the next. They know nothing of brokers, so they can be shown views that break each
-rule.
+The checks are shown views of what brokers have in memory and on their disks, one node at a time and only what
+has changed (`observation`), and remember what they need. They know nothing of brokers, so they can be shown
+views that break each rule.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Protocol
+from typing import NamedTuple
 
 from penstock.model.ids import TopicPartition
 from penstock.testing.simulation.checkers import Violation
 
-__all__ = ["ClusterView", "PartitionInvariants", "PartitionView", "RaftInvariants", "RaftView", "ReplicaView"]
+__all__ = ["BatchView", "PartitionInvariants", "PartitionView", "RaftInvariants", "RaftView", "ReplicaView"]
 
 
-class RaftView(Protocol):
+class BatchView(NamedTuple):
+    """A batch in a log: offsets from `base` to before `end`."""
+
+    base: int
+    end: int
+    epoch: int
+    crc: int
+
+
+class RaftView(NamedTuple):
     """One voter or observer of the metadata quorum."""
 
-    @property
-    def node_id(self) -> int: ...
-    @property
-    def is_leader(self) -> bool: ...
-    @property
-    def is_prospective(self) -> bool:
-        """In a pre-vote."""
-        ...
-
-    @property
-    def epoch(self) -> int: ...
-    @property
-    def voted_for(self) -> int | None:
-        """In this epoch, as on the disk."""
-        ...
-
-    @property
-    def log(self) -> Sequence[tuple[int, int]]:
-        """(offset, epoch) of each record, in order."""
-        ...
-
-    @property
-    def high_watermark(self) -> int: ...
-    @property
-    def flushed_end(self) -> int: ...
-    @property
-    def snapshot_end(self) -> int:
-        """0 if there is no snapshot."""
-        ...
+    node_id: int
+    epoch: int
+    is_leader: bool
+    #: in a pre-vote: the same as long as it is the same one; None outside of one
+    pre_vote: Hashable | None
+    #: in this epoch, as on the disk
+    voted_for: int | None
+    #: the log, from its start on
+    batches: Sequence[BatchView]
+    end: int
+    high_watermark: int
+    flushed_end: int
+    #: 0 if there is no snapshot
+    snapshot_end: int
 
 
-class PartitionView(Protocol):
-    """A partition as the controller's committed image has it."""
+class PartitionView(NamedTuple):
+    """A partition as a committed image has it; `leader` is -1 for none."""
 
-    @property
-    def partition(self) -> TopicPartition: ...
-    @property
-    def leader(self) -> int:
-        """-1 for none."""
-        ...
-
-    @property
-    def leader_epoch(self) -> int: ...
-    @property
-    def replicas(self) -> Sequence[int]: ...
-    @property
-    def isr(self) -> Sequence[int]: ...
-    @property
-    def elr(self) -> Sequence[int]: ...
-    @property
-    def unclean_allowed(self) -> bool: ...
+    partition: TopicPartition
+    leader: int
+    leader_epoch: int
+    #: rises with every change
+    partition_epoch: int
+    replicas: Sequence[int]
+    isr: Sequence[int]
+    elr: Sequence[int]
+    #: whether its leader may lack records by its own account
+    unclean: bool
 
 
-class ReplicaView(Protocol):
+class ReplicaView(NamedTuple):
     """One replica's log."""
 
-    @property
-    def partition(self) -> TopicPartition: ...
-    @property
-    def node_id(self) -> int: ...
-    @property
-    def records(self) -> Mapping[int, tuple[int, int]]:
-        """offset -> (leader epoch, checksum)."""
-        ...
-
-    @property
-    def high_watermark(self) -> int: ...
+    partition: TopicPartition
+    node_id: int
+    end: int
+    high_watermark: int
 
 
-class ClusterView(Protocol):
-    """Everything that is looked at; nodes that are down are left out."""
+class _Names:
+    """(offset, epoch) names one batch for ever, and so all that lies before it (Raft 5.3).
 
-    @property
-    def voters(self) -> AbstractSet[int]: ...
-    @property
-    def raft(self) -> Sequence[RaftView]: ...
-    @property
-    def partitions(self) -> Sequence[PartitionView]: ...
-    @property
-    def replicas(self) -> Sequence[ReplicaView]: ...
-    @property
-    def fenced(self) -> AbstractSet[int]: ...
+    That every batch has one predecessor is log matching, told batch by batch.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[int, int], tuple[int, int]] = {}
+        self._before: dict[tuple[int, int], tuple[int, int]] = {}
+
+    def check(self, where: str, before: BatchView | None, batches: Sequence[BatchView]) -> None:
+        """`batches` are new in some log, behind `before`."""
+        for batch in batches:
+            name = batch.base, batch.epoch
+            if self._known.setdefault(name, (batch.end, batch.crc)) != (batch.end, batch.crc):
+                raise Violation("offset and epoch name two records", f"{where} at {name}")
+            if before is not None:
+                known = self._before.setdefault(name, (before.base, before.epoch))
+                if known != (before.base, before.epoch):
+                    raise Violation("log matching", f"{where}: {known} and {before} both come before {name}")
+            before = batch
 
 
 class RaftInvariants:
     """The metadata quorum's rules (Raft figure 3, KIP-595, KIP-630, KIP-996)."""
 
-    def __init__(self) -> None:
+    def __init__(self, voters: AbstractSet[int]) -> None:
+        self._voters = voters
+        self._names = _Names()
         self._leaders: dict[int, int] = {}
         self._votes: dict[tuple[int, int], int] = {}
         self._high_watermarks: dict[int, int] = {}
-        #: what was below some high watermark: offset -> epoch, for ever
-        self._committed: dict[int, int] = {}
-        self._before_prevote: dict[int, tuple[int, int | None]] = {}
+        #: of all voters, dead ones too: what is on a disk stays there
+        self._flushed: dict[int, int] = {}
+        #: base offset -> what is committed there, for ever
+        self._committed: dict[int, BatchView] = {}
+        self._committed_end = 0
+        #: the epoch in which the last of it was committed
+        self._commit_epoch = 0
+        self._pre_votes: dict[int, tuple[Hashable, tuple[int, int | None]]] = {}
 
-    def check(self, view: ClusterView) -> None:
-        for node in view.raft:
-            self._one_leader_per_epoch(node)
-            self._one_vote_per_epoch(node)
-            self._prevote_changes_nothing(node)
-            self._committed_stays(node)
-            if node.snapshot_end > node.high_watermark:
-                raise Violation(
-                    "snapshot above high watermark",
-                    f"{node.node_id}: {node.snapshot_end} > {node.high_watermark}",
-                )
-        _log_matching(view.raft)
-        self._high_watermark_is_flushed(view)
+    def appended(self, node_id: int, before: BatchView | None, batches: Sequence[BatchView]) -> None:
+        """A node's log has `batches` now, behind `before`."""
+        self._names.check(f"metadata log of {node_id}", before, batches)
+
+    def check(self, node: RaftView) -> None:
+        """A node has changed."""
+        if node.node_id in self._voters:
+            self._flushed[node.node_id] = node.flushed_end
+        self._one_leader_per_epoch(node)
+        self._one_vote_per_epoch(node)
+        self._pre_vote_changes_nothing(node)
+        self._high_watermark(node)
+        self._committed_stays(node)
+        if node.snapshot_end > node.high_watermark:
+            raise Violation(
+                "snapshot above high watermark",
+                f"{node.node_id}: {node.snapshot_end} > {node.high_watermark}",
+            )
+        self._leader_completeness(node)
 
     def restarted(self, node_id: int) -> None:
         """A node forgets its high watermark with its process; its votes it must not forget."""
         self._high_watermarks.pop(node_id, None)
+        self._pre_votes.pop(node_id, None)
 
     def _one_leader_per_epoch(self, node: RaftView) -> None:
         if node.is_leader:
             leader = self._leaders.setdefault(node.epoch, node.node_id)
             if leader != node.node_id:
                 raise Violation("two leaders in an epoch", f"{leader} and {node.node_id} in {node.epoch}")
-            missing = [o for o, epoch in self._committed.items() if _epoch_at(node, o) not in (epoch, None)]
-            end = node.log[-1][0] + 1 if node.log else node.snapshot_end
-            if missing or any(offset >= end for offset in self._committed):
-                raise Violation(
-                    "leader completeness", f"{node.node_id} leads {node.epoch} without committed records"
-                )
 
     def _one_vote_per_epoch(self, node: RaftView) -> None:
         if node.voted_for is not None:
@@ -153,100 +149,117 @@ class RaftInvariants:
                     "two votes in an epoch", f"{node.node_id} for {vote} and {node.voted_for} in {node.epoch}"
                 )
 
-    def _prevote_changes_nothing(self, node: RaftView) -> None:
+    def _pre_vote_changes_nothing(self, node: RaftView) -> None:
         state = node.epoch, node.voted_for
-        if not node.is_prospective:
-            self._before_prevote[node.node_id] = state
-        elif (
-            self._before_prevote.setdefault(node.node_id, state)[0] < node.epoch
-            and node.voted_for == node.node_id
-        ):
-            raise Violation("pre-vote changed state", f"{node.node_id}: {state}")
+        if node.pre_vote is None:
+            self._pre_votes.pop(node.node_id, None)
+            return
+        known, before = self._pre_votes.setdefault(node.node_id, (node.pre_vote, state))
+        if known != node.pre_vote:
+            self._pre_votes[node.node_id] = node.pre_vote, state
+        elif before != state:
+            raise Violation("pre-vote changed state", f"{node.node_id}: {before} to {state}")
+
+    def _high_watermark(self, node: RaftView) -> None:
+        """Monotone, within the log, on the disks of a majority, and moved by a record of the leader's own."""
+        known = self._high_watermarks.get(node.node_id, 0)
+        if node.high_watermark < known:
+            raise Violation("high watermark fell", f"{node.node_id}: {known} to {node.high_watermark}")
+        if node.end < node.high_watermark:
+            raise Violation(
+                "truncated below high watermark", f"{node.node_id}: {node.end} < {node.high_watermark}"
+            )
+        ends = sorted((self._flushed.get(voter, 0) for voter in self._voters), reverse=True)
+        if node.high_watermark > ends[len(ends) // 2]:
+            raise Violation(
+                "high watermark not flushed", f"{node.node_id}: {node.high_watermark}, flushed {ends}"
+            )
+        if node.is_leader and node.high_watermark > max(known, self._committed_end):
+            last = next((b for b in reversed(node.batches) if b.end <= node.high_watermark), None)
+            if last is not None and last.epoch != node.epoch:
+                raise Violation(
+                    "committed a record of another epoch", f"{node.node_id} in {node.epoch}: {last}"
+                )
+        self._high_watermarks[node.node_id] = node.high_watermark
 
     def _committed_stays(self, node: RaftView) -> None:
-        """The high watermark is monotone, and nobody truncates below it."""
-        before = self._high_watermarks.get(node.node_id, 0)
-        if node.high_watermark < before:
-            raise Violation("high watermark fell", f"{node.node_id}: {before} to {node.high_watermark}")
-        self._high_watermarks[node.node_id] = node.high_watermark
-        end = node.log[-1][0] + 1 if node.log else node.snapshot_end
-        if end < node.high_watermark:
+        for batch in reversed(node.batches):
+            if batch.end > node.high_watermark:
+                continue
+            known = self._committed.setdefault(batch.base, batch)
+            if known != batch:
+                raise Violation("committed record changed", f"{node.node_id}: {known}, now {batch}")
+            if batch.end <= self._committed_end:
+                # What lies before a batch is the same everywhere: that is log matching.
+                break
+        if node.high_watermark > self._committed_end:
+            self._committed_end, self._commit_epoch = node.high_watermark, node.epoch
+
+    def _leader_completeness(self, node: RaftView) -> None:
+        if not node.is_leader or node.epoch < self._commit_epoch:
+            return
+        if node.end < self._committed_end:
             raise Violation(
-                "truncated below high watermark", f"{node.node_id}: {end} < {node.high_watermark}"
+                "leader completeness",
+                f"{node.node_id} leads {node.epoch} up to {node.end}, {self._committed_end} is committed",
             )
-        for offset, epoch in node.log:
-            if offset < node.high_watermark and self._committed.setdefault(offset, epoch) != epoch:
-                raise Violation(
-                    "committed record changed", f"{offset}: epoch {self._committed[offset]}, now {epoch}"
-                )
-
-    def _high_watermark_is_flushed(self, view: ClusterView) -> None:
-        """At most what a majority has flushed; only while all voters are there to be looked at."""
-        ends = sorted((n.flushed_end for n in view.raft if n.node_id in view.voters), reverse=True)
-        majority = len(view.voters) // 2 + 1
-        if len(ends) == len(view.voters) and ends:
-            for node in view.raft:
-                if node.high_watermark > ends[majority - 1]:
-                    raise Violation(
-                        "high watermark not flushed", f"{node.node_id}: {node.high_watermark}, flushed {ends}"
-                    )
-
-
-def _epoch_at(node: RaftView, offset: int) -> int | None:
-    """The epoch of the record at `offset`, None if the log does not reach there (a snapshot may)."""
-    if not node.log or not node.log[0][0] <= offset <= node.log[-1][0]:
-        return None
-    return node.log[offset - node.log[0][0]][1]
-
-
-def _log_matching(nodes: Sequence[RaftView]) -> None:
-    """Where two logs have the same epoch at an offset, they are the same up to there (Raft 5.3)."""
-    for i, one in enumerate(nodes):
-        for other in nodes[i + 1 :]:
-            theirs = dict(other.log)
-            shared = [(offset, epoch, theirs[offset]) for offset, epoch in one.log if offset in theirs]
-            last_same = max((i for i, (_, a, b) in enumerate(shared) if a == b), default=-1)
-            for offset, mine, its in shared[: last_same + 1]:
-                if mine != its:
-                    raise Violation("log matching", f"{one.node_id} and {other.node_id} differ at {offset}")
+        for batch in reversed(node.batches):
+            if batch.end <= self._committed_end:
+                if self._committed.get(batch.base, batch) != batch:
+                    raise Violation("leader completeness", f"{node.node_id} leads {node.epoch} with {batch}")
+                break
 
 
 class PartitionInvariants:
     """The rules of replicated partitions (KIP-101, 497, 966)."""
 
     def __init__(self) -> None:
-        self._leaders: dict[TopicPartition, tuple[int, int]] = {}
-        #: (partition, offset, epoch) -> checksum, for ever
-        self._named: dict[tuple[TopicPartition, int, int], int] = {}
+        self._names: dict[TopicPartition, _Names] = {}
+        self._partitions: dict[TopicPartition, PartitionView] = {}
+        self._replicas: dict[TopicPartition, dict[int, ReplicaView]] = {}
+        #: the highest that any replica ever called committed
+        self._committed: dict[TopicPartition, int] = {}
 
-    def check(self, view: ClusterView) -> None:
-        replicas: dict[TopicPartition, dict[int, ReplicaView]] = {}
-        for replica in view.replicas:
-            replicas.setdefault(replica.partition, {})[replica.node_id] = replica
-            self._names_one_record(replica)
-        for partition in view.partitions:
-            _membership(partition, view.fenced)
-            self._epoch_rises(partition)
-            _isr_has_committed(partition, replicas.get(partition.partition, {}))
+    def appended(
+        self, partition: TopicPartition, node_id: int, before: BatchView | None, batches: Sequence[BatchView]
+    ) -> None:
+        """A replica has `batches` now, behind `before`."""
+        self._names.setdefault(partition, _Names()).check(f"{partition} on {node_id}", before, batches)
 
-    def _names_one_record(self, replica: ReplicaView) -> None:
-        for offset, (epoch, crc) in replica.records.items():
-            known = self._named.setdefault((replica.partition, offset, epoch), crc)
-            if known != crc:
+    def replica_changed(self, replica: ReplicaView) -> None:
+        """Its end or its high watermark has moved."""
+        partition = replica.partition
+        self._replicas.setdefault(partition, {})[replica.node_id] = replica
+        if replica.high_watermark > replica.end:
+            raise Violation("high watermark above the end", f"{replica}")
+        self._committed[partition] = max(self._committed.get(partition, 0), replica.high_watermark)
+        self._candidates_are_complete(partition)
+
+    def image_changed(self, partitions: Sequence[PartitionView], fenced: AbstractSet[int]) -> None:
+        """There is a newer image than any before."""
+        for partition in partitions:
+            _membership(partition, fenced)
+            before = self._partitions.get(partition.partition)
+            if before != partition:
+                if before is not None:
+                    _epoch_rises(before, partition)
+                    _leader_was_eligible(before, partition)
+                self._partitions[partition.partition] = partition
+                self._candidates_are_complete(partition.partition)
+
+    def _candidates_are_complete(self, name: TopicPartition) -> None:
+        """Whoever may be elected has everything that anyone ever called committed."""
+        partition = self._partitions.get(name)
+        if partition is None or partition.unclean:
+            return
+        committed, replicas = self._committed.get(name, 0), self._replicas.get(name, {})
+        for node_id in (*partition.isr, *partition.elr):
+            replica = replicas.get(node_id)
+            if replica is not None and replica.end < committed:
                 raise Violation(
-                    "offset and epoch name two records",
-                    f"{replica.partition} {offset}/{epoch} on {replica.node_id}",
+                    "candidate completeness",
+                    f"{name}: {node_id} ends at {replica.end}, committed up to {committed}, {partition}",
                 )
-
-    def _epoch_rises(self, partition: PartitionView) -> None:
-        """A new leader has a new epoch, and epochs never fall."""
-        leader, epoch = self._leaders.get(partition.partition, (partition.leader, -1))
-        if partition.leader_epoch < epoch or (partition.leader != leader and partition.leader_epoch == epoch):
-            raise Violation(
-                "leader epoch did not rise",
-                f"{partition.partition}: {leader}/{epoch}, then {partition.leader}/{partition.leader_epoch}",
-            )
-        self._leaders[partition.partition] = partition.leader, partition.leader_epoch
 
 
 def _membership(partition: PartitionView, fenced: AbstractSet[int]) -> None:
@@ -261,17 +274,19 @@ def _membership(partition: PartitionView, fenced: AbstractSet[int]) -> None:
         raise Violation("fenced broker in ISR", f"{partition.partition}: {isr & fenced}")
 
 
-def _isr_has_committed(partition: PartitionView, replicas: Mapping[int, ReplicaView]) -> None:
-    """Whoever may be elected has everything that anyone calls committed."""
-    if partition.unclean_allowed or not replicas:
+def _epoch_rises(before: PartitionView, after: PartitionView) -> None:
+    """A new leader has a new epoch, every change a new partition epoch, and neither ever falls."""
+    same_leader = before.leader == after.leader
+    if (
+        after.leader_epoch < before.leader_epoch + (not same_leader)
+        or after.partition_epoch <= before.partition_epoch
+    ):
+        raise Violation("leader epoch did not rise", f"{before}, then {after}")
+
+
+def _leader_was_eligible(before: PartitionView, after: PartitionView) -> None:
+    """Who leads was in sync or eligible, as far as one change tells; any other is an unclean leader."""
+    if after.partition_epoch != before.partition_epoch + 1 or after.unclean or after.leader < 0:
         return
-    high_watermark = max(replica.high_watermark for replica in replicas.values())
-    for node_id in [*partition.isr, *partition.elr]:
-        replica = replicas.get(node_id)
-        if replica is not None:
-            end = max(replica.records, default=-1) + 1
-            if end < high_watermark:
-                raise Violation(
-                    "candidate completeness",
-                    f"{partition.partition}: {node_id} ends at {end}, committed up to {high_watermark}",
-                )
+    if after.leader not in (before.leader, *before.isr, *before.elr):
+        raise Violation("unclean leader", f"{before}, then {after}")

@@ -53,7 +53,10 @@ class Node:
         self.supervised = False
         self._restart_due = False
         self.process: Process | None = None
+        #: the broker while it is up: started, and not asked to stop
         self.broker: Broker | None = None
+        #: the broker from its first moment to its last
+        self.program: Broker | None = None
 
     @property
     def address(self) -> tuple[str, int]:
@@ -79,7 +82,7 @@ class Node:
         self.process.spawn(self._loop, self._serve())
 
     async def _serve(self) -> None:
-        broker = Broker(BrokerConfig(self.settings), self._world())
+        broker = self.program = Broker(BrokerConfig(self.settings), self._world())
         try:
             await broker.start()
         except (PenstockError, OSError) as e:
@@ -92,6 +95,9 @@ class Node:
             return
         self.broker = broker
         self.note("is up")
+        await broker.node.is_over.wait()
+        self.note("gives up")
+        self._exit()
 
     def _world(self) -> World:
         return World(self.clock, self._rng, self.disk, SimWorkers(self._loop))
@@ -150,7 +156,7 @@ class Node:
 
     def _end(self, *, silently: bool) -> None:
         assert self.process is not None
-        self.broker = None
+        self.broker = self.program = None
         self.process.kill()
         self._loop.network.process_died(self.process, silently=silently)
         if self.supervised and not self._restart_due:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Final
 
@@ -22,7 +22,8 @@ from penstock.testing.simulation.history import Event, History
 from penstock.testing.simulation.loop import SimLoop, Stuck
 from penstock.testing.simulation.members import GroupMember
 from penstock.testing.simulation.network import Link
-from penstock.testing.simulation.node import Node
+from penstock.testing.simulation.node import PORT, Node
+from penstock.testing.simulation.observation import Observation, unsettled
 from penstock.testing.simulation.workload import Consumer, Producer, read_all
 
 __all__ = ["Options", "Outcome", "Simulation", "simulate"]
@@ -30,6 +31,9 @@ __all__ = ["Options", "Outcome", "Simulation", "simulate"]
 TOPIC: Final = "events"
 #: virtual seconds for a scenario to come to its end after everything was healed
 _PATIENCE_S: Final = 60.0
+#: of these, for brokers that have nothing more to do to agree
+_SETTLING_S: Final = 30.0
+_INTERNAL_PORT: Final = 19092
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,9 +54,10 @@ class Options:
     allowed: tuple[str, ...] = tuple(FAULTS)
 
     @classmethod
-    def draw(cls, seed: int) -> Options:
+    def draw(cls, seed: int, nodes: int = 1) -> Options:
         rng = Random(f"{seed}/options")
-        return cls(
+        drawn = cls(
+            nodes=nodes,
             partitions=rng.randint(1, 3),
             producers=rng.randint(1, 2),
             consumers=rng.randint(1, 2),
@@ -61,6 +66,10 @@ class Options:
             faults=rng.randint(1, 5),
             loss=rng.choice((0.0, 0.0, 0.01)),
         )
+        if nodes == 1:
+            return drawn
+        # A cluster has to come up first, and to notice who is gone.
+        return replace(drawn, duration_s=drawn.duration_s + 3, faults=drawn.faults + 2)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +86,22 @@ class Outcome:
     virtual_s: float
 
 
+def _settings(node_id: int, nodes: int) -> dict[str, str]:
+    """A broker's settings; several brokers replicate, and vote, and lose nothing while two are in sync."""
+    settings = {"penstock.flush": "group", "offsets.topic.num.partitions": "2"}
+    if nodes > 1:
+        name = f"node-{node_id}"
+        voters = [f"{voter}@node-{voter}:{_INTERNAL_PORT}" for voter in range(1, nodes + 1)]
+        settings |= {
+            "listeners": f"PLAINTEXT://{name}:{PORT},INTERNAL://{name}:{_INTERNAL_PORT}",
+            "controller.quorum.voters": ",".join(voters),
+            "metadata.log.max.record.bytes.between.snapshots": "4000",
+            "min.insync.replicas": "2",
+            "replica.lag.time.max.ms": "2000",
+        }
+    return settings
+
+
 class Simulation:
     """One run. Nodes and clients are there after construction; nothing has happened yet."""
 
@@ -90,8 +115,13 @@ class Simulation:
         self.checker = ClientChecker()
         self.history.observers.append(self._observe)
         self.violation: Violation | None = None
-        config = {"penstock.flush": "group", "offsets.topic.num.partitions": "2", **(settings or {})}
-        self.nodes = [Node(self.loop, seed, i + 1, config) for i in range(options.nodes)]
+        self.nodes = [
+            Node(self.loop, seed, node_id, _settings(node_id, options.nodes) | (settings or {}))
+            for node_id in range(1, options.nodes + 1)
+        ]
+        if options.nodes > 1:
+            # One alone may write again, in the same epoch, what it lost before it was acknowledged.
+            self.loop.after_step = Observation(self.nodes).after_step
         self.partitions = [TopicPartition(TOPIC, i) for i in range(options.partitions)]
         self.admin = self.client("admin")
         self._workers = self._make_workers()
@@ -147,9 +177,18 @@ class Simulation:
         for _, worker in self._workers:
             worker.stopping = True
         await asyncio.gather(*running)
+        await self._settle()
         self.note("scenario", "reads everything")
         logs = {p: await admin.process.spawn(self.loop, read_all(admin, p)) for p in self.partitions}
         self.checker.finish(logs)
+
+    async def _settle(self) -> None:
+        """Wait until the cluster is as it has to be when nothing goes wrong any more."""
+        deadline = self.loop.time() + _SETTLING_S
+        while (left := unsettled(self.nodes)) is not None:
+            if self.loop.time() > deadline:
+                raise Violation("liveness", f"{_SETTLING_S:g} s after all was healed: {left}")
+            await asyncio.sleep(0.1)
 
     def _schedule(self) -> list[tuple[float, Fault]]:
         begin, end = self.loop.time(), self.options.duration_s
@@ -182,10 +221,15 @@ class Simulation:
 
 
 def simulate(
-    seed: int, options: Options | None = None, prepare: Callable[[Simulation], None] | None = None
+    seed: int,
+    options: Options | None = None,
+    prepare: Callable[[Simulation], None] | None = None,
+    *,
+    brokers: int = 1,
+    settings: dict[str, str] | None = None,
 ) -> Outcome:
-    """Run a seed; `prepare` may change the simulation before it starts."""
-    simulation = Simulation(seed, options or Options.draw(seed))
+    """Run a seed; `prepare` may change the simulation before it starts, `settings` are for all brokers."""
+    simulation = Simulation(seed, options or Options.draw(seed, brokers), settings)
     if prepare is not None:
         prepare(simulation)
     return simulation.run()

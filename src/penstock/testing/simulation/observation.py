@@ -1,0 +1,227 @@
+"""Looks into real brokers after every step of theirs, and shows what has changed to the invariants.
+
+Only the node whose process ran can have changed, and of its logs only what was cut or appended is read, so
+that looking costs little. Nothing is written, and nothing that a broker would notice is done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from penstock.broker.broker import Broker
+from penstock.metadata.image import RECOVERING, ClusterImage
+from penstock.model.errors import PenstockError
+from penstock.model.ids import TopicPartition
+from penstock.raft.node import RaftNode
+from penstock.raft.roles import Nominee
+from penstock.records.record import iter_batches
+from penstock.storage.log import Log
+from penstock.testing.simulation.invariants import (
+    BatchView,
+    PartitionInvariants,
+    PartitionView,
+    RaftInvariants,
+    RaftView,
+    ReplicaView,
+)
+from penstock.testing.simulation.node import Node
+from penstock.testing.simulation.process import Process
+
+__all__ = ["Observation", "unsettled"]
+
+_READ_BYTES: Final = 1 << 20
+
+
+class _Appended(NamedTuple):
+    before: BatchView | None
+    batches: Sequence[BatchView]
+
+
+class _LogMirror:
+    """The batches of a log when it was last looked at."""
+
+    def __init__(self) -> None:
+        self.batches: list[BatchView] = []
+
+    def refresh(self, log: Log) -> _Appended:
+        """Follow the log; what has been appended to it, perhaps after a cut."""
+        batches, end = self.batches, log.end_offset
+        while batches and (
+            batches[-1].end > end or log.leader_epochs.epoch_of(batches[-1].base) != batches[-1].epoch
+        ):
+            batches.pop()
+        start = log.log_start_offset
+        if batches and batches[0].end <= start:
+            batches[:] = [batch for batch in batches if batch.end > start]
+        known = len(batches)
+        position = batches[-1].end if batches else start
+        while position < end:
+            found = log.read(position, _READ_BYTES, upper=end)
+            if found is None:
+                break
+            for _, header in iter_batches(found.read()):
+                batches.append(
+                    BatchView(header.base_offset, header.next_offset, header.leader_epoch, header.crc)
+                )
+            position = batches[-1].end
+        return _Appended(batches[known - 1] if known else None, batches[known:])
+
+
+class _Seen:
+    """What a broker was when it was last looked at, from its boot on."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+        self.raft: tuple[object, ...] = ()
+        self.metadata = _LogMirror()
+        self.replicas: dict[TopicPartition, ReplicaView] = {}
+        self.logs: dict[TopicPartition, _LogMirror] = {}
+
+
+class Observation:
+    """Checks every named invariant; `after_step` is for the loop."""
+
+    def __init__(self, nodes: Sequence[Node]) -> None:
+        self._nodes = {node.name: node for node in nodes}
+        self._seen: dict[int, _Seen] = {}
+        self._raft = RaftInvariants({node.id for node in nodes})
+        self._partitions = PartitionInvariants()
+        self._image_offset = -1
+
+    def after_step(self, process: Process) -> None:
+        """Raises Violation."""
+        node = self._nodes.get(process.host)
+        if node is None or node.process is not process or node.program is None or process.is_dead:
+            return
+        seen = self._seen.get(node.id)
+        if seen is None or seen.broker is not node.program:
+            seen = self._seen[node.id] = _Seen(node.program)
+            self._raft.restarted(node.id)
+        if getattr(seen.broker, "node", None) is not None:
+            self._look_at_quorum(seen)
+            self._look_at_image(seen.broker.image)
+            self._look_at_replicas(seen)
+
+    def _look_at_quorum(self, seen: _Seen) -> None:
+        driver = seen.broker.node.quorum
+        node, log = driver.node, seen.broker.node.log
+        # A vote counts from when it is on the disk; what waits for that has not happened yet.
+        if driver.is_saving or driver.failure is not None:
+            return
+        state = (
+            node.state,
+            node.role,
+            log.end_offset,
+            log.last_epoch,
+            node.high_watermark,
+            node.flushed_offset,
+            log.snapshot,
+        )
+        if state == seen.raft:
+            return
+        seen.raft = state
+        try:
+            appended = seen.metadata.refresh(log.log)
+        except PenstockError:
+            return  # a disk that has failed has nothing to show
+        self._raft.appended(node.key.id, *appended)
+        self._raft.check(_raft_view(node, seen.metadata.batches))
+
+    def _look_at_image(self, image: ClusterImage) -> None:
+        if image.offset <= self._image_offset:
+            return
+        self._image_offset = image.offset
+        fenced = {broker.id for broker in image.brokers.values() if broker.fenced}
+        self._partitions.image_changed(_partition_views(image), fenced)
+
+    def _look_at_replicas(self, seen: _Seen) -> None:
+        for partition in seen.broker.partitions:
+            log = partition.log
+            name = TopicPartition(partition.topic, partition.index)
+            view = ReplicaView(name, seen.broker.node_id, log.end_offset, log.high_watermark)
+            if seen.replicas.get(name) == view:
+                continue
+            try:
+                appended = seen.logs.setdefault(name, _LogMirror()).refresh(log)
+            except PenstockError:
+                continue
+            seen.replicas[name] = view
+            self._partitions.appended(name, view.node_id, *appended)
+            self._partitions.replica_changed(view)
+
+
+def _raft_view(node: RaftNode, batches: Sequence[BatchView]) -> RaftView:
+    role, snapshot = node.role, node.log.snapshot
+    return RaftView(
+        node_id=node.key.id,
+        epoch=node.epoch,
+        is_leader=node.is_leader,
+        pre_vote=role if isinstance(role, Nominee) and role.pre_vote else None,
+        voted_for=None if node.state.voted is None else node.state.voted.id,
+        batches=batches,
+        end=node.log.end_offset,
+        high_watermark=node.high_watermark,
+        flushed_end=node.flushed_offset,
+        snapshot_end=0 if snapshot is None else snapshot.offset,
+    )
+
+
+def _partition_views(image: ClusterImage) -> list[PartitionView]:
+    return [
+        PartitionView(
+            TopicPartition(topic.name, partition.index),
+            partition.leader,
+            partition.leader_epoch,
+            partition.partition_epoch,
+            tuple(partition.replicas),
+            tuple(partition.isr),
+            tuple(partition.elr),
+            partition.leader_recovery == RECOVERING,
+        )
+        for topic in image.topics.values()
+        for partition in topic.partitions.values()
+    ]
+
+
+def unsettled(nodes: Sequence[Node]) -> str | None:
+    """What is not yet as it has to be when all is well again; None when nothing is left.
+
+    Every broker is up and knows the same; every partition has a leader and all its replicas in sync; their
+    logs are the same, byte for byte.
+    """
+    brokers = {node.id: node.broker for node in nodes if node.broker is not None}
+    if len(brokers) < len(nodes):
+        return f"only {sorted(brokers)} are up"
+    offsets = {node_id: broker.image.offset for node_id, broker in brokers.items()}
+    if len(set(offsets.values())) > 1:
+        return f"images end at {offsets}"
+    for partition in _partition_views(next(iter(brokers.values())).image):
+        if partition.leader < 0 or set(partition.isr) != set(partition.replicas):
+            return f"{partition}"
+        logs = [_log_of(brokers[node_id], partition.partition) for node_id in partition.replicas]
+        ends = [None if log is None else (log.end_offset, log.high_watermark) for log in logs]
+        if len(set(ends)) > 1:
+            return f"{partition.partition}: replicas end at {ends}"
+        if len({_content(log) for log in logs if log is not None}) > 1:
+            return f"{partition.partition}: replicas have different bytes"
+    return None
+
+
+def _log_of(broker: Broker, name: TopicPartition) -> Log | None:
+    for partition in broker.partitions:
+        if (partition.topic, partition.index) == (name.topic, name.partition):
+            return partition.log
+    return None
+
+
+def _content(log: Log) -> bytes:
+    parts, position = [], log.log_start_offset
+    while position < log.end_offset:
+        found = log.read(position, _READ_BYTES, upper=log.end_offset)
+        if found is None:
+            break
+        data = found.read()
+        parts.append(data)
+        position = [header.next_offset for _, header in iter_batches(data)][-1]
+    return b"".join(parts)
