@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from collections.abc import Callable, Coroutine
+from functools import partial
 from random import Random
 
 from lab.server import HOST, free_port
@@ -27,6 +29,8 @@ class _Disk(FaultyDisk):
     def __init__(self, rng: Random) -> None:
         super().__init__(rng, SystemClock())
         self.went_off = threading.Event()
+        #: called in the moment in which the power goes, by whichever thread
+        self.when_off: Callable[[], object] = int
 
     def sync(self, inode: Inode) -> None:
         super().sync(inode)
@@ -34,14 +38,18 @@ class _Disk(FaultyDisk):
 
     def power_off(self) -> None:
         self._off = True
-        self.went_off.set()
+        self._go_off()
 
     def _changed(self) -> None:
         try:
             super()._changed()
         except PowerLoss:
-            self.went_off.set()
+            self._go_off()
             raise
+
+    def _go_off(self) -> None:
+        self.went_off.set()
+        self.when_off()
 
 
 class Machine:
@@ -114,10 +122,12 @@ class Machine:
         self._stop = asyncio.Event()
         workers = SystemWorkers(lambda: 2)
         broker = Broker(BrokerConfig(self._config), World(SystemClock(), SystemRng(), self._disk, workers))
+        off = asyncio.Event()
+        self._disk.when_off = partial(_tell, self._loop, off)
         try:
-            await broker.start()
-            up.set()
-            await self._stop.wait()
+            if await _unless(off, broker.start()):
+                up.set()
+                await self._stop.wait()
         finally:
             if self._disk.went_off.is_set():
                 # A machine without power says nothing more; only our own process has to be tidied up.
@@ -128,6 +138,25 @@ class Machine:
                 workers.close()
             else:
                 await broker.stop()
+
+
+def _tell(loop: asyncio.AbstractEventLoop, off: asyncio.Event) -> None:
+    if not loop.is_closed():
+        loop.call_soon_threadsafe(off.set)
+
+
+async def _unless(off: asyncio.Event, start: Coroutine[None, None, None]) -> bool:
+    """Whether the broker started before the power went: the death of one of its tasks leaves it waiting."""
+    starting = asyncio.ensure_future(start)
+    going_off = asyncio.ensure_future(off.wait())
+    await asyncio.wait({starting, going_off}, return_when=asyncio.FIRST_COMPLETED)
+    if starting.done():
+        going_off.cancel()
+        await starting
+        return True
+    starting.cancel()
+    await asyncio.gather(starting, return_exceptions=True)
+    return False
 
 
 def _ignore_power_loss(loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
