@@ -70,6 +70,7 @@ class Server:
         self._log = log
         self._idle_check_s = idle_check_s
         self._emptied = asyncio.Event()
+        self._stopping = False
         #: when the connections made so far are all within the limit of new ones per second
         self._paced_until = 0.0
         self._servers: list[asyncio.Server] = []
@@ -100,6 +101,7 @@ class Server:
 
     async def stop(self) -> None:
         """Stop accepting, then close every connection."""
+        self._stopping = True
         if self._sweep is not None:
             self._sweep.cancel()
         for server in self._servers:
@@ -121,6 +123,10 @@ class Server:
         limits = self.limits
         self.connections[connection] = None
         self.counts.open_by_ip[address] += 1
+        if self._stopping:
+            # The system had taken it before the listener was closed.
+            connection.abort()
+            return
         if len(self.connections) > limits.max_connections:
             reason = "max.connections"
         elif not limits.max_connections_per_s:
