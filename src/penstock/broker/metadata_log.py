@@ -54,8 +54,14 @@ class MetadataLog:
             self._start_behind(self.snapshot)
 
     def _start_behind(self, snapshot: LogPoint) -> None:
-        """Let the log go on from `snapshot`; one that has not got so far, or otherwise, starts over."""
-        if self.log.end_offset < snapshot.offset or self._epoch_before(snapshot.offset) != snapshot.epoch:
+        """Let the log go on from `snapshot`; one that has not got so far, or otherwise, starts over.
+
+        A log that starts where the snapshot ends knows nothing of the epoch before, and has all that follows.
+        """
+        parts = self.log.log_start_offset < snapshot.offset and (
+            self._epoch_before(snapshot.offset) != snapshot.epoch
+        )
+        if self.log.end_offset < snapshot.offset or parts:
             self.log.reset_to(snapshot.offset)
         self.log.advance_high_watermark(snapshot.offset)
         self.log.delete_records(snapshot.offset)

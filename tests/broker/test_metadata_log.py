@@ -1,0 +1,47 @@
+"""The metadata log over its storage: what an installed snapshot is followed by outlives a restart."""
+
+from __future__ import annotations
+
+from penstock.broker.metadata_log import MetadataLog, encode_snapshot
+from penstock.broker.world import SystemClock
+from penstock.raft.messages import LogPoint
+from penstock.records.record import Record, build_batch
+from penstock.storage.config import LogConfig
+from penstock.storage.log import Log
+from penstock.storage.memory import MemoryFiles
+
+CLOCK = SystemClock()
+
+
+def reopened(files: MemoryFiles) -> MetadataLog:
+    """As after a crash of the process."""
+    return MetadataLog(Log.open(files, "/log", LogConfig(), CLOCK, clean=False), files, CLOCK)
+
+
+def batch(offset: int) -> bytes:
+    return build_batch([Record(offset, 1, None, b"record")], base_offset=offset, leader_epoch=5)
+
+
+def test_what_follows_an_installed_snapshot_is_not_lost_with_the_process() -> None:
+    """The log knows nothing of the epoch before its start: that is no reason to start over."""
+    files = MemoryFiles()
+    files.makedirs("/log")
+    log = reopened(files)
+    snapshot = LogPoint(4, 43)
+    log.write_snapshot(snapshot, 0, encode_snapshot([], None, 1))
+    log.install_snapshot(snapshot)
+    for offset in (43, 44, 45):
+        log.append_replicated(batch(offset))
+    again = reopened(files)
+    assert (again.start_offset, again.end_offset, again.snapshot) == (43, 46, snapshot)
+
+
+def test_a_log_that_parts_from_its_snapshot_starts_over() -> None:
+    files = MemoryFiles()
+    files.makedirs("/log")
+    log = reopened(files)
+    for offset in range(5):
+        log.append_replicated(batch(offset))
+    log.store_snapshot(LogPoint(6, 3), encode_snapshot([], None, 1))
+    again = reopened(files)
+    assert (again.start_offset, again.end_offset) == (3, 3)
