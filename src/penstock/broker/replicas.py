@@ -194,7 +194,8 @@ class Replicas:
             min_isr=partition.log.config.min_insync_replicas,
             end_offset=partition.log.end_offset,
             high_watermark=partition.log.high_watermark,
-            brokers=broker.image.brokers.get,
+            # Not the brokers' own `get`: a snapshot that is installed brings the image other ones.
+            brokers=lambda node: broker.image.brokers.get(node),
             max_lag_ms=broker.config.replica_lag_time_max_ms,
             now_ms=self._now_ms(),
         )
