@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import Final
 
 from penstock.model.errors import CorruptMessage, StorageError
@@ -157,10 +157,9 @@ class MetadataLog:
 
     def save_state(self, state: QuorumState) -> None:
         """Durably; touches files only, so it belongs into a worker thread."""
-        try:
-            self._files.write_atomic(f"{self.log.path}/{_QUORUM_STATE}", encode_quorum_state(state))
-        except OSError as e:
-            raise StorageError(f"cannot write {self.log.path}/{_QUORUM_STATE}: {e}") from e
+        path = f"{self.log.path}/{_QUORUM_STATE}"
+        with _disk(f"write {path}"):
+            self._files.write_atomic(path, encode_quorum_state(state))
 
     # -- snapshots
 
@@ -174,44 +173,46 @@ class MetadataLog:
 
     def store_snapshot(self, snapshot: LogPoint, content: bytes) -> None:
         """Durably; touches files only, so it belongs into a worker thread. `keep_snapshot` follows."""
-        try:
+        with _disk(f"write {self._path(snapshot)}"):
             self._files.write_atomic(self._path(snapshot), content)
-        except OSError as e:
-            raise StorageError(f"cannot write {self._path(snapshot)}: {e}") from e
 
     def keep_snapshot(self, snapshot: LogPoint) -> None:
         """From now on this is the latest one; those before it go."""
         self.snapshot = snapshot
-        for older in self._snapshots():
-            if older.offset < snapshot.offset:
-                self._files.remove(self._path(older))
+        with _disk(f"remove snapshots before {self._path(snapshot)}"):
+            for older in self._snapshots():
+                if older.offset < snapshot.offset:
+                    self._files.remove(self._path(older))
 
     def snapshot_records(self, snapshot: LogPoint) -> Iterator[Struct]:
         return records_in(self._files.read(self._path(snapshot)))
 
     def read_snapshot(self, snapshot: LogPoint, position: int, max_bytes: int) -> tuple[int, Buffer] | None:
-        try:
-            file = self._files.open(self._path(snapshot))
-        except FileNotFoundError:
-            return None
-        size, chunk = file.size(), file.pread(max_bytes, position) if position >= 0 else b""
-        file.close()
-        return size, chunk
+        with _disk(f"read {self._path(snapshot)}"):
+            try:
+                file = self._files.open(self._path(snapshot))
+            except FileNotFoundError:
+                return None
+            size, chunk = file.size(), file.pread(max_bytes, position) if position >= 0 else b""
+            file.close()
+            return size, chunk
 
     def write_snapshot(self, snapshot: LogPoint, position: int, chunk: Buffer) -> None:
-        if position == 0:
-            self._drop_partial()
-            self._partial = self._files.open(f"{self._path(snapshot)}.part", create=True)
-            self._partial.truncate(0)
-        assert self._partial is not None and self._partial.size() == position
-        self._partial.append(chunk)
+        with _disk(f"write {self._path(snapshot)}.part"):
+            if position == 0:
+                self._drop_partial()
+                self._partial = self._files.open(f"{self._path(snapshot)}.part", create=True)
+                self._partial.truncate(0)
+            assert self._partial is not None and self._partial.size() == position
+            self._partial.append(chunk)
 
     def install_snapshot(self, snapshot: LogPoint) -> VoterSet | None:
         assert self._partial is not None
-        self._partial.sync()
-        self._drop_partial()
-        self._files.rename(f"{self._path(snapshot)}.part", self._path(snapshot))
-        self._files.sync_dir(self.log.path)
+        with _disk(f"install {self._path(snapshot)}"):
+            self._partial.sync()
+            self._drop_partial()
+            self._files.rename(f"{self._path(snapshot)}.part", self._path(snapshot))
+            self._files.sync_dir(self.log.path)
         self.log.reset_to(snapshot.offset)
         self.keep_snapshot(snapshot)
         return self._snapshot_voters(snapshot)
@@ -232,6 +233,15 @@ class MetadataLog:
 
     def _path(self, snapshot: LogPoint) -> str:
         return f"{self.log.path}/{snapshot.offset:020d}-{snapshot.epoch:010d}.checkpoint"
+
+
+@contextmanager
+def _disk(doing: str) -> Iterator[None]:
+    """An error of the disk is a StorageError, as those of the log are."""
+    try:
+        yield
+    except OSError as e:
+        raise StorageError(f"cannot {doing}: {e}") from e
 
 
 def records_in(batches: Buffer) -> Iterator[Struct]:
