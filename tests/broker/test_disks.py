@@ -87,7 +87,7 @@ def test_an_idempotent_producer_goes_on_where_a_full_disk_stopped_it() -> None:
 
         assert send(0) == ErrorCode.NONE
         disk.capacity = disk.used() + 10
-        assert [send(1), send(1)] == [STORAGE, STORAGE]
+        assert [send(1), send(2), send(1)] == [STORAGE, STORAGE, STORAGE]
         disk.capacity = None
         assert [send(1), send(2), send(1)] == [ErrorCode.NONE] * 3
         assert [r.value for r in read_all(client, topic)] == [b"0", b"1", b"2"]

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from penstock.model.errors import StorageError
+from penstock.model.errors import OutOfOrderSequence, StorageError
 from penstock.storage.health import Health
 from penstock.storage.log import Log
 from penstock.testing.disk import FaultyDisk
@@ -46,6 +46,21 @@ def test_a_full_disk_refuses_the_append_and_nothing_else(disk: FaultyDisk) -> No
     disk.capacity = None
     assert log.append(idempotent(3), 0).base_offset == 3
     assert len(records(log)) == 4
+
+
+def test_what_follows_a_batch_that_a_full_disk_refused_is_refused_like_it(disk: FaultyDisk) -> None:
+    """A producer that has several in flight would take a gap for a loss, and send some of them twice."""
+    log = open_log(disk)
+    log.append(idempotent(0), 0)
+    fill(disk)
+    with pytest.raises(StorageError):
+        log.append(idempotent(1), 0)
+    disk.capacity = None
+    with pytest.raises(StorageError, match="earlier batch"):
+        log.append(idempotent(2), 0)
+    log.append(idempotent(1), 0)
+    with pytest.raises(OutOfOrderSequence):
+        log.append(idempotent(3), 0)
 
 
 @pytest.mark.parametrize("spare", range(0, 120, 7))

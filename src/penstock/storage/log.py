@@ -15,7 +15,14 @@ from __future__ import annotations
 from struct import Struct
 from typing import Final, NamedTuple, TypeAlias
 
-from penstock.model.errors import CorruptMessage, OffsetOutOfRange, RecordListTooLarge
+from penstock.model.errors import (
+    ApiError,
+    CorruptMessage,
+    OffsetOutOfRange,
+    OutOfOrderSequence,
+    RecordListTooLarge,
+    StorageError,
+)
 from penstock.ports import Buffer, Clock, FileRange, Files, Rng
 from penstock.records.batch import CONTROL_BIT, LOG_OVERHEAD
 from penstock.records.control import EndTransaction, parse_end_transaction
@@ -117,7 +124,10 @@ class Log(LogState):
             if header[9] >= 0:
                 if header[5] & CONTROL_BIT:
                     marker = parse_end_transaction(batches[position : position + size])
-                past = self.producers.check(header, origin, marker)
+                try:
+                    past = self.producers.check(header, origin, marker)
+                except OutOfOrderSequence as e:
+                    raise self._out_of_order(e) from e
                 if past is not None:
                     return Appended(
                         past.first_offset, past.last_offset, past.timestamp, self.log_start_offset, True
@@ -133,6 +143,12 @@ class Log(LogState):
             self.leader_epochs.assign(leader_epoch, base)
         append_time_ms = now_ms if rules.log_append_time else -1
         return _appended(Appended, (base, offset - 1, append_time_ms, self.log_start_offset, False))
+
+    def _out_of_order(self, error: OutOfOrderSequence) -> ApiError:
+        """A gap behind a batch that the disk refused is no loss: the producer sends both again, in order."""
+        if self._refused_at == self.end_offset:
+            return StorageError(f"{error}: an earlier batch was refused for lack of space in {self.path}")
+        return error
 
     def append_replicated(self, batches: Buffer) -> None:
         """Append what the leader has: offsets and epochs as they are, continuing this log."""
@@ -173,6 +189,7 @@ class Log(LogState):
             segment = self.segments.active
             position = segment.append(data)
         except OSError as e:
+            self._refused_at = self.end_offset
             raise self._health.failed(e, f"cannot append to {self.path}") from e
         producers = self.producers
         for header, base, marker in placed:

@@ -37,6 +37,7 @@ class LogState:
         "_generation",
         "_health",
         "_index_interval",
+        "_refused_at",
         "_rules",
         "_store",
         "before_truncation",
@@ -73,6 +74,8 @@ class LogState:
         #: called before bytes below the recovery point that is on the disk are cut
         self.before_truncation: Callable[[], None] | None = None
         self._generation = 0
+        #: where the log ended when the disk last refused an append
+        self._refused_at = -1
         self.reconfigure(config)
 
     def reconfigure(self, config: LogConfig) -> None:
