@@ -111,6 +111,9 @@ class Lifecycle:
             previous_broker_epoch=self._previous_epoch(),
         )
         while True:
+            if self._node.quorum.failure is not None:
+                # Nobody will ever answer this process: it has to end, so that it can be started again.
+                raise self._node.quorum.failure
             with suppress(ControllerUnavailable):
                 response = await self._node.to_controller(BROKER_REGISTRATION, request, self._patience_s)
                 if response.error_code == ErrorCode.NONE:
