@@ -210,11 +210,11 @@ class ClusterNode:
         deadline = loop.time() + timeout_s
         patience_s = self._config.controller_quorum_request_timeout_ms / 1000
         while True:
-            if self.quorum.failure is not None:
-                raise ControllerUnavailable(f"this node is no more of the quorum: {self.quorum.failure}")
             answer = await attempt(max(0.001, min(deadline - loop.time(), patience_s)))
             if answer is not None:
                 return answer
+            if self.quorum.failure is not None:
+                raise ControllerUnavailable(f"this node is no more of the quorum: {self.quorum.failure}")
             left_s = deadline - loop.time()
             if left_s <= 0:
                 raise ControllerUnavailable(f"no controller has answered in {timeout_s:g} s")
