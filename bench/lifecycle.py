@@ -61,9 +61,7 @@ def _recovering(contender: Contender, scale: float) -> Values:
     count = int(1_000_000 * scale)
     with fresh(contender, {}) as server, topic(server.bootstrap) as name:
         produce(server.bootstrap, name, count, 1000, {"linger.ms": "5", "batch.num.messages": "1000"})
-        assert server.process is not None
-        server.process.kill()
-        server.process.wait()
+        server.kill()
         began = time.perf_counter()
         server.start()
         _wait_for_messages(server, name, count)

@@ -1,4 +1,4 @@
-"""Apache Kafka, the reference: jars from Maven Central, one broker in KRaft combined mode."""
+"""Apache Kafka, the reference: jars from Maven Central, brokers in KRaft combined mode."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from lab.home import built, command, lab_root, require
-from lab.server import HOST, Server, free_port
+from lab.server import HOST, Server, free_ports
 
 VERSION = "4.3.1"
 CLUSTER_ID = base64.urlsafe_b64encode(b"penstock-lab-one").decode().rstrip("=")
@@ -41,6 +41,12 @@ JVM = (
     "-XX:+ExplicitGCInvokesConcurrent",
 )
 
+COMBINED = {
+    "process.roles": "broker,controller",
+    "controller.listener.names": "CONTROLLER",
+    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+}
+
 # One broker cannot replicate its internal topics.
 SINGLE_BROKER = {
     "offsets.topic.replication.factor": "1",
@@ -63,10 +69,23 @@ ACCESS_CONTROL = {
 
 def apache_kafka(folder: Path, settings: Mapping[str, str]) -> Server:
     """A formatted broker whose data, configuration and log live in `folder`."""
+    port, controller_port = free_ports(2)
+    listener = f"PLAINTEXT://{HOST}:{port}"
+    place = {
+        "node.id": "1",
+        "listeners": f"{listener},CONTROLLER://{HOST}:{controller_port}",
+        "advertised.listeners": listener,
+        "controller.quorum.voters": f"1@{HOST}:{controller_port}",
+    }
+    return kafka_node(folder, port, {**place, **SINGLE_BROKER, **settings})
+
+
+def kafka_node(folder: Path, port: int, properties: Mapping[str, str]) -> Server:
+    """A broker of any cluster, formatted; `port` is where clients reach it."""
     classpath = _classpath()
-    port, controller_port = free_port(), free_port()
     configuration = folder / "server.properties"
-    configuration.write_text(_properties(folder, port, controller_port, settings))
+    common = {**COMBINED, "log.dirs": str(folder / "data"), **properties}
+    configuration.write_text("".join(f"{key}={value}\n" for key, value in common.items()))
     storage_tool = [*tool("kafka.tools.StorageTool"), "format", "-t", CLUSTER_ID]
     command([*storage_tool, "-c", configuration, "--ignore-formatted"], folder)
     java = ["java", *JVM, "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", classpath]
@@ -88,20 +107,3 @@ def _download(libs: Path) -> None:
     (libs.parent / "pom.xml").write_text(POM)
     copy = ["mvn", "--quiet", "--batch-mode", "dependency:copy-dependencies"]
     command([*copy, f"-DoutputDirectory={libs}"], libs.parent)
-
-
-def _properties(folder: Path, port: int, controller_port: int, settings: Mapping[str, str]) -> str:
-    listener = f"PLAINTEXT://{HOST}:{port}"
-    properties = {
-        "process.roles": "broker,controller",
-        "node.id": "1",
-        "controller.quorum.voters": f"1@{HOST}:{controller_port}",
-        "listeners": f"{listener},CONTROLLER://{HOST}:{controller_port}",
-        "advertised.listeners": listener,
-        "controller.listener.names": "CONTROLLER",
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
-        "log.dirs": str(folder / "data"),
-        **SINGLE_BROKER,
-        **settings,
-    }
-    return "".join(f"{key}={value}\n" for key, value in properties.items())

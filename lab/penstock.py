@@ -13,8 +13,20 @@ def penstock(folder: Path, settings: Mapping[str, str]) -> Server:
     """A broker whose data and log live in `folder`; its address is stated as Apache Kafka's is beside it."""
     port = free_port()
     stated = {"advertised.listeners": f"PLAINTEXT://{HOST}:{port}", **settings}
-    executable = Path(sys.executable).with_name("penstock")
-    command = [str(executable), "up", "--port", str(port), "--data", str(folder / "data")]
+    command = [_executable(), "up", "--port", str(port), "--data", str(folder / "data")]
     for key, value in stated.items():
         command += ["--set", f"{key}={value}"]
     return Server("penstock", port, command, folder / "penstock.log")
+
+
+def penstock_node(folder: Path, port: int, properties: Mapping[str, str]) -> Server:
+    """A broker of a cluster, by a file such as Apache Kafka's; `port` is where clients reach it."""
+    configuration = folder / "server.properties"
+    stated = {"log.dirs": str(folder / "data"), **properties}
+    configuration.write_text("".join(f"{key}={value}\n" for key, value in stated.items()))
+    command = [_executable(), "up", "--config", str(configuration)]
+    return Server("penstock", port, command, folder / "penstock.log")
+
+
+def _executable() -> str:
+    return str(Path(sys.executable).with_name("penstock"))

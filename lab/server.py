@@ -1,31 +1,50 @@
 """A broker as a child process: started, asked whether it answers, stopped by its process id.
 
 Both kinds, ours and Apache Kafka, are the same to whoever measures them: an address, a process, a log file.
+What can happen to a process can be done to it: it is killed, or made to hang and to go on.
 """
 
 from __future__ import annotations
 
 import os
+import random
+import signal
 import socket
 import struct
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from lab.home import LabError
 
 HOST = "127.0.0.1"
+PORTS = range(20_000, 32_000)
+"""Below those that the system gives to outgoing connections: nobody takes a port while its broker is down."""
 METADATA_ALL_TOPICS_V0 = struct.pack(">hhih", 3, 0, 1, -1) + struct.pack(">i", 0)
+METADATA_NO_TOPICS_V1 = struct.pack(">hhih", 3, 1, 1, -1) + struct.pack(">i", 0)
 API_VERSIONS_V0 = struct.pack(">hhih", 18, 0, 1, -1)
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        port: int = probe.getsockname()[1]
-        return port
+    return free_ports(1)[0]
+
+
+def free_ports(count: int) -> list[int]:
+    """Different ports that nobody listens on."""
+    found: list[int] = []
+    with ExitStack() as probes:
+        while len(found) < count:
+            probe = probes.enter_context(socket.socket())
+            port = random.choice(PORTS)
+            try:
+                probe.bind((HOST, port))
+            except OSError:
+                continue
+            found.append(port)
+    return found
 
 
 def ask(address: tuple[str, int], request: bytes, timeout: float) -> bytes:
@@ -62,10 +81,9 @@ class Server:
         assert self.process is not None, "not started"
         return self.process.pid
 
-    def start(self) -> float:
-        """Start it; seconds until the first Metadata answer."""
+    def launch(self) -> None:
+        """Start the process, and do not wait for it."""
         with self.log.open("ab") as output:
-            began = time.perf_counter()
             self.process = subprocess.Popen(
                 self.command,
                 stdin=subprocess.DEVNULL,
@@ -74,31 +92,65 @@ class Server:
                 env={**os.environ, **self.environment},
                 start_new_session=True,
             )
-        while (elapsed := time.perf_counter() - began) < self.start_timeout:
-            if self.process.poll() is not None:
-                break
+
+    def start(self) -> float:
+        """Start it; seconds until the first Metadata answer."""
+        began = time.perf_counter()
+        self.launch()
+        while (elapsed := time.perf_counter() - began) < self.start_timeout and self.runs():
             if self._answers(METADATA_ALL_TOPICS_V0, timeout=5.0):
                 return time.perf_counter() - began
             time.sleep(0.002)
         self.stop()
         raise LabError(f"{self.name} gave no answer after {elapsed:.1f} s:\n{self.log_tail()}")
 
+    def runs(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
+    def knows(self) -> int:
+        """How many brokers it tells clients of, which leaves out fenced ones; 0 while it does not answer."""
+        try:
+            answer = ask((HOST, self.port), METADATA_NO_TOPICS_V1, timeout=5.0)
+        except OSError:
+            return 0
+        return int.from_bytes(answer[4:8], "big")
+
     def healthy(self) -> bool:
         """Alive, and answers a fresh connection."""
-        alive = self.process is not None and self.process.poll() is None
-        return alive and self._answers(API_VERSIONS_V0, timeout=20.0)
+        return self.runs() and self._answers(API_VERSIONS_V0, timeout=20.0)
 
     def stop(self) -> None:
         """SIGTERM, then SIGKILL for one that does not listen."""
         if self.process is None:
             return
         self.process.terminate()
+        # One that was paused would not notice.
+        self.process.send_signal(signal.SIGCONT)
         try:
             self.process.wait(20)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
         self.process = None
+
+    def kill(self) -> None:
+        """SIGKILL: it has no time for anything, and its sockets close at once."""
+        assert self.process is not None, "not started"
+        self.process.kill()
+        self.process.wait()
+        self.process = None
+
+    def pause(self) -> None:
+        """SIGSTOP: it does nothing any more, and its connections stay."""
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        os.kill(self.pid, signal.SIGCONT)
+
+    def restart(self) -> float:
+        """Stop it properly and start it again; seconds of the start."""
+        self.stop()
+        return self.start()
 
     def log_tail(self, lines: int = 15) -> str:
         text = self.log.read_text(errors="replace") if self.log.exists() else ""

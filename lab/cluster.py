@@ -1,0 +1,145 @@
+"""Brokers of one kind as a cluster on this machine: N child processes, all of which vote.
+
+`Cluster.brokers` are plain servers, broker `i + 1` at index `i`: each can be killed, paused, restarted and
+looked at alone. `start` and `wait_ready` return when each tells clients of all of them: none is fenced.
+
+    with tempfile.TemporaryDirectory() as folder:
+        cluster = penstock_cluster(Path(folder), {"num.partitions": "4"})
+        cluster.start()
+        try:
+            ...  # any client, at cluster.bootstrap
+            cluster.brokers[0].kill()
+            cluster.brokers[0].start()
+            cluster.wait_ready()
+        finally:
+            cluster.stop()
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+from lab.apache_kafka import kafka_node
+from lab.home import LabError
+from lab.penstock import penstock_node
+from lab.server import HOST, Server, free_ports
+
+POLL_S = 0.005
+REPLICAS = 3
+MIN_IN_SYNC = 2
+
+Way: TypeAlias = Callable[[int, int], int]
+"""`way(node, port)`: where others reach what the node has on that port; elsewhere if a proxy is between."""
+NodeMaker: TypeAlias = Callable[[Path, int, Mapping[str, str]], Server]
+
+
+@dataclass(slots=True)
+class Cluster:
+    """Started and stopped as one; a failed start stops what it started."""
+
+    brokers: list[Server]
+
+    @property
+    def name(self) -> str:
+        return self.brokers[0].name
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(broker.bootstrap for broker in self.brokers)
+
+    def start(self) -> float:
+        """Start all at the same time; seconds until every broker is ready."""
+        began = time.perf_counter()
+        for broker in self.brokers:
+            broker.launch()
+        try:
+            self.wait_ready()
+        except LabError:
+            self.stop()
+            raise
+        return time.perf_counter() - began
+
+    def wait_ready(self) -> None:
+        """Return when all brokers run and each knows of all; `LabError` where one has ended or is late."""
+        deadline = time.monotonic() + max(broker.start_timeout for broker in self.brokers)
+        for broker in self.brokers:
+            while (known := broker.knows()) < len(self.brokers):
+                if not broker.runs() or time.monotonic() > deadline:
+                    told = f"{broker.name} at {broker.bootstrap} tells of {known} brokers"
+                    raise LabError(f"{told}, not {len(self.brokers)}:\n{broker.log_tail()}")
+                time.sleep(POLL_S)
+
+    def stop(self) -> None:
+        """Stop all at the same time: the last one would wait in vain for a quorum."""
+        with ThreadPoolExecutor(len(self.brokers)) as pool:
+            list(pool.map(lambda broker: broker.stop(), self.brokers))
+
+
+def penstock_cluster(
+    folder: Path, settings: Mapping[str, str], brokers: int = 3, way: Way = lambda node, port: port
+) -> Cluster:
+    """Brokers of ours whose data, configuration and logs live in `folder`/broker-N; not started."""
+    return _cluster(penstock_node, "INTERNAL", folder, settings, brokers, way)
+
+
+def kafka_cluster(
+    folder: Path, settings: Mapping[str, str], brokers: int = 3, way: Way = lambda node, port: port
+) -> Cluster:
+    """As `penstock_cluster`, of Apache Kafka in KRaft combined mode, formatted."""
+    return _cluster(kafka_node, "CONTROLLER", folder, settings, brokers, way)
+
+
+def _cluster(
+    maker: NodeMaker, internal: str, folder: Path, settings: Mapping[str, str], brokers: int, way: Way
+) -> Cluster:
+    """`internal` is the listener that the voters talk on."""
+    nodes = range(1, brokers + 1)
+    ports = free_ports(2 * brokers)
+    client_ports, internal_ports = ports[:brokers], ports[brokers:]
+    reached_at = [way(node, port) for node, port in zip(nodes, client_ports, strict=True)]
+    voters_at = [way(node, port) for node, port in zip(nodes, internal_ports, strict=True)]
+    common = {
+        "controller.quorum.voters": ",".join(
+            f"{node}@{HOST}:{port}" for node, port in zip(nodes, voters_at, strict=True)
+        ),
+        **_replication(brokers),
+        **settings,
+    }
+    servers = []
+    for index, node in enumerate(nodes):
+        home = folder / f"broker-{node}"
+        home.mkdir(parents=True)
+        place = {
+            "node.id": str(node),
+            "broker.rack": f"RACK{node}",
+            "listeners": _listeners(client_ports[index], internal, internal_ports[index]),
+            "advertised.listeners": _listeners(reached_at[index], internal, voters_at[index]),
+        }
+        servers.append(maker(home, reached_at[index], {**place, **common}))
+    return Cluster(servers)
+
+
+def _listeners(port: int, internal: str, internal_port: int) -> str:
+    return f"PLAINTEXT://{HOST}:{port},{internal}://{HOST}:{internal_port}"
+
+
+def _replication(brokers: int) -> dict[str, str]:
+    """Three replicas of everything where there are as many brokers, and small internal topics."""
+    replicas, in_sync = str(min(REPLICAS, brokers)), str(min(MIN_IN_SYNC, brokers))
+    return {
+        "default.replication.factor": replicas,
+        "min.insync.replicas": in_sync,
+        "offsets.topic.replication.factor": replicas,
+        "offsets.topic.num.partitions": "8",
+        "transaction.state.log.replication.factor": replicas,
+        "transaction.state.log.min.isr": in_sync,
+        "transaction.state.log.num.partitions": "8",
+        "share.coordinator.state.topic.replication.factor": replicas,
+        "share.coordinator.state.topic.min.isr": in_sync,
+        "share.coordinator.state.topic.num.partitions": "8",
+    }
