@@ -1,7 +1,7 @@
 """Brokers of one kind as a cluster on this machine: N child processes, all of which vote.
 
 `Cluster.brokers` are plain servers, broker `i + 1` at index `i`: each can be killed, paused, restarted and
-looked at alone. `start` and `wait_ready` return when each tells clients of all of them: none is fenced.
+looked at alone. `start` and `wait_ready` return when each knows of all of them and none is fenced.
 
     with tempfile.TemporaryDirectory() as folder:
         cluster = penstock_cluster(Path(folder), {"num.partitions": "4"})
@@ -33,9 +33,14 @@ POLL_S = 0.005
 REPLICAS = 3
 MIN_IN_SYNC = 2
 
+NodeMaker: TypeAlias = Callable[[Path, int, Mapping[str, str]], Server]
 Way: TypeAlias = Callable[[int, int], int]
 """`way(node, port)`: where others reach what the node has on that port; elsewhere if a proxy is between."""
-NodeMaker: TypeAlias = Callable[[Path, int, Mapping[str, str]], Server]
+
+
+def direct(node: int, port: int) -> int:
+    """The way without anything between."""
+    return port
 
 
 @dataclass(slots=True)
@@ -51,6 +56,10 @@ class Cluster:
     @property
     def bootstrap(self) -> str:
         return ",".join(broker.bootstrap for broker in self.brokers)
+
+    @property
+    def pids(self) -> list[int]:
+        return [broker.pid for broker in self.brokers]
 
     def start(self) -> float:
         """Start all at the same time; seconds until every broker is ready."""
@@ -70,7 +79,7 @@ class Cluster:
         for broker in self.brokers:
             while (known := broker.knows()) < len(self.brokers):
                 if not broker.runs() or time.monotonic() > deadline:
-                    told = f"{broker.name} at {broker.bootstrap} tells of {known} brokers"
+                    told = f"{broker.name} at {broker.bootstrap} knows of {known} brokers"
                     raise LabError(f"{told}, not {len(self.brokers)}:\n{broker.log_tail()}")
                 time.sleep(POLL_S)
 
@@ -81,15 +90,13 @@ class Cluster:
 
 
 def penstock_cluster(
-    folder: Path, settings: Mapping[str, str], brokers: int = 3, way: Way = lambda node, port: port
+    folder: Path, settings: Mapping[str, str], brokers: int = 3, way: Way = direct
 ) -> Cluster:
     """Brokers of ours whose data, configuration and logs live in `folder`/broker-N; not started."""
     return _cluster(penstock_node, "INTERNAL", folder, settings, brokers, way)
 
 
-def kafka_cluster(
-    folder: Path, settings: Mapping[str, str], brokers: int = 3, way: Way = lambda node, port: port
-) -> Cluster:
+def kafka_cluster(folder: Path, settings: Mapping[str, str], brokers: int = 3, way: Way = direct) -> Cluster:
     """As `penstock_cluster`, of Apache Kafka in KRaft combined mode, formatted."""
     return _cluster(kafka_node, "CONTROLLER", folder, settings, brokers, way)
 

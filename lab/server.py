@@ -24,7 +24,7 @@ HOST = "127.0.0.1"
 PORTS = range(20_000, 32_000)
 """Below those that the system gives to outgoing connections: nobody takes a port while its broker is down."""
 METADATA_ALL_TOPICS_V0 = struct.pack(">hhih", 3, 0, 1, -1) + struct.pack(">i", 0)
-METADATA_NO_TOPICS_V1 = struct.pack(">hhih", 3, 1, 1, -1) + struct.pack(">i", 0)
+DESCRIBE_CLUSTER_V0 = struct.pack(">hhih", 60, 0, 1, -1) + bytes(3)
 API_VERSIONS_V0 = struct.pack(">hhih", 18, 0, 1, -1)
 
 
@@ -60,6 +60,14 @@ def ask(address: tuple[str, int], request: bytes, timeout: float) -> bytes:
         return stream.read(size)
 
 
+def described_brokers(answer: bytes) -> int:
+    """How many brokers a DescribeCluster v0 answer has: one byte tells it, as long as they are few."""
+    at = 4 + 1 + 4 + 2  # correlation id, tags, throttle time, error code
+    for _ in ("error message", "cluster id"):
+        at += max(1, answer[at])  # a byte of length plus one, and the text
+    return answer[at + 4] - 1  # after the controller's id
+
+
 @dataclass(slots=True)
 class Server:
     """One broker process. `start` returns when Metadata is answered; `stop` when the process is gone."""
@@ -80,6 +88,10 @@ class Server:
     def pid(self) -> int:
         assert self.process is not None, "not started"
         return self.process.pid
+
+    @property
+    def pids(self) -> list[int]:
+        return [self.pid]
 
     def launch(self) -> None:
         """Start the process, and do not wait for it."""
@@ -108,12 +120,11 @@ class Server:
         return self.process is not None and self.process.poll() is None
 
     def knows(self) -> int:
-        """How many brokers it tells clients of, which leaves out fenced ones; 0 while it does not answer."""
+        """How many brokers of its cluster it knows that are not fenced; 0 while it does not answer."""
         try:
-            answer = ask((HOST, self.port), METADATA_NO_TOPICS_V1, timeout=5.0)
+            return described_brokers(ask((HOST, self.port), DESCRIBE_CLUSTER_V0, timeout=5.0))
         except OSError:
             return 0
-        return int.from_bytes(answer[4:8], "big")
 
     def healthy(self) -> bool:
         """Alive, and answers a fresh connection."""

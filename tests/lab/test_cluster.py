@@ -86,6 +86,6 @@ def test_brokers_come_go_hang_and_return(tmp_path: Path) -> None:
 def test_a_broker_that_ends_while_it_starts_is_told_with_its_last_words(tmp_path: Path) -> None:
     last_words = ["sh", "-c", "echo no room here"]
     cluster = Cluster([Server("penstock", 1, last_words, tmp_path / "log")])
-    with pytest.raises(LabError, match=r"tells of 0 brokers, not 1:\nno room here"):
+    with pytest.raises(LabError, match=r"knows of 0 brokers, not 1:\nno room here"):
         cluster.start()
     assert not cluster.brokers[0].runs()
