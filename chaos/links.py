@@ -1,13 +1,14 @@
 """The network among brokers: a proxy in front of each internal listener, which can hold back what passes.
 
 Brokers know each other by the proxies' ports only. Who connects is told by the client id of the first request
-(`node-N`), so that the way from one broker to another can be cut alone. A cut is silence, not an end: what is
-written into it arrives when it is healed, as TCP would have it.
+(`node-N`, or what Apache Kafka's brokers say), so that the way from one broker to another can be cut alone. A
+cut is silence, not an end: what is written into it arrives when it is healed, as TCP would have it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import re
 import struct
 import threading
 from collections import defaultdict
@@ -18,6 +19,7 @@ from typing import Any, Final, TypeVar
 __all__ = ["Links"]
 
 _HEADER: Final = struct.Struct(">ihhih")
+_NODE: Final = re.compile(r"(?:node-|raft-client-|broker-)?(\d+)(?:-fetcher-\d+)?")
 _CHUNK: Final = 1 << 16
 _PATIENCE_S: Final = 10.0
 T = TypeVar("T")
@@ -117,8 +119,8 @@ async def _first_request(reader: asyncio.StreamReader) -> tuple[int, bytes]:
     head = await reader.readexactly(_HEADER.size)
     size = _HEADER.unpack(head)[-1]
     name = await reader.readexactly(max(0, size))
-    number = name.decode(errors="replace").removeprefix("node-")
-    return int(number) if number.isdigit() else -1, head + name
+    node = _NODE.fullmatch(name.decode(errors="replace"))
+    return int(node[1]) if node else -1, head + name
 
 
 async def _pump(

@@ -47,7 +47,10 @@ def echo() -> Iterator[int]:
 
 
 def request_of(node: int) -> bytes:
-    name = f"node-{node}".encode()
+    return request_by(f"node-{node}".encode())
+
+
+def request_by(name: bytes) -> bytes:
     return struct.pack(">ihhih", 10 + len(name), 18, 0, 1, len(name)) + name
 
 
@@ -68,6 +71,20 @@ def test_a_cut_holds_back_until_it_is_healed(links: Links, echo: int, way: tuple
         links.heal()
         cut.settimeout(5)
         assert cut.recv(100) == request_of(1)
+
+
+@pytest.mark.parametrize("name", [b"1", b"raft-client-1", b"broker-1-fetcher-0"])
+def test_brokers_of_apache_kafka_are_known_by_their_names(links: Links, echo: int, name: bytes) -> None:
+    port = links.add(2, echo)
+    links.cut([(1, 2)])
+    with socket.create_connection(("127.0.0.1", port), timeout=0.3) as broker, ask(port, -1) as client:
+        broker.sendall(request_by(name))
+        assert client.recv(100) == request_of(-1)
+        with pytest.raises(TimeoutError):
+            broker.recv(100)
+        links.heal()
+        broker.settimeout(5)
+        assert broker.recv(100) == request_by(name)
 
 
 def test_where_nobody_listens_connections_are_dropped(links: Links) -> None:
