@@ -1,0 +1,70 @@
+"""Alerts, put together from their changes: from when to when something was wrong with what."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+import pyarrow.compute as pc
+
+from penstock.telemetry.queries.reader import TableReader
+from penstock.telemetry.queries.spans import Span, milliseconds
+
+__all__ = ["Incident", "find_incidents"]
+
+_KEY: Final = ["rule", "subject", "since"]
+_LAST: Final = ("state", "severity", "hostname", "job", "measure", "action")
+#: what was wrong: a resolution says something else, or nothing, about it
+_WHILE_OPEN: Final = ("measure", "action")
+
+
+@dataclass(frozen=True, slots=True)
+class Incident:
+    """One alert from its opening on. `subject` is a GPU, or the host for rules about hosts."""
+
+    rule: str
+    subject: str
+    state: str
+    severity: str
+    #: when it began to be so, as far as samples say; the alert opens when that has lasted
+    since: datetime
+    opened_at: datetime
+    changed_at: datetime
+    resolved_at: datetime | None
+    hostname: str | None
+    job: str | None
+    measure: float | None
+    action: str | None
+
+    def overlaps(self, span: Span) -> bool:
+        is_over = self.resolved_at is not None and milliseconds(self.resolved_at) < span.start
+        return milliseconds(self.opened_at) < span.end and not is_over
+
+
+def find_incidents(reader: TableReader) -> list[Incident]:
+    """All of them, the newest first. There are few: the table has a row for each change only."""
+    extent = reader.extent("alerts")
+    if extent is None:
+        return []
+    changes = reader.read("alerts", extent, ["at", *_KEY, *_LAST, "batch_id"])
+    # A change may be repeated while its alert is open; of equal times the later batch knows better.
+    changes = changes.sort_by([("at", "ascending"), ("batch_id", "ascending")])
+    is_open = pc.equal(changes["state"], "open")
+    for name in _WHILE_OPEN:
+        told = pc.if_else(is_open, changes[name], None)
+        changes = changes.set_column(changes.column_names.index(name), name, told)
+    # The last one that is not null.
+    measures = [("at", "min"), ("at", "max"), *((name, "last") for name in _LAST)]
+    grouped = changes.group_by(_KEY, use_threads=False).aggregate(measures)
+    incidents = [
+        Incident(
+            **{name: row[name] for name in _KEY},
+            **{name: row[f"{name}_last"] for name in _LAST},
+            opened_at=row["at_min"],
+            changed_at=row["at_max"],
+            resolved_at=row["at_max"] if row["state_last"] == "resolved" else None,
+        )
+        for row in grouped.to_pylist()
+    ]
+    return sorted(incidents, key=lambda one: (one.opened_at, one.rule, one.subject), reverse=True)

@@ -1,0 +1,242 @@
+"""What a fleet's owner asks: how busy, how idle, how much energy, how healthy.
+
+The same questions as the pipeline's `views`, without Spark. All of them follow from `totals`: for each GPU,
+job and field the sums of a span's windows, which merge whatever their widths.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.telemetry.queries.alerts import Incident
+from penstock.telemetry.queries.gpus import ABOUT, find_gpus
+from penstock.telemetry.queries.reader import Measure, TableReader
+from penstock.telemetry.queries.spans import DAY_MS, ROLLUPS, Level, Span
+from penstock.telemetry.thresholds import Thresholds
+
+__all__ = [
+    "GROUPS",
+    "SEVERITIES",
+    "Energy",
+    "Health",
+    "Idle",
+    "Utilization",
+    "count_by_status",
+    "energy",
+    "health",
+    "idle",
+    "totals",
+    "utilization",
+]
+
+_UTIL, _SM_ACTIVE, _ENERGY, _TEMPERATURE = 203, 1002, 156, 150
+_POWER_NS, _THERMAL_NS = 240, 241
+_MJ_PER_WH: Final = 3.6e6
+_NS_PER_S: Final = 1e9
+#: by what GPUs can be put together, and the column that says it
+GROUPS: Final = {
+    "gpu": "gpu_id",
+    "host": "hostname",
+    "model": "model",
+    "job": "job",
+    "namespace": "namespace",
+}
+#: what a GPU's state can be, the worst first
+SEVERITIES: Final = ("critical", "warning", "ok")
+
+
+@dataclass(frozen=True, slots=True)
+class Utilization:
+    """Means over all samples of a group's GPUs."""
+
+    group: str | None
+    gpus: int
+    gpu_util_percent: float | None
+    sm_active_share: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Idle:
+    """A GPU that a job holds, and uses too little: it was idle for a time, or is busy in name only."""
+
+    gpu_id: str
+    hostname: str | None
+    job: str
+    observed_s: float
+    idle_s: float
+    gpu_util_percent: float | None
+    sm_active_share: float | None
+    fake_busy: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Energy:
+    """What a group's GPUs have used, and their mean power while they were measured."""
+
+    group: str | None
+    gpus: int
+    energy_wh: float
+    gpu_power_mean_w: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """A GPU's state: that of its worst open alert. Shares are of the time that was measured."""
+
+    gpu_id: str
+    hostname: str | None
+    job: str | None
+    status: str
+    open_alerts: list[str]
+    temperature_max_c: float | None
+    power_throttled_share: float | None
+    thermal_throttled_share: float | None
+
+
+def totals(
+    reader: TableReader,
+    span: Span,
+    fields: Sequence[int],
+    idle_max: float = 0.0,
+    levels: Sequence[Level] = ROLLUPS,
+) -> Any:
+    """For each GPU, job and field: what its windows add up to.
+
+    samples, weighted (mean × samples), max, increase, covered_s, and observed_s, of which idle_s in windows
+    that have never exceeded `idle_max`.
+    """
+    keys = {name: pc.field(name) for name in (*ABOUT, "field")}
+    parts = []
+    for piece in reader.cover(span, levels):
+        width_s = piece.level.width_ms / 1000
+        is_idle = pc.field("max") <= idle_max
+        measures = [
+            Measure("samples", "sum", pc.field("count")),
+            Measure("weighted", "sum", pc.multiply(pc.field("mean"), pc.field("count").cast(pa.float64()))),
+            Measure("max", "max", pc.field("max")),
+            Measure("increase", "sum", pc.field("increase")),
+            Measure("covered_s", "sum", pc.field("covered_s")),
+            Measure("observed_s", "sum", pc.if_else(pc.field("count") > 0, width_s, 0.0)),
+            Measure("idle_s", "sum", pc.if_else(is_idle, width_s, 0.0)),
+        ]
+        parts.append(reader.aggregate(piece, keys, measures, pc.field("field").isin(list(fields))))
+    return _merged(pa.concat_tables(parts), tuple(keys)) if parts else None
+
+
+_SUMS: Final = ("samples", "weighted", "increase", "covered_s", "observed_s", "idle_s")
+
+
+def _merged(rows: Any, keys: Sequence[str]) -> Any:
+    """Rows of `totals` with equal keys as one."""
+    measures = [(name, "sum") for name in _SUMS] + [("max", "max")]
+    merged = rows.group_by(list(keys)).aggregate(measures)
+    return merged.rename_columns(
+        [name.removesuffix("_sum").removesuffix("_max") for name in merged.column_names]
+    )
+
+
+def _by_field(rows: Any, *keys: str) -> dict[tuple[Any, ...], dict[int, dict[str, Any]]]:
+    """By key, and then by field: what the windows add up to."""
+    if rows is None:
+        return {}
+    found: dict[tuple[Any, ...], dict[int, dict[str, Any]]] = {}
+    for row in _merged(rows, (*keys, "field")).to_pylist():
+        found.setdefault(tuple(row[key] for key in keys), {})[row["field"]] = row
+    return found
+
+
+def _gpus_by(rows: Any, key: str) -> dict[Any, int]:
+    counted = rows.group_by(key).aggregate([("gpu_id", "count_distinct")])
+    return dict(zip(counted[key].to_pylist(), counted["gpu_id_count_distinct"].to_pylist(), strict=True))
+
+
+def _mean(row: dict[str, Any] | None) -> float | None:
+    return row["weighted"] / row["samples"] if row and row["samples"] else None
+
+
+def _share(row: dict[str, Any] | None) -> float | None:
+    """Of the time that a counter of nanoseconds covers, how much it has counted."""
+    return row["increase"] / _NS_PER_S / row["covered_s"] if row and row["covered_s"] else None
+
+
+def utilization(reader: TableReader, span: Span, by: str) -> list[Utilization]:
+    """How busy the GPUs of each group were; the busiest group first."""
+    rows = totals(reader, span, (_UTIL, _SM_ACTIVE))
+    gpus = {} if rows is None else _gpus_by(rows, GROUPS[by])
+    found = [
+        Utilization(group, gpus[group], _mean(fields.get(_UTIL)), _mean(fields.get(_SM_ACTIVE)))
+        for (group,), fields in _by_field(rows, GROUPS[by]).items()
+    ]
+    return sorted(found, key=lambda one: (-(one.gpu_util_percent or 0.0), one.group or ""))
+
+
+def energy(reader: TableReader, span: Span, by: str) -> list[Energy]:
+    """Watt-hours, from the counters; the group that has used most first."""
+    rows = totals(reader, span, (_ENERGY,))
+    gpus = {} if rows is None else _gpus_by(rows, GROUPS[by])
+    found = []
+    for (group,), fields in _by_field(rows, GROUPS[by]).items():
+        used = fields[_ENERGY]
+        used_wh = (used["increase"] or 0.0) / _MJ_PER_WH
+        mean_w = used_wh * 3600 / used["covered_s"] if used["covered_s"] else None
+        found.append(Energy(group, gpus[group], used_wh, mean_w))
+    return sorted(found, key=lambda one: (-one.energy_wh, one.group or ""))
+
+
+def idle(reader: TableReader, span: Span, told: Thresholds) -> list[Idle]:
+    """GPUs that jobs hold and waste, the longest idle first.
+
+    A window is idle if nothing in it exceeded the threshold, so windows are of a minute at most, except in
+    spans of more than a day, where those would be too many.
+    """
+    levels = ROLLUPS if span.width > DAY_MS else ROLLUPS[1:]
+    rows = totals(reader, span, (_UTIL, _SM_ACTIVE), told.idle_occupied.gpu_util_max_percent, levels)
+    found = []
+    for (gpu_id, hostname, job), fields in _by_field(rows, "gpu_id", "hostname", "job").items():
+        used, busy, active = fields.get(_UTIL), _mean(fields.get(_UTIL)), _mean(fields.get(_SM_ACTIVE))
+        if not job or used is None or busy is None:
+            continue
+        is_fake = (
+            active is not None
+            and busy >= told.fake_busy.gpu_util_min_percent
+            and active <= told.fake_busy.sm_active_max_share
+        )
+        if used["idle_s"] or is_fake:
+            about = (gpu_id, hostname, job, used["observed_s"], used["idle_s"])
+            found.append(Idle(*about, busy, active, is_fake))
+    return sorted(found, key=lambda one: (-one.idle_s, one.gpu_id, one.job))
+
+
+def health(reader: TableReader, span: Span, incidents: Iterable[Incident]) -> list[Health]:
+    """Every GPU of a span, and those of which nothing was heard but an alert is open; the worst first."""
+    measured = _by_field(totals(reader, span, (_TEMPERATURE, _POWER_NS, _THERMAL_NS)), "gpu_id")
+    by_subject: dict[str, list[Incident]] = {}
+    places = {gpu.gpu_id: (gpu.hostname, gpu.job) for gpu in find_gpus(reader, span)}
+    for incident in incidents:
+        if incident.state == "open":
+            by_subject.setdefault(incident.subject, []).append(incident)
+            if incident.subject != incident.hostname:
+                places.setdefault(incident.subject, (incident.hostname, incident.job))
+    found = []
+    for gpu_id, (hostname, job) in places.items():
+        # An alert about a host is one about each of its GPUs.
+        own = by_subject.get(gpu_id, []) + by_subject.get(hostname or "", [])
+        status = min((one.severity for one in own), key=SEVERITIES.index, default="ok")
+        rules = sorted({one.rule for one in own})
+        fields = measured.get((gpu_id,), {})
+        hottest = fields[_TEMPERATURE]["max"] if _TEMPERATURE in fields else None
+        shares = _share(fields.get(_POWER_NS)), _share(fields.get(_THERMAL_NS))
+        found.append(Health(gpu_id, hostname, job, status, rules, hottest, *shares))
+    return sorted(found, key=lambda one: (SEVERITIES.index(one.status), -len(one.open_alerts), one.gpu_id))
+
+
+def count_by_status(found: Iterable[Health]) -> dict[str, int]:
+    """How many GPUs are in which state; every state is named."""
+    counted = Counter(one.status for one in found)
+    return {status: counted[status] for status in SEVERITIES}

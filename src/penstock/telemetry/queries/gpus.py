@@ -1,0 +1,61 @@
+"""Which GPUs there are, and what was last said about each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.telemetry.queries.reader import Measure, TableReader, time_column
+from penstock.telemetry.queries.spans import DAY_MS, ROLLUPS, SAMPLES, Span
+
+__all__ = ["ABOUT", "Gpu", "find_gpus", "is_of_gpu", "latest"]
+
+#: what rows of every table say about a GPU besides its measurements
+ABOUT: Final = ("gpu_id", "hostname", "model", "job", "namespace")
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """A GPU, where it is and what it does, as its newest samples say."""
+
+    gpu_id: str
+    hostname: str | None
+    model: str | None
+    job: str | None
+    namespace: str | None
+    #: of windows that have closed, the end; so it is exact for as long as a sample's window is open
+    last_seen: datetime
+
+
+def latest(reader: TableReader, width_ms: int = DAY_MS) -> Span:
+    """The last so many milliseconds up to the newest sample; empty if there is none."""
+    extent = reader.extent()
+    return Span(max(extent.start, extent.end - width_ms), extent.end) if extent else Span(0, 0)
+
+
+def is_of_gpu() -> pc.Expression:
+    """Our own fields, below zero, are about exporters: they have a target in the place of a GPU."""
+    return pc.field("field") >= 0
+
+
+def find_gpus(reader: TableReader, span: Span) -> list[Gpu]:
+    """The GPUs that were heard of in a span, by their ids."""
+    keys = {name: pc.field(name) for name in ABOUT}
+    found = []
+    for piece in reader.cover(span, (*ROLLUPS, SAMPLES)):
+        table = piece.level.table
+        seen = Measure("seen", "max", pc.field(time_column(table)).cast(pa.int64()))
+        heard = reader.aggregate(piece, keys, [seen], is_of_gpu())
+        # A window was open until just before the next one.
+        width_us = 0 if piece.level is SAMPLES else piece.level.width_ms * 1000
+        column = pc.add(heard["seen"], width_us).cast(pa.timestamp("us", "UTC"))
+        found.append(heard.set_column(heard.column_names.index("seen"), "seen", column))
+    if not found:
+        return []
+    rows = pa.concat_tables(found).sort_by([("gpu_id", "ascending"), ("seen", "ascending")]).to_pylist()
+    newest = {row["gpu_id"]: row for row in rows}
+    return [Gpu(**{name: row[name] for name in ABOUT}, last_seen=row["seen"]) for row in newest.values()]

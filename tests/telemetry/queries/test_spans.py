@@ -1,0 +1,78 @@
+"""Spans, and the windows that answer for them."""
+
+from __future__ import annotations
+
+import itertools
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.telemetry.queries.spans import (
+    HOUR_MS,
+    MINUTE_MS,
+    ROLLUPS,
+    Level,
+    Piece,
+    Span,
+    cover,
+    instant,
+    milliseconds,
+)
+
+HOURS, MINUTES, TENS = ROLLUPS
+times = st.integers(0, 30 * HOUR_MS)
+
+
+@given(start=times, width=times, ready=st.tuples(times, times))
+def test_pieces_are_the_span_without_gaps(start: int, width: int, ready: tuple[int, int]) -> None:
+    span = Span(start, start + width)
+    pieces = cover(span, ROLLUPS, {HOURS.table: ready[0], MINUTES.table: ready[1]})
+    assert sum(piece.span.width for piece in pieces) == width
+    assert all(one.span.end == next.span.start for one, next in itertools.pairwise(pieces))
+    if pieces:
+        assert (pieces[0].span.start, pieces[-1].span.end) == span
+    for level, until in zip((HOURS, MINUTES), ready, strict=True):
+        for piece in pieces:
+            if piece.level is level:
+                assert piece.span.start % level.width_ms == piece.span.end % level.width_ms == 0
+                assert piece.span.end <= until
+    # Nothing is told narrowly that a wider window tells.
+    whole_hours = min(span.end, ready[0]) // HOUR_MS - -(-span.start // HOUR_MS)
+    told = sum(piece.span.width for piece in pieces if piece.level is HOURS)
+    assert told == max(0, whole_hours) * HOUR_MS
+
+
+def test_the_newest_part_is_told_in_narrow_windows() -> None:
+    ready = {HOURS.table: 2 * HOUR_MS, MINUTES.table: 2 * HOUR_MS + 5 * MINUTE_MS}
+    span = Span(HOUR_MS - MINUTE_MS - 1, 2 * HOUR_MS + 6 * MINUTE_MS)
+    assert cover(span, ROLLUPS, ready) == [
+        Piece(TENS, Span(HOUR_MS - MINUTE_MS - 1, HOUR_MS - MINUTE_MS)),
+        Piece(MINUTES, Span(HOUR_MS - MINUTE_MS, HOUR_MS)),
+        Piece(HOURS, Span(HOUR_MS, 2 * HOUR_MS)),
+        Piece(MINUTES, Span(2 * HOUR_MS, 2 * HOUR_MS + 5 * MINUTE_MS)),
+        Piece(TENS, Span(2 * HOUR_MS + 5 * MINUTE_MS, 2 * HOUR_MS + 6 * MINUTE_MS)),
+    ]
+
+
+def test_an_empty_span_has_no_pieces() -> None:
+    assert cover(Span(7, 7), ROLLUPS, {}) == []
+    assert cover(Span(7, 7), [Level("samples", 1)], {}) == []
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "common"),
+    [((0, 9), (3, 5), (3, 5)), ((0, 4), (3, 5), (3, 4)), ((0, 2), (3, 5), (3, 3)), ((6, 9), (3, 5), (6, 6))],
+)
+def test_what_spans_have_in_common(one: Span, other: Span, common: Span) -> None:
+    assert Span(*one).within(Span(*other)) == Span(*common)
+
+
+def test_times_are_milliseconds() -> None:
+    moment = datetime(2025, 7, 18, 20, 42, 34, 500_000, tzinfo=UTC)
+    assert instant(milliseconds(moment)) == moment
+    later = moment + timedelta(microseconds=1)
+    assert milliseconds(later) == milliseconds(moment)
+    assert milliseconds(later, round_up=True) == milliseconds(moment) + 1
+    assert milliseconds(moment, round_up=True) == milliseconds(moment)
