@@ -1,0 +1,10 @@
+"""The REST API over the pipeline's tables: `build_app` makes it, `serve` runs it.
+
+Requests are checked in `parameters`, questions answered by `penstock.telemetry.queries`, and whatever goes
+wrong is a problem document (`problems`).
+"""
+
+from penstock.telemetry.api.application import build_app
+from penstock.telemetry.api.server import serve
+
+__all__ = ["build_app", "serve"]

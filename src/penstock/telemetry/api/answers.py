@@ -1,0 +1,108 @@
+"""What requests are answered with. Rows are those of `queries`; names carry units."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, TypedDict
+
+from pydantic import BaseModel, Field
+
+from penstock.telemetry.queries.alerts import Incident
+from penstock.telemetry.queries.fleet import Energy, Health, Idle, Utilization
+from penstock.telemetry.queries.gpus import Gpu
+from penstock.telemetry.queries.series import Sample, Window
+from penstock.telemetry.queries.spans import Span, instant
+
+__all__ = [
+    "AlertPage",
+    "EnergyAnswer",
+    "GpuPage",
+    "HealthAnswer",
+    "IdleAnswer",
+    "State",
+    "TelemetryPage",
+    "UtilizationAnswer",
+    "bounds",
+]
+
+NextCursor = Annotated[
+    str | None, Field(description="Leads to the next page; null where this one is the last.")
+]
+Total = Annotated[int, Field(description="How many items there are; `limit` may have cut them.")]
+
+
+class _Bounds(TypedDict):
+    start_time: datetime
+    end_time: datetime
+
+
+def bounds(span: Span) -> _Bounds:
+    """A span as answers tell it."""
+    return {"start_time": instant(span.start), "end_time": instant(max(span.start, span.end - 1))}
+
+
+class State(BaseModel):
+    """The server's own state."""
+
+    status: str
+
+
+class _Answer(BaseModel):
+    start_time: datetime
+    end_time: Annotated[datetime, Field(description="Inclusive.")]
+
+
+class GpuPage(_Answer):
+    """GPUs that were heard of in the time window, by id."""
+
+    items: list[Gpu]
+    next_cursor: NextCursor
+
+
+class TelemetryPage(_Answer):
+    """Rows of one GPU in order of time and field."""
+
+    gpu_id: str
+    resolution: Annotated[str, Field(description="`raw` for samples, else the width of windows.")]
+    items: list[Sample | Window]
+    next_cursor: NextCursor
+
+
+class UtilizationAnswer(_Answer):
+    """How busy each group was, the busiest first."""
+
+    by: str
+    total: Total
+    items: list[Utilization]
+
+
+class EnergyAnswer(_Answer):
+    """What each group has used, the most first."""
+
+    by: str
+    energy_wh: Annotated[float, Field(description="Of all groups together.")]
+    total: Total
+    items: list[Energy]
+
+
+class IdleAnswer(_Answer):
+    """GPUs that jobs hold and waste, the longest idle first."""
+
+    idle_gpu_hours: Annotated[float, Field(description="Of all of them together.")]
+    total: Total
+    items: list[Idle]
+
+
+class HealthAnswer(_Answer):
+    """The state of every GPU, the worst first."""
+
+    gpus: Annotated[dict[str, int], Field(description="How many GPUs are in which state.")]
+    total: Total
+    items: list[Health]
+
+
+class AlertPage(_Answer):
+    """Alerts that were open at any time in the time window, the newest first."""
+
+    items: list[Incident]
+    next_cursor: NextCursor

@@ -1,0 +1,167 @@
+"""The parameters of requests: what each means, and what it may be. One that is not known is refused."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from difflib import get_close_matches
+from typing import Annotated, Any, Final
+
+from pydantic import BaseModel, BeforeValidator, Field, model_validator
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
+
+from penstock.telemetry.api.problems import BadParameter
+from penstock.telemetry.fields import FIELDS, field
+from penstock.telemetry.pipeline.detectors.rules import RULES
+from penstock.telemetry.queries.fleet import GROUPS, SEVERITIES
+from penstock.telemetry.queries.series import RESOLUTIONS
+from penstock.telemetry.queries.spans import Span, milliseconds
+
+__all__ = [
+    "AlertQuery",
+    "GpuQuery",
+    "GroupQuery",
+    "HealthQuery",
+    "IdleQuery",
+    "Period",
+    "TelemetryQuery",
+    "field_ids",
+    "span_of",
+]
+
+_RFC_3339: Final = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
+
+
+def _instant(told: Any) -> datetime:
+    text = str(told)
+    if _RFC_3339.fullmatch(text):
+        try:
+            return datetime.fromisoformat(text.upper()).astimezone(UTC)
+        except (ValueError, OverflowError) as error:
+            raise ValueError(f"is no RFC 3339 time: {error}") from error
+    # In a query a plus sign means a blank.
+    hint = "; write its + as %2B" if re.search(r" \d\d:\d\d$", text) else ""
+    raise ValueError(f"is no RFC 3339 time with a zone, such as 2025-07-18T20:42:34Z{hint}")
+
+
+@dataclass(frozen=True, slots=True)
+class _OneOf:
+    """One of these names: enumerations of the API are the tables of the code."""
+
+    names: tuple[str, ...]
+
+    def __get_pydantic_core_schema__(self, *_: Any) -> CoreSchema:
+        return core_schema.literal_schema(list(self.names))
+
+
+Instant = Annotated[datetime, BeforeValidator(_instant)]
+Limit = Annotated[int, Field(ge=1, le=10_000, description="The most items to answer with.")]
+Cursor = Annotated[
+    str | None,
+    Field(description="`next_cursor` of the page before; all else but `limit` must be as it was there."),
+]
+
+
+class Period(BaseModel):
+    """A time window; the base of all parameters."""
+
+    start_time: Annotated[
+        Instant | None, Field(description="RFC 3339, inclusive. What is left out depends on the question.")
+    ] = None
+    end_time: Annotated[
+        Instant | None, Field(description="RFC 3339, inclusive. Default: the time of the newest sample.")
+    ] = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _knows_all(cls, told: Any) -> Any:
+        """A misspelt parameter that is passed over gives the right answer to another question."""
+        for name in told:
+            if name not in cls.model_fields:
+                near = get_close_matches(name, cls.model_fields, 1)
+                hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(cls.model_fields)}"
+                context = {"parameter": name, "hint": hint}
+                raise PydanticCustomError("unknown", "is no parameter here; {hint}", context)
+        return told
+
+
+class GpuQuery(Period):
+    limit: Limit = 1000
+    cursor: Cursor = None
+
+
+class TelemetryQuery(Period):
+    metric: Annotated[
+        list[str],
+        Field(description="A metric by any name of its DCGM field, or the field's number. May be repeated."),
+    ] = []
+    resolution: Annotated[
+        Annotated[str, _OneOf(tuple(RESOLUTIONS))] | None,
+        Field(description="Samples, or windows of this width. Default: by the length of the time window."),
+    ] = None
+    limit: Limit = 1000
+    cursor: Cursor = None
+
+
+class IdleQuery(Period):
+    limit: Limit = 1000
+
+
+class GroupQuery(Period):
+    by: Annotated[
+        str, _OneOf(tuple(GROUPS)), Field(description="What a group is: its GPUs are put together.")
+    ] = "host"
+    limit: Limit = 1000
+
+
+class HealthQuery(Period):
+    status: Annotated[
+        Annotated[str, _OneOf(SEVERITIES)] | None, Field(description="Only GPUs in this state.")
+    ] = None
+    limit: Limit = 1000
+
+
+class AlertQuery(Period):
+    state: Annotated[
+        Annotated[str, _OneOf(("open", "resolved"))] | None, Field(description="Only alerts in this state.")
+    ] = None
+    rule: Annotated[
+        Annotated[str, _OneOf(tuple(RULES))] | None, Field(description="Only alerts of this rule.")
+    ] = None
+    severity: Annotated[
+        Annotated[str, _OneOf(SEVERITIES[:-1])] | None, Field(description="Only alerts this bad.")
+    ] = None
+    subject: Annotated[str | None, Field(description="Only alerts about this GPU, or host.")] = None
+    hostname: Annotated[str | None, Field(description="Only alerts about this host and its GPUs.")] = None
+    limit: Limit = 1000
+    cursor: Cursor = None
+
+
+def span_of(period: Period, extent: Span | None, width_ms: int | None = None) -> Span:
+    """The period; an open end is that of `extent`, an open start `width_ms` before the end, or `extent`'s."""
+    known = extent or Span(0, 0)
+    end = known.end if period.end_time is None else milliseconds(period.end_time) + 1
+    if period.start_time is not None:
+        start = milliseconds(period.start_time, round_up=True)
+        if period.end_time is not None and start >= end:
+            raise BadParameter("end_time", "is before start_time")
+    else:
+        start = known.start if width_ms is None else end - width_ms
+    return Span(start, max(start, end))
+
+
+def field_ids(metrics: list[str]) -> list[int]:
+    """The numbers of the fields that go, or went, by these names."""
+    return [_field_id(name) for name in metrics]
+
+
+def _field_id(name: str) -> int:
+    known = FIELDS.get(int(name)) if re.fullmatch(r"-?\d{1,6}", name, re.ASCII) else field(name)
+    if known is not None:
+        return known.id
+    names = [each.name for each in FIELDS.values()]
+    near = [each for each in names if name and each.endswith(name.upper())]
+    near = near or get_close_matches(name.upper(), names, 1)
+    hint = f"did you mean {near[0]}?" if near else "metrics have DCGM's names, such as DCGM_FI_DEV_GPU_UTIL"
+    raise BadParameter("metric", f"{name!r} is unknown; {hint}")
