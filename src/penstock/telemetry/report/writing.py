@@ -1,0 +1,116 @@
+"""What a report says, and its files."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from penstock.telemetry.queries.alerts import Incident, find_incidents
+from penstock.telemetry.queries.fleet import (
+    Energy,
+    Health,
+    Idle,
+    Utilization,
+    count_by_status,
+    energy,
+    health,
+    idle,
+    utilization,
+)
+from penstock.telemetry.queries.gpus import latest
+from penstock.telemetry.queries.reader import TableReader
+from penstock.telemetry.queries.spans import HOUR_MS, Span, instant
+from penstock.telemetry.queries.timeline import read_timeline
+from penstock.telemetry.report import plots
+from penstock.telemetry.report.sections import Section, markdown, write_csv
+from penstock.telemetry.thresholds import Thresholds, load_thresholds
+
+__all__ = ["Report", "write_report"]
+
+PAGE: Final = "report.md"
+_ROWS_MOST: Final = 20
+_UTIL, _SM_ACTIVE, _POWER = 203, 1002, 155
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What was written. Without samples there is nothing but a summary that says so."""
+
+    summary: str
+    sections: list[Section]
+    #: the page first
+    files: list[Path]
+
+
+def write_report(
+    tables: str, out: Path, *, hours: float = 24.0, thresholds: Thresholds | None = None
+) -> Report:
+    """Report the last hours of samples into the folder `out`, which is made if it is not there."""
+    reader = TableReader(tables)
+    span = latest(reader, int(hours * HOUR_MS))
+    if not span.width:
+        return Report(f"no samples in {tables} yet: nothing to report", [], [])
+    incidents = [one for one in find_incidents(reader) if one.overlaps(span)]
+    sections = _sections(reader, span, incidents, thresholds or load_thresholds())
+    summary = _summary(span, {section.name: section for section in sections})
+    out.mkdir(parents=True, exist_ok=True)
+    files = [out / PAGE, *_plot(reader, span, incidents, out)]
+    for section in sections:
+        write_csv(section, out / f"{section.name}.csv")
+        files.append(out / f"{section.name}.csv")
+    pictures = [path.name for path in files if path.suffix == ".png"]
+    files[0].write_text(_page(summary, sections, pictures), encoding="utf-8")
+    return Report(summary, sections, files)
+
+
+def _sections(reader: TableReader, span: Span, incidents: list[Incident], told: Thresholds) -> list[Section]:
+    states = health(reader, span, incidents)
+    return [
+        Section("utilization_by_host", "Utilisation by host", Utilization, utilization(reader, span, "host")),
+        Section(
+            "utilization_by_model", "Utilisation by model", Utilization, utilization(reader, span, "model")
+        ),
+        Section("utilization_by_job", "Utilisation by job", Utilization, utilization(reader, span, "job")),
+        Section("idle", "Held by a job and not used", Idle, idle(reader, span, told)),
+        Section("energy_by_host", "Energy by host", Energy, energy(reader, span, "host")),
+        Section("health", "Health", Health, states),
+        Section("alerts", "Alerts", Incident, incidents),
+    ]
+
+
+def _summary(span: Span, sections: dict[str, Section]) -> str:
+    models = sections["utilization_by_model"].rows
+    measured = [one for one in models if one.gpu_util_percent is not None]
+    gpus = sum(one.gpus for one in measured)
+    busy = sum(one.gpu_util_percent * one.gpus for one in measured) / gpus if gpus else 0.0
+    used_kwh = sum(one.energy_wh for one in sections["energy_by_host"].rows) / 1000
+    states = count_by_status(sections["health"].rows)
+    open_alerts = sum(one.state == "open" for one in sections["alerts"].rows)
+    return (
+        f"{instant(span.start):%Y-%m-%d %H:%M} to {instant(span.end):%Y-%m-%d %H:%M} UTC: "
+        f"{sum(states.values())} GPUs, {busy:.1f} % utilised, {used_kwh:,.2f} kWh; "
+        f"{states['critical']} critical, {states['warning']} with warnings; {open_alerts} alerts open"
+    )
+
+
+def _plot(reader: TableReader, span: Span, incidents: list[Incident], out: Path) -> list[Path]:
+    # Windows that are still open would look like GPUs that say nothing.
+    closed = span.within(reader.extent("rollups_10s") or span)
+    busy, active, power = (read_timeline(reader, closed, field) for field in (_UTIL, _SM_ACTIVE, _POWER))
+    figures = {
+        "heatmap.png": plots.heatmap(busy),
+        "utilization_power.png": plots.over_time(busy, active, power),
+        "alerts.png": plots.alerts(incidents, span),
+    }
+    for name, figure in figures.items():
+        figure.savefig(out / name)
+    return [out / name for name in figures]
+
+
+def _page(summary: str, sections: list[Section], pictures: list[str]) -> str:
+    parts = ["# Fleet report\n", f"{summary}.\n"]
+    parts += [f"![{name.removesuffix('.png').replace('_', ' ')}]({name})\n" for name in pictures]
+    for section in sections:
+        parts += [f"## {section.title}\n", markdown(section, _ROWS_MOST)]
+    return "\n".join(parts)

@@ -1,0 +1,99 @@
+"""Reports: their files, and that they follow from the tables."""
+
+from __future__ import annotations
+
+import csv
+import shutil
+import struct
+from pathlib import Path
+
+import pytest
+
+from penstock.telemetry.report import write_report
+from tests.telemetry.small_fleet import make_tables
+
+PNGS = ("heatmap.png", "utilization_power.png", "alerts.png")
+
+
+def size(path: Path) -> tuple[int, int]:
+    """Width and height of a PNG, which must be one."""
+    data = path.read_bytes()
+    assert data[:8] == b"\x89PNG\r\n\x1a\n"
+    width, height = struct.unpack(">II", data[16:24])
+    return width, height
+
+
+def rows(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.fixture(scope="module")
+def made(tables: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("report") / "new"
+    write_report(str(tables), out)
+    return out
+
+
+def test_the_same_data_gives_the_same_files(tables: Path, tmp_path: Path, made: Path) -> None:
+    report = write_report(str(tables), tmp_path)
+    assert {path.name for path in report.files} == {path.name for path in made.iterdir()}
+    for path in report.files:
+        assert path.read_bytes() == (made / path.name).read_bytes(), path.name
+    assert report.summary == (
+        "2025-07-18 20:00 to 2025-07-18 22:29 UTC: 4 GPUs, 53.8 % utilised, 2.65 kWh; "
+        "1 critical, 2 with warnings; 4 alerts open"
+    )
+
+
+@pytest.mark.parametrize("name", PNGS)
+def test_plots_are_pictures_of_a_sane_size(made: Path, name: str) -> None:
+    width, height = size(made / name)
+    assert width == 1440
+    assert 300 <= height <= 1440
+    assert (made / name).stat().st_size > 10_000
+
+
+def test_other_data_gives_other_plots(made: Path, tmp_path: Path) -> None:
+    make_tables(tmp_path / "tables", 40)
+    write_report(str(tmp_path / "tables"), tmp_path / "out")
+    for name in PNGS:
+        assert (tmp_path / "out" / name).read_bytes() != (made / name).read_bytes()
+
+
+def test_tables_have_every_row_and_digit(made: Path) -> None:
+    hosts = rows(made / "utilization_by_host.csv")
+    assert [row["group"] for row in hosts] == ["host-2", "host-1"]
+    assert float(hosts[1]["gpu_util_percent"]) == pytest.approx(40.0)
+    (idle, fake) = rows(made / "idle.csv")
+    assert (idle["gpu_id"], fake["fake_busy"]) == ("GPU-a1", "True")
+    alerts = rows(made / "alerts.csv")
+    (xid,) = [row for row in alerts if row["rule"] == "xid"]
+    assert xid["opened_at"] == "2025-07-18T20:30:10+00:00"
+    health = {row["gpu_id"]: row["status"] for row in rows(made / "health.csv")}
+    assert health["GPU-b1"] == "critical"
+
+
+def test_the_page_shows_tables_and_plots(made: Path) -> None:
+    page = (made / "report.md").read_text(encoding="utf-8")
+    assert page.startswith("# Fleet report\n")
+    for name in PNGS:
+        assert f"]({name})" in page
+    assert "| host-2 | 2 |" in page
+    assert "## Held by a job and not used" in page
+
+
+def test_nothing_to_report(tmp_path: Path) -> None:
+    report = write_report(str(tmp_path), tmp_path / "out")
+    assert report.summary == f"no samples in {tmp_path} yet: nothing to report"
+    assert (report.files, report.sections) == ([], [])
+    assert not (tmp_path / "out").exists()
+
+
+def test_windows_that_have_not_closed(tmp_path: Path) -> None:
+    """Samples alone: tables are empty, plots say nothing, and nothing fails."""
+    make_tables(tmp_path / "tables", 3)
+    shutil.rmtree(tmp_path / "tables" / "rollups_10s")
+    report = write_report(str(tmp_path / "tables"), tmp_path / "out")
+    assert size(tmp_path / "out" / "heatmap.png")[0] == 1440
+    assert "4 GPUs" in report.summary
