@@ -11,6 +11,12 @@ import pytest
 from penstock.model.errors import ErrorCode
 from penstock.ports import Files
 from penstock.storage.ownership import DirectoryRefused
+from penstock.wire.apis.alter_replica_log_dirs import (
+    ALTER_REPLICA_LOG_DIRS,
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+)
 from penstock.wire.apis.describe_log_dirs import (
     DESCRIBE_LOG_DIRS,
     DescribableLogDirTopic,
@@ -444,3 +450,40 @@ def test_the_size_of_a_partition_is_that_of_its_segments(client: RawClient, topi
         for p, q in zip(s.partitions, t.partitions, strict=True)
     ]
     assert sorted(grown) == [0, len(batch)]
+
+
+# -- AlterReplicaLogDirs
+
+
+def wish(client: RawClient, path: str, topic: str, partition: int, version: int = 2) -> ErrorCode:
+    """What the broker says to a replica of it in the directory `path`."""
+    wanted = AlterReplicaLogDirTopic(name=topic, partitions=[partition])
+    request = AlterReplicaLogDirsRequest(dirs=[AlterReplicaLogDir(path=path, topics=[wanted])])
+    ((result,),) = [r.partitions for r in client.ask(ALTER_REPLICA_LOG_DIRS, version, request).results]
+    assert result.partition_index == partition
+    return ErrorCode(result.error_code)
+
+
+@pytest.mark.parametrize("version", every_version(ALTER_REPLICA_LOG_DIRS))
+def test_a_replica_stays_in_its_directory(client: RawClient, topic: Topic, version: int) -> None:
+    where = placement(client, topic)
+    assert wish(client, "/good", topic.name, where["/good"], version) is ErrorCode.NONE
+    moved = wish(client, "/good", topic.name, where["/bad"], version)
+    assert moved is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert placement(client, topic) == where
+
+
+def test_directories_and_replicas_that_are_not_here_are_not_found(client: RawClient, topic: Topic) -> None:
+    assert wish(client, "/nowhere", topic.name, 0) is ErrorCode.LOG_DIR_NOT_FOUND
+    assert wish(client, "/good", "no-such-topic", 0) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert wish(client, "/good", topic.name, 2) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_no_replica_is_in_a_directory_that_is_offline(
+    client: RawClient, topic: Topic, disks: tuple[Disk, Disk]
+) -> None:
+    where = placement(client, topic)
+    disks[1].read_error = errno.EIO
+    assert fetch(client, topic, 0, partition=where["/bad"]).error_code == STORAGE
+    assert wish(client, "/bad", topic.name, where["/bad"]) is STORAGE
+    assert wish(client, "/good", topic.name, where["/bad"]) is STORAGE

@@ -45,11 +45,13 @@ from penstock.broker.handlers.offsets import delete_records, list_offsets, offse
 from penstock.broker.handlers.produce import produce
 from penstock.broker.handlers.producers import describe_producers, init_producer_id
 from penstock.broker.handlers.quorum import add_raft_voter, describe_quorum, remove_raft_voter
+from penstock.broker.handlers.replica_log_dirs import alter_replica_log_dirs
 from penstock.broker.handlers.topics import create_partitions, create_topics, delete_topics
 from penstock.wire.api import Api
 from penstock.wire.apis.add_raft_voter import ADD_RAFT_VOTER
 from penstock.wire.apis.alter_configs import ALTER_CONFIGS
 from penstock.wire.apis.alter_partition_reassignments import ALTER_PARTITION_REASSIGNMENTS
+from penstock.wire.apis.alter_replica_log_dirs import ALTER_REPLICA_LOG_DIRS
 from penstock.wire.apis.api_versions import API_VERSIONS
 from penstock.wire.apis.consumer_group_describe import CONSUMER_GROUP_DESCRIBE
 from penstock.wire.apis.consumer_group_heartbeat import CONSUMER_GROUP_HEARTBEAT
@@ -126,6 +128,7 @@ HANDLERS: Final[dict[Api[Any, Any], Handler]] = {
     INIT_PRODUCER_ID: init_producer_id,
     OFFSET_FOR_LEADER_EPOCH: offset_for_leader_epoch,
     DESCRIBE_CONFIGS: describe_configs,
+    ALTER_REPLICA_LOG_DIRS: alter_replica_log_dirs,
     DESCRIBE_LOG_DIRS: describe_log_dirs,
     DELETE_GROUPS: delete_groups,
     OFFSET_DELETE: offset_delete,

@@ -10,6 +10,7 @@ from penstock.wire.apis.allocate_producer_ids import ALLOCATE_PRODUCER_IDS
 from penstock.wire.apis.alter_configs import ALTER_CONFIGS
 from penstock.wire.apis.alter_partition import ALTER_PARTITION
 from penstock.wire.apis.alter_partition_reassignments import ALTER_PARTITION_REASSIGNMENTS
+from penstock.wire.apis.alter_replica_log_dirs import ALTER_REPLICA_LOG_DIRS
 from penstock.wire.apis.api_versions import API_VERSIONS
 from penstock.wire.apis.begin_quorum_epoch import BEGIN_QUORUM_EPOCH
 from penstock.wire.apis.broker_heartbeat import BROKER_HEARTBEAT
@@ -84,6 +85,7 @@ APIS: dict[int, Api[Any, Any]] = {
         OFFSET_FOR_LEADER_EPOCH,
         DESCRIBE_CONFIGS,
         ALTER_CONFIGS,
+        ALTER_REPLICA_LOG_DIRS,
         DESCRIBE_LOG_DIRS,
         CREATE_PARTITIONS,
         DELETE_GROUPS,

@@ -1,0 +1,51 @@
+"""AlterReplicaLogDirs: whether replicas are where the client wants them.
+
+A replica keeps the directory that it was made in. To empty a disk, replicas move to another broker, which is
+what reassignment is for; so this confirms what is already so, and refuses the rest.
+"""
+
+from __future__ import annotations
+
+from penstock.broker.context import Context
+from penstock.broker.partitions import Partitions
+from penstock.model.errors import ErrorCode
+from penstock.wire.apis.alter_replica_log_dirs import (
+    AlterReplicaLogDirPartitionResult,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopicResult,
+)
+
+__all__ = ["alter_replica_log_dirs"]
+
+
+def alter_replica_log_dirs(
+    context: Context, request: AlterReplicaLogDirsRequest
+) -> AlterReplicaLogDirsResponse:
+    partitions = context.broker.partitions
+    results: dict[str, AlterReplicaLogDirTopicResult] = {}
+    for directory in request.dirs:
+        for topic in directory.topics:
+            result = results.setdefault(topic.name, AlterReplicaLogDirTopicResult(topic_name=topic.name))
+            result.partitions += [
+                AlterReplicaLogDirPartitionResult(
+                    partition_index=index, error_code=_answer(partitions, directory.path, topic.name, index)
+                )
+                for index in topic.partitions
+            ]
+    return AlterReplicaLogDirsResponse(results=list(results.values()))
+
+
+def _answer(partitions: Partitions, path: str, topic: str, index: int) -> ErrorCode:
+    if path in partitions.missing_directories:
+        return ErrorCode.KAFKA_STORAGE_ERROR
+    wanted = next((directory for directory in partitions.directories if directory.path == path), None)
+    if wanted is None:
+        return ErrorCode.LOG_DIR_NOT_FOUND
+    slot = partitions.find(topic, index)
+    if isinstance(slot, ErrorCode):
+        # Kafka's name for a replica that is elsewhere, in this answer alone.
+        return ErrorCode.REPLICA_NOT_AVAILABLE if slot is ErrorCode.NOT_LEADER_OR_FOLLOWER else slot
+    if any(directory.health.offline is not None for directory in (wanted, slot.directory)):
+        return ErrorCode.KAFKA_STORAGE_ERROR
+    return ErrorCode.NONE if slot.directory is wanted else ErrorCode.INVALID_REPLICA_ASSIGNMENT
