@@ -128,6 +128,7 @@ def test_a_time_goes_before_times_and_those_before_offsets() -> None:
         (False, {"valueSchema": "a int"}, "belong together"),
         (False, {"subscribe": " ,"}, "names no topic"),
         (False, {"includeHeaders": "1"}, "false or true"),
+        (False, {"includeRaw": "true"}, "bytes already"),
         (True, {"kafka.security.protocol": "SASL_SSL"}, "in PLAINTEXT only"),
     ],
 )

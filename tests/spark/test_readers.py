@@ -196,6 +196,20 @@ def test_typed_values(topics: Topics, topic: str) -> None:
     assert "value STRUCT<`a` bigint>" in as_json.schema()
 
 
+def test_typed_values_with_their_bytes(topics: Topics, topic: str) -> None:
+    sent = [b'{"a":1, "b":2}', b"", None, b"{}{}"]
+    topics.fill(topic, sent)
+    fields = sql.StructType([sql.StructField("a", sql.LongType())])
+    told = source(
+        topics.bootstrap, subscribe=topic, valueFormat="json", valueSchema="a BIGINT", includeRaw="true"
+    )
+    assert "malformed BINARY, raw BINARY, topic STRING" in told.schema()
+    reader = told.reader(schema(value=fields, raw=True))
+    rows = list(task_rows(reader, reader.partitions()))
+    assert [row["raw"] for row in rows] == sent
+    assert [row["value"] for row in rows] == [{"a": 1}, None, None, None]
+
+
 def test_columns_of_ones_own_are_refused(topics: Topics, topic: str) -> None:
     with pytest.raises(WrongOption, match="the columns are given"):
         source(topics.bootstrap, subscribe=topic).reader(sql.StructType().add("value", "string"))

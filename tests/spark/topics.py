@@ -59,9 +59,9 @@ class Topics:
             done.result(10)
 
 
-def schema(*, value: StructType | None = None, headers: bool = False) -> StructType:
+def schema(*, value: StructType | None = None, headers: bool = False, raw: bool = False) -> StructType:
     """The columns as Spark would hand them to a reader; of the types only the value's matters there."""
-    names = ["key", "value", *(["malformed"] if value is not None else [])]
+    names = ["key", "value", *(["malformed"] if value is not None else []), *(["raw"] if raw else [])]
     names += ["topic", "partition", "offset", "timestamp", "timestampType"]
     made = StructType()
     for name in [*names, *(["headers"] if headers else [])]:

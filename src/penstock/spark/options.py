@@ -46,6 +46,7 @@ READ_OPTIONS: Final = (
     "maxRecordsPerPartition",
     "failOnDataLoss",
     "includeHeaders",
+    "includeRaw",
     "valueFormat",
     "valueSchema",
     *NO_EFFECT,
@@ -103,6 +104,8 @@ class ReadOptions:
     max_records: int | None = None
     fail_on_data_loss: bool = True
     headers: bool = False
+    #: whether the bytes of JSON values are given beside them
+    raw: bool = False
     #: the fields of the JSON objects that values are, as DDL; None where values stay bytes
     json_schema: str | None = None
     committed: bool = False
@@ -134,6 +137,7 @@ class ReadOptions:
             max_records=told.positive("maxRecordsPerPartition"),
             fail_on_data_loss=told.flag("failOnDataLoss", True),
             headers=told.flag("includeHeaders", False),
+            raw=_raw(told),
             json_schema=_json_schema(told),
             committed=told.choice("kafka.isolation.level", ("read_uncommitted", "read_committed")) == 1,
         )
@@ -291,6 +295,13 @@ def _min_offsets(told: _Told) -> int | None:
     if least is not None and most is not None and least > most:
         raise WrongOption(f"minOffsetsPerTrigger {least} is above maxOffsetsPerTrigger {most}")
     return least
+
+
+def _raw(told: _Told) -> bool:
+    wanted = told.flag("includeRaw", False)
+    if wanted and told.get("valueSchema") is None:
+        raise WrongOption("includeRaw is for valueFormat=json: other values are bytes already")
+    return wanted
 
 
 def _json_schema(told: _Told) -> str | None:

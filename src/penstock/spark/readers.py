@@ -52,7 +52,13 @@ class _RangeTasks:
         """Runs in a worker; this object was sent there."""
         assert isinstance(partition, OffsetRange)
         options = self._options
-        rows = Rows(partition, self._schema, json=options.json_schema is not None, headers=options.headers)
+        rows = Rows(
+            partition,
+            self._schema,
+            json=options.json_schema is not None,
+            headers=options.headers,
+            raw=options.raw,
+        )
         reader = RangeReader(
             cluster_of(options.endpoint),
             partition,

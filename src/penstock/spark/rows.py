@@ -29,28 +29,34 @@ _PLACE: Final = [
 ]
 
 
-def ddl(json_schema: str | None, *, headers: bool) -> str:
+def ddl(json_schema: str | None, *, headers: bool, raw: bool = False) -> str:
     """The columns as Spark is told: JSON values are a structure, or else bytes beside it."""
     value = "value BINARY" if json_schema is None else f"value STRUCT<{json_schema}>, malformed BINARY"
+    value += ", raw BINARY" if raw else ""
     return f"key BINARY, {value}, {_PLACE_DDL}" + (_HEADERS_DDL if headers else "")
 
 
-def column_names(*, json: bool, headers: bool) -> list[str]:
+def column_names(*, json: bool, headers: bool, raw: bool = False) -> list[str]:
     """The names of the same columns."""
-    values = ["key", "value", *(["malformed"] if json else [])]
+    values = ["key", "value", *(["malformed"] if json else []), *(["raw"] if raw else [])]
     return [*values, *(field.name for field in _PLACE), *(["headers"] if headers else [])]
 
 
 class Rows:
     """Gives the decoded records of one range their place, and values their types."""
 
-    __slots__ = ("_json", "_partition", "_schema", "_topic")
+    __slots__ = ("_json", "_partition", "_raw", "_schema", "_topic")
 
-    def __init__(self, wanted: OffsetRange, schema: StructType, *, json: bool, headers: bool) -> None:
+    def __init__(
+        self, wanted: OffsetRange, schema: StructType, *, json: bool, headers: bool, raw: bool = False
+    ) -> None:
         self._json = _json_values(schema) if json else None
         value = [pa.field("value", pa.binary())]
         if self._json is not None:
             value = [pa.field("value", self._json.type), pa.field("malformed", pa.binary())]
+        self._raw = raw
+        if raw:
+            value.append(pa.field("raw", pa.binary()))
         fields = [pa.field("key", pa.binary()), *value, *_PLACE]
         self._schema = pa.schema([*fields, pa.field("headers", HEADERS_TYPE)] if headers else fields)
         self._topic = pa.repeat(pa.scalar(wanted.topic), ROWS_MAX)
@@ -59,7 +65,9 @@ class Rows:
     def of(self, records: Any) -> Any:
         """The rows of one batch of `records.columnar.decode`."""
         key, value, *rest = records.columns
-        values = [value] if self._json is None else self._json.decode(value)
+        values = [value] if self._json is None else [*self._json.decode(value)]
+        if self._raw:
+            values.append(value)
         place = [self._topic.slice(0, len(key)), self._partition.slice(0, len(key))]
         return pa.RecordBatch.from_arrays([key, *values, *place, *rest], schema=self._schema)
 

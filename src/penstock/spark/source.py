@@ -28,8 +28,11 @@ class PenstockDataSource(DataSource):
 
     def schema(self) -> str:
         # Whether it is for a batch or a stream is not told here, so only what matters is looked at.
-        headers = self.options.get("includeheaders", "false").strip().lower() == "true"
-        return ddl(_fields(self.options.get("valueschema")), headers=headers)
+        headers, raw = (
+            self.options.get(name, "false").strip().lower() == "true"
+            for name in ("includeheaders", "includeraw")
+        )
+        return ddl(_fields(self.options.get("valueschema")), headers=headers, raw=raw)
 
     def reader(self, schema: StructType) -> BatchReader:
         return BatchReader(self._read_options(schema, streaming=False), schema)
@@ -52,7 +55,7 @@ class PenstockDataSource(DataSource):
 
     def _read_options(self, schema: StructType, *, streaming: bool) -> ReadOptions:
         options = ReadOptions.parse(self.options, streaming=streaming)
-        given = column_names(json=options.json_schema is not None, headers=options.headers)
+        given = column_names(json=options.json_schema is not None, headers=options.headers, raw=options.raw)
         if schema.fieldNames() != given:
             raise WrongOption("the columns are given: leave out schema(…), and cast or select instead")
         return options
