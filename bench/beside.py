@@ -1,13 +1,11 @@
 """What a producer feels of work beside it: a reader whose data is on the disk only, a compaction.
 
-One record at a time, acks=1, on its own connection, a thousand times a second; the latency of each answer.
+One record per request, acks=1, on its own connection, a thousand times a second; the latency of each answer.
 """
 
 from __future__ import annotations
 
 import os
-import socket
-import statistics
 import tempfile
 import threading
 import time
@@ -19,14 +17,13 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from bench.load import consume, produce, topic
-from bench.requests import RECORD, produce_frame, record_batch
+from bench.requests import p99, waits
 from bench.table import Contender, Metric, Row, Values
 from lab.server import HOST, Server
 
 SECONDS = 6.0
 WARM_UP_S = 10.0
 """A just-in-time compiler needs a while, and this broker is a new one."""
-RATE = 1000
 KEYS = 1000
 SEGMENT = {"segment.bytes": str(16 << 20), "file.delete.delay.ms": "0", "min.cleanable.dirty.ratio": "0.01"}
 
@@ -38,36 +35,12 @@ def _beside(contender: Contender, scale: float) -> Values:
         stack.callback(server.stop)
         name = stack.enter_context(topic(server.bootstrap, 1))
         seconds = SECONDS * scale
-        latencies(server, name, WARM_UP_S * scale)
+        waits((HOST, server.port), name, WARM_UP_S * scale)
         return {
-            "p99 alone": p99(latencies(server, name, seconds)),
+            "p99 alone": p99(waits((HOST, server.port), name, seconds)),
             "p99 beside a cold reader": _beside_cold_reader(server, name, Path(folder), seconds, scale),
             "p99 beside a compaction": _beside_compaction(server, name, Path(folder), seconds, scale),
         }
-
-
-def latencies(server: Server, name: str, seconds: float) -> list[float]:
-    """Milliseconds from request to answer, at a fixed rate whatever the answers take."""
-    waits = []
-    with socket.create_connection((HOST, server.port)) as connection:
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        frame = produce_frame(name, 0, record_batch(RECORD))
-        began = time.perf_counter()
-        for i in range(int(seconds * RATE)):
-            due = began + i / RATE
-            wait = due - time.perf_counter()
-            if wait > 0:
-                time.sleep(wait)
-            connection.sendall(frame)
-            size = int.from_bytes(connection.recv(4, socket.MSG_WAITALL), "big")
-            connection.recv(size, socket.MSG_WAITALL)
-            # From when it was due: a stall delays all that queue behind it, and each of them counts.
-            waits.append((time.perf_counter() - min(due, began + (i + 1) / RATE)) * 1e3)
-    return waits
-
-
-def p99(waits: list[float]) -> float:
-    return statistics.quantiles(waits, n=100)[98]
 
 
 def _beside_cold_reader(server: Server, name: str, folder: Path, seconds: float, scale: float) -> float:
@@ -76,7 +49,7 @@ def _beside_cold_reader(server: Server, name: str, folder: Path, seconds: float,
         produce(server.bootstrap, cold, count, 1024, {"linger.ms": "5", "batch.num.messages": "1000"})
         _drop_from_page_cache(folder)
         with _in_background(lambda: consume(server.bootstrap, cold, count, {})):
-            return p99(latencies(server, name, seconds))
+            return p99(waits((HOST, server.port), name, seconds))
 
 
 def _beside_compaction(server: Server, name: str, folder: Path, seconds: float, scale: float) -> float:
@@ -86,13 +59,13 @@ def _beside_compaction(server: Server, name: str, folder: Path, seconds: float, 
         _write_keys(server, compacted, int(400_000 * scale))
         before = _log_bytes(folder, compacted)
         _set(admin, compacted, {"cleanup.policy": "compact"})
-        waits = latencies(server, name, seconds)
+        felt = waits((HOST, server.port), name, seconds)
         deadline = time.monotonic() + 60
         while _log_bytes(folder, compacted) > before * 0.8:
             if time.monotonic() > deadline:
                 raise RuntimeError(f"{server.name} did not compact within a minute")
             time.sleep(0.1)
-    return p99(waits)
+    return p99(felt)
 
 
 def _drop_from_page_cache(folder: Path) -> None:

@@ -11,9 +11,7 @@ watched from inside, too (`bench/watched.py`): how long its event loop kept a re
 from __future__ import annotations
 
 import json
-import select
 import signal
-import socket
 import statistics
 import subprocess
 import sys
@@ -24,10 +22,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bench.beside import RATE, p99
 from bench.lifecycle import allow_open_files
 from bench.load import topic
-from bench.requests import RECORD, produce_frame, record_batch
+from bench.requests import p99, waits
 from bench.table import Contender, Metric, Row, Values
 from bench.watched import lateness, watched
 from lab.home import REPOSITORY
@@ -66,7 +63,7 @@ def _groups(contender: Contender, scale: float) -> Values:
     crowd = int(CROWD * scale)
     values: Values = {}
     with _watched(contender) as (server, watch), topic(server.bootstrap, 1) as name:
-        _waits(server, name, 1.0)
+        waits((HOST, server.port), name, 1.0)
         for label, (protocol, in_one) in CROWDS.items():
             groups, members = (1, crowd) if in_one else (crowd, 1)
             with (
@@ -121,35 +118,12 @@ def _pairs(
 
 def _measure(server: Server, name: str, watch: Path | None, seconds: float, into: Stretch) -> None:
     if watch is None:
-        into.p99s.append(p99(_waits(server, name, seconds)))
+        into.p99s.append(p99(waits((HOST, server.port), name, seconds)))
         return
     with lateness(watch) as late_us:
-        into.p99s.append(p99(_waits(server, name, seconds)))
+        into.p99s.append(p99(waits((HOST, server.port), name, seconds)))
     into.inside_p99s.append(p99([us / 1e3 for us in late_us]))
     into.inside_longest.append(max(late_us) / 1e3)
-
-
-def _waits(server: Server, name: str, seconds: float) -> list[float]:
-    """Milliseconds from when each request was due to its answer; as in a producer, none waits for another."""
-    waits: list[float] = []
-    with socket.create_connection((HOST, server.port)) as connection:
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        frame = produce_frame(name, 0, record_batch(RECORD))
-        connection.sendall(frame)
-        answer_bytes = len(connection.recv(1 << 16))  # and so many bytes for each that follows
-        began = time.perf_counter()
-        total, sent, received = int(seconds * RATE), 0, 0
-        while len(waits) < total:
-            ahead = began + sent / RATE - time.perf_counter() if sent < total else 1.0
-            if ahead <= 0:
-                connection.sendall(frame)
-                sent += 1
-            elif select.select([connection], [], [], ahead)[0]:
-                received += len(connection.recv(1 << 16))
-                now = time.perf_counter()
-                while (len(waits) + 1) * answer_bytes <= received:
-                    waits.append((now - began - len(waits) / RATE) * 1e3)
-    return waits
 
 
 @contextmanager

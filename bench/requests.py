@@ -1,8 +1,10 @@
-"""One record per Produce request, pipelined on raw sockets: what a request costs when nothing is batched."""
+"""One record per Produce request on raw sockets, as many as can be or at a rate: what one costs unbatched."""
 
 from __future__ import annotations
 
+import select
 import socket
+import statistics
 import struct
 import time
 
@@ -15,8 +17,10 @@ from lab.server import HOST
 
 CONNECTIONS = 4
 DEPTH = 50
+RATE = 1000
 RECORD = b"x" * 100
 SETTLE_S = 0.5
+LEADS_AFTER_S = 10.0
 PRODUCE_V7_ERROR_AT = 4 + 4 + 2 + 4 + 4
 """Where the first partition's error code lies in a response, after the topic's name."""
 
@@ -73,23 +77,63 @@ def pipelined(address: tuple[str, int], name: str, requests: int) -> Flow:
             connection.close()
 
 
+def waits(address: tuple[str, int], name: str, seconds: float) -> list[float]:
+    """Milliseconds from when each request was due to its answer, `RATE` a second.
+
+    As in a producer, none waits for another; a stall delays all that queue behind it, and each counts.
+    """
+    found: list[float] = []
+    with socket.create_connection(address) as connection:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        frame = produce_frame(name, 0, record_batch(RECORD))
+        answer_bytes = _first_answer(connection, name, frame)
+        began = time.perf_counter()
+        total, sent, received = int(seconds * RATE), 0, 0
+        while len(found) < total:
+            ahead = began + sent / RATE - time.perf_counter() if sent < total else 1.0
+            if ahead <= 0:
+                connection.sendall(frame)
+                sent += 1
+            elif select.select([connection], [], [], ahead)[0]:
+                received += _received(connection, 1 << 16)
+                now = time.perf_counter()
+                while (len(found) + 1) * answer_bytes <= received:
+                    found.append((now - began - len(found) / RATE) * 1e3)
+    return found
+
+
+def p99(values: list[float]) -> float:
+    return statistics.quantiles(values, n=100)[98]
+
+
 def _first_answer(connection: socket.socket, name: str, frame: bytes) -> int:
-    """Bytes of one answer, which all that follow share, once it is known to be a success."""
-    connection.sendall(frame)
-    size = int.from_bytes(connection.recv(4, socket.MSG_WAITALL), "big")
-    answer = connection.recv(size, socket.MSG_WAITALL)
-    (error,) = struct.unpack_from(">h", answer, PRODUCE_V7_ERROR_AT + len(name.encode()))
-    if error:
-        raise RuntimeError(f"Produce answered error {error}")
-    return 4 + size
+    """Bytes of one answer, which all that follow share, once it is a success.
+
+    A broker may be asked before it knows that it leads a topic that was just created.
+    """
+    deadline = time.monotonic() + LEADS_AFTER_S
+    while True:
+        connection.sendall(frame)
+        size = int.from_bytes(connection.recv(4, socket.MSG_WAITALL), "big")
+        answer = connection.recv(size, socket.MSG_WAITALL)
+        (error,) = struct.unpack_from(">h", answer, PRODUCE_V7_ERROR_AT + len(name.encode()))
+        if not error:
+            return 4 + size
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"Produce answered error {error}")
+        time.sleep(0.02)
 
 
 def _drain(connection: socket.socket, expected: int) -> None:
     while expected > 0:
-        got = len(connection.recv(min(expected, 1 << 20)))
-        if not got:
-            raise ConnectionResetError("the broker closed the connection")
-        expected -= got
+        expected -= _received(connection, min(expected, 1 << 20))
+
+
+def _received(connection: socket.socket, at_most: int) -> int:
+    got = len(connection.recv(at_most))
+    if not got:
+        raise ConnectionResetError("the broker closed the connection")
+    return got
 
 
 def _varint(value: int) -> bytes:
