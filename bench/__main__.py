@@ -1,8 +1,9 @@
 """`python -m bench`: measure, print the table, keep it as JSON, render `docs/benchmarks.md`.
 
-Settings come from the environment, as `make bench ROWS=… QUICK=1 AGAINST=kafka` passes them. Only a full run
-renders the page; a part of it, or a quick one (smaller, without the heavy rows), is printed and kept in
-`results/partial.json`. A row that fails does not end the run, but the exit code tells.
+Settings come from the environment, as `make bench ROWS=… QUICK=1 AGAINST=kafka` passes them. A run of some
+rows takes their place on the page and leaves the others as they were; a quick one (smaller, without the heavy
+rows) is printed and kept in `results/partial.json`. A row that fails does not end the run:
+the exit code tells.
 """
 
 from __future__ import annotations
@@ -13,24 +14,29 @@ import os
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack
 from importlib.resources import files
 from pathlib import Path
 
-from bench import load
+from bench import load, results
 from bench.report import terminal, write
-from bench.results import LATEST, PARTIAL, Run, commit, machine, save, versions
+from bench.results import LATEST, PARTIAL, Run, commit, machine, merged, save, today, versions
 from bench.rows import ROWS
-from bench.table import Contender, Row, Starter
+from bench.table import ClusterMaker, Contender, Row, Starter
 from lab import LabError, MissingTool
 from lab.apache_kafka import apache_kafka
+from lab.cluster import kafka_cluster, penstock_cluster
 from lab.penstock import penstock
 
 ROUNDS = 5
 QUICK_ROUNDS = 2
 QUICK_SCALE = 0.3
 TOUCHED_BYTES = 3 << 30
-STARTERS: dict[str, Starter] = {"penstock": penstock, "kafka": apache_kafka}
+STARTERS: dict[str, tuple[Starter, ClusterMaker]] = {
+    "penstock": (penstock, penstock_cluster),
+    "kafka": (apache_kafka, kafka_cluster),
+}
 
 
 def main() -> int:
@@ -43,7 +49,7 @@ def main() -> int:
     rows = [row for row in ROWS if (row.name in names if names else not (quick and row.heavy))]
     try:
         load.compiled()
-        run = _measure(rows, _wanted_contenders(), quick)
+        run = measure(rows, _wanted_contenders(), quick)
     except MissingTool as missing:
         print(f"bench: SKIPPED, {missing}")
         return 0
@@ -51,10 +57,7 @@ def main() -> int:
         print(f"bench: {error}", file=sys.stderr)
         return 1
     print(terminal(run))
-    whole = not quick and not names
-    save(LATEST if whole else PARTIAL, run)
-    if whole:
-        write(run)
+    keep(run, quick, whole=not names)
     for failure in run.failures:
         print(f"bench: FAILED {failure}", file=sys.stderr)
     return 1 if run.failures else 0
@@ -65,24 +68,50 @@ def _wanted_contenders() -> list[str]:
     return ["penstock", *([against] if against else [])]
 
 
-def _measure(rows: list[Row], names: list[str], quick: bool) -> Run:
+def keep(run: Run, quick: bool, whole: bool) -> None:
+    """A quick run is looked at and forgotten; what was measured in full is on the page until it is again."""
+    if quick:
+        save(PARTIAL, [run])
+        return
+    runs = [run] if whole else merged(results.load(LATEST), run)
+    save(LATEST, runs)
+    write(runs)
+
+
+def measure(rows: list[Row], names: list[str], quick: bool) -> Run:
+    """All rounds of the rows: those of one broker first, those of clusters when no other broker runs."""
     rounds, scale = (QUICK_ROUNDS, QUICK_SCALE) if quick else (ROUNDS, 1.0)
     _compile()
     _touch_memory()
-    with ExitStack() as stack:
-        contenders = _start(stack, names)
-        run = Run(machine(), versions(), commit(), rounds, scale, [each.name for each in contenders])
-        for round_number in range(rounds + 1):
-            # Round 0 warms up a just-in-time compiler, the page cache and everybody's buffers.
-            for row in rows:
-                if is_due(row, round_number):
-                    for contender in contenders[:1] if row.alone else contenders:
-                        measure_row(run, row, contender, round_number)
+    with ExitStack() as folders:
+        contenders = _made(folders, names)
+        run = Run(
+            machine(), versions(), commit(), rounds, scale, [each.name for each in contenders], date=today()
+        )
+        alone = [row for row in rows if row.brokers == 1]
+        if alone:
+            with ExitStack() as running:
+                for contender in contenders:
+                    contender.server.start()
+                    running.callback(contender.server.stop)
+                _rounds(run, alone, contenders)
+        _rounds(run, [row for row in rows if row.brokers > 1], contenders)
     return run
 
 
+def _rounds(run: Run, rows: Sequence[Row], contenders: Sequence[Contender]) -> None:
+    """In turn. Round 0 warms up a just-in-time compiler, the page cache and everybody's buffers."""
+    for round_number in range(run.rounds + 1):
+        for row in rows:
+            if is_due(row, round_number):
+                for contender in contenders[:1] if row.alone else contenders:
+                    measure_row(run, row, contender, round_number)
+
+
 def is_due(row: Row, round_number: int) -> bool:
-    return round_number == 1 if row.heavy else row.rounds is None or round_number <= row.rounds
+    if row.heavy:
+        return 1 <= round_number <= (row.rounds or 1)
+    return row.rounds is None or round_number <= row.rounds
 
 
 def measure_row(run: Run, row: Row, contender: Contender, round_number: int) -> None:
@@ -91,7 +120,7 @@ def measure_row(run: Run, row: Row, contender: Contender, round_number: int) -> 
     try:
         measured = row.measure(contender, run.scale)
     except Exception as error:  # noqa: BLE001 - whatever it was, it is told at the end
-        run.failures.append(f"{row.name} on {contender.name}: {error!r}")
+        run.fail(row.name, contender.name, error)
         shown = f"FAILED, {error!r}"
     else:
         if round_number:
@@ -101,20 +130,18 @@ def measure_row(run: Run, row: Row, contender: Contender, round_number: int) -> 
     print(f"  round {round_number} {contender.name} {row.name} ({took}): {shown}", file=sys.stderr)
 
 
-def _start(stack: ExitStack, names: list[str]) -> list[Contender]:
+def _made(folders: ExitStack, names: list[str]) -> list[Contender]:
+    """The contenders, not started, in folders that go with the stack."""
     contenders = []
     for name in names:
         if name not in STARTERS:
             raise LabError(f"cannot run against {name!r}; there is {', '.join(STARTERS)}")
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=f"penstock-bench-{name}-")))
+        starter, cluster = STARTERS[name]
+        folder = Path(folders.enter_context(tempfile.TemporaryDirectory(prefix=f"penstock-bench-{name}-")))
         try:
-            server = STARTERS[name](folder, {})
+            contenders.append(Contender(name, starter(folder, {}), starter, cluster))
         except MissingTool as missing:
             print(f"bench: SKIPPED {name}, {missing}")
-            continue
-        server.start()
-        stack.callback(server.stop)
-        contenders.append(Contender(name, server, STARTERS[name]))
     return contenders
 
 

@@ -19,6 +19,7 @@ from bench import load
 from bench.rows import ROWS
 from bench.table import Contender, Row
 from lab import LabError
+from lab.cluster import Cluster, Way, direct, penstock_cluster
 from lab.penstock import penstock
 from lab.server import Server
 
@@ -27,7 +28,7 @@ SAMPLES_PER_SECOND = "250"
 
 
 class Sampled(Server):
-    """A broker that is sampled from its first answer until it is stopped."""
+    """A broker that is sampled from when it is ready until it is stopped."""
 
     __slots__ = ("graph", "sampler")
 
@@ -36,13 +37,16 @@ class Sampled(Server):
 
     def start(self) -> float:
         seconds = Server.start(self)
+        self.sample()
+        return seconds
+
+    def sample(self) -> None:
         sampler = Path(sys.executable).with_name("py-spy")
         options = ("--rate", SAMPLES_PER_SECOND, "--nonblocking", "--duration", "unlimited")
         self.sampler = subprocess.Popen(
             [sampler, "record", *options, "--pid", str(self.pid), "--output", self.graph],
             stdout=subprocess.DEVNULL,
         )
-        return seconds
 
     def stop(self) -> None:
         if self.sampler is not None:
@@ -53,25 +57,46 @@ class Sampled(Server):
         Server.stop(self)
 
 
+class SampledCluster(Cluster):
+    """As `Sampled`, each broker for itself."""
+
+    __slots__ = ()
+
+    def start(self) -> float:
+        seconds = Cluster.start(self)
+        for broker in self.brokers:
+            assert isinstance(broker, Sampled)
+            broker.sample()
+        return seconds
+
+
 def profile(row: Row) -> list[Path]:
     """Run the row once; the graphs."""
     FOLDER.mkdir(parents=True, exist_ok=True)
     graphs: list[Path] = []
     numbers = count(1)
 
-    def sampled(folder: Path, settings: Mapping[str, str]) -> Server:
-        plain = penstock(folder, settings)
+    def sampled(plain: Server) -> Server:
         server = Sampled(plain.name, plain.port, plain.command, plain.log)
         server.graph = FOLDER / f"{row.name}-{next(numbers)}.svg"
         server.sampler = None
         graphs.append(server.graph)
         return server
 
+    def one(folder: Path, settings: Mapping[str, str]) -> Server:
+        return sampled(penstock(folder, settings))
+
+    def several(folder: Path, settings: Mapping[str, str], brokers: int = 3, way: Way = direct) -> Cluster:
+        plain = penstock_cluster(folder, settings, brokers, way)
+        return SampledCluster([sampled(broker) for broker in plain.brokers])
+
     with tempfile.TemporaryDirectory(prefix="penstock-profile-") as folder:
-        shared = sampled(Path(folder), {})
-        shared.start()
+        shared = one(Path(folder), {}) if row.brokers == 1 else penstock(Path(folder), {})
+        contender = Contender("penstock", shared, one, several)
         try:
-            row.measure(Contender("penstock", shared, sampled), 1.0)
+            if row.brokers == 1:
+                shared.start()
+            row.measure(contender, 1.0)
         finally:
             shared.stop()
     return graphs

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import statistics
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from bench import latency
 from bench.charts import charts, number
-from bench.results import Run
+from bench.results import Run, together
 from bench.rows import ROWS
 from bench.table import Metric, Row
 from bench.throughput import BROKER_CORES, CLIENT_CORES, PRODUCER
@@ -21,14 +21,15 @@ PICTURES = PAGE.with_suffix("")
 BUSY = 0.9
 """The share of its cores at which somebody has no time left, as far as ticks can tell."""
 
-FEWER = "two of the others, one of those that take minutes and brokers of their own"
+FEWER = "two of the others, three of those on three brokers, one of those that take minutes"
 INTRODUCTION = """\
 # Benchmarks
 
 Printed and written by `make bench`; with `AGAINST=kafka` Apache Kafka 4.3.1 (KRaft combined mode, 1-GB heap,
 one discarded warm-up round) runs beside Penstock and rounds alternate. Load comes from `bench/load.c` over
-librdkafka and shares the machine's cores with the broker. CPU is the broker's, user and system. Each cell is
-the best round, then the median; asks are judged best against best.
+librdkafka and shares the machine's cores with the broker. CPU is the broker's, user and system; of three it
+is the sum. Each cell is the best round, then the median; asks are judged best against best. Rows on three
+brokers start a cluster each, warm it up with load that does not count, and nothing else runs beside it.
 """
 
 
@@ -71,12 +72,12 @@ def _ask(metric: Metric, values: dict[str, list[float]]) -> str:
     return f"{words}: {'met' if metric.met(metric.best(values['penstock']), goal) else 'missed'}"
 
 
-def write(run: Run) -> None:
+def write(runs: Sequence[Run]) -> None:
     """The page and its pictures."""
     PICTURES.mkdir(exist_ok=True)
-    for name, _, drawn in charts(run):
+    for name, _, drawn in charts(together(runs)):
         (PICTURES / f"{name}.svg").write_text(drawn)
-    PAGE.write_text(page(run))
+    PAGE.write_text(page(runs))
 
 
 def terminal(run: Run) -> str:
@@ -89,15 +90,13 @@ def terminal(run: Run) -> str:
     return "\n".join("  ".join(cells).rstrip() for cells in padded)
 
 
-def page(run: Run) -> str:
-    versions = ", ".join(f"{name} {number}" for name, number in run.versions.items())
+def page(runs: Sequence[Run]) -> str:
+    run = together(runs)
     settings = ", ".join(f"`{key}={value}`" for key, value in PRODUCER.items())
     found = list(lines(run))
     parts = [
         INTRODUCTION,
-        f"- Machine: {run.machine}",
-        f"- Versions: {versions}",
-        f"- Commit: {run.commit}; {run.rounds} rounds of each row with an ask, {FEWER}",
+        *_circumstances(runs),
         f"- Settings: brokers as shipped, but for what a row names; client {settings}",
         "",
         "| row | metric | " + " | ".join(run.contenders) + " | ask |",
@@ -109,6 +108,35 @@ def page(run: Run) -> str:
     for section in (_latency(run), _limits(run), _misses(found), _gaps(run), _pictures(run)):
         parts += ["", *section] if section else []
     return "\n".join(parts) + "\n"
+
+
+def _circumstances(runs: Sequence[Run]) -> Iterator[str]:
+    """What is true of most rows, and what differs with the rows that it is true of."""
+    for label, told in CIRCUMSTANCES.items():
+        rows: dict[str, list[str]] = {}
+        for run in runs:
+            rows.setdefault(told(run), []).extend(f"`{row.name}`" for row in ROWS if row.name in run.values)
+        most = max(rows, key=lambda text: len(rows[text]))
+        yield f"- {label}: {most}"
+        for text, names in rows.items():
+            if text != most and names:
+                yield f"- {label} of {', '.join(names)}: {text}"
+
+
+def _versions(run: Run) -> str:
+    return ", ".join(f"{name} {number}" for name, number in run.versions.items())
+
+
+def _commit(run: Run) -> str:
+    return f"{run.commit}, measured on {run.date}" if run.date else run.commit
+
+
+CIRCUMSTANCES: dict[str, Callable[[Run], str]] = {
+    "Machine": lambda run: run.machine,
+    "Versions": _versions,
+    "Commit": _commit,
+    "Rounds": lambda run: f"{run.rounds} of each row with an ask, {FEWER}",
+}
 
 
 def _latency(run: Run) -> list[str]:
@@ -141,24 +169,23 @@ def _limits(run: Run) -> list[str]:
         if CLIENT_CORES.name in measured:
             for name, used in measured[BROKER_CORES.name].items():
                 broker, client = statistics.median(used), statistics.median(measured[CLIENT_CORES.name][name])
-                told.append(
-                    f"| {row.name} | {name} | {broker:.2f} | {client:.2f} | {limit(broker, client, cores)} |"
-                )
+                who = limit(broker, client, cores, row.brokers)
+                told.append(f"| {row.name} | {name} | {broker:.2f} | {client:.2f} | {who} |")
     if not told:
         return []
     explained = (
-        "The machine is the limit when broker and client together fill its cores, the broker when its event "
+        "The machine is the limit when brokers and client together fill its cores, the broker when its event "
         "loop (Penstock: one core) has no time left, otherwise the client: a faster broker would not show."
     )
     head = ["| row | broker | its cores | the client's cores | limit |", "|---|---|--:|--:|---|"]
     return ["## What limits the throughput", "", *textwrap.wrap(explained, 110), "", *head, *told]
 
 
-def limit(broker: float, client: float, cores: int) -> str:
+def limit(broker: float, client: float, cores: int, brokers: int = 1) -> str:
     """The side that kept a throughput from being higher, from the cores that each kept busy."""
     if broker + client > BUSY * cores:
         return "the machine"
-    return "the broker" if broker > BUSY else "the client"
+    return "the broker" if broker > BUSY * brokers else "the client"
 
 
 def _misses(found: list[Line]) -> list[str]:

@@ -1,11 +1,17 @@
-"""Measured values and the circumstances they were measured in, kept as JSON."""
+"""Measured values and the circumstances they were measured in, kept as JSON.
+
+The file holds several runs, the newest last, so that some rows can be measured again after a change: a run
+takes over the rows that it measured, and what is left of an older one keeps its own commit and day.
+"""
 
 from __future__ import annotations
 
 import os
 import platform
 import subprocess
-from dataclasses import dataclass, field
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
@@ -14,6 +20,9 @@ import msgspec
 FOLDER = Path(__file__).with_name("results")
 LATEST = FOLDER / "latest.json"
 PARTIAL = FOLDER / "partial.json"
+REPOSITORY = Path(__file__).resolve().parent.parent
+WRITTEN = ("bench/results", "docs/benchmarks", "docs/benchmarks.md")
+"""What a run writes itself: it does not make the commit another one."""
 
 
 @dataclass(slots=True)
@@ -29,20 +38,59 @@ class Run:
     values: dict[str, dict[str, dict[str, list[float]]]] = field(default_factory=dict)
     failures: list[str] = field(default_factory=list)
     """What could not be measured, and why."""
+    date: str = ""
+    """The day, in UTC; empty in files from before days were noted."""
 
     def add(self, row: str, contender: str, measured: dict[str, float]) -> None:
         for metric, value in measured.items():
             by_contender = self.values.setdefault(row, {}).setdefault(metric, {})
             by_contender.setdefault(contender, []).append(float(f"{value:.4g}"))
 
+    def fail(self, row: str, contender: str, error: Exception) -> None:
+        self.failures.append(f"{_told_of(row)}{contender}: {error!r}")
 
-def save(path: Path, run: Run) -> None:
+    def without(self, rows: Collection[str]) -> Run:
+        """What is left when others have measured `rows`."""
+        gone = tuple(map(_told_of, rows))
+        return replace(
+            self,
+            values={row: measured for row, measured in self.values.items() if row not in rows},
+            failures=[failure for failure in self.failures if not failure.startswith(gone)],
+        )
+
+
+def _told_of(row: str) -> str:
+    """How a failure of the row begins."""
+    return f"{row} on "
+
+
+def merged(older: Sequence[Run], newest: Run) -> list[Run]:
+    """The runs that still have something to tell beside the newest."""
+    left = (run.without(newest.values) for run in older)
+    return [*(run for run in left if run.values or run.failures), newest]
+
+
+def together(runs: Sequence[Run]) -> Run:
+    """All rows as if of one run, in the circumstances of the newest."""
+    return replace(
+        runs[-1],
+        contenders=list(dict.fromkeys(name for run in runs for name in run.contenders)),
+        values={row: measured for run in runs for row, measured in run.values.items()},
+        failures=[failure for run in runs for failure in run.failures],
+    )
+
+
+def save(path: Path, runs: Sequence[Run]) -> None:
     path.parent.mkdir(exist_ok=True)
-    path.write_bytes(msgspec.json.format(msgspec.json.encode(run), indent=1) + b"\n")
+    path.write_bytes(msgspec.json.format(msgspec.json.encode(runs), indent=1) + b"\n")
 
 
-def load(path: Path) -> Run:
-    return msgspec.json.decode(path.read_bytes(), type=Run)
+def load(path: Path) -> list[Run]:
+    """The runs of a file; none where there is no file. A file from before there were parts has one run."""
+    if not path.exists():
+        return []
+    found = msgspec.json.decode(path.read_bytes(), type=Run | list[Run])
+    return found if isinstance(found, list) else [found]
 
 
 def machine() -> str:
@@ -64,8 +112,15 @@ def versions() -> dict[str, str]:
 
 def commit() -> str:
     """The commit measured, marked where the working tree differs from it."""
-    folder = Path(__file__).resolve().parent.parent
-    told = subprocess.run(
-        ["git", "describe", "--always", "--dirty", "--exclude=*"], cwd=folder, capture_output=True, text=True
-    )
-    return told.stdout.strip() or "unknown"
+    head = _git("rev-parse", "--short", "HEAD")
+    unless = [f":!{path}" for path in WRITTEN]
+    changed = _git("status", "--porcelain", "--untracked-files=no", "--", ".", *unless)
+    return f"{head}-dirty" if head and changed else head or "unknown"
+
+
+def today() -> str:
+    return datetime.now(UTC).date().isoformat()
+
+
+def _git(*arguments: str) -> str:
+    return subprocess.run(["git", *arguments], cwd=REPOSITORY, capture_output=True, text=True).stdout.strip()

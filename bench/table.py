@@ -7,21 +7,31 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
+from lab.cluster import Cluster, Way
 from lab.server import Server
 
 Values: TypeAlias = dict[str, float]
 Starter: TypeAlias = Callable[[Path, Mapping[str, str]], Server]
 
 
+class ClusterMaker(Protocol):
+    """How to make a cluster of one kind, as `lab.cluster` does."""
+
+    def __call__(
+        self, folder: Path, settings: Mapping[str, str], brokers: int = ..., way: Way = ...
+    ) -> Cluster: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """A broker that runs through all rounds, and the way to start another like it."""
+    """A broker that runs through all rounds but those of clusters, and the ways to start others like it."""
 
     name: str
     server: Server
     starter: Starter
+    cluster: ClusterMaker
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +71,12 @@ class Row:
     measure: Callable[[Contender, float], Values]
     """`measure(contender, scale)`: a scale of 1 is the full amount of work."""
     heavy: bool = False
-    """Minutes of work on brokers of its own: measured once, without a round to warm up, and never quickly."""
+    """Minutes of work on brokers of its own: measured once unless `rounds` says more, without a round to warm
+    up, and quickly only where it is asked for by name."""
     rounds: int | None = None
-    """Fewer rounds than the others, for rows that nothing is asked of."""
+    """Fewer rounds than the others, for rows that nothing is asked of, or that take long."""
+    brokers: int = 1
+    """Where there are more, they are a cluster of the row's own, and no other broker runs beside it."""
     alone: str = ""
     """Why it is measured on Penstock only; empty where it is measured on everybody."""
     where: str = ""

@@ -7,12 +7,14 @@ from xml.etree import ElementTree
 
 import pytest
 
-from bench.__main__ import is_due, measure_row
+from bench import __main__ as runner
+from bench.__main__ import is_due, keep, measure, measure_row
 from bench.charts import charts, number
 from bench.report import limit, page, terminal
-from bench.results import Run, load, save
+from bench.results import Run, load, merged, save, together
 from bench.rows import ROWS
 from bench.table import Contender, Row, Values
+from lab.cluster import Cluster, penstock_cluster
 from lab.server import Server
 
 
@@ -30,12 +32,12 @@ def test_best_follows_the_metric_s_direction() -> None:
 
 def test_a_missed_ask_is_named_as_plainly() -> None:
     run = a_run(CPU_per_million={"penstock": [0.7], "kafka": [1.2]})
-    assert "≤ 0.5 × Kafka: missed" in page(run)
+    assert "≤ 0.5 × Kafka: missed" in page([run])
 
 
 def test_without_kafka_a_relative_ask_stays_open() -> None:
     run = a_run(CPU_per_million={"penstock": [0.7]})
-    assert "≤ 0.5 × Kafka |" in page(run)
+    assert "≤ 0.5 × Kafka |" in page([run])
 
 
 @pytest.mark.parametrize(
@@ -47,8 +49,8 @@ def test_three_figures(value: float, shown: str) -> None:
 
 def test_a_run_survives_the_file(tmp_path: Path) -> None:
     run = a_run(CPU_per_million={"penstock": [0.7]})
-    save(tmp_path / "run.json", run)
-    assert load(tmp_path / "run.json") == run
+    save(tmp_path / "run.json", [run])
+    assert load(tmp_path / "run.json") == [run]
 
 
 def test_a_chart_has_a_bar_for_each_contender() -> None:
@@ -57,7 +59,7 @@ def test_a_chart_has_a_bar_for_each_contender() -> None:
     root = ElementTree.fromstring(drawn)
     shown = [element.text for element in root.iter("{http://www.w3.org/2000/svg}text")]
     assert shown == [title, "penstock", "kafka", "produce-1k", "0.5", "1.2"]
-    assert f"benchmarks/{name}.svg" in page(run)
+    assert f"benchmarks/{name}.svg" in page([run])
 
 
 @pytest.mark.parametrize(
@@ -76,15 +78,16 @@ def test_every_row_has_its_own_name() -> None:
 def test_what_was_not_measured_is_said() -> None:
     run = a_run(CPU_per_million={"penstock": [0.7], "kafka": [1.2]})
     run.failures.append("recovery on kafka: it did not come back")
-    assert "- recovery on kafka: it did not come back" in page(run)
-    assert "- `segments` on others than Penstock: " in page(run)
+    assert "- recovery on kafka: it did not come back" in page([run])
+    assert "- `segments` on others than Penstock: " in page([run])
 
 
-@pytest.mark.parametrize(("kind", "rounds"), [("heavy", [1]), ("few", [0, 1, 2]), ("usual", [0, 1, 2, 3])])
-def test_which_rounds_measure_a_row(kind: str, rounds: list[int]) -> None:
-    row = Row(
-        "row", "", (), lambda contender, scale: {}, heavy=kind == "heavy", rounds=2 if kind == "few" else None
-    )
+@pytest.mark.parametrize(
+    ("heavy", "asked", "rounds"),
+    [(True, None, [1]), (True, 2, [1, 2]), (False, 2, [0, 1, 2]), (False, None, [0, 1, 2, 3])],
+)
+def test_which_rounds_measure_a_row(heavy: bool, asked: int | None, rounds: list[int]) -> None:
+    row = Row("row", "", (), lambda contender, scale: {}, heavy=heavy, rounds=asked)
     assert [turn for turn in range(4) if is_due(row, turn)] == rounds
 
 
@@ -94,7 +97,103 @@ def test_a_row_that_fails_is_noted_and_the_run_goes_on(capsys: pytest.CaptureFix
 
     run = a_run()
     server = Server("kafka", 0, [], Path("log"))
-    contender = Contender("kafka", server, lambda folder, settings: server)
+    contender = Contender("kafka", server, lambda folder, settings: server, penstock_cluster)
     measure_row(run, Row("row", "", (), broken), contender, 1)
     assert run.failures == ["row on kafka: RuntimeError('no luck')"]
     assert "FAILED" in capsys.readouterr().err
+
+
+def at(commit: str, rows: dict[str, float], **others: str) -> Run:
+    values = {row: {"messages/s": {"penstock": [value]}} for row, value in rows.items()}
+    return Run("2 cores", {"Python": "3.11"}, commit, 5, 1.0, ["penstock"], values, **others)  # type: ignore[arg-type]
+
+
+def test_rows_that_were_measured_again_take_the_old_ones_place() -> None:
+    older = at("old", {"produce-1k": 1.0, "produce-100": 2.0})
+    older.failures += ["produce-1k on kafka: slow", "produce-10k on kafka: slow"]
+    runs = merged([older], at("new", {"produce-1k": 3.0}))
+    assert [(run.commit, sorted(run.values)) for run in runs] == [
+        ("old", ["produce-100"]),
+        ("new", ["produce-1k"]),
+    ]
+    assert together(runs).values["produce-1k"]["messages/s"]["penstock"] == [3.0]
+    assert together(runs).failures == ["produce-10k on kafka: slow"]
+
+
+def test_a_run_of_which_nothing_is_left_is_forgotten() -> None:
+    newest = at("new", {"produce-1k": 3.0})
+    assert merged([at("old", {"produce-1k": 1.0})], newest) == [newest]
+
+
+def test_a_commit_is_told_once_where_all_rows_share_it() -> None:
+    runs = [at("same", {"produce-1k": 1.0}), at("same", {"produce-100": 2.0})]
+    assert [line for line in page(runs).splitlines() if line.startswith("- Commit")] == ["- Commit: same"]
+
+
+def test_commits_that_differ_are_told_with_their_rows() -> None:
+    most = at("abc1234", {"produce-1k": 1.0, "produce-10k": 1.0})
+    shown = page([most, at("def5678", {"produce-100": 2.0}, date="2026-11-15")])
+    assert "- Commit: abc1234\n- Commit of `produce-100`: def5678, measured on 2026-11-15\n" in shown
+    assert shown.count("- Machine") == 1
+    assert "| produce 1-KB messages, 4 partitions, acks=all | messages/s | 1 (1) |" in shown
+
+
+def test_a_file_from_before_there_were_parts_is_read(tmp_path: Path) -> None:
+    old = tmp_path / "latest.json"
+    old.write_text(
+        '{"machine": "2 cores", "versions": {"Python": "3.11"}, "commit": "old", "rounds": 5, "scale": 1.0,'
+        ' "contenders": ["penstock"], "values": {"produce-1k": {"messages/s": {"penstock": [1.0]}}}}'
+    )
+    assert load(old) == [at("old", {"produce-1k": 1.0})]
+    assert load(tmp_path / "missing.json") == []
+
+
+def test_a_part_refreshes_the_page_and_a_quick_run_does_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    latest = tmp_path / "latest.json"
+    written: list[list[Run]] = []
+    monkeypatch.setattr(runner, "LATEST", latest)
+    monkeypatch.setattr(runner, "PARTIAL", tmp_path / "partial.json")
+    monkeypatch.setattr(runner, "write", written.append)
+    keep(at("first", {"produce-1k": 1.0, "produce-100": 1.0}), quick=False, whole=True)
+    keep(at("part", {"produce-100": 2.0}), quick=False, whole=False)
+    keep(at("quick", {"produce-100": 3.0}), quick=True, whole=False)
+    assert [run.commit for run in load(latest)] == ["first", "part"]
+    assert [[run.commit for run in runs] for runs in written] == [["first"], ["first", "part"]]
+    keep(at("whole", {"produce-1k": 4.0}), quick=False, whole=True)
+    assert [run.commit for run in load(latest)] == ["whole"]
+
+
+class Noted(Server):
+    """A server that only notes whether it runs."""
+
+    __slots__ = ("up",)
+
+    up: bool
+
+    def start(self) -> float:
+        self.up = True
+        return 0.0
+
+    def stop(self) -> None:
+        self.up = False
+
+
+def test_rows_of_clusters_are_measured_when_no_other_broker_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = Noted("penstock", 0, [], Path("log"))
+    server.up = False
+    seen: list[tuple[str, bool]] = []
+
+    def note(name: str, brokers: int) -> Row:
+        def see(contender: Contender, scale: float) -> Values:
+            seen.append((name, server.up))
+            return {}
+
+        return Row(name, "", (), see, heavy=True, brokers=brokers)
+
+    monkeypatch.setattr(runner, "_compile", lambda: None)
+    monkeypatch.setattr(runner, "_touch_memory", lambda: None)
+    monkeypatch.setattr(runner, "STARTERS", {"penstock": (lambda folder, settings: server, Cluster)})
+    measure([note("three", 3), note("one", 1)], ["penstock"], quick=True)
+    assert seen == [("one", True), ("three", False)]
