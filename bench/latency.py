@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from bench.load import latency, topic
 from bench.process import cpu_seconds
 from bench.table import Contender, Metric, Row, Values
+from lab.cluster import Cluster
+from lab.server import Server
 
 SECONDS = 10.0
 CORES = Metric("broker cores", "", False)
@@ -20,23 +22,28 @@ def _end_to_end(rate: int, linger_ms: str) -> Callable[[Contender, float], Value
     settings = {"acks": "all", "linger.ms": linger_ms}
 
     def measure(contender: Contender, scale: float) -> Values:
-        server = contender.server
-        with topic(server.bootstrap) as name:
-            before = cpu_seconds(server.pid)
-            seen = latency(server.bootstrap, name, int(SECONDS * scale * rate), rate, settings)
-            spent = cpu_seconds(server.pid) - before
-        return {
-            "p50": seen.end_to_end.p50,
-            "p99": seen.end_to_end.p99,
-            "p99.9": seen.end_to_end.p99_9,
-            CORES.name: spent / seen.seconds,
-            REQUEST.name: seen.request.p50,
-            REQUEST_TAIL.name: seen.request.p99,
-            QUEUE.name: seen.queue.p50,
-            BEHIND_QUEUE: seen.end_to_end.p50 - seen.queue.p50,
-        }
+        return arrived(contender.server, SECONDS * scale, rate, settings)
 
     return measure
+
+
+def arrived(
+    brokers: Server | Cluster, seconds: float, rate: int, settings: Mapping[str, str], replicas: int = 1
+) -> Values:
+    with topic(brokers.bootstrap, replicas=replicas) as name:
+        before = cpu_seconds(*brokers.pids)
+        seen = latency(brokers.bootstrap, name, int(seconds * rate), rate, settings)
+        spent = cpu_seconds(*brokers.pids) - before
+    return {
+        "p50": seen.end_to_end.p50,
+        "p99": seen.end_to_end.p99,
+        "p99.9": seen.end_to_end.p99_9,
+        CORES.name: spent / seen.seconds,
+        REQUEST.name: seen.request.p50,
+        REQUEST_TAIL.name: seen.request.p99,
+        QUEUE.name: seen.queue.p50,
+        BEHIND_QUEUE: seen.end_to_end.p50 - seen.queue.p50,
+    }
 
 
 WHERE = (

@@ -4,6 +4,7 @@
  *   load produce BOOTSTRAP TOPIC MESSAGES SIZE [key=value ...]
  *   load consume BOOTSTRAP TOPIC MESSAGES PARTITIONS [key=value ...]
  *   load latency BOOTSTRAP TOPIC MESSAGES RATE [key=value ...]
+ *   load steady BOOTSTRAP TOPIC MESSAGES RATE [key=value ...]
  *
  * Load comes from C because a Python client tops out long before the broker does. Producing goes as fast as
  * librdkafka can and measures from the first message to the last delivery report. Consuming reads all partitions
@@ -16,8 +17,13 @@
  * of the way from producer to consumer, and the producer's own statistics, which tell the round trip of the requests
  * alone: the rest is the client library's (lingering, queues, threads). WARM_UP_S come before what counts: the
  * first Fetch of a new consumer asks for the partitions that it knows by then, and the others wait until it returns.
+ *
+ * Steady sends RATE messages a second until its standard input ends, MESSAGES at most, and prints when each was
+ * acknowledged, in seconds of the monotonic clock, one line each as it happens. The last line is the usual one; it comes
+ * when all that was sent is acknowledged. Whatever happens to brokers meanwhile, a message that fails ends the run.
  */
 #include <inttypes.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -257,13 +263,18 @@ static void percentiles(const char *name, double *values, int64_t count) {
                values[count * 99 / 100], values[count * 999 / 1000]);
 }
 
+/* The moment of the message number `sent`, whatever became of those before it. */
+static void wait_for_turn(int64_t began, int64_t sent, int64_t rate) {
+        int64_t due           = began + sent * 1000000000 / rate;
+        struct timespec until = {due / 1000000000, due % 1000000000};
+        clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL);
+}
+
 static void send_at_rate(rd_kafka_t *rk, rd_kafka_topic_t *rkt, struct latency *latency, int64_t rate) {
         char payload[LATENCY_SIZE] = {0};
         int64_t began              = now_ns();
         for (int64_t sent = 0; sent < latency->messages; sent++) {
-                int64_t due           = began + sent * 1000000000 / rate;
-                struct timespec until = {due / 1000000000, due % 1000000000};
-                clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL);
+                wait_for_turn(began, sent, rate);
                 int64_t sent_ns = now_ns();
                 memcpy(payload, &sent_ns, sizeof(sent_ns));
                 if (rd_kafka_produce(rkt, RD_KAFKA_PARTITION_UA, RD_KAFKA_MSG_F_COPY, payload, sizeof(payload), NULL, 0,
@@ -315,10 +326,50 @@ static void latency(const char *bootstrap, const char *topic, int64_t messages, 
         free(latency.end_to_end);
 }
 
+static void on_told(rd_kafka_t *rk, const rd_kafka_message_t *message, void *opaque) {
+        int64_t *acknowledged = opaque;
+        (void)rk;
+        if (message->err)
+                die("delivery", rd_kafka_err2str(message->err));
+        (*acknowledged)++;
+        printf("%.6f\n", now_s());
+}
+
+static int input_ended(void) {
+        struct pollfd input = {.fd = 0, .events = POLLIN};
+        return poll(&input, 1, 0) > 0;
+}
+
+static void steady(const char *bootstrap, const char *topic, int64_t messages, int64_t rate, char **settings,
+                   int count) {
+        char payload[LATENCY_SIZE] = {0};
+        int64_t acknowledged = 0, sent = 0;
+        rd_kafka_conf_t *conf = configuration(bootstrap, settings, count);
+        rd_kafka_conf_set_opaque(conf, &acknowledged);
+        rd_kafka_conf_set_dr_msg_cb(conf, on_told);
+        rd_kafka_t *rk        = client(RD_KAFKA_PRODUCER, conf);
+        rd_kafka_topic_t *rkt = rd_kafka_topic_new(rk, topic, NULL);
+        setvbuf(stdout, NULL, _IOLBF, 0);
+
+        double cpu = cpu_s(), began = now_s();
+        for (int64_t began_ns = now_ns(); sent < messages && !input_ended(); sent++) {
+                wait_for_turn(began_ns, sent, rate);
+                if (rd_kafka_produce(rkt, RD_KAFKA_PARTITION_UA, RD_KAFKA_MSG_F_COPY, payload, sizeof(payload), NULL, 0,
+                                     NULL))
+                        die("produce", rd_kafka_err2str(rd_kafka_last_error()));
+                rd_kafka_poll(rk, 0);
+        }
+        while (acknowledged < sent)
+                rd_kafka_poll(rk, 5);
+        report(sent, sent * (int64_t)sizeof(payload), now_s() - began, cpu_s() - cpu);
+        rd_kafka_topic_destroy(rkt);
+        rd_kafka_destroy(rk);
+}
+
 int main(int argc, char **argv) {
         if (argc < 6) {
-                fprintf(stderr, "usage: load produce|consume|latency BOOTSTRAP TOPIC MESSAGES SIZE|PARTITIONS|RATE "
-                                "[key=value ...]\n");
+                fprintf(stderr, "usage: load produce|consume|latency|steady BOOTSTRAP TOPIC MESSAGES "
+                                "SIZE|PARTITIONS|RATE [key=value ...]\n");
                 return 2;
         }
         int64_t messages = strtoll(argv[4], NULL, 10);
@@ -329,6 +380,8 @@ int main(int argc, char **argv) {
                 consume(argv[2], argv[3], messages, (int)argument, argv + 6, argc - 6);
         else if (!strcmp(argv[1], "latency"))
                 latency(argv[2], argv[3], messages, argument, argv + 6, argc - 6);
+        else if (!strcmp(argv[1], "steady"))
+                steady(argv[2], argv[3], messages, argument, argv + 6, argc - 6);
         else
                 die(argv[1], "unknown mode");
         return 0;

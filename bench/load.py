@@ -6,7 +6,7 @@ import hashlib
 import json
 import subprocess
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -120,12 +120,20 @@ def _run(
 
 @contextmanager
 def topic(
-    bootstrap: str, partitions: int = PARTITIONS, configs: Mapping[str, str] | None = None
+    bootstrap: str,
+    partitions: int = PARTITIONS,
+    configs: Mapping[str, str] | None = None,
+    replicas: int = 1,
+    on: Sequence[int] = (),
 ) -> Iterator[str]:
-    """A topic for one measurement, deleted afterwards so that page cache and disk are as before."""
+    """A topic for one measurement, deleted afterwards so that page cache and disk are as before.
+
+    `on` says which brokers hold its one partition, the leader first; else the cluster chooses.
+    """
     name = f"bench-{uuid.uuid4().hex[:8]}"
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 2})
-    wanted = NewTopic(name, partitions, 1, config=dict(configs or {}))
+    placed = {"replica_assignment": [list(on)]} if on else {"replication_factor": replicas}
+    wanted = NewTopic(name, 1 if on else partitions, config=dict(configs or {}), **placed)
     admin.create_topics([wanted])[name].result(30)
     try:
         yield name

@@ -17,10 +17,10 @@ def family(pid: int) -> list[int]:
     return members
 
 
-def cpu_seconds(pid: int) -> float:
+def cpu_seconds(*pids: int) -> float:
     """User and system time so far."""
     ticks = 0
-    for member in family(pid):
+    for member in (member for pid in pids for member in family(pid)):
         fields = Path(f"/proc/{member}/stat").read_text().rpartition(")")[2].split()
         ticks += int(fields[11]) + int(fields[12])
     return ticks / TICKS_PER_SECOND

@@ -6,7 +6,19 @@ contenders, so each row leaves the broker as it found it.
 
 from __future__ import annotations
 
-from bench import beside, clients, groups, latency, lifecycle, requests, scaling, spark, throughput
+from bench import (
+    beside,
+    clients,
+    cluster,
+    failover,
+    groups,
+    latency,
+    lifecycle,
+    requests,
+    scaling,
+    spark,
+    throughput,
+)
 from bench.table import Row
 
 __all__ = ["ROWS"]
@@ -21,4 +33,6 @@ ROWS: tuple[Row, ...] = (
     *clients.ROWS,
     *scaling.ROWS,
     *spark.ROWS,
+    *cluster.ROWS,
+    *failover.ROWS,
 )

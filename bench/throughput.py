@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from bench.load import Flow, consume, produce, topic
 from bench.process import cpu_seconds
 from bench.table import Contender, Metric, Row, Values, fresh
+from lab.cluster import Cluster
 from lab.server import Server
 
 #: how many messages each codec gets: gzip keeps a client busy ten times longer than the others
@@ -35,11 +36,13 @@ def _used(flow: Flow, broker_cpu: float) -> Values:
     }
 
 
-def _produced(server: Server, count: int, size: int, settings: Mapping[str, str]) -> Values:
-    with topic(server.bootstrap, configs=TOPIC) as name:
-        before = cpu_seconds(server.pid)
-        flow = produce(server.bootstrap, name, count, size, settings)
-        spent = cpu_seconds(server.pid) - before
+def produced(
+    brokers: Server | Cluster, count: int, size: int, settings: Mapping[str, str], replicas: int = 1
+) -> Values:
+    with topic(brokers.bootstrap, configs=TOPIC, replicas=replicas) as name:
+        before = cpu_seconds(*brokers.pids)
+        flow = produce(brokers.bootstrap, name, count, size, settings)
+        spent = cpu_seconds(*brokers.pids) - before
     cost = {"CPU per million": spent / count * 1e6, "CPU per GB": spent / (flow.bytes / 1e9)}
     return {"messages/s": flow.messages_per_second, **cost, **_used(flow, spent)}
 
@@ -48,14 +51,14 @@ def _producing(size: int, messages: int, batch: int, **settings: str) -> Callabl
     wanted = PRODUCER | {"batch.num.messages": str(batch), **settings}
 
     def measure(contender: Contender, scale: float) -> Values:
-        return _produced(contender.server, int(messages * scale), size, wanted)
+        return produced(contender.server, int(messages * scale), size, wanted)
 
     return measure
 
 
 def _producing_synced(contender: Contender, scale: float) -> Values:
     with fresh(contender, SYNCED[contender.name]) as server:
-        return _produced(server, int(300_000 * scale), 1024, PRODUCER | {"batch.num.messages": "1000"})
+        return produced(server, int(300_000 * scale), 1024, PRODUCER | {"batch.num.messages": "1000"})
 
 
 def _consuming(contender: Contender, scale: float) -> Values:
@@ -69,7 +72,7 @@ def _consuming(contender: Contender, scale: float) -> Values:
     return {**rate, **_used(flow, spent)}
 
 
-def _metrics(rate_times_kafka: float | None, cost: str, cost_times_kafka: float | None) -> tuple[Metric, ...]:
+def metrics(rate_times_kafka: float | None, cost: str, cost_times_kafka: float | None) -> tuple[Metric, ...]:
     return (
         Metric("messages/s", "", True, times_kafka=rate_times_kafka),
         Metric(cost, "s", False, times_kafka=cost_times_kafka),
@@ -82,7 +85,7 @@ def _codec_row(codec: str) -> Row:
     settings = {"compression.codec": codec}
     measure = _producing(1024, CODECS[codec], 1000, **settings)
     what = f"produce 1-KB messages of text, compressed by the client: {codec}"
-    return Row(f"produce-{codec}", what, _metrics(None, "CPU per million", None), measure, rounds=2)
+    return Row(f"produce-{codec}", what, metrics(None, "CPU per million", None), measure, rounds=2)
 
 
 MOSTLY_KERNEL = (
@@ -100,35 +103,35 @@ ROWS = (
     Row(
         "produce-1k",
         "produce 1-KB messages, 4 partitions, acks=all",
-        _metrics(1.5, "CPU per million", 0.5),
+        metrics(1.5, "CPU per million", 0.5),
         _producing(1024, 1_000_000, batch=1000),
         where=MOSTLY_KERNEL,
     ),
     Row(
         "produce-100",
         "produce 100-byte messages, 4 partitions, acks=all",
-        _metrics(1.1, "CPU per million", 0.6),
+        metrics(1.1, "CPU per million", 0.6),
         _producing(100, 3_000_000, batch=10_000),
         where=MOSTLY_CLIENT,
     ),
     Row(
         "consume-1k",
         "consume 1-KB messages from the beginning",
-        _metrics(None, "CPU per GB", 1.1),
+        metrics(None, "CPU per GB", 1.1),
         _consuming,
         where="in the kernel: `sendfile` takes the bytes from the page cache to the socket.",
     ),
     Row(
         "produce-10k",
         "produce 10-KB messages, 4 partitions, acks=all",
-        _metrics(None, "CPU per GB", None),
+        metrics(None, "CPU per GB", None),
         _producing(10 << 10, 100_000, batch=100),
         rounds=2,
     ),
     Row(
         "produce-1m",
         "produce 1-MB messages, 4 partitions, acks=all",
-        _metrics(None, "CPU per GB", None),
+        metrics(None, "CPU per GB", None),
         _producing(1 << 20, 1000, batch=1),
         rounds=2,
     ),
@@ -136,7 +139,7 @@ ROWS = (
     Row(
         "produce-synced",
         "produce 1-KB messages, on the disk before the answer (`penstock.flush=group`; Kafka: every append)",
-        _metrics(None, "CPU per million", None),
+        metrics(None, "CPU per million", None),
         _producing_synced,
         rounds=2,
     ),
