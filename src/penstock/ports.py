@@ -69,6 +69,10 @@ class File(Protocol):
         """Return when everything written so far is on the disk (`fdatasync`)."""
         ...
 
+    def sync_volume(self) -> bool:
+        """As `sync`, for every file on this one's volume; False, and nothing done, where that cannot be."""
+        ...
+
     def close(self) -> None:
         """Let go of the file; closing twice is harmless."""
         ...

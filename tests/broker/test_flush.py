@@ -10,8 +10,10 @@ import pytest
 
 from penstock.broker.flusher import Flusher
 from penstock.broker.workers import SystemWorkers
+from penstock.broker.world import SystemRng
 from penstock.model.errors import ErrorCode, StorageError
-from penstock.storage.health import Health
+from penstock.storage.directory import DataDirectory
+from penstock.storage.memory import MemoryFiles
 from penstock.wire.apis.fetch import FETCH, FetchResponse
 from penstock.wire.apis.metadata import METADATA, MetadataRequest
 from penstock.wire.apis.produce import PRODUCE, PartitionProduceResponse, ProduceResponse
@@ -264,7 +266,8 @@ def test_flush_ms_syncs_what_has_waited_that_long() -> None:
 def test_a_callback_that_fails_and_a_waiter_that_gave_up_do_not_end_the_syncs() -> None:
     async def check() -> None:
         workers = SystemWorkers(lambda: 1)
-        flusher = Flusher("/data", Health(), "os", 1.0, workers)
+        directory = DataDirectory.open(MemoryFiles(), "/data", cluster_id=None, node_id=1, rng=SystemRng())
+        flusher = Flusher(directory, "os", 1.0, workers)
 
         def fail(error: StorageError | None) -> None:
             raise RuntimeError("cannot take it")

@@ -10,7 +10,8 @@ from penstock.model.errors import StorageError
 from penstock.model.ids import NO_TOPIC_ID, TopicId, format_topic_id
 from penstock.ports import File, Files
 from penstock.storage.config import LogConfig
-from penstock.storage.directory import DataDirectory, DirectoryRefused, StoredPartition
+from penstock.storage.directory import MANY_FILES, DataDirectory, DirectoryRefused, StoredPartition
+from penstock.storage.flush import FlushPlan
 from penstock.storage.memory import Inode, MemoryFiles
 from penstock.testing.disk import FaultyDisk
 from tests.storage.logs import CLOCK, batch, flush, records
@@ -351,3 +352,73 @@ def test_high_watermarks_of_replicated_logs_survive_a_crash_and_others_cost_no_f
     found = [again.open_log("t", index, CONFIG, CLOCK).high_watermark for index in (0, 1)]
     assert found == [2, 0]
     again.close(clean=False)
+
+
+class Volume(MemoryFiles):
+    """One whose files can be synced together, which is counted."""
+
+    def __init__(self, error: int | None = None) -> None:
+        super().__init__()
+        self.error = error
+        self.syncs = 0
+        self.file_syncs = 0
+
+    def sync(self, inode: Inode) -> None:
+        self.file_syncs += 1
+
+    def lock(self, path: str) -> File:
+        return _Lock(self, super().lock(path))
+
+
+class _Lock:
+    def __init__(self, volume: Volume, file: File) -> None:
+        self._volume = volume
+        self._file = file
+
+    def sync_volume(self) -> bool:
+        self._volume.syncs += 1
+        if self._volume.error is not None:
+            raise OSError(self._volume.error, "broken")
+        return True
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+
+def _plans(directory: DataDirectory, logs: int) -> list[FlushPlan]:
+    directory.create_partitions([StoredPartition("a", index, ID_A) for index in range(logs)])
+    opened_logs = [directory.open_log("a", index, CONFIG, CLOCK) for index in range(logs)]
+    for log in opened_logs:
+        # Their first batch of an epoch writes that down, too.
+        log.append(batch(), 0)
+        flush(log)
+        log.append(batch(), 0)
+    return [log.flush_plan() for log in opened_logs]
+
+
+@pytest.mark.parametrize(("logs", "together"), [(MANY_FILES - 1, False), (MANY_FILES, True)])
+def test_many_logs_are_synced_by_one_sync_of_their_volume(logs: int, together: bool) -> None:
+    volume = Volume()
+    directory = opened(volume)
+    plans = _plans(directory, logs)
+    volume.file_syncs = 0
+
+    directory.sync(plans)
+
+    assert (volume.syncs, volume.file_syncs == 0) == (int(together), together)
+
+
+def test_a_volume_that_cannot_be_synced_as_one_is_synced_file_by_file() -> None:
+    disk = FaultyDisk(Random(1))
+    directory = opened(disk)
+    directory.sync(_plans(directory, MANY_FILES))
+    disk.restart()
+    assert all(records(opened(disk).open_log("a", index, CONFIG, CLOCK)) for index in (0, MANY_FILES - 1))
+
+
+def test_a_failed_sync_of_the_volume_takes_the_directory_offline() -> None:
+    directory = opened(Volume(errno.EIO))
+    plans = _plans(directory, MANY_FILES)
+    with pytest.raises(StorageError, match="cannot sync /data"):
+        directory.sync(plans)
+    assert directory.health.offline is not None

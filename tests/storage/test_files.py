@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
@@ -236,3 +237,13 @@ def test_clock_and_randomness_are_real() -> None:
     assert len(rng.token(16)) == 16
     assert rng.token(16) != rng.token(16)
     assert 1 <= rng.uniform(1, 2) <= 2
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells of errors when a volume is synced")
+def test_a_volume_is_synced_as_one_or_says_why_not(tmp_path: Path) -> None:
+    file = OsFiles().open(f"{tmp_path}/a", create=True)
+    file.append(b"x")
+    assert file.sync_volume()
+    file.close()
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        file.sync_volume()

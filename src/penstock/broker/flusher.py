@@ -11,19 +11,18 @@ fails for lack of space alone is tried again later.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from penstock.broker.logs import get_logger
 from penstock.model.errors import StorageError
 from penstock.ports import Workers
-from penstock.storage.flush import FlushPlan
-from penstock.storage.health import Health
+from penstock.storage.directory import DataDirectory
 
 if TYPE_CHECKING:
     from penstock.broker.partition import Partition
 
-__all__ = ["FlushPolicy", "Flusher", "sync_all"]
+__all__ = ["FlushPolicy", "Flusher"]
 
 FlushPolicy: TypeAlias = Literal["os", "interval", "group"]
 log = get_logger("flusher")
@@ -33,10 +32,11 @@ class Flusher:
     """Syncs the logs of one data directory."""
 
     def __init__(
-        self, directory: str, health: Health, policy: FlushPolicy, interval_s: float, workers: Workers
+        self, directory: DataDirectory, policy: FlushPolicy, interval_s: float, workers: Workers
     ) -> None:
-        self.directory = directory
-        self.health = health
+        self.directory = directory.path
+        self.health = directory.health
+        self._sync_plans = directory.sync
         self.policy = policy
         self.acks_wait = policy == "group"
         self._interval_s = interval_s
@@ -126,7 +126,7 @@ class Flusher:
         rounds = [(p, p.log.flush_plan(), p.hidden_bytes) for p in self._dirty]
         self._dirty = {}
         try:
-            await self._workers.in_thread(sync_all, [plan for _, plan, _ in rounds])
+            await self._workers.in_thread(self._sync_plans, [plan for _, plan, _ in rounds])
         except StorageError as e:
             log.error("flush_failed", directory=self.directory, error=str(e))
             for partition, plan, _ in rounds:
@@ -146,9 +146,3 @@ def _tell(callback: Callable[[StorageError | None], None], error: StorageError |
         callback(error)
     except Exception as e:
         log.error("flush_callback_failed", error=repr(e), exc_info=e)
-
-
-def sync_all(plans: Sequence[FlushPlan]) -> None:
-    """Carry out plans, in a worker thread."""
-    for plan in plans:
-        plan.sync()

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from typing import Any, Final, cast
 
-from penstock.broker.flusher import Flusher, FlushPolicy, sync_all
+from penstock.broker.flusher import Flusher, FlushPolicy
 from penstock.broker.log_loading import WantedLog, load_logs
 from penstock.broker.logs import get_logger
 from penstock.broker.partition import Partition
@@ -17,7 +17,7 @@ from penstock.model.errors import ErrorCode, StorageError
 from penstock.model.ids import METADATA_TOPIC, METADATA_TOPIC_ID, NO_TOPIC_ID, TopicId, TopicPartition
 from penstock.ports import Clock, Files, Rng, Workers
 from penstock.storage.config import LogConfig
-from penstock.storage.directory import DataDirectory, PartitionRemoval, StoredPartition
+from penstock.storage.directory import MANY_FILES, DataDirectory, PartitionRemoval, StoredPartition
 from penstock.storage.flush import FlushPlan
 from penstock.storage.log import Log
 from penstock.storage.ownership import DirectoryRefused, introduce, survey
@@ -85,8 +85,7 @@ class Partitions(PartitionTable):
             self._counts[directory] = 0
             self._checkpointing[directory] = asyncio.Lock()
             self._flushers[directory] = Flusher(
-                path,
-                directory.health,
+                directory,
                 cast(FlushPolicy, self._config.penstock_flush),
                 self._config.penstock_flush_interval_ms / 1000,
                 self._workers,
@@ -290,7 +289,7 @@ class Partitions(PartitionTable):
         await self._flushers[directory].stop()
         try:
             sealed = await self._workers.in_thread(directory.seal)
-            await self._sync([plan for _, plan in sealed])
+            await self._sync(directory, [plan for _, plan in sealed])
             for opened, plan in sealed:
                 opened.flushed(plan)
             await self._workers.in_thread(directory.close)
@@ -298,11 +297,11 @@ class Partitions(PartitionTable):
             log.error("unclean_shutdown", directory=directory.path, error=str(e))
             directory.close(clean=False)
 
-    async def _sync(self, plans: Sequence[FlushPlan]) -> None:
-        """Carry out many plans at once: a disk syncs ten files in hardly more time than one."""
-        threads = self._config.background_threads
+    async def _sync(self, directory: DataDirectory, plans: Sequence[FlushPlan]) -> None:
+        """Carry out plans at once: a disk syncs ten files in hardly more time than one."""
+        threads = self._config.background_threads if len(plans) < MANY_FILES else 1
         parts = [plans[first::threads] for first in range(min(threads, len(plans)))]
-        done = [self._workers.in_thread(sync_all, part) for part in parts]
+        done = [self._workers.in_thread(directory.sync, part) for part in parts]
         for outcome in await asyncio.gather(*done, return_exceptions=True):
             if isinstance(outcome, BaseException):
                 raise outcome

@@ -19,7 +19,7 @@ The event loop's thread owns a directory. What only touches files says so, and b
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from contextlib import suppress
 from itertools import count
 from typing import Final, NamedTuple
@@ -34,7 +34,14 @@ from penstock.storage.log import Log
 from penstock.storage.ownership import DirectoryRefused, Owner, make_durably, own
 from penstock.storage.segments import SegmentCache
 
-__all__ = ["Checkpoint", "DataDirectory", "DirectoryRefused", "PartitionRemoval", "StoredPartition"]
+__all__ = [
+    "MANY_FILES",
+    "Checkpoint",
+    "DataDirectory",
+    "DirectoryRefused",
+    "PartitionRemoval",
+    "StoredPartition",
+]
 
 _LOCK: Final = "lock"
 _CLEAN: Final = "clean-shutdown"
@@ -44,6 +51,8 @@ _HIGH_WATERMARKS: Final = "replication-offset-checkpoint"
 _TOPICS: Final = "topics"
 _DELETED: Final = "deleted"
 _TOPIC_METADATA: Final = "topic.metadata"
+#: files to sync from which on one sync of the whole volume, whoever else has written there, costs less
+MANY_FILES: Final = 64
 _PARTITION: Final = re.compile(r"partition-(\d+)")
 
 
@@ -184,6 +193,21 @@ class DataDirectory:
         """
         self.health.check()
         return [(log, log.seal()) for log in self._logs.values()]
+
+    def sync(self, plans: Sequence[FlushPlan]) -> None:
+        """Carry out plans of logs of this directory, in a worker thread; StorageError if one fails.
+
+        Many are carried out by one sync of the whole volume: each file's own would cost a disk as much.
+        """
+        synced = False
+        if len(plans) >= MANY_FILES:
+            try:
+                # The lock has been open since before the first write, so it hears of every failed one.
+                synced = self._lock.sync_volume()
+            except OSError as e:
+                raise self.health.sync_failed(e, f"cannot sync {self.path}") from e
+        for plan in plans:
+            plan.sync(synced)
 
     def space(self) -> tuple[int, int]:
         """(total, usable) bytes of the volume."""

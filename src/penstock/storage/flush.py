@@ -76,10 +76,15 @@ class FlushPlan:
         self.end_offset = end_offset
         self.generation = generation
 
-    def sync(self) -> None:
-        """Runs in a worker thread; StorageError means that the data directory is offline now."""
+    def sync(self, synced: bool = False) -> None:
+        """Runs in a worker thread; StorageError means that the data directory is offline now.
+
+        Where everything on the volume has been `synced` since the plan was drawn up, only the rest remains.
+        """
         try:
-            self._sync()
+            if not synced:
+                self._sync()
+            self._write_checkpoint()
         except StorageError:
             # A partition may be removed while it is being synced: then there is nothing left to keep.
             if self._health.offline is not None or self._files.is_dir(self._directory):
@@ -93,6 +98,8 @@ class FlushPlan:
                 self._files.sync_dir(self._directory)
         except OSError as e:
             raise self._health.sync_failed(e, f"cannot sync {self._directory}") from e
+
+    def _write_checkpoint(self) -> None:
         if self._checkpoint is not None:
             try:
                 self._files.write_atomic(*self._checkpoint)

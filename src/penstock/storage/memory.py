@@ -68,6 +68,9 @@ class MemoryFile:
     def sync(self) -> None:
         self._files.sync(self.inode)
 
+    def sync_volume(self) -> bool:
+        return False
+
     def close(self) -> None:
         """Nothing to let go of: the inode goes with its last reference."""
 
