@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -15,8 +14,10 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 import typer
 
 from penstock.cli import telemetry_run
-from penstock.cli.failure import Failure, misused
+from penstock.cli.failure import misused
+from penstock.cli.interruption import stoppable
 from penstock.cli.options import DEFAULT_BOOTSTRAP, DEFAULT_TIMEOUT, AsJson, Bootstrap, Timeout, milliseconds
+from penstock.cli.requirements import require_extra
 
 if TYPE_CHECKING:
     from penstock.telemetry.outlet import TopicOutlet
@@ -75,7 +76,7 @@ def simulate(
     if late + out_of_order + duplicates + malformed + sentinels > 1:
         misused("the shares of dirty messages must not exceed 1 together")
     start_ms = time.time_ns() // 1_000_000 if start is None else milliseconds(start, "--start")
-    _extra_needed("numpy")
+    require_extra("numpy")
 
     from penstock.telemetry.pacing import paced
     from penstock.telemetry.simulate.dirt import Shares
@@ -90,7 +91,7 @@ def simulate(
         if rate is not None:
             speed = rate * interval / simulation.samples_per_tick
         summary["describe"] = simulation.summary
-        with _stoppable() as stop, _seconds("simulated seconds", duration) as advance:
+        with stoppable() as stop, _seconds("simulated seconds", duration) as advance:
             simulation.run(paced(speed, stop), advance)
 
 
@@ -127,7 +128,7 @@ def replay(
             "elsewhere": replay.elsewhere,
             **asdict(replay.counts),
         }
-        with _stoppable() as stop:
+        with stoppable() as stop:
             replay.run(None if loop else 1, paced(speed, stop))
 
 
@@ -152,7 +153,7 @@ def scrape(
         misused("nothing to scrape: give URLs, or --targets FILE")
     if jitter + target_timeout > interval:
         misused("--jitter and --target-timeout must fit into --interval")
-    _extra_needed("prometheus_client")
+    require_extra("prometheus_client")
 
     from penstock.telemetry.scrape import Scraper
     from penstock.telemetry.targets import MalformedTargets, read_targets, target
@@ -168,7 +169,7 @@ def scrape(
     with _outlet(bootstrap, timeout, topic, partitions, "scrape", as_json) as (outlet, summary):
         scraper = Scraper(outlet, timeout_s=target_timeout, jitter_s=jitter, on_failure=_complain)
         summary["describe"] = lambda: asdict(scraper.counts)
-        with _stoppable() as stop:
+        with stoppable() as stop:
             _repeat(lambda: scraper.round(current()), interval, rounds, stop)
 
 
@@ -190,7 +191,7 @@ def nvml(
     with _outlet(bootstrap, timeout, topic, partitions, "nvml", as_json) as (outlet, summary):
         collector = NvmlCollector(library, outlet, hostname)
         summary["describe"] = lambda: {"gpus": collector.gpus, **asdict(collector.counts)}
-        with _stoppable() as stop:
+        with stoppable() as stop:
             _repeat(collector.round, interval, rounds, stop)
 
 
@@ -246,20 +247,6 @@ def _print_summary(summary: dict[str, Any], as_json: bool) -> None:
 
 
 @contextmanager
-def _stoppable() -> Iterator[Event]:
-    """Ctrl-C or SIGTERM is how a collector without an end ends: between two messages, with its summary."""
-    stop = Event()
-    before = {
-        number: signal.signal(number, lambda *_: stop.set()) for number in (signal.SIGINT, signal.SIGTERM)
-    }
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-@contextmanager
 def _seconds(label: str, total: float | None) -> Iterator[Callable[[float], None]]:
     """A progress bar over seconds, on a terminal."""
     if not sys.stderr.isatty():
@@ -287,10 +274,3 @@ def _repeat(action: Callable[[], None], interval_s: float, rounds: int | None, s
 
 def _complain(target: Target, reason: str) -> None:
     print(f"{target.instance}: {reason}", file=sys.stderr)
-
-
-def _extra_needed(module: str) -> None:
-    from importlib.util import find_spec
-
-    if find_spec(module) is None:
-        raise Failure(f"{module} is missing: pip install 'penstock[telemetry]'")

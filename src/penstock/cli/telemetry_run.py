@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import shutil
+import signal
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 import typer
 
-from penstock.cli.failure import Failure
 from penstock.cli.options import DEFAULT_BOOTSTRAP, Bootstrap
+from penstock.cli.requirements import require_java
 
 if TYPE_CHECKING:
     from penstock.telemetry.pipeline.batches import Settings
@@ -21,6 +20,8 @@ if TYPE_CHECKING:
     from penstock.telemetry.pipeline.progress import Progress
 
 __all__ = ["backfill", "run"]
+
+_LOOK_S: Final = 1
 
 Topic: TypeAlias = Annotated[str, typer.Option("--topic", help="Of samples.")]
 Place: TypeAlias = Annotated[
@@ -96,8 +97,7 @@ def _settings(shards: int, delay: float, ahead: float, thresholds: Path | None) 
 def _job(
     bootstrap: str, topic: str, tables: str, settings: Settings, batch_rows: int, trigger: float | None
 ) -> Job:
-    if shutil.which("java") is None and not os.environ.get("JAVA_HOME"):
-        raise Failure("Spark needs Java 17 or newer: install it (apt install openjdk-17-jre-headless)")
+    require_java()
     from penstock.telemetry.pipeline.jobs import Job
 
     place = tables if "://" in tables else str(Path(tables).absolute())
@@ -108,6 +108,7 @@ def _job(
 def _execute(job: Job, master: str, compact_every: int, metrics_port: int | None) -> None:
     from prometheus_client import CollectorRegistry, start_http_server
 
+    from penstock.cli.telemetry_progress import shown
     from penstock.telemetry.pipeline.jobs import Maintenance, new_session, start
     from penstock.telemetry.pipeline.progress import Progress
 
@@ -117,10 +118,14 @@ def _execute(job: Job, master: str, compact_every: int, metrics_port: int | None
     if metrics_port is not None:
         start_http_server(metrics_port, "127.0.0.1", registry)
     spark = new_session(master)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         # Ctrl-C is the usual way to end it; a batch that it interrupts is run again next time.
-        with suppress(KeyboardInterrupt):
-            start(spark, job, _all(progress, maintenance, _line_of(progress))).awaitTermination()
+        with suppress(KeyboardInterrupt), shown(progress) as (show_batch, show):
+            query = start(spark, job, _all(progress, maintenance, show_batch))
+            while not query.awaitTermination(_LOOK_S):
+                progress.saw(query.lastProgress)
+                show()
     finally:
         maintenance.close()
         spark.stop()
@@ -133,18 +138,6 @@ def _all(*listeners: Callable[[Any], None]) -> Callable[[Any], None]:
             listener(report)
 
     return tell
-
-
-def _line_of(progress: Progress) -> Callable[[Any], None]:
-    def show(report: Any) -> None:
-        counts = report.counts
-        typer.echo(
-            f"batch {report.batch_id}: {counts.consumed} read, {counts.valid} valid, "
-            f"{counts.dead_lettered} dead-lettered, {counts.duplicates} duplicates, {counts.late} late, "
-            f"{len(report.alerts)} alerts; {progress.consumed} read so far"
-        )
-
-    return show
 
 
 def _summary(progress: Progress) -> str:

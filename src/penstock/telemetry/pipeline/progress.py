@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import time
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
@@ -14,9 +17,13 @@ _VERDICTS = ("valid", "dead_lettered", "duplicates", "late")
 
 
 class Progress:
-    """Takes the report of each batch. `registry` is what `/metrics` shows."""
+    """Takes the report of each batch, and what Spark says of the query. `registry` is what `/metrics` shows.
 
-    def __init__(self, registry: CollectorRegistry) -> None:
+    Reports come from the thread that runs batches; whoever shows the attributes reads them as they are.
+    """
+
+    def __init__(self, registry: CollectorRegistry, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
         self._rows = Counter(
             "penstock_pipeline_rows", "Messages by what became of them.", ["verdict"], registry=registry
         )
@@ -27,6 +34,11 @@ class Progress:
             "penstock_pipeline_batch_id", "The last batch that is done.", registry=registry
         )
         self._lag = Gauge(
+            "penstock_pipeline_lag_messages",
+            "Messages that were in the topic, and not in the batch, when the last batch was planned.",
+            registry=registry,
+        )
+        self._freshness = Gauge(
             "penstock_pipeline_freshness_seconds",
             "From the newest sample of a batch to its end.",
             registry=registry,
@@ -40,9 +52,16 @@ class Progress:
         self.consumed = 0
         self.totals = dict.fromkeys(_VERDICTS, 0)
         self.opened = 0
+        #: of the last batch; None before the first
+        self.batch_id: int | None = None
+        self.batch_s = 0.0
+        self.freshness_s = 0.0
+        self.rows_per_s = 0.0
+        self.lag = 0
+        self._reported_s = clock()
 
     def __call__(self, report: BatchReport) -> None:
-        now_s = time.time()
+        now_s = self._clock()
         for verdict in _VERDICTS:
             number = getattr(report.counts, verdict)
             self._rows.labels(verdict).inc(number)
@@ -51,7 +70,26 @@ class Progress:
             self._alerts.labels(alert.rule, alert.state).inc()
             self.opened += alert.state == "open"
         self.consumed += report.counts.consumed
+        self.batch_id = report.batch_id
         self._batch_id.set(report.batch_id)
-        self._seconds.observe(max(0.0, now_s - report.read_at_ms / 1000))
+        self.batch_s = max(0.0, now_s - report.read_at_ms / 1000)
+        self._seconds.observe(self.batch_s)
         if report.counts.newest_ms:
-            self._lag.set(max(0.0, now_s - report.counts.newest_ms / 1000))
+            self.freshness_s = max(0.0, now_s - report.counts.newest_ms / 1000)
+            self._freshness.set(self.freshness_s)
+        elapsed_s, self._reported_s = now_s - self._reported_s, now_s
+        self.rows_per_s = report.counts.consumed / elapsed_s if elapsed_s > 0 else 0.0
+
+    def saw(self, query: Mapping[str, Any] | None) -> None:
+        """Take Spark's progress of the query (`lastProgress`); there is none before its first batch."""
+        if query is None:
+            return
+        behind = [_total(each["latestOffset"]) - _total(each["endOffset"]) for each in query["sources"]]
+        self.lag = max(0, sum(behind))
+        self._lag.set(self.lag)
+
+
+def _total(offsets: str | None) -> int:
+    """The sum of a source's offsets, which are JSON by topic and partition."""
+    by_topic: dict[str, dict[str, int]] = json.loads(offsets or "null") or {}
+    return sum(offset for partitions in by_topic.values() for offset in partitions.values())

@@ -1,0 +1,25 @@
+"""Ctrl-C, SIGTERM and a closed terminal as something to wait for, where ending takes more than to stop."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Event
+
+__all__ = ["stoppable"]
+
+
+@contextmanager
+def stoppable() -> Iterator[Event]:
+    """An event that is set by the first such signal; more of them change nothing."""
+    stop = Event()
+    numbers = [signal.SIGINT, signal.SIGTERM]
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # else it shall outlive its terminal
+        numbers.append(signal.SIGHUP)
+    before = {number: signal.signal(number, lambda *_: stop.set()) for number in numbers}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,87 @@
+"""What a pipeline says of itself: for Prometheus, and on a terminal."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry
+from rich.console import Console
+
+from penstock.cli.telemetry_progress import shown
+from penstock.telemetry.pipeline.batches import BatchReport
+from penstock.telemetry.pipeline.detectors import Alert
+from penstock.telemetry.pipeline.progress import Progress
+from penstock.telemetry.pipeline.shard import Counts
+from tests.telemetry.pipeline.messages import NOW_MS
+
+NOW_S = NOW_MS / 1000
+
+
+def report(batch_id: int = 7) -> BatchReport:
+    alert = Alert(NOW_MS, "xid", "GPU-1", "open", "critical", NOW_MS, "host-1", None, 79.0, "reboot")
+    counts = Counts(100, 90, 5, 3, 2, NOW_MS - 4000)
+    return BatchReport(batch_id, counts, NOW_MS - 30_000, NOW_MS - 3000, [alert])
+
+
+def query(end: int, latest: str | None) -> dict[str, Any]:
+    return {"sources": [{"endOffset": f'{{"t": {{"0": {end}, "1": 10}}}}', "latestOffset": latest}]}
+
+
+@pytest.fixture
+def registry() -> CollectorRegistry:
+    return CollectorRegistry()
+
+
+@pytest.fixture
+def progress(registry: CollectorRegistry) -> Progress:
+    """After one batch of 100 rows, ten seconds after it was started."""
+    times = iter((NOW_S - 10, NOW_S))
+    made = Progress(registry, clock=lambda: next(times))
+    made(report())
+    return made
+
+
+def test_what_prometheus_sees(progress: Progress, registry: CollectorRegistry) -> None:
+    progress.saw(query(20, '{"t": {"0": 50, "1": 15}}'))
+    expected = {
+        ("rows_total", "dead_lettered"): 5,
+        ("rows_total", "late"): 2,
+        ("batch_id", None): 7,
+        ("lag_messages", None): 35,
+        ("freshness_seconds", None): 4,
+        ("batch_seconds_sum", None): 3,
+    }
+    for (name, verdict), value in expected.items():
+        labels = {"verdict": verdict} if verdict else {}
+        assert registry.get_sample_value(f"penstock_pipeline_{name}", labels) == value, name
+
+
+def test_a_lag_that_nobody_knows_is_none(progress: Progress) -> None:
+    progress.saw(query(20, '{"t": {"0": 50, "1": 15}}'))
+    progress.saw(None)
+    assert progress.lag == 35
+    for unknown in ("null", None):
+        progress.saw(query(20, unknown))
+        assert progress.lag == 0
+
+
+def test_a_terminal_shows_it_live(progress: Progress) -> None:
+    screen = io.StringIO()
+    with shown(progress, Console(file=screen, force_terminal=True, width=80)) as (_, show):
+        progress.saw(query(20, '{"t": {"0": 5050, "1": 15}}'))
+        show()
+    picture = screen.getvalue().splitlines()
+    rows = {"lag": "5,035", "rows/s": "10", "dead letters": "5", "batch time": "3.0 s", "alerts opened": "1"}
+    for name, value in rows.items():
+        assert any(f" {name} " in line and f" {value} " in line for line in picture), name
+
+
+def test_elsewhere_each_batch_is_a_line(progress: Progress, capsys: pytest.CaptureFixture[str]) -> None:
+    with shown(progress, Console(file=io.StringIO())) as (batch, show):
+        batch(report(8))
+        show()
+    assert capsys.readouterr().out == (
+        "batch 8: 100 read, 90 valid, 5 dead-lettered, 3 duplicates, 2 late, 1 alerts; 100 read so far\n"
+    )
