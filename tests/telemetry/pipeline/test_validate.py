@@ -6,7 +6,7 @@ from pyspark.sql import SparkSession
 from pyspark.testing import assertDataFrameEqual
 
 from penstock.telemetry.pipeline.validate import REASONS, ROW_DDL, validate
-from tests.telemetry.pipeline.messages import NOW_MS, frame, value
+from tests.telemetry.pipeline.messages import NOW_MS, as_bytes, frame, value
 
 AHEAD_MS = 60_000
 
@@ -68,5 +68,7 @@ def test_what_is_no_sample_says_why(spark: SparkSession) -> None:
 
 
 def test_dead_letters_keep_their_bytes_and_their_place(spark: SparkSession) -> None:
-    (row,) = validate(frame(spark, [b'{"broken'], first_offset=7), NOW_MS, AHEAD_MS).collect()
-    assert (bytes(row.raw), row.topic, row.partition, row.offset) == (b'{"broken', "t", 0, 7)
+    broken, wrong = b'{"broken', value(measured=-1.0)
+    rows = validate(frame(spark, [broken, wrong], first_offset=7), NOW_MS, AHEAD_MS).collect()
+    found = sorted((row.topic, row.partition, row.offset, bytes(row.raw)) for row in rows)
+    assert found == [("t", 0, 7, broken), ("t", 0, 8, bytes(as_bytes(wrong)))]

@@ -49,7 +49,7 @@ def _known_fields(spark: SparkSession) -> DataFrame:
 
 
 def validate(messages: DataFrame, now_ms: int, ahead_ms: int) -> DataFrame:
-    """Rows of `ROW_DDL` from rows of the connector with `VALUE_SCHEMA`.
+    """Rows of `ROW_DDL` from rows of the connector with `VALUE_SCHEMA` and the values' bytes.
 
     A sample from more than `ahead_ms` after `now_ms` is refused: it would move the watermark past all others.
     """
@@ -58,7 +58,6 @@ def validate(messages: DataFrame, now_ms: int, ahead_ms: int) -> DataFrame:
     text = F.col("value.timestamp")
     moment = F.when(text.rlike(_ZONED), F.try_to_timestamp(text))
     typed = joined.withColumn("at", F.unix_millis(moment))
-    raw = F.coalesce(F.col("malformed"), F.to_json("value").cast("binary"))
     reason = _reason(now_ms + ahead_ms)
     return typed.select(
         F.col("value.gpu_id").alias("gpu_id"),
@@ -75,7 +74,7 @@ def validate(messages: DataFrame, now_ms: int, ahead_ms: int) -> DataFrame:
         F.col("partition"),
         F.col("offset"),
         # The bytes are only of use where they end as a dead letter.
-        F.when(reason.isNotNull(), raw).alias("raw"),
+        F.when(reason.isNotNull(), F.col("raw")).alias("raw"),
     )
 
 
