@@ -4,11 +4,11 @@ VENV := .venv
 PY := $(VENV)/bin/python
 READY := $(VENV)/.ready
 
-.PHONY: help run test lint format docs bench profile fuzz sim mutants chaos conformance clean
+.PHONY: help run test lint format docs bench profile fuzz sim mutants chaos exactly-once conformance clean
 .DEFAULT_GOAL := help
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 # Stands for an environment that has what pyproject.toml and constraints.txt ask for.
 $(READY): pyproject.toml constraints.txt
@@ -52,6 +52,9 @@ mutants: $(READY) ## remove guards from the broker, one at a time, and see which
 
 chaos: $(READY) ## kill, stop and cut off real brokers under real clients (SECONDS=…, SEED=…, BROKERS=…)
 	$(PY) -m chaos --seconds $(or $(SECONDS),60) --brokers $(or $(BROKERS),3) $(if $(SEED),--seed $(SEED))
+
+exactly-once: $(READY) ## kill -9 the pipeline's driver, again and again, and count (KILLS=20, SEED=…)
+	KILLS=$(or $(KILLS),20) SEED=$(or $(SEED),1) $(PY) -m pytest -q tests/telemetry/pipeline/test_exactly_once.py
 
 profile: $(READY) ## a flame graph of the broker under one row's load (ROW=produce-1k)
 	ROW='$(ROW)' $(PY) -m bench.profile
