@@ -12,10 +12,7 @@ help: ## show this list
 
 # Stands for an environment that has what pyproject.toml and constraints.txt ask for.
 $(READY): pyproject.toml constraints.txt
-	@$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else \
-	"penstock needs Python 3.11 or newer: make PYTHON=python3.11")'
-	$(PYTHON) -m venv $(VENV)
-	$(PY) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	@$(PYTHON) -m tools.environment $(VENV)
 	@touch $@
 
 run: $(READY) ## start a broker and watch a producer and a consumer talk through it (Ctrl-C ends it)

@@ -1,0 +1,1 @@
+"""What the Makefile needs before anything is installed: Python's own library only."""
