@@ -15,8 +15,8 @@ $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -m tools.environment $(VENV)
 	@touch $@
 
-run: $(READY) ## start a broker and watch a producer and a consumer talk through it (Ctrl-C ends it)
-	@$(PY) -m examples.live_traffic $(ARGS)
+run: $(READY) ## the whole product, live: brokers, simulated GPUs, Spark, API (FOR=90 ends with a summary)
+	@$(PY) -m penstock telemetry demo $(if $(FOR),--for $(FOR)) $(if $(DATA),--data $(DATA)) $(ARGS)
 
 test: lint ## everything that must hold: lint, tests, and other people's tests (a four-minute part)
 	$(PY) -m pytest -q

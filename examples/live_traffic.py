@@ -150,7 +150,7 @@ def watch(address: str, traffic: Traffic, seconds: float | None) -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="make run ARGS=…", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m examples.live_traffic", description=__doc__)
     parser.add_argument("--seconds", type=float, help="stop after this long")
     parser.add_argument("--rate", type=int, default=2000, help="messages a second (2000)")
     wanted = parser.parse_args()

@@ -1,4 +1,4 @@
-"""The example that `make run` shows."""
+"""The smallest example: a broker, a producer and a consumer."""
 
 from __future__ import annotations
 

@@ -1,0 +1,186 @@
+"""`penstock telemetry demo`: brokers, simulated GPUs, the Spark pipeline and the API, at work together."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Event
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from penstock.cli.failure import Failure, misused
+from penstock.cli.interruption import stoppable
+from penstock.cli.requirements import require_extra, require_java
+
+if TYPE_CHECKING:
+    from penstock.telemetry.demo import Outcome, Setting, Show
+
+__all__ = ["demo"]
+
+_HOST: Final = "127.0.0.1"
+_BROKERS_S: Final = 60.0
+_BROKERS_END_S: Final = 20.0
+_LOOK_S: Final = 1.0
+_CLUSTER_ANSWER_S: Final = 1.0
+#: how long the pipeline may take to read what is left once nothing more comes
+_DRAIN_S: Final = 90.0
+
+
+def demo(
+    for_s: Annotated[
+        float | None,
+        typer.Option("--for", min=10.0, help="Seconds of samples; then a summary. [default: until Ctrl-C]"),
+    ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option("--data", "-d", help="A new folder for all of it. [default: a temporary one]"),
+    ] = None,
+    hosts: Annotated[int, typer.Option(min=1, max=64, help="Simulated machines of 8 GPUs.")] = 6,
+    seed: Annotated[int, typer.Option(min=0, help="Of the fleet and its faults.")] = 59,
+    brokers: Annotated[int, typer.Option(min=1, max=9, help="Of the cluster.")] = 3,
+) -> None:
+    """Show all of it at work: brokers, simulated GPUs, the pipeline on Spark, and the API."""
+    require_java()
+    for module in ("pyspark", "deltalake"):
+        require_extra(module, "spark,telemetry")
+    folder = _folder(data)
+
+    from penstock.telemetry.demo import Setting, Show
+
+    with stoppable() as stop, _cluster(folder / "brokers", brokers) as bootstrap:
+        metrics_port, api_port = _free_ports()
+        show = Show(Setting(bootstrap, folder, hosts, seed, for_s, metrics_port, api_port))
+        try:
+            show.start()
+            _watch(show, stop)
+        finally:
+            show.stop()
+    outcome = _outcome(show)
+    if outcome is None:
+        raise Failure("it was ended before anything was sent")
+    _print_outcome(outcome, show.setting)
+    _write_report(show.setting)
+    if not (outcome.is_complete or stop.is_set()):
+        raise Failure("not all that was produced is accounted for")
+
+
+def _folder(data: Path | None) -> Path:
+    if data is None:
+        return Path(tempfile.mkdtemp(prefix="penstock-demo-"))
+    if data.exists() and (not data.is_dir() or any(data.iterdir())):
+        misused(f"{data} holds something already: choose a new folder with --data")
+    data.mkdir(parents=True, exist_ok=True)
+    return data.absolute()
+
+
+def _free_ports() -> tuple[int, int]:
+    from penstock.cli.starting import free_port
+
+    taken: set[int] = set()
+    return free_port(_HOST, 0, taken), free_port(_HOST, 8080, taken)
+
+
+@contextmanager
+def _cluster(folder: Path, brokers: int) -> Iterator[str]:
+    """A cluster for a while: its address. Nothing is left of it."""
+    from penstock.cli.processes import wait_for_end
+    from penstock.cli.starting import ClusterPlan, make_homes, start_all
+    from penstock.model.config import DeclaredTopic
+    from penstock.telemetry.demo.show import PARTITIONS
+    from penstock.telemetry.message import TOPIC
+
+    topic = DeclaredTopic(TOPIC, PARTITIONS, -1, {})
+    homes = make_homes(folder, ClusterPlan(brokers, _HOST, 0, [], {}, [topic]))
+    start_all(homes, _BROKERS_S, together=True)
+    try:
+        yield ",".join(home.address for home in homes)
+    finally:
+        for number, patience_s in ((signal.SIGTERM, _BROKERS_END_S), (signal.SIGKILL, _BROKERS_END_S)):
+            wait_for_end([p for home in homes if (p := home.signal(number)) is not None], patience_s)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _watch(show: Show, stop: Event) -> None:
+    """Until Ctrl-C, or until the simulator has ended and everything was read, or should have been."""
+    from rich.console import Console
+
+    from penstock.cli.direct import DirectLine
+    from penstock.telemetry.demo import Watcher, screen
+
+    with DirectLine(show.setting.bootstrap, _CLUSTER_ANSWER_S) as line:
+        watcher = Watcher(show.setting, _overview(line))
+        ended_s: float | None = None
+        try:
+            with screen(show.setting, Console()) as see:
+                while not stop.wait(_LOOK_S):
+                    show.check()
+                    seen = watcher.look()
+                    see(seen)
+                    produced = show.produced
+                    if produced is None:
+                        continue
+                    ended_s = time.monotonic() if ended_s is None else ended_s
+                    if seen.read >= produced["acknowledged"] or time.monotonic() - ended_s > _DRAIN_S:
+                        return
+        finally:
+            watcher.close()
+
+
+def _overview(line: Any) -> Callable[[], Mapping[str, Any] | None]:
+    from penstock.cli.overview import cluster_overview
+
+    def ask() -> Mapping[str, Any] | None:
+        try:
+            return cluster_overview(line)
+        except Failure:
+            return None
+
+    return ask
+
+
+def _outcome(show: Show) -> Outcome | None:
+    """None where the simulator has not come to say what it has sent."""
+    from penstock.telemetry.demo import read_outcome
+
+    produced = show.produced
+    if produced is None:
+        return None
+    return read_outcome(produced, str(show.setting.tables), show.setting.labels)
+
+
+def _print_outcome(outcome: Outcome, setting: Setting) -> None:
+    from penstock.cli.output import print_table
+
+    parts = [f"{number:,} {verdict.replace('_', '-')}" for verdict, number in outcome.rows.items()]
+    if outcome.unread:
+        parts.append(f"{outcome.unread:,} not read yet")
+    print(f"\n{outcome.produced:,} produced = {' + '.join(parts)}")
+    print(f"{outcome.stored:,} rows in the table of samples")
+    rows = [
+        [name, *map(str, score), _share(score.recall), _share(score.precision)]
+        for name, score in outcome.scores.items()
+    ]
+    print("\nAlerts against the simulator's ground truth (faults that stand out of the noise):")
+    print_table(["fault", "found", "of faults", "right", "of alerts", "recall", "precision"], rows)
+    places = {"tables": setting.tables, "ground truth": setting.labels, "logs": setting.logs}
+    for name, place in places.items():
+        print(f"{name + ':':14}{place}")
+
+
+def _write_report(setting: Setting) -> None:
+    from penstock.telemetry.report import write_report
+    from penstock.telemetry.thresholds import load_thresholds
+
+    told = load_thresholds(setting.thresholds.read_text())
+    made = write_report(str(setting.tables), setting.report, thresholds=told)
+    print(f"{'plots:':14}{made.files[0] if made.files else made.summary}")
+
+
+def _share(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"

@@ -1,0 +1,156 @@
+"""Who takes part: the simulator, the pipeline and the API, how each is started, and the order of their end.
+
+The simulator ends first, so that what was produced is known; the pipeline may then read on until it has all
+of it. The API only reads, and goes last.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any, Final
+
+from penstock.model.errors import PenstockError
+from penstock.telemetry.demo.children import Child
+
+__all__ = ["PARTITIONS", "Setting", "Show", "ShowBroken"]
+
+#: of the topic of samples: each is a task of every batch
+PARTITIONS: Final = 3
+_INTERVAL_S: Final = 1.0
+_FAULT_PERIOD_S: Final = 120.0
+#: shares of all messages; late ones come long after their window has closed
+_DIRT: Final = {
+    "--late": 0.001,
+    "--out-of-order": 0.01,
+    "--duplicates": 0.01,
+    "--malformed": 0.002,
+    "--sentinels": 0.002,
+}
+_LATENESS_S: Final = 40.0
+_DELAY_S: Final = 10.0
+_TRIGGER_S: Final = 2.0
+_SIMULATOR_S, _PIPELINE_S, _API_S = 20.0, 30.0, 10.0
+#: A JVM that lives for minutes and shares two cores gains nothing from its optimising compiler.
+_JVM: Final = {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+
+
+class ShowBroken(PenstockError):
+    """One who takes part has ended before its time; the message says who, and what it said last."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What is shown, and where it is found."""
+
+    bootstrap: str
+    folder: Path
+    hosts: int
+    seed: int
+    #: seconds of samples; None has no end
+    for_s: float | None
+    metrics_port: int
+    api_port: int
+
+    @property
+    def tables(self) -> Path:
+        return self.folder / "tables"
+
+    @property
+    def labels(self) -> Path:
+        """The simulator's ground truth."""
+        return self.folder / "faults.jsonl"
+
+    @property
+    def report(self) -> Path:
+        """Tables and plots of what was seen, made at the end."""
+        return self.folder / "report"
+
+    @property
+    def logs(self) -> Path:
+        return self.folder / "logs"
+
+    @property
+    def thresholds(self) -> Path:
+        return self.folder / "thresholds.yaml"
+
+    @property
+    def metrics_url(self) -> str:
+        return f"http://127.0.0.1:{self.metrics_port}/metrics"
+
+    @property
+    def api_url(self) -> str:
+        return f"http://127.0.0.1:{self.api_port}"
+
+
+class Show:
+    """The three processes. Whoever calls `start` must call `stop`, whatever happens in between."""
+
+    def __init__(self, setting: Setting) -> None:
+        self.setting = setting
+        self._simulator = Child("simulator", _simulate(setting), setting.logs)
+        self._pipeline = Child("pipeline", _run(setting), setting.logs)
+        self._api = Child("api", _serve(setting), setting.logs)
+
+    def start(self) -> None:
+        setting = self.setting
+        setting.logs.mkdir(parents=True)
+        # What the API is asked for exists from the beginning.
+        setting.tables.mkdir()
+        text = resources.files("penstock.telemetry.demo").joinpath("thresholds.yaml").read_text()
+        setting.thresholds.write_text(text)
+        self._pipeline.start(_JVM)
+        self._simulator.start()
+        self._api.start()
+
+    def check(self) -> None:
+        """Raise ShowBroken if anybody has ended who should not have: only the simulator may, and in peace."""
+        for child in (self._pipeline, self._api, self._simulator):
+            if child.exit_code is not None and (child is not self._simulator or child.exit_code != 0):
+                raise ShowBroken(
+                    f"the {child.name} has ended (exit code {child.exit_code}): {child.last_words()} "
+                    f"(see {child.log})"
+                )
+
+    @property
+    def produced(self) -> dict[str, Any] | None:
+        """What the simulator says it has sent, once it has ended."""
+        if self._simulator.exit_code != 0:
+            return None
+        told: dict[str, Any] = json.loads(self._simulator.output.read_text())
+        return told
+
+    def stop(self) -> None:
+        """End all; those that have ended stay ended."""
+        self._simulator.stop(signal.SIGTERM, _SIMULATOR_S)
+        self._pipeline.stop(signal.SIGINT, _PIPELINE_S)
+        self._api.stop(signal.SIGTERM, _API_S)
+
+
+def _simulate(setting: Setting) -> list[str]:
+    dirt = [f"{option}={share}" for option, share in _DIRT.items()]
+    lasting = [] if setting.for_s is None else [f"--duration={setting.for_s:g}"]
+    return [
+        *("telemetry", "simulate", f"--bootstrap={setting.bootstrap}", f"--partitions={PARTITIONS}"),
+        *(f"--hosts={setting.hosts}", f"--seed={setting.seed}", f"--interval={_INTERVAL_S:g}", *lasting),
+        *(f"--labels={setting.labels}", f"--fault-period={_FAULT_PERIOD_S:g}", *dirt),
+        *(f"--lateness={_LATENESS_S:g}", "--json"),
+    ]
+
+
+def _run(setting: Setting) -> list[str]:
+    return [
+        *("telemetry", "run", f"--bootstrap={setting.bootstrap}", f"--tables={setting.tables}"),
+        *("--master=local[2]", f"--trigger={_TRIGGER_S:g}", f"--delay={_DELAY_S:g}"),
+        *(f"--thresholds={setting.thresholds}", f"--metrics-port={setting.metrics_port}"),
+    ]
+
+
+def _serve(setting: Setting) -> list[str]:
+    return [
+        *("telemetry", "serve", f"--tables={setting.tables}", f"--port={setting.api_port}"),
+        f"--thresholds={setting.thresholds}",
+    ]

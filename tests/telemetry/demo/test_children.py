@@ -1,0 +1,36 @@
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+from penstock.telemetry.demo.children import Child
+
+PATIENCE_S = 30.0
+
+
+def test_one_that_ends_by_itself(tmp_path: Path) -> None:
+    child = Child("asked", ["no-such-command"], tmp_path)
+    # Before it was started there is nothing to stop.
+    child.stop(signal.SIGTERM, PATIENCE_S)
+    child.start()
+    # What ends by itself is only waited for: the signal says nothing to it.
+    child.stop(signal.SIGCONT, PATIENCE_S)
+    assert child.exit_code == 2
+    assert "no-such-command" in child.last_words()
+    assert not child.last_words().startswith("penstock:")
+    child.stop(signal.SIGTERM, PATIENCE_S)
+
+
+def test_one_that_does_not_listen_is_ended(tmp_path: Path) -> None:
+    child = Child("broker", ["up", "--memory", "--port", "0"], tmp_path)
+    child.start()
+    while not child.output.read_text().startswith("ready "):
+        assert child.exit_code is None, child.last_words()
+        os.sched_yield()
+    child.stop(signal.SIGCONT, 0.05)
+    assert child.exit_code == -signal.SIGKILL
+
+
+def test_one_that_said_nothing(tmp_path: Path) -> None:
+    assert Child("silent", [], tmp_path).last_words() == "it said nothing"

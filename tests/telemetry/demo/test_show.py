@@ -1,0 +1,54 @@
+"""Who takes part in the show: by which command, with which thresholds, and what is said when one is gone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import typer.main
+
+from penstock.cli import app
+from penstock.telemetry.demo import Setting, Show, ShowBroken
+from penstock.telemetry.demo import show as show_module
+from penstock.telemetry.thresholds import load_thresholds
+
+
+@pytest.fixture
+def setting(tmp_path: Path) -> Setting:
+    return Setting("127.0.0.1:1", tmp_path, 2, 1, 30.0, 1, 2)
+
+
+@pytest.fixture
+def broken(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> Iterator[Show]:
+    """A show whose pipeline ends at once; brokers stand in for the others."""
+    monkeypatch.setattr(show_module, "_run", lambda setting: ["telemetry", "run", "--shards=0"])
+    for command in ("_simulate", "_serve"):
+        monkeypatch.setattr(show_module, command, lambda setting: ["up", "--memory", "--port=0"])
+    made = Show(setting)
+    yield made
+    made.stop()
+
+
+@pytest.mark.parametrize("command", ["_simulate", "_run", "_serve"])
+def test_the_command_line_takes_the_commands(setting: Setting, command: str) -> None:
+    group, name, *arguments = getattr(show_module, command)(setting)
+    commands: dict[str, typer.main.TyperGroup] = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    chosen = commands[group].commands[name]
+    told = chosen.make_context(name, list(arguments)).params
+    assert set(told.values()) & {setting.bootstrap, str(setting.tables), setting.tables}
+
+
+def test_one_who_ends_before_its_time_is_named_with_its_last_words(broken: Show) -> None:
+    broken.start()
+    with pytest.raises(ShowBroken, match=r"the pipeline has ended \(exit code 2\): .*--shards.*pipeline.log"):
+        while True:
+            broken.check()
+    assert broken.produced is None
+
+
+def test_thresholds_of_the_show_are_valid(broken: Show) -> None:
+    broken.start()
+    told = load_thresholds(broken.setting.thresholds.read_text())
+    assert told.silent.for_s < load_thresholds().silent.for_s
+    assert told.hot.excess_min_c == load_thresholds().hot.excess_min_c
