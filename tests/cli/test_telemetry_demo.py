@@ -1,0 +1,117 @@
+"""`penstock telemetry demo`, which `make run` is: the whole product, for half a minute."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import PENSTOCK, Command
+
+OLD_JAVA = """#!/bin/sh
+echo 'openjdk version "11.0.2" 2019-01-15' >&2
+"""
+#: where everything that was produced has gone
+SUM = r"(N) produced = (N) valid \+ (N) dead-lettered \+ (N) duplicates \+ (N) late\n".replace("N", r"[\d,]+")
+
+
+@pytest.mark.parametrize(
+    ("java", "home", "complaint"),
+    [
+        (None, False, "Spark needs Java 17 or newer, and there is none: install it"),
+        (None, True, r"there is none in JAVA_HOME \(.*\): install it"),
+        (OLD_JAVA, False, "java is older: install it"),
+    ],
+)
+@pytest.mark.parametrize("command", ["demo", "run", "backfill"])
+def test_without_a_java_for_spark_nothing_is_started(
+    penstock: Command,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    command: str,
+    java: str | None,
+    home: bool,
+    complaint: str,
+) -> None:
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    if java is not None:
+        (programs / "java").write_text(java)
+        (programs / "java").chmod(0o755)
+    monkeypatch.setenv("PATH", str(programs))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    if home:
+        monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    options = ["--data", "demo"] if command == "demo" else []
+    done = penstock("telemetry", command, *options)
+    (line,) = done.stderr.splitlines()
+    assert done.returncode == 1
+    assert re.search(complaint, line)
+    assert os.listdir(tmp_path) == ["bin"]
+
+
+def test_a_folder_that_holds_something_is_left_alone(penstock: Command, tmp_path: Path) -> None:
+    (tmp_path / "mine").write_text("precious")
+    done = penstock("telemetry", "demo", "--data", str(tmp_path))
+    assert done.returncode == 2
+    assert "holds something already: choose a new folder" in done.stderr
+
+
+def processes_with(text: str) -> list[str]:
+    """Command lines of running processes that hold `text`."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            told = path.read_bytes()
+        except OSError:  # it has ended meanwhile
+            continue
+        if text.encode() in told:
+            found.append(told.decode(errors="replace").replace("\0", " "))
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+def test_half_a_minute_of_everything_ends_with_every_message_accounted_for(tmp_path: Path) -> None:
+    folder = tmp_path / "demo"
+    command = [*PENSTOCK, "telemetry", "demo", "--for", "30", "--data", str(folder), "--hosts", "2"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stdout + done.stderr
+    # While it runs there is a line now and then.
+    assert re.search(r"brokers 3/3  produced [\d,]+  read [\d,]+  lag", done.stdout)
+    told = re.search(SUM, done.stdout)
+    assert told is not None, done.stdout
+    produced, valid, dead, duplicates, late = (int(part.replace(",", "")) for part in told.groups())
+    sent = json.loads((folder / "logs" / "simulator.out").read_text())
+    assert produced == sent["acknowledged"] == valid + dead + duplicates + late > 16 * 40 * 20
+    assert dead == sent["malformed"] + sent["sentinels"] > 0
+    assert duplicates > 0
+    # Faults of so short a run need not be found; which ones there were is said.
+    assert set(re.findall(r"(\w+) +\d+ +\d+ +\d+ +\d+ +", done.stdout)) >= set(sent["faults"])
+    assert (folder / "faults.jsonl").is_file()
+    assert list((folder / "report").glob("*.png"))
+    assert not (folder / "brokers").exists()
+    assert processes_with(str(folder)) == []
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_everything(tmp_path: Path) -> None:
+    folder = tmp_path / "demo"
+    command = [*PENSTOCK, "telemetry", "demo", "--data", str(folder), "--hosts", "1"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
+        assert process.stdout is not None
+        # It has something to say once brokers are up; wait until the simulator has sent something as well.
+        while "produced 0" in (line := process.stdout.readline()):
+            assert process.poll() is None
+        assert "brokers 3/3" in line
+        os.killpg(process.pid, signal.SIGINT)
+        rest, _ = process.communicate(timeout=90)
+    assert process.returncode == 0, rest
+    assert re.search(r"[1-9][\d,]* produced = .* not read yet", rest)
+    assert processes_with(str(folder)) == []
