@@ -76,6 +76,8 @@ class Metrics:
         self.scrubbed_bytes = 0
         self.corruption_found = 0
         self.corruption_repaired = 0
+        #: ranges in which replicas differed though their checksums are right
+        self.differences_found = 0
 
     def api(self, name: str) -> ApiStats:
         return self.apis.setdefault(name, ApiStats(name))

@@ -1,12 +1,12 @@
-"""Looks for damage in sealed segments, and replaces it with the bytes of a healthy replica.
+"""Looks for damage in sealed segments, and has it replaced with the bytes of a healthy replica.
 
 Round after round every sealed segment of every replica here is read, in pieces, in a process of its own, at
 `penstock.scrub.bytes.per.second`. What is damaged is reported, and from then on neither clients nor followers
-get it. Then the other replicas are asked for the range, as any reader asks: the leader first, then those in
-sync. Their bytes are checked and written over the damaged ones, in place. That is the same for leaders and
-followers, takes nobody out of the ISR, and costs nothing that is healthy.
+get it, until it has been replaced (`repair`). Then the same segments are compared with other replicas'
+(`comparison`), which finds what no checksum does.
 
-Invariant: a range counts as sound again only when all of it has been written and is on the disk.
+What is known to be damaged is not kept over a restart: the first round begins soon after the start, and finds
+it again.
 """
 
 from __future__ import annotations
@@ -14,25 +14,15 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
+from penstock.broker.comparison import compare_replica
 from penstock.broker.logs import get_logger
 from penstock.broker.partition import Partition
+from penstock.broker.repair import PIECE_BYTES, is_here, others_in_sync, repair_range
 from penstock.broker.world import OsFiles
-from penstock.model.errors import ApiError, CorruptMessage, ErrorCode, PenstockError
-from penstock.ports import File
-from penstock.records.batch import HEADER_SIZE, LOG_OVERHEAD, read_offset_and_length
+from penstock.model.errors import PenstockError
 from penstock.storage.recovery import Corruption
-from penstock.storage.scrub import (
-    Piece,
-    describe,
-    note_damage,
-    repair_target,
-    repaired,
-    scrub,
-    sealed_segments,
-)
+from penstock.storage.scrub import Piece, describe, note_damage, scrub, sealed_segments
 from penstock.storage.segment import Segment
-from penstock.storage.validation import check_replicated
-from penstock.wire.apis.fetch import FETCH, FetchPartition, FetchRequest, FetchTopic
 
 if TYPE_CHECKING:
     from penstock.broker.broker import Broker
@@ -40,8 +30,8 @@ if TYPE_CHECKING:
 __all__ = ["Scrubber"]
 
 log = get_logger("scrubber")
-#: what is checked in one go, and fetched with one request
-_PIECE_BYTES: Final = 1 << 20
+#: how long a broker that has started is left alone: those that it serves and follows come first
+_SETTLE_S: Final = 60.0
 
 
 class Scrubber:
@@ -60,9 +50,14 @@ class Scrubber:
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def _run(self) -> None:
+        await asyncio.sleep(min(_SETTLE_S, self._interval_s))
         while True:
-            await asyncio.sleep(self._broker.config.penstock_scrub_interval_ms / 1000)
             await self.scrub_all()
+            await asyncio.sleep(self._interval_s)
+
+    @property
+    def _interval_s(self) -> float:
+        return self._broker.config.penstock_scrub_interval_ms / 1000
 
     async def scrub_all(self) -> None:
         """One round over everything that is here."""
@@ -70,6 +65,7 @@ class Scrubber:
             try:
                 await self.scrub(partition)
                 await self.repair(partition)
+                await compare_replica(self._broker, partition)
             except (PenstockError, OSError) as e:
                 log.error("scrub_failed", partition=partition.name, error=str(e))
             except Exception as e:
@@ -88,19 +84,19 @@ class Scrubber:
         in_worker = (
             broker.workers.in_process if isinstance(broker.files, OsFiles) else broker.workers.in_thread
         )
-        while _is_here(partition):
+        while is_here(partition):
             sealed = describe(partition.log, segment)
             if sealed is None or done.position >= sealed.size:
                 return
             before = done
-            size = min(_PIECE_BYTES, sealed.size - done.position)
+            size = min(PIECE_BYTES, sealed.size - done.position)
             await asyncio.sleep(size / broker.config.penstock_scrub_bytes_per_second)
             try:
-                done = await in_worker(scrub, broker.files, sealed, before, _PIECE_BYTES)
+                done = await in_worker(scrub, broker.files, sealed, before, PIECE_BYTES)
             except FileNotFoundError:
                 # Gone by retention or compaction; where it is not, reads will tell.
                 return
-            if not _is_here(partition) or describe(partition.log, segment) != sealed:
+            if not is_here(partition) or describe(partition.log, segment) != sealed:
                 # What was read may have been changed while it was.
                 return
             for damage in done.damage:
@@ -121,110 +117,7 @@ class Scrubber:
         )
         note_damage(partition.log, segment, damage)
 
-    # -- repairing
-
     async def repair(self, partition: Partition) -> None:
         """Replace what is known to be damaged, by this scrubber or by recovery, as far as others have it."""
         for damage in list(partition.log.recovery.corruption):
-            for replica in self._sources(partition):
-                try:
-                    done = await self._copy(partition, damage, replica)
-                except PenstockError as e:
-                    log.warning("repair_failed", partition=partition.name, source=replica, error=str(e))
-                    continue
-                if done:
-                    self._broker.metrics.corruption_repaired += 1
-                    log.info(
-                        "corruption_repaired",
-                        partition=partition.name,
-                        source=replica,
-                        first_offset=damage.first_offset,
-                        next_offset=damage.next_offset,
-                        bytes=damage.size,
-                    )
-                    break
-
-    def _sources(self, partition: Partition) -> list[int]:
-        """Who may have what we lack: the leader, then the others in sync."""
-        topic = self._broker.image.topics_by_id.get(partition.topic_id)
-        if topic is None or partition.index not in topic.partitions:
-            return []
-        known = topic.partitions[partition.index]
-        others = {node: None for node in (known.leader, *known.isr) if node >= 0}
-        others.pop(self._broker.node_id, None)
-        return list(others)
-
-    async def _copy(self, partition: Partition, damage: Corruption, replica: int) -> bool:
-        """Write a replica's bytes over ours; False if ours cannot be replaced in place."""
-        opened, offset, position = partition.log, damage.first_offset, damage.position
-        end = damage.position + damage.size
-        file = self._target(partition, damage)
-        while file is not None and offset < damage.next_offset:
-            batches, next_offset = _within(await self._fetch(partition, offset, replica), offset, damage)
-            # It may have been cut, compacted or let go of while we waited.
-            file = self._target(partition, damage)
-            if file is None:
-                break
-            if position + len(batches) > end:
-                raise CorruptMessage(f"its batches from {damage.first_offset} on take more room than ours")
-            try:
-                file.pwrite(batches, position)
-            except OSError as e:
-                raise partition.flusher.health.failed(e, f"cannot repair {opened.path}") from e
-            offset, position = next_offset, position + len(batches)
-        if file is None:
-            return False
-        if position != end:
-            raise CorruptMessage(f"its batches from {damage.first_offset} on take less room than ours")
-        try:
-            await self._broker.workers.in_thread(file.sync)
-        except OSError as e:
-            raise partition.flusher.health.sync_failed(e, f"cannot sync {opened.path}") from e
-        if self._target(partition, damage) is None:
-            return False
-        repaired(opened, damage)
-        return True
-
-    def _target(self, partition: Partition, damage: Corruption) -> File | None:
-        return repair_target(partition.log, damage) if _is_here(partition) else None
-
-    async def _fetch(self, partition: Partition, offset: int, replica: int) -> memoryview:
-        """Committed bytes from `offset` on, as any reader gets them."""
-        wanted = FetchPartition(
-            partition=partition.index, fetch_offset=offset, partition_max_bytes=_PIECE_BYTES
-        )
-        request = FetchRequest(
-            max_wait_ms=0,
-            min_bytes=0,
-            max_bytes=_PIECE_BYTES,
-            topics=[FetchTopic(topic_id=partition.topic_id, partitions=[wanted])],
-        )
-        timeout_s = self._broker.config.replica_socket_timeout_ms / 1000
-        response = await self._broker.peer(replica, "repair").send(FETCH, request, timeout_s)
-        ((answer,),) = [topic.partitions for topic in response.responses]
-        if answer.error_code:
-            raise ApiError(ErrorCode(answer.error_code))
-        assert isinstance(answer.records, memoryview)
-        return answer.records
-
-
-def _is_here(partition: Partition) -> bool:
-    return partition.hosted and partition.directory.health.offline is None
-
-
-def _within(fetched: memoryview, offset: int, damage: Corruption) -> tuple[memoryview, int]:
-    """The whole, sound batches in a damaged range that follow each other from `offset` on, and their end."""
-    end = 0
-    while end + LOG_OVERHEAD <= len(fetched):
-        base, size = read_offset_and_length(fetched, end)
-        if size < HEADER_SIZE or base >= damage.next_offset or end + size > len(fetched):
-            break
-        end += size
-    batches = fetched[:end]
-    for header in check_replicated(batches):
-        if header[0] != offset:
-            raise CorruptMessage(f"a batch at offset {header[0]} where {offset} should be")
-        offset = header[0] + header[6] + 1
-    if not batches or offset > damage.next_offset:
-        raise CorruptMessage(f"no batches that end at {damage.next_offset}, as ours do")
-    return batches, offset
+            await repair_range(self._broker, partition, damage, others_in_sync(self._broker, partition))

@@ -1,119 +1,124 @@
-"""Do replicas hold the same bytes? Digests of offset ranges, compared until the difference is narrowed down.
+"""Do replicas hold the same bytes? Digests of their batches, and who is right where those differ.
 
-A follower stores the leader's batches byte for byte, so equal ranges have equal digests, wherever segments
-begin. A batch belongs to the range of its first offset. Ranges lie on a grid of `LEAF` offsets, so that
-digests made at different times compare. Compaction rewrites batches on each replica by itself: a compacted
-log's cleaned part is not comparable.
+A follower stores the leader's batches byte for byte, so a batch has one digest wherever it lies, however logs
+are cut into segments. Compaction rewrites batches on each replica by itself: what it has touched is not
+comparable (`is_untouched`).
 
 A verdict needs a majority of all replicas, not of those that answered: otherwise one corrupt copy could
-outvote the rest while they are away.
+outvote the rest while they are away. Of two replicas the leader's word counts: it is what readers have seen.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
 from penstock.model.errors import CorruptMessage
-from penstock.records.batch import HEADER_SIZE, read_offset_and_length
+from penstock.records.batch import (
+    DELETE_HORIZON_BIT,
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    read_header,
+    read_offset_and_length,
+)
 
-__all__ = ["LEAF", "Comparison", "LogDigest", "Mismatch", "OffsetRange", "judge"]
+__all__ = ["Mismatch", "batch_digests", "is_untouched", "judge", "leading_batches", "mismatches"]
 
-#: offsets per smallest range: what a repair fetches at least
-LEAF: Final = 1024
 _DIGEST_SIZE: Final = 16
-
-
-class OffsetRange(NamedTuple):
-    """From `start` on, before `end`; both on the grid."""
-
-    start: int
-    end: int
-
-
-class LogDigest:
-    """Digests of what one replica holds; feed it whole batches in offset order, in pieces of any size."""
-
-    __slots__ = ("_leaf", "_leaves")
-
-    def __init__(self, leaf: int = LEAF) -> None:
-        self._leaf = leaf
-        self._leaves: dict[int, blake2b] = {}
-
-    def add(self, batches: memoryview) -> None:
-        """Batches that follow those added before."""
-        position = 0
-        while position < len(batches):
-            base_offset, size = read_offset_and_length(batches, position)
-            if size < HEADER_SIZE:
-                raise CorruptMessage(f"a batch of {size} bytes at offset {base_offset}")
-            slot = base_offset // self._leaf
-            digest = self._leaves.get(slot)
-            if digest is None:
-                digest = self._leaves[slot] = blake2b(digest_size=_DIGEST_SIZE)
-            digest.update(batches[position : position + size])
-            position += size
-
-    def of(self, offsets: OffsetRange) -> bytes:
-        """The digest of a range; of what leaves hold and of which are empty."""
-        total = blake2b(digest_size=_DIGEST_SIZE)
-        for slot in range(offsets.start // self._leaf, -(-offsets.end // self._leaf)):
-            leaf = self._leaves.get(slot)
-            if leaf is not None:
-                total.update(slot.to_bytes(8, "big"))
-                total.update(leaf.digest())
-        return total.digest()
+_NOTHING: Final = b""
+_PAIR: Final = 2
 
 
 class Mismatch(NamedTuple):
-    """Replicas differ in a smallest range. Where no majority agrees nobody is `healthy`: repair nothing."""
+    """Replicas differ from offset `start` to before `end`; nobody is named where there is no verdict."""
 
-    offsets: OffsetRange
+    start: int
+    end: int
     healthy: frozenset[int]
     corrupt: frozenset[int]
 
 
-def judge(offsets: OffsetRange, replicas: Iterable[int], digests: Mapping[int, bytes]) -> Mismatch | None:
-    """Who is right about a range, None where all that answered agree."""
+def leading_batches(data: memoryview, before: int) -> tuple[int, int]:
+    """(bytes, next offset) of the whole batches at the start of `data` that begin before an offset.
+
+    (0, -1) if there are none.
+    """
+    position, next_offset = 0, -1
+    while position + HEADER_SIZE <= len(data):
+        base, size = read_offset_and_length(data, position)
+        if size < HEADER_SIZE:
+            raise CorruptMessage(f"a batch of {size} bytes at offset {base}")
+        if base >= before or position + size > len(data):
+            break
+        next_offset = read_header(data, position).next_offset
+        position += size
+    return position, next_offset
+
+
+def batch_digests(batches: memoryview) -> dict[int, bytes]:
+    """The digest of each batch, by its base offset."""
+    digests: dict[int, bytes] = {}
+    position = 0
+    while position + LOG_OVERHEAD <= len(batches):
+        base, size = read_offset_and_length(batches, position)
+        if size < HEADER_SIZE:
+            raise CorruptMessage(f"a batch of {size} bytes at offset {base}")
+        digests[base] = blake2b(batches[position : position + size], digest_size=_DIGEST_SIZE).digest()
+        position += size
+    return digests
+
+
+def is_untouched(batches: memoryview, start: int, end: int) -> bool:
+    """Whether batches fill [start, end) as they were produced: compaction leaves gaps, or marks."""
+    position, next_offset = 0, start
+    while position < len(batches):
+        header = read_header(batches, position)
+        if (
+            header.base_offset != next_offset
+            or header.record_count != header.last_offset_delta + 1
+            or header.attributes & DELETE_HORIZON_BIT
+        ):
+            return False
+        next_offset = header.next_offset
+        position += header.size
+    return next_offset == end
+
+
+def judge(
+    replicas: Collection[int], leader: int, digests: Mapping[int, bytes]
+) -> tuple[frozenset[int], frozenset[int]] | None:
+    """(healthy, corrupt) of `replicas`, by what those that answered hold; None where all of these agree."""
     holders: dict[bytes, set[int]] = {}
     for replica, digest in digests.items():
         holders.setdefault(digest, set()).add(replica)
     if len(holders) <= 1:
         return None
     healthy = max(holders.values(), key=len)
-    if 2 * len(healthy) <= len(set(replicas)):
-        return Mismatch(offsets, frozenset(), frozenset())
-    return Mismatch(offsets, frozenset(healthy), frozenset(digests.keys() - healthy))
+    if len(replicas) == _PAIR and leader in digests:
+        healthy = {leader}
+    elif 2 * len(healthy) <= len(replicas):
+        return frozenset(), frozenset()
+    return frozenset(healthy), frozenset(digests.keys() - healthy)
 
 
-class Comparison:
-    """Narrows differences down: ask every replica for the digest of `next_range`, tell `compared`, repeat."""
+def mismatches(
+    replicas: Collection[int], leader: int, held: Mapping[int, Mapping[int, bytes]], end: int
+) -> list[Mismatch]:
+    """Where replicas differ in a range that ends at `end`, by the digests of their batches.
 
-    __slots__ = ("_leaf", "_open", "_replicas", "mismatches")
-
-    def __init__(self, offsets: OffsetRange, replicas: Iterable[int], leaf: int = LEAF) -> None:
-        self._leaf = leaf
-        self._replicas = frozenset(replicas)
-        start, end = offsets.start // leaf, -(-offsets.end // leaf)
-        self._open = [OffsetRange(start * leaf, end * leaf)] if start < end else []
-        #: what was found, in offset order
-        self.mismatches: list[Mismatch] = []
-
-    @property
-    def next_range(self) -> OffsetRange | None:
-        """The range to compare next, None when all is told."""
-        return self._open[-1] if self._open else None
-
-    def compared(self, digests: Mapping[int, bytes]) -> None:
-        """The digests of `next_range`, by replica; one that cannot answer is left out."""
-        offsets = self._open.pop()
-        mismatch = judge(offsets, self._replicas, digests)
-        if mismatch is None:
-            return
-        leaves = (offsets.end - offsets.start) // self._leaf
-        if leaves == 1:
-            self.mismatches.append(mismatch)
-            return
-        middle = offsets.start + leaves // 2 * self._leaf
-        self._open += [OffsetRange(middle, offsets.end), OffsetRange(offsets.start, middle)]
+    Batches side by side about which the verdict is the same are one mismatch.
+    """
+    bases = sorted({base for digests in held.values() for base in digests})
+    found: list[Mismatch] = []
+    for base, next_base in zip(bases, [*bases[1:], end], strict=True):
+        verdict = judge(
+            replicas, leader, {replica: digests.get(base, _NOTHING) for replica, digests in held.items()}
+        )
+        if verdict is None:
+            continue
+        if found and found[-1].end == base and found[-1][2:] == verdict:
+            found[-1] = found[-1]._replace(end=next_base)
+        else:
+            found.append(Mismatch(base, next_base, *verdict))
+    return found
