@@ -37,6 +37,8 @@ class CheckedStage(Stage):
     unclean_asked = False
     #: replicas that a leader just said are in sync
     vouched_for: frozenset[int] = frozenset()
+    #: the broker that just came back without knowing what it has, or was forgotten
+    lost: frozenset[int] = frozenset()
 
     def commit(self, records: Sequence[Struct]) -> None:
         for record in records:
@@ -59,7 +61,8 @@ class CheckedStage(Stage):
         leader, leader_epoch, epoch = partition.leader, partition.leader_epoch, partition.partition_epoch
         gone = set(partition.replicas)
         complete = {*partition.isr, *partition.elr}
-        last = () if complete else partition.last_known_leader
+        # Where nobody is left who has everything, the last leader is the best there is (KIP-966).
+        last = () if complete - self.lost else partition.last_known_leader
         super().commit([record])
         gone -= set(partition.replicas)
         assert partition.partition_epoch == epoch + 1
@@ -85,7 +88,10 @@ class Decisions(RuleBasedStateMachine):
 
     @rule(node=nodes, clean=st.booleans())
     def register(self, node: int, clean: bool) -> None:
-        self.stage.register(node, clean=clean and node in self.stage.image.brokers)
+        clean = clean and node in self.stage.image.brokers
+        self.stage.lost = frozenset() if clean else frozenset({node})
+        self.stage.register(node, clean=clean)
+        self.stage.lost = frozenset()
 
     @rule(node=nodes, fence=st.booleans(), stop=st.booleans(), heard=st.booleans())
     def beat(self, node: int, fence: bool, stop: bool, heard: bool) -> None:
@@ -105,7 +111,9 @@ class Decisions(RuleBasedStateMachine):
     @rule(node=nodes)
     def unregister(self, node: int) -> None:
         if node in self.stage.image.brokers:
+            self.stage.lost = frozenset({node})
             self.stage.commit(unregister_broker(self.stage.image, self.stage.policy, node))
+            self.stage.lost = frozenset()
 
     @rule(name=names, replicas=placements, minimum=st.integers(1, 3), unclean=st.booleans())
     def create(self, name: str, replicas: list[int], minimum: int, unclean: bool) -> None:
