@@ -258,6 +258,29 @@ def test_a_load_that_takes_long_or_fails_is_not_waited_for(
     run(test)
 
 
+def test_a_log_that_goes_on_refusing_is_not_replayed_in_a_busy_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A full disk: what is loaded may have something to write at once, and be refused again."""
+
+    def refuse(*_: object) -> None:
+        raise StorageError("the disk is full")
+
+    async def test() -> None:
+        async with running() as broker:
+            await answer(commit(broker, 1))
+            with monkeypatch.context() as full:
+                full.setattr(coordinator_seat, "append_records", refuse)
+                assert (await answer(commit(broker, 2))).error_code == ErrorCode.NOT_COORDINATOR
+                assert await fetched(broker) == 1, "once it is replayed at once"
+                assert (await answer(commit(broker, 3))).error_code == ErrorCode.NOT_COORDINATOR
+                assert fetch(broker).error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            while getattr(fetch(broker), "error_code", ErrorCode.NONE) != ErrorCode.NONE:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+            assert await fetched(broker) == 1
+            assert (await answer(commit(broker, 4))).topics[0].partitions[0].error_code == ErrorCode.NONE
+
+    run(test)
+
+
 def test_nobody_is_sent_to_a_coordinator_that_is_not_there_yet() -> None:
     """Its topic is in the image before its partitions are open."""
 

@@ -7,7 +7,8 @@ decided before it is committed (below the high watermark), so nobody learns what
 Later turns see records that are not committed yet. If the log refuses them, or the disk does, the shard is
 thrown away and replayed from the log, and everyone who waits is told to try again: with NOT_COORDINATOR
 where the partition or its disk is gone, COORDINATOR_NOT_AVAILABLE where the cluster is short of replicas,
-as in Kafka. Who asks while it is being loaded waits for that, but not for long.
+as in Kafka. Who asks while it is being loaded waits for that, but not for long. A log that goes on refusing,
+as a full disk does, is tried again with growing pauses.
 
 Owned by the event loop's thread.
 """
@@ -46,6 +47,9 @@ _APPEND_ERRORS: Final = {
 #: how long a question waits for a shard that is being loaded: nearly all are there at once, and clients take
 #: COORDINATOR_LOAD_IN_PROGRESS as a reason to pause
 _LOAD_PATIENCE_S: Final = 1.0
+#: how long a log that has refused twice in a row is left alone, doubled with each time, up to a limit
+_RELOAD_S: Final = 0.05
+_RELOAD_LIMIT_S: Final = 5.0
 
 
 #: timers that are up and go into one turn of the event loop: when a machine with a thousand members dies,
@@ -89,6 +93,8 @@ class Seat(Generic[S]):
         "_early",
         "_flush_due",
         "_load_patience",
+        "_refusals",
+        "_reload",
         "_replies",
         "_timer",
         "_timer_ms",
@@ -115,6 +121,9 @@ class Seat(Generic[S]):
         #: questions that wait for the load, and when that has taken too long; None when it has
         self._early: list[tuple[Decision[S], Question]] = []
         self._load_patience: asyncio.TimerHandle | None = None
+        #: how often the log has refused since it last took something, and when it is replayed after that
+        self._refusals = 0
+        self._reload: asyncio.TimerHandle | None = None
         self._reset()
 
     def _reset(self) -> None:
@@ -134,7 +143,7 @@ class Seat(Generic[S]):
 
     def load(self) -> None:
         """Replay the log; an empty one at once, any other piece by piece beside the broker's other work."""
-        self.shard = None
+        self.shard = self._reload = None
         partition = self.partition
         if partition.log.end_offset == partition.log.log_start_offset:
             self._loaded(self.make_shard())
@@ -187,6 +196,9 @@ class Seat(Generic[S]):
             self.task = None
         if self._timer is not None:
             self._timer.cancel()
+        if self._reload is not None:
+            self._reload.cancel()
+            self._reload = None
         self.partition.waiters.pop(self, None)
         refused = [question for question, _ in self._replies]
         refused += [question for _, replies in self._waiting for question, _ in replies]
@@ -201,7 +213,13 @@ class Seat(Generic[S]):
         log.error("coordinator_append_failed", partition=self.partition.name, error=str(error))
         code = _APPEND_ERRORS.get(error.code, error.code)
         self.unload(ApiError(code, str(error)))
-        self.load()
+        self._refusals += 1
+        if self._refusals == 1:
+            self.load()
+        else:
+            # What is loaded may have something to write at once, and be refused again: not in a busy loop.
+            pause_s = min(_RELOAD_S * 2**self._refusals, _RELOAD_LIMIT_S)
+            self._reload = asyncio.get_running_loop().call_later(pause_s, self.load)
 
     # -- turns
 
@@ -243,7 +261,7 @@ class Seat(Generic[S]):
             self._end_turn(self.shard)
 
     def _why_not(self) -> ApiError:
-        if self.task is not None and not self.task.done():
+        if self._reload is not None or (self.task is not None and not self.task.done()):
             return ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         return ApiError(ErrorCode.NOT_COORDINATOR)
 
@@ -290,6 +308,7 @@ class Seat(Generic[S]):
             except Exception as e:  # noqa: BLE001 - what cannot be written must not be told either
                 self._fail(ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, repr(e)))
                 return
+            self._refusals = 0
         replies, self._replies = self._replies, []
         self._waiting.append((partition.log.end_offset, replies))
         partition.waiters[self] = None
