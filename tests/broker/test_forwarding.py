@@ -8,6 +8,9 @@ from typing import Any
 
 import pytest
 
+from penstock.broker.context import Context
+from penstock.broker.forwarding import Caller, forward
+from penstock.broker.handlers import internal
 from penstock.metadata.image import BROKER, TOPIC
 from penstock.model.errors import ErrorCode
 from penstock.wire.api import Api
@@ -19,7 +22,12 @@ from penstock.wire.apis.alter_partition_reassignments import (
     ReassignableTopic,
 )
 from penstock.wire.apis.create_topics import CREATE_TOPICS
-from penstock.wire.apis.delete_topics import DELETE_TOPICS, DeleteTopicsRequest, DeleteTopicState
+from penstock.wire.apis.delete_topics import (
+    DELETE_TOPICS,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
 from penstock.wire.apis.elect_leaders import ELECT_LEADERS, ElectLeadersRequest, TopicPartitions
 from penstock.wire.apis.envelope import ENVELOPE, EnvelopeRequest
 from penstock.wire.apis.incremental_alter_configs import (
@@ -175,3 +183,31 @@ def test_requests_survive_the_controllers_death() -> None:
             assert {f"topic-{n}" for n in range(5)} <= set(nodes[node].image.topics)
 
     run(main())
+
+
+def test_who_asked_reaches_the_controller(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client's principal and address, not those of the broker that passes the request on (KIP-590)."""
+    seen: list[tuple[str, str, str | None]] = []
+
+    async def serve(context: Context, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+        seen.append((context.principal, context.host, context.client_id))
+        return DeleteTopicsResponse()
+
+    monkeypatch.setitem(internal._CARRIED, DELETE_TOPICS.key, (DELETE_TOPICS, serve))
+
+    async def nowhere() -> None:
+        raise AssertionError("this node is not the controller")
+
+    async def main() -> None:
+        async with cluster(3) as nodes:
+            node = await follower(nodes)
+            request = DeleteTopicsRequest(timeout_ms=5000)
+            await nodes.ask(node, DELETE_TOPICS, request)
+            alice = Caller("User:alice", "2001:db8::7", "alices-client")
+            await forward(nodes[node], DELETE_TOPICS, 6, request, nowhere, alice)
+
+    run(main())
+    assert seen == [
+        ("User:ANONYMOUS", "127.0.0.1", "test"),
+        ("User:alice", "2001:db8::7", "alices-client"),
+    ]

@@ -40,6 +40,11 @@ class Context:
     def principal(self) -> str:
         return self.connection.principal
 
+    @property
+    def host(self) -> str:
+        """The address that the request came from."""
+        return self.connection.peer.rpartition(":")[0]
+
     def failed(self, error: Exception) -> None:
         """Something that nobody foresaw, after the handler returned: it costs the connection that asked."""
         self.broker.dispatcher.failed(self, error)

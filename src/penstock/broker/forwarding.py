@@ -1,20 +1,24 @@
 """Requests that only the active controller can carry out, from whichever broker a client asked (KIP-590).
 
-The request travels in an Envelope and comes back as if it had been asked there. After a success this broker
-waits a moment until it knows of the change itself, so that the client finds what it has just made.
+The request travels in an Envelope, with who has asked, and comes back as if it had been asked there. After a
+success this broker waits a moment until it knows of the change itself, so that the client finds what it has
+just made.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from penstock.broker.cluster_node import ControllerUnavailable
 from penstock.broker.context import Context
 from penstock.broker.controller import NotController
+from penstock.broker.metrics import ApiStats
 from penstock.metadata.topics import NewTopic
 from penstock.model.errors import ApiError, ErrorCode, ProtocolError, TopicAlreadyExists
+from penstock.net.connection import Connection
 from penstock.wire.api import Api
 from penstock.wire.apis.create_topics import (
     CREATE_TOPICS,
@@ -32,17 +36,48 @@ from penstock.wire.principals import Principal, decode_principal, encode_princip
 if TYPE_CHECKING:
     from penstock.broker.broker import Broker
 
-__all__ = ["AsyncHandler", "carry_out", "create_topic_anywhere", "forward", "forwarded"]
+__all__ = ["AsyncHandler", "Caller", "carry_out", "create_topic_anywhere", "forward", "forwarded"]
 
 _DEFAULT_TIMEOUT_S: Final = 30.0
 #: how long an answer may wait for this broker to hear of what was changed
 _CATCH_UP_S: Final = 0.5
 #: what changes nothing that this broker could hear of
 _READS: Final = (DESCRIBE_QUORUM, LIST_PARTITION_REASSIGNMENTS)
-_ADDRESS: Final = bytes(4)
 _SIZE: Final = 4
 
 AsyncHandler: TypeAlias = Callable[[Context, Any], Coroutine[Any, Any, Any]]
+
+
+class Caller(NamedTuple):
+    """Who asks: what an envelope carries beside the request."""
+
+    principal: str
+    #: its address
+    host: str
+    client_id: str | None
+
+
+_THE_BROKER: Final = Caller("User:ANONYMOUS", "127.0.0.1", None)
+
+
+class _ForwardedContext(Context):
+    """Of a request that came in an envelope: the client's, not the broker's that sent it."""
+
+    __slots__ = ("_caller",)
+
+    def __init__(
+        self, broker: Broker, connection: Connection, caller: Caller, version: int, stats: ApiStats
+    ) -> None:
+        super().__init__(broker, connection, caller.client_id, version, stats)
+        self._caller = caller
+
+    @property
+    def principal(self) -> str:
+        return self._caller.principal
+
+    @property
+    def host(self) -> str:
+        return self._caller.host
 
 
 def forwarded(
@@ -58,7 +93,8 @@ def forwarded(
             return await handler(context, request)
 
         try:
-            return await forward(context.broker, api, context.version, request, here, context.client_id)
+            caller = Caller(context.principal, context.host, context.client_id)
+            return await forward(context.broker, api, context.version, request, here, caller)
         except ControllerUnavailable as e:
             # To close is the one answer that every API has; clients try again.
             raise ProtocolError(str(e)) from e
@@ -72,7 +108,7 @@ async def forward(
     version: int,
     request: Any,
     here: Callable[[], Awaitable[Any]],
-    client_id: str | None = None,
+    caller: Caller,
 ) -> Any:
     """The active controller's response, by `here` if this node is it; ControllerUnavailable if none is."""
     node = broker.node
@@ -84,7 +120,7 @@ async def forward(
                 return await here()
             except NotController:
                 return None
-        envelope = _envelope(api, version, request, client_id)
+        envelope = _envelope(api, version, request, caller)
         answer = await node.ask_leader(ENVELOPE, envelope, patience_s, "forwarding")
         if answer is None or answer.response_data is None:
             return None
@@ -114,7 +150,9 @@ async def create_topic_anywhere(
     )
     request = CreateTopicsRequest(topics=[wanted])
     try:
-        response = await forward(broker, CREATE_TOPICS, CREATE_TOPICS.max_version, request, as_response)
+        response = await forward(
+            broker, CREATE_TOPICS, CREATE_TOPICS.max_version, request, as_response, _THE_BROKER
+        )
     except ControllerUnavailable as e:
         raise ApiError(ErrorCode.REQUEST_TIMED_OUT, str(e)) from e
     for result in response.topics:
@@ -124,13 +162,35 @@ async def create_topic_anywhere(
             raise ApiError(ErrorCode(result.error_code), result.error_message or "")
 
 
-def _envelope(api: Api[Any, Any], version: int, request: Any, client_id: str | None) -> EnvelopeRequest:
-    frame = b"".join(encode_request(api, version, 0, client_id, request))  # type: ignore[arg-type]
+def _envelope(api: Api[Any, Any], version: int, request: Any, caller: Caller) -> EnvelopeRequest:
+    frame = b"".join(encode_request(api, version, 0, caller.client_id, request))  # type: ignore[arg-type]
+    kind, _, name = caller.principal.partition(":")
     return EnvelopeRequest(
         request_data=frame[_SIZE:],
-        request_principal=encode_principal(Principal(type="User", name="ANONYMOUS")),
-        client_host_address=_ADDRESS,
+        request_principal=encode_principal(Principal(type=kind, name=name)),
+        client_host_address=_packed(caller.host),
     )
+
+
+def _caller_in(envelope: EnvelopeRequest, client_id: str | None) -> Caller:
+    """Who asked the broker that has sent the envelope."""
+    name = _THE_BROKER.principal
+    if envelope.request_principal is not None:
+        principal = decode_principal(envelope.request_principal)
+        name = f"{principal.type}:{principal.name}"
+    try:
+        host = str(ip_address(envelope.client_host_address))
+    except ValueError as e:
+        raise ProtocolError("an envelope whose client has no address") from e
+    return Caller(name, host, client_id)
+
+
+def _packed(host: str) -> bytes:
+    """An address as bytes; the one that means any where the transport does not tell."""
+    try:
+        return ip_address(host).packed
+    except ValueError:
+        return bytes(4)
 
 
 def _has_changed_something(api: Api[Any, Any], request: Any, response: Any) -> bool:
@@ -161,15 +221,14 @@ async def carry_out(
 ) -> EnvelopeResponse:
     """The controller's side: what the request in the envelope comes to."""
     frame = memoryview(envelope.request_data)
-    if envelope.request_principal is not None:
-        decode_principal(envelope.request_principal)
     header = decode_request_header(frame)
+    caller = _caller_in(envelope, header.client_id)
     api, handler = handlers.get(header.api_key, (None, None))
     if api is None or handler is None or not api.supports(header.api_version):
         return EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST)
     request = api.request_decoder(header.api_version)(frame, header.body_offset)
     stats = broker.metrics.api(api.name)
-    inner = Context(broker, context.connection, header.client_id, header.api_version, stats)
+    inner = _ForwardedContext(broker, context.connection, caller, header.api_version, stats)
     try:
         response = await handler(inner, request)
     except NotController:
