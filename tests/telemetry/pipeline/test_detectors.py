@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from penstock.telemetry.fields import FIELDS
 from penstock.telemetry.logs import Counts, read_log
 from penstock.telemetry.message import format_timestamp
 from penstock.telemetry.pipeline.detectors import Alert, Detectors
@@ -78,6 +79,16 @@ def test_features_are_the_last_values_of_a_step() -> None:
     found = features(samples).select(["step", "gpu_id", "150"]).to_pylist()
     assert [tuple(row.values())[:2] for row in found] == [(0, "a"), (10_000, "a"), (0, "b")]
     assert [row["150"] for row in found if row["step"] == 0] == [3.0, 1.0]
+
+
+def test_other_fields_are_no_features() -> None:
+    others = [number for number in FIELDS if number not in FEATURES]
+    size = len(others)
+    columns = {"gpu_id": ["a"] * size, "field": pa.array(others, pa.int32()), "at": [0] * size}
+    samples = pa.table({**columns, "value": [1.0] * size, "hostname": ["h"] * size, "job": ["j"] * size})
+    (row,) = features(samples).to_pylist()
+    assert min(others) < 0 and max(others) > max(FEATURES), "there are some on either side"
+    assert all(np.isnan(row[str(number)]) for number in FEATURES)
 
 
 def test_group_median_is_numpys() -> None:

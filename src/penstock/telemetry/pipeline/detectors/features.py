@@ -43,9 +43,10 @@ def features(samples: Any) -> Any:
     starts = np.ones(len(code), dtype=bool)
     starts[1:] = (code[1:] != code[:-1]) | (step[1:] != step[:-1])
     row = np.cumsum(starts) - 1
-    columns = np.full(max(FEATURES) + 1, -1)
+    # The last place is for all numbers beyond those of FEATURES, on either side.
+    columns = np.full(max(FEATURES) + 2, -1)
     columns[list(FEATURES)] = np.arange(len(FEATURES))
-    column = columns[np.clip(ordered["field"].to_numpy(), -1, max(FEATURES))]
+    column = columns[np.clip(ordered["field"].to_numpy(), -1, max(FEATURES) + 1)]
     wanted = column >= 0
     matrix = np.full((int(row[-1]) + 1, len(FEATURES)), np.nan)
     # Rows are in order of time, and of equal places the last one assigned stays.
