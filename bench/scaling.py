@@ -205,8 +205,8 @@ def _row(
 
 OUR_GROWTH = "the ask is on our own growth; what a request costs either of us is in `requests`"
 COLD_CACHES = (
-    "the steps of a request do not depend on the count, nor does its time in the kernel; what is added is user "
-    "time (26 to 38 µs with `penstock.flush=os`): by the time that a partition's turn comes again, the "
+    "the steps of a request do not depend on the count, nor does its time in the kernel; what is added is "
+    "user time (26 to 38 µs with `penstock.flush=os`): by the time that a partition's turn comes again, the "
     "processor's caches have forgotten its objects. Syncs add nothing: one `syncfs` takes in all files."
 )
 REOPENED = (
