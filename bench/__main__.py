@@ -23,7 +23,7 @@ from bench import load, results
 from bench.report import terminal, write
 from bench.results import LATEST, PARTIAL, Run, commit, machine, merged, save, today, versions
 from bench.rows import ROWS
-from bench.table import ClusterMaker, Contender, Row, Starter
+from bench.table import ClusterMaker, Contender, Row, Starter, Values
 from lab import LabError, MissingTool
 from lab.apache_kafka import apache_kafka
 from lab.cluster import kafka_cluster, penstock_cluster
@@ -118,16 +118,21 @@ def measure_row(run: Run, row: Row, contender: Contender, round_number: int) -> 
     """Add what the row gives, or that it failed: the other rows of a long run are still worth having."""
     began = time.perf_counter()
     try:
-        measured = row.measure(contender, run.scale)
+        found = row.measure(contender, run.scale)
     except Exception as error:  # noqa: BLE001 - whatever it was, it is told at the end
         run.fail(row.name, contender.name, error)
         shown = f"FAILED, {error!r}"
     else:
-        if round_number:
-            run.add(row.name, contender.name, measured)
-        shown = ", ".join(f"{metric} {value:,.4g}" for metric, value in measured.items())
+        measured = found if isinstance(found, list) else [found]
+        for values in measured if round_number else ():
+            run.add(row.name, contender.name, values)
+        shown = "; ".join(map(_shown, measured))
     took = f"{time.perf_counter() - began:.0f} s"
     print(f"  round {round_number} {contender.name} {row.name} ({took}): {shown}", file=sys.stderr)
+
+
+def _shown(values: Values) -> str:
+    return ", ".join(f"{metric} {value:,.4g}" for metric, value in values.items())
 
 
 def _made(folders: ExitStack, names: list[str]) -> list[Contender]:

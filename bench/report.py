@@ -21,7 +21,7 @@ PICTURES = PAGE.with_suffix("")
 BUSY = 0.9
 """The share of its cores at which somebody has no time left, as far as ticks can tell."""
 
-FEWER = "two of the others, three of those on three brokers, one of those that take minutes"
+FEWER = "two of the others, two to six of those on three brokers, one of those that take minutes"
 INTRODUCTION = """\
 # Benchmarks
 

@@ -68,8 +68,9 @@ class Row:
     name: str
     what: str
     metrics: tuple[Metric, ...]
-    measure: Callable[[Contender, float], Values]
-    """`measure(contender, scale)`: a scale of 1 is the full amount of work."""
+    measure: Callable[[Contender, float], Values | list[Values]]
+    """`measure(contender, scale)`: a scale of 1 is the full amount of work. Several where that needs brokers
+    that are warm, and they are the row's own."""
     heavy: bool = False
     """Minutes of work on brokers of its own: measured once unless `rounds` says more, without a round to warm
     up, and quickly only where it is asked for by name."""

@@ -103,6 +103,19 @@ def test_a_row_that_fails_is_noted_and_the_run_goes_on(capsys: pytest.CaptureFix
     assert "FAILED" in capsys.readouterr().err
 
 
+def test_what_a_row_measures_several_times_while_brokers_are_warm_all_counts() -> None:
+    def twice(contender: Contender, scale: float) -> list[Values]:
+        return [{"cores": 1.0}, {"cores": 2.0}]
+
+    run = a_run()
+    server = Server("kafka", 0, [], Path("log"))
+    contender = Contender("kafka", server, lambda folder, settings: server, penstock_cluster)
+    measure_row(run, Row("row", "", (), twice), contender, 0)
+    assert "row" not in run.values, "a round to warm up"
+    measure_row(run, Row("row", "", (), twice), contender, 1)
+    assert run.values["row"] == {"cores": {"kafka": [1.0, 2.0]}}
+
+
 def at(commit: str, rows: dict[str, float], **others: str) -> Run:
     values = {row: {"messages/s": {"penstock": [value]}} for row, value in rows.items()}
     return Run("2 cores", {"Python": "3.11"}, commit, 5, 1.0, ["penstock"], values, **others)  # type: ignore[arg-type]
