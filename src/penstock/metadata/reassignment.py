@@ -34,7 +34,7 @@ from penstock.wire.apis.list_partition_reassignments import (
 from penstock.wire.metadata_records import PartitionChangeRecord
 from penstock.wire.schema import Struct
 
-__all__ = ["alter_reassignments", "list_reassignments"]
+__all__ = ["alter_reassignments", "list_reassignments", "start_reassignment"]
 
 
 def alter_reassignments(
@@ -56,7 +56,7 @@ def alter_reassignments(
                 else:
                     if not request.allow_replication_factor_change:
                         _check_factor(partition, wanted.replicas)
-                    record = _start(image, policy, partition, wanted.replicas)
+                    record = start_reassignment(image, policy, partition, wanted.replicas)
                 if record is not None:
                     records.append(record)
             except ApiError as e:
@@ -111,7 +111,7 @@ def _check_factor(partition: PartitionImage, target: Sequence[int]) -> None:
         raise InvalidReplicationFactor(f"The replication factor is changed from {factor} to {len(target)}")
 
 
-def _start(
+def start_reassignment(
     image: ClusterImage, policy: Policy, partition: PartitionImage, target: Sequence[int]
 ) -> PartitionChangeRecord | None:
     """From the replicas as they are, those of a reassignment that this one overtakes included."""
