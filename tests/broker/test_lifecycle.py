@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 
 from penstock.metadata.image import TOPIC
 from penstock.model.errors import ErrorCode
@@ -11,7 +12,9 @@ from penstock.wire.apis.broker_registration import BROKER_REGISTRATION, BrokerRe
 from penstock.wire.apis.endpoints import Feature, Listener
 from penstock.wire.apis.unregister_broker import UNREGISTER_BROKER, UnregisterBrokerRequest
 from penstock.wire.metadata_records import PartitionChangeRecord
+from tests.broker.disks import Disk, Volumes
 from tests.broker.nodes import Cluster, cluster, eventually
+from tests.broker.replication import described, make_topic, produce, replica
 from tests.broker.test_forwarding import alter
 from tests.broker.test_quorum import create, run
 
@@ -258,5 +261,33 @@ def test_leaders_go_back_to_where_they_are_preferred() -> None:
             await controller.controller.change(lambda: ([change], None))
             assert partition.leader == other
             await eventually(lambda: partition.leader == preferred)
+
+    run(main())
+
+
+def test_leaders_move_away_from_a_failed_directory() -> None:
+    """What is on the failed disk is led elsewhere; what is on the broker's other disk is back in sync."""
+
+    async def main() -> None:
+        nodes = Cluster([1, 2, 3], config={"penstock.flush": "group"})
+        bad = Disk()
+        nodes.disks[1] = Volumes(good=Disk(), bad=bad)
+        nodes.settings[1]["log.dirs"] = "/good,/bad"
+        try:
+            await nodes.start()
+            for name in ("one", "two"):
+                await make_topic(nodes, 1, 2, 3, name=name)
+            at = {replica(nodes[1], name).directory.path: name for name in ("one", "two")}
+            lost, kept = described(nodes[2], at["/bad"]), described(nodes[2], at["/good"])
+            bad.sync_error = errno.EIO
+            answer = await produce(nodes, 1, b"lost?", name=at["/bad"])
+            assert answer.error_code != ErrorCode.NONE
+            await eventually(lambda: lost.leader in (2, 3) and sorted(lost.isr) == [2, 3])
+            assert (await produce(nodes, lost.leader, b"kept", name=at["/bad"])).error_code == ErrorCode.NONE
+            await eventually(lambda: sorted(kept.isr) == [1, 2, 3])
+            assert sorted(lost.isr) == [2, 3]
+            assert not nodes[2].image.brokers[1].fenced
+        finally:
+            await nodes.close()
 
     run(main())

@@ -6,7 +6,7 @@ from penstock.model.errors import ErrorCode
 from penstock.wire.apis.add_raft_voter import ADD_RAFT_VOTER, AddRaftVoterRequest
 from penstock.wire.apis.endpoints import Endpoint
 from penstock.wire.apis.remove_raft_voter import REMOVE_RAFT_VOTER, RemoveRaftVoterRequest
-from tests.broker.nodes import Cluster, cluster, eventually
+from tests.broker.nodes import Cluster, cluster, eventually, free_ports
 from tests.broker.test_quorum import create, run
 
 
@@ -69,5 +69,32 @@ def test_the_voters_in_the_log_outlive_a_restart() -> None:
             await nodes.kill(2)
             await nodes.start()
             assert voters(nodes, 1) == voters(nodes, 2) == [1, 2]
+
+    run(main())
+
+
+def test_a_voter_that_moves_says_so() -> None:
+    """Once the log names the voters it also says where they are: a new address has to get there (KIP-853)."""
+
+    async def main() -> None:
+        async with cluster(2, observers=1) as nodes:
+            assert await add_voter(nodes, 1, 3) == ErrorCode.NONE
+            node = 3
+            await nodes.kill(node)
+            await nodes.settled()
+            (port,) = free_ports(1)
+            listener = nodes.settings[node]["listeners"].split(",")[0]
+            nodes.settings[node]["listeners"] = f"{listener},INTERNAL://127.0.0.1:{port}"
+            await nodes.start(node)
+
+            def known() -> set[int]:
+                found = [broker.node.quorum.node.voters.get(node) for broker in nodes.brokers.values()]
+                return {voter.endpoints[0].port for voter in found if voter is not None}
+
+            await eventually(lambda: known() == {port})
+            # Its vote is counted where it is now.
+            await nodes.kill(next(each for each in (1, 2, 3) if each != node))
+            await nodes.settled()
+            assert await create(nodes, node, "with-two-of-three") == ErrorCode.NONE
 
     run(main())

@@ -302,12 +302,21 @@ def test_a_replica_that_starts_late_begins_where_the_leaders_log_begins() -> Non
     run(main())
 
 
-@pytest.mark.parametrize("side", ["leader", "follower"])
-def test_catching_up_is_throttled_and_being_in_sync_is_not(side: str) -> None:
+@pytest.mark.parametrize(
+    ("rates", "named"),
+    [
+        ({"leader.replication.throttled.rate": "100000"}, {"leader.replication.throttled.replicas": "*"}),
+        ({"follower.replication.throttled.rate": "100000"}, {"follower.replication.throttled.replicas": "*"}),
+        ({"penstock.balance": "replicas", "penstock.balance.bytes.per.second": "100000"}, {}),
+    ],
+    ids=["leader", "follower", "balance"],
+)
+def test_catching_up_is_throttled_and_being_in_sync_is_not(
+    rates: dict[str, str], named: dict[str, str]
+) -> None:
     async def main() -> None:
-        settings = {f"{side}.replication.throttled.rate": "100000", "replica.fetch.max.bytes": "20000"}
-        async with cluster(3, config=settings) as nodes:
-            await make_topic(nodes, 1, 2, configs={f"{side}.replication.throttled.replicas": "*"})
+        async with cluster(3, config={**rates, "replica.fetch.max.bytes": "20000"}) as nodes:
+            await make_topic(nodes, 1, 2, configs=named)
             for _ in range(20):
                 assert (await produce(nodes, 1, bytes(10_000))).error_code == ErrorCode.NONE
             began = asyncio.get_running_loop().time()

@@ -233,3 +233,55 @@ def test_controllers_register() -> None:
     controller = stage.image.controllers[7]
     assert (controller.endpoints, controller.protocols) == ({"INTERNAL": ("h", 9)}, {"INTERNAL": 1})
     assert controller.features == {"metadata.version": (7, 30)}
+
+
+def _directories(*numbers: int) -> list[bytes]:
+    return [(20_000 + number).to_bytes(16, "big") for number in numbers]
+
+
+def _report(stage: Stage, node: int, offline: list[bytes]) -> bool:
+    """Whether a heartbeat that names failed directories changes anything."""
+    request = BrokerHeartbeatRequest(
+        broker_id=node,
+        broker_epoch=stage.epoch(node),
+        current_metadata_offset=stage.image.offset,
+        offline_log_dirs=offline,
+    )
+    records, _ = heartbeat(stage.image, stage.policy, request, 0)
+    stage.commit(records)
+    return bool(records)
+
+
+def test_leaders_move_away_from_failed_directories() -> None:
+    """KIP-858; what is in healthy directories joins again, by its leader's wish."""
+    stage = Stage(2)
+    stage.register(3, log_dirs=_directories(1, 2))
+    stage.beat(3)
+    led, followed, alone = (
+        stage.topic("led", [3, 1, 2]),
+        stage.topic("followed", [1, 3]),
+        stage.topic("alone", [3]),
+    )
+    assert _report(stage, 3, _directories(2))
+    assert (led.leader, led.isr, followed.leader, followed.isr) == (1, [1, 2], 1, [1])
+    assert 3 not in (*led.elr, *followed.elr), "nobody knows what it has left"
+    assert (alone.leader, alone.isr) == (3, [3]), "nobody else could"
+    broker = stage.image.brokers[3]
+    assert (broker.log_directories, broker.fenced) == (_directories(1), False)
+    assert not _report(stage, 3, _directories(2)), "once is enough"
+    stage.alter(followed, [1, 3])
+    assert followed.isr == [1, 3]
+
+
+def test_a_broker_without_any_directory_left_is_fenced_until_it_has_one() -> None:
+    stage = Stage(2)
+    partition = stage.topic("t", [1, 2])
+    (directory,) = stage.image.brokers[1].log_directories
+    assert _report(stage, 1, [directory])
+    assert stage.image.brokers[1].fenced
+    assert (partition.leader, partition.isr) == (2, [2])
+    assert not _report(stage, 1, [directory])
+    assert stage.image.brokers[1].fenced
+    stage.register(1)
+    stage.beat(1)
+    assert not stage.image.brokers[1].fenced

@@ -125,3 +125,12 @@ def test_brokers_that_are_not_there_to_stay_get_nothing_new(change: BrokerRegist
     image.apply(change, 9)
     assert not may_receive(image.brokers[1])
     assert Placer(image, TopicId(bytes(16))).place(0, 1) == [2]
+
+
+def test_brokers_say_which_machine_they_run_on() -> None:
+    """`penstock.machine` goes before the address, which several machines may share, or several be of one."""
+    image = cluster([("", "balancer")] * 4)
+    for node, broker in image.brokers.items():
+        broker.machine = f"machine-{node % 2}"
+    for nodes in create(image, "t", 12, 2):
+        assert {node % 2 for node in nodes} == {0, 1}

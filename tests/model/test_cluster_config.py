@@ -9,6 +9,7 @@ from penstock.model.errors import InvalidConfig
 
 _LISTENERS = "PLAINTEXT://127.0.0.1:9092,INTERNAL://127.0.0.1:19092"
 _VOTERS = "controller.quorum.voters"
+_BOOTSTRAP = "controller.quorum.bootstrap.servers"
 
 
 def test_a_broker_without_an_internal_listener_is_a_cluster_of_its_own() -> None:
@@ -55,6 +56,8 @@ def test_a_controller_alone_needs_no_listener_for_clients() -> None:
         ({"listeners": "PLAINTEXT://:9092", _VOTERS: "1@a:1"}, "add INTERNAL://HOST:PORT"),
         ({"listeners": "PLAINTEXT://:9092", "process.roles": "controller"}, "add INTERNAL://HOST:PORT"),
         ({"listeners": "INTERNAL://:9092"}, "add one for clients"),
+        ({_BOOTSTRAP: "127.0.0.1:19093"}, "does not say who votes"),
+        ({_BOOTSTRAP: "127.0.0.1:19092,127.0.0.1:19093"}, "does not say who votes"),
     ],
 )
 def test_what_cannot_go_together_is_refused(settings: dict[str, str], complaint: str) -> None:

@@ -24,7 +24,7 @@ from kio.schema.errors import ErrorCode as KioErrorCode
 
 from penstock.wire.api import Api
 from penstock.wire.layout import fields_in
-from penstock.wire.schema import Field, Struct
+from penstock.wire.schema import OWN_TAGS, Field, Struct
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _MILLISECOND = datetime.timedelta(milliseconds=1)
@@ -49,7 +49,7 @@ def _ours(cls: type[Struct], version: int, theirs: Any) -> Struct:
     """An oracle's object as a message of ours; attributes go by the same names, or by shorter ones."""
     sequence, tagged = fields_in(cls, version)
     values = {}
-    for field in sequence + tagged:
+    for field in sequence + [each for each in tagged if (each.tag or 0) < OWN_TAGS]:
         name = next(name for name in _their_names(field.name) if hasattr(theirs, name))
         value = _our_value(field, version, getattr(theirs, name))
         if field.tag is not None and field.kind == "struct" and value == field.of():

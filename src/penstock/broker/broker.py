@@ -226,6 +226,7 @@ class Broker:
             self.rng.token(16),
             self.files,
             clean=all(directory.clean for directory in directories),
+            offline=lambda: [parse_topic_id(d.directory_id) for d in directories if d.health.offline],
         )
 
     # -- the cluster
@@ -338,6 +339,7 @@ class Broker:
                     for name, (low, high) in SUPPORTED_FEATURES.items()
                 ],
                 rack=self.config.broker_rack,
+                machine=self.config.penstock_machine,
                 fenced=False,
                 log_dirs=[
                     parse_topic_id(directory.directory_id) for directory in self.partitions.directories

@@ -11,6 +11,7 @@ from contextlib import suppress
 from hashlib import blake2b
 from typing import Final, TypeVar
 
+from penstock.broker.balancer import Balancer
 from penstock.broker.controller import Controller
 from penstock.broker.controller_service import ControllerService
 from penstock.broker.duties import Duties
@@ -18,7 +19,7 @@ from penstock.broker.metadata_loader import MetadataLoader
 from penstock.broker.metadata_log import MetadataLog
 from penstock.broker.peers import Peers
 from penstock.broker.quorum import QuorumDriver
-from penstock.broker.quorum_wire import decode_response, encode_request
+from penstock.broker.quorum_wire import decode_response, encode_request, encode_voter_update
 from penstock.broker.snapshots import Snapshots
 from penstock.metadata.image import ClusterImage
 from penstock.model.config import BrokerConfig
@@ -36,7 +37,9 @@ from penstock.raft.messages import (
     ReplicaKey,
     Request,
     Response,
+    UpdateVoterRequest,
     Voter,
+    VoterChangeResponse,
 )
 from penstock.raft.node import RaftNode
 from penstock.raft.ready import RaftConfig
@@ -44,6 +47,7 @@ from penstock.raft.voters import VoterSet
 from penstock.storage.log import Log
 from penstock.wire.api import Api, RequestT, ResponseT
 from penstock.wire.apis.endpoints import NodeEndpoint
+from penstock.wire.apis.update_raft_voter import UPDATE_RAFT_VOTER
 
 __all__ = ["ClusterNode", "ControllerUnavailable", "new_cluster_id"]
 
@@ -93,6 +97,9 @@ class ClusterNode:
         self.controller = Controller(image, self.quorum, self.loader, world.clock)
         self.peers = Peers(config.node_id, world.rng, self._locate, self._gone)
         self.duties = Duties(config, image, self.controller, self.peers, world.clock)
+        self.balancer = Balancer(
+            config, image, self.controller, self.peers, world.clock, lambda: self.duties.policy
+        )
         self.service = ControllerService(self)
         self._snapshots = Snapshots(config, world, image, self.log, self.quorum)
         self.loader.on_progress = self._snapshots.applied
@@ -137,6 +144,7 @@ class ClusterNode:
         self.quorum.start()
 
     async def stop(self) -> None:
+        await self.balancer.stop()
         await self.duties.stop()
         await self.quorum.stop()
         await self.loader.stop()
@@ -155,6 +163,7 @@ class ClusterNode:
         self.controller.leader_changed()
         if self.internal is not None:
             self.duties.leader_changed(leader_id)
+            self.balancer.leader_changed(leader_id)
         news, self._news = self._news, asyncio.Event()
         news.set()
         self.on_led()
@@ -231,6 +240,30 @@ class ClusterNode:
         except PeerGone:
             return None
 
+    async def update_voter(self, timeout_s: float) -> None:
+        """Have the log say where this voter is reached now, if it is the log that says so (KIP-853).
+
+        As long as the configs name the voters, all nodes have the same, and there is nothing to tell.
+        """
+        node, own = self.quorum.node, Voter(self.key, self.endpoints)
+        if node.history.latest_offset < 0 or not node.is_voter or node.voters.get(self.node_id) == own:
+            return
+
+        async def attempt(patience_s: float) -> ErrorCode | None:
+            if self.leader_id == self.node_id:
+                answer = await self.quorum.ask_and_wait(UpdateVoterRequest(own, node.epoch))
+                assert isinstance(answer, VoterChangeResponse)
+                code = answer.error
+            else:
+                request = encode_voter_update(own, self.cluster_id, node.epoch)
+                response = await self.ask_leader(UPDATE_RAFT_VOTER, request, patience_s, "controller")
+                if response is None:
+                    return None
+                code = ErrorCode(response.error_code)
+            return code if code in (ErrorCode.NONE, ErrorCode.VOTER_NOT_FOUND) else None
+
+        await self.until_answered(attempt, timeout_s)
+
     async def _send(self, to: int, request: Request) -> Response:
         api, message = encode_request(request, self.cluster_id, self.endpoints)
         # A vote must not queue behind a fetch, which waits for something to tell.
@@ -270,6 +303,9 @@ class ClusterNode:
 
     def _gone(self, node_id: int) -> None:
         """The process of `node_id` is gone, as far as can be told from here."""
+        if node_id == self.node_id:
+            # It is only that this node's own listener has closed.
+            return
         self.quorum.peer_gone(node_id)
         self.duties.gone(node_id)
 

@@ -7,7 +7,7 @@ its previous life decides whether its replicas count: only who shut down in good
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -58,7 +58,9 @@ class Lifecycle:
         files: Files,
         *,
         clean: bool,
+        offline: Callable[[], list[bytes]],
     ) -> None:
+        """`offline` names the data directories that have failed."""
         self._config = config
         self._node = node
         self._listeners = listeners
@@ -66,6 +68,7 @@ class Lifecycle:
         self._incarnation = incarnation
         self._files = files
         self._clean = clean
+        self._offline = offline
         #: of the registration in force
         self.epoch = _NO_EPOCH
         self.fenced = True
@@ -93,6 +96,7 @@ class Lifecycle:
         )
         patience_s = self._config.initial_broker_registration_timeout_ms / 1000
         await self._node.to_controller(CONTROLLER_REGISTRATION, request, patience_s)
+        await self._node.update_voter(patience_s)
 
     def _listed(self, listeners: Sequence[Listener]) -> list[RegisteredListener]:
         return [
@@ -107,6 +111,7 @@ class Lifecycle:
             listeners=self._listed(self._listeners),
             features=_FEATURES,
             rack=self._config.broker_rack,
+            machine=self._config.penstock_machine,
             log_dirs=self._directories,
             previous_broker_epoch=self._previous_epoch(),
         )
@@ -186,6 +191,7 @@ class Lifecycle:
             broker_epoch=self.epoch,
             current_metadata_offset=self._node.loader.applied - 1,
             want_shut_down=self._wants_down,
+            offline_log_dirs=self._offline(),
         )
         patience_s = _FAREWELL_S if self._wants_down else self._patience_s
         try:

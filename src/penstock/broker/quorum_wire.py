@@ -17,10 +17,17 @@ from penstock.wire.api import Api
 from penstock.wire.apis import begin_quorum_epoch as begin
 from penstock.wire.apis import end_quorum_epoch as end
 from penstock.wire.apis import fetch, fetch_snapshot, vote
-from penstock.wire.apis.endpoints import Endpoint, NodeEndpoint
+from penstock.wire.apis.endpoints import Endpoint, KRaftVersionFeature, NodeEndpoint
+from penstock.wire.apis.update_raft_voter import UpdateRaftVoterRequest
 from penstock.wire.schema import Struct
 
-__all__ = ["decode_request", "decode_response", "encode_request", "encode_response"]
+__all__ = [
+    "decode_request",
+    "decode_response",
+    "encode_request",
+    "encode_response",
+    "encode_voter_update",
+]
 
 
 # -- asking
@@ -56,6 +63,20 @@ def encode_request(
             return fetch_snapshot.FETCH_SNAPSHOT, _fetch_snapshot(request, cluster_id)
         case _:
             raise AssertionError(f"{request} is no message between nodes")
+
+
+def encode_voter_update(voter: raft.Voter, cluster_id: str, epoch: int) -> UpdateRaftVoterRequest:
+    """What a voter tells of itself."""
+    return UpdateRaftVoterRequest(
+        cluster_id=cluster_id,
+        current_leader_epoch=epoch,
+        voter_id=voter.key.id,
+        voter_directory_id=voter.key.directory_id,
+        listeners=[Endpoint(name=e.name, host=e.host, port=e.port) for e in voter.endpoints],
+        kraft_version_feature=KRaftVersionFeature(
+            min_supported_version=voter.kraft_version_min, max_supported_version=voter.kraft_version_max
+        ),
+    )
 
 
 def _vote(request: raft.VoteRequest, cluster_id: str) -> vote.VoteRequest:

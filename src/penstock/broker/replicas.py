@@ -154,7 +154,8 @@ class Replicas:
             partition.directory.keep_high_watermark(partition.topic, partition.index)
         if wanted.leader == self._broker.node_id:
             self._lead(partition, wanted)
-        elif wanted.leader == NO_LEADER:
+        elif wanted.leader == NO_LEADER or partition.directory.health.offline is not None:
+            # One whose disk has failed must not seem to keep up.
             self._stand_by(partition, wanted)
         else:
             self._follow(partition, wanted)
@@ -233,7 +234,7 @@ class Replicas:
             partition.log.truncate_to(offset)
 
     def _stand_by(self, partition: Partition, wanted: PartitionImage) -> None:
-        """Nobody leads: keep what is here for whoever will."""
+        """Nobody leads, or cannot be followed: keep what is here for whoever will."""
         self._resign(partition, wanted)
 
     def _resign(self, partition: Partition, wanted: PartitionImage) -> None:

@@ -1,8 +1,9 @@
 """How fast replicas may catch up: which are throttled, by topic configs, and to how much, by broker configs.
 
 `leader.replication.throttled.replicas` and its sibling for followers name replicas as PARTITION:BROKER, or
-all with `*`; the rates are per broker and over all its partitions. Replicas in sync are never throttled:
-they would fall out of sync, and writers wait for them.
+all with `*`; the rates are per broker and over all its partitions. While load is balanced by itself
+(`penstock.balance`), every replica that is being added is throttled, at a rate of its own where none is set.
+Replicas in sync are never throttled: they would fall out of sync, and writers wait for them.
 """
 
 from __future__ import annotations
@@ -33,30 +34,47 @@ class Throttles:
         self.follower = ReplicationThrottle(None, 0)
         #: topics that throttle anything; not known before the first change that we hear of
         self._topics: set[str] | None = None
+        #: whether anything may have been throttled after the last change
+        self._was_used = False
 
     def reconfigure(self, topics: Iterable[str]) -> bool:
         """Take over the configs of `topics` that changed; whether followers have to be looked at."""
         image, config = self._broker.image, self._broker.config
         now_ms = int(self._broker.clock.monotonic() * 1000)
         self.leader.change_rate(_rate(config.leader_replication_throttled_rate), now_ms)
-        self.follower.change_rate(_rate(config.follower_replication_throttled_rate), now_ms)
+        self.follower.change_rate(self._follower_rate, now_ms)
         if self._topics is None:
             self._topics, topics = set(), image.topics
-        used = bool(self._topics)
         for name in topics:
             configs = image.topic_configs(name)
             if configs.get(_LEADER) or configs.get(_FOLLOWER):
                 self._topics.add(name)
             else:
                 self._topics.discard(name)
-        return used or bool(self._topics)
+        was_used, self._was_used = self._was_used, bool(self._topics) or self._balances
+        return was_used or self._was_used
+
+    @property
+    def _balances(self) -> bool:
+        return self._broker.config.penstock_balance != "off"
+
+    @property
+    def _follower_rate(self) -> int | None:
+        config = self._broker.config
+        rate = _rate(config.follower_replication_throttled_rate)
+        return config.penstock_balance_bytes_per_second if rate is None and self._balances else rate
 
     def holds_follower(self, topic_id: TopicId, index: int) -> bool:
         """Whether this broker's replica, which follows, is throttled."""
-        if not self._topics:
+        if not self._topics and not self._balances:
             return False
         node, topic = self._broker.node_id, self._broker.image.topics_by_id[topic_id]
-        return node not in topic.partitions[index].isr and self._names(topic.name, _FOLLOWER, index, node)
+        partition = topic.partitions[index]
+        if node in partition.isr:
+            return False
+        return (self._balances and node in partition.adding) or self._names(
+            topic.name, _FOLLOWER, index, node
+        )
 
     def holds_leader(self, partition: Partition, replica: int) -> bool:
         """Whether what `replica` fetches of a partition that is led here is throttled."""

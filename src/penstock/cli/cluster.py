@@ -179,16 +179,36 @@ def _print_overview(overview: dict[str, Any]) -> None:
     )
     if overview["controller"] is None:
         print("no controller: nothing can change until more than half of the voters run")
-    columns = ("broker", "address", "rack", "state", "leads", "replicas", "in_sync", "quorum", "versions")
+    columns = (
+        "broker",
+        "address",
+        "rack",
+        "state",
+        "leads",
+        "replicas",
+        "in_sync",
+        "bytes",
+        "quorum",
+        "versions",
+    )
     print_rows(overview["brokers"], as_json=False, columns=columns, empty="no brokers")
     lacking = overview["under_replicated"]
     print(
         f"{len(overview['partitions'])} partitions, {len(lacking)} under-replicated, "
-        f"{len(overview['leaderless'])} without a leader"
+        f"{len(overview['leaderless'])} without a leader, {_or_none(overview['moving'])} moving "
+        f"(penstock.balance {_or_none(overview['balance'])})"
     )
     if lacking:
         shown = ("topic", "partition", "leader", "replicas", "isr")
         print_rows(lacking, as_json=False, columns=shown, empty="")
+    for broker in overview["brokers"]:
+        for directory in broker["offline_directories"]:
+            print(f"broker {broker['broker']}: the data directory {directory} is offline")
+    for damage in overview["damaged"]:
+        print(
+            f"broker {damage['broker']}: {damage['topic']}-{damage['partition']} has {damage['ranges']} "
+            f"damaged range(s)"
+        )
 
 
 def _or_none(value: object) -> str:

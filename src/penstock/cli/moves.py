@@ -71,7 +71,11 @@ def read_image(line: DirectLine) -> ClusterImage:
         endpoint = BrokerEndpoint(name="PLAINTEXT", host=broker.host, port=broker.port)
         image.apply(
             RegisterBrokerRecord(
-                broker_id=broker.broker_id, end_points=[endpoint], rack=broker.rack, fenced=broker.is_fenced
+                broker_id=broker.broker_id,
+                end_points=[endpoint],
+                rack=broker.rack,
+                fenced=broker.is_fenced,
+                machine=broker.machine,
             ),
             0,
         )

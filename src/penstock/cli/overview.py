@@ -6,14 +6,29 @@ from typing import TYPE_CHECKING, Any, Final
 
 from penstock.cli.direct import DirectLine, refuse
 from penstock.cli.failure import Failure
+from penstock.metadata.image import BROKER
 from penstock.model.ids import METADATA_TOPIC, format_topic_id
 from penstock.wire.apis.api_versions import API_VERSIONS, ApiVersionsRequest, ApiVersionsResponse
 from penstock.wire.apis.describe_cluster import DESCRIBE_CLUSTER, DescribeClusterRequest
+from penstock.wire.apis.describe_configs import (
+    DESCRIBE_CONFIGS,
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+)
+from penstock.wire.apis.describe_log_dirs import (
+    DESCRIBE_LOG_DIRS,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+)
 from penstock.wire.apis.describe_quorum import (
     DESCRIBE_QUORUM,
     DescribeQuorumRequest,
     DescribeQuorumRequestPartition,
     DescribeQuorumRequestTopic,
+)
+from penstock.wire.apis.list_partition_reassignments import (
+    LIST_PARTITION_REASSIGNMENTS,
+    ListPartitionReassignmentsRequest,
 )
 from penstock.wire.apis.metadata import METADATA, MetadataRequest
 
@@ -23,6 +38,7 @@ if TYPE_CHECKING:
 __all__ = ["cluster_overview", "quorum_overview"]
 
 _METADATA_VERSION: Final = "metadata.version"
+_BALANCE: Final = "penstock.balance"
 
 
 def cluster_overview(line: DirectLine) -> dict[str, Any]:
@@ -43,11 +59,13 @@ def cluster_overview(line: DirectLine) -> dict[str, Any]:
     ]
     addresses = {broker.broker_id: f"{broker.host}:{broker.port}" for broker in cluster.brokers}
     answers = line.ask_each(addresses.values(), API_VERSIONS, _VERSIONS)
+    disks = line.ask_each(addresses.values(), DESCRIBE_LOG_DIRS, DescribeLogDirsRequest(topics=None))
     quorum = _quorum_if_any(line)
     return {
         "cluster_id": cluster.cluster_id,
         "controller": quorum["leader"],
         "metadata_version": _finalized(answers.values()),
+        **_balancing(line, quorum["leader"], addresses),
         "brokers": [
             {
                 "broker": broker.broker_id,
@@ -57,6 +75,7 @@ def cluster_overview(line: DirectLine) -> dict[str, Any]:
                 "leads": sum(p["leader"] == broker.broker_id for p in partitions),
                 "replicas": sum(broker.broker_id in p["replicas"] for p in partitions),
                 "in_sync": sum(broker.broker_id in p["isr"] for p in partitions),
+                **_held(disks[addresses[broker.broker_id]]),
                 "quorum": _role(broker.broker_id, quorum),
                 "versions": _supported(answers[addresses[broker.broker_id]]),
             }
@@ -65,6 +84,9 @@ def cluster_overview(line: DirectLine) -> dict[str, Any]:
         "partitions": partitions,
         "under_replicated": [p for p in partitions if len(p["isr"]) < len(p["replicas"])],
         "leaderless": [p for p in partitions if p["leader"] is None],
+        "damaged": [
+            damage for broker in sorted(addresses) for damage in _damaged(broker, disks[addresses[broker]])
+        ],
     }
 
 
@@ -102,6 +124,53 @@ def _quorum_if_any(line: DirectLine) -> dict[str, Any]:
         return quorum_overview(line)
     except Failure:
         return {"leader": None, "voters": []}
+
+
+def _balancing(line: DirectLine, controller: int | None, addresses: dict[int, str]) -> dict[str, Any]:
+    """What may move by itself, as the controller's config has it, and how much moves at the moment."""
+    if controller is None:
+        return {"balance": None, "moving": None}
+    reassignments = line.ask(
+        LIST_PARTITION_REASSIGNMENTS,
+        ListPartitionReassignmentsRequest(timeout_ms=int(line.timeout_s * 1000), topics=None),
+    )
+    moving = sum(len(topic.partitions) for topic in reassignments.topics)
+    wanted = DescribeConfigsResource(
+        resource_type=BROKER, resource_name=str(controller), configuration_keys=[_BALANCE]
+    )
+    asked = [addresses[controller]] if controller in addresses else []
+    answers = line.ask_each(asked, DESCRIBE_CONFIGS, DescribeConfigsRequest(resources=[wanted]))
+    values = [
+        config.value
+        for answer in answers.values()
+        if answer is not None
+        for result in answer.results
+        for config in result.configs
+    ]
+    return {"balance": values[0] if values else None, "moving": moving}
+
+
+def _held(answer: DescribeLogDirsResponse | None) -> dict[str, Any]:
+    """How much a broker's logs hold, and which of its data directories have failed."""
+    if answer is None:
+        return {"bytes": None, "offline_directories": []}
+    return {
+        "bytes": sum(p.partition_size for d in answer.results for t in d.topics for p in t.partitions),
+        "offline_directories": [directory.log_dir for directory in answer.results if directory.error_code],
+    }
+
+
+def _damaged(broker: int, answer: DescribeLogDirsResponse | None) -> list[dict[str, Any]]:
+    """Replicas that have damaged ranges, which wait for a healthy replica's bytes."""
+    if answer is None:
+        return []
+    return [
+        {"broker": broker, "topic": t.name, "partition": p.partition_index, "ranges": p.damaged_ranges}
+        for directory in answer.results
+        for t in directory.topics
+        for p in t.partitions
+        if p.damaged_ranges
+    ]
 
 
 def _replica(replica: ReplicaState, end: int, newest_ms: int) -> dict[str, Any]:

@@ -8,6 +8,7 @@ when it goes (its partitions are looked after first), first when it comes up.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final
 
 from penstock.metadata.election import begin_change
@@ -105,6 +106,7 @@ def register_broker(
         ],
         rack=request.rack,
         log_dirs=request.log_dirs,
+        machine=request.machine,
     )
     if known is not None and same:
         record.broker_epoch = known.epoch
@@ -184,20 +186,23 @@ def heartbeat(
 ) -> tuple[list[Struct], BrokerHeartbeatResponse]:
     """What a broker's heartbeat changes, and what it is told to do.
 
-    A broker that wants to shut down may do so when it leads nothing and every active broker has read, as
-    `lowest_active_offset` says, that it does not: until then somebody may still ask it for its partitions.
+    One whose data directories have all failed is fenced. A broker that wants to shut down may do so when it
+    leads nothing and every active broker has read, as `lowest_active_offset` says, that it does not: until
+    then somebody may still ask it for its partitions.
     """
     broker = check_broker_epoch(image, request.broker_id, request.broker_epoch)
     caught_up = request.current_metadata_offset >= broker.epoch
     answer = BrokerHeartbeatResponse(is_caught_up=caught_up, is_fenced=broker.fenced)
+    failed = set(request.offline_log_dirs).intersection(broker.log_directories)
+    want_fence = request.want_fence or (bool(failed) and failed == set(broker.log_directories))
     records: list[Struct] = []
     if broker.fenced:
         answer.should_shut_down = request.want_shut_down
-        wants_up = not (request.want_fence or request.want_shut_down or broker.in_controlled_shutdown)
+        wants_up = not (want_fence or request.want_shut_down or broker.in_controlled_shutdown)
         if caught_up and wants_up:
             records = _unfence(image, policy, broker)
             answer.is_fenced = False
-    elif request.want_fence or _may_shut_down(image, request, broker, lowest_active_offset):
+    elif want_fence or _may_shut_down(image, request, broker, lowest_active_offset):
         records = fence_broker(image, policy, broker.id)
         answer.is_fenced = True
         answer.should_shut_down = request.want_shut_down
@@ -206,7 +211,22 @@ def heartbeat(
             *_withdraw(image, policy, broker.id),
             _registration_change(broker, in_controlled_shutdown=_SHUT_DOWN),
         ]
+    elif failed:
+        records = _directories_offline(image, policy, broker, failed)
     return records, answer
+
+
+def _directories_offline(
+    image: ClusterImage, policy: Policy, broker: BrokerImage, failed: Collection[bytes]
+) -> list[Struct]:
+    """Take a broker, some of whose data directories have failed, out of the ISRs that can do without it.
+
+    Nobody knows here which replicas were in those directories. Replicas in healthy ones catch up at once, and
+    are back in sync within moments; the others cannot. Where the broker is alone in sync, nobody could lead.
+    """
+    change = _registration_change(broker)
+    change.log_dirs = [directory for directory in broker.log_directories if directory not in failed]
+    return [*_withdraw(image, policy, broker.id, clean=False, even_if_last=False), change]
 
 
 def _may_shut_down(
@@ -228,11 +248,15 @@ def _unfence(image: ClusterImage, policy: Policy, broker: BrokerImage) -> list[S
     return records
 
 
-def _withdraw(image: ClusterImage, policy: Policy, broker_id: int, *, clean: bool = True) -> list[Struct]:
+def _withdraw(
+    image: ClusterImage, policy: Policy, broker_id: int, *, clean: bool = True, even_if_last: bool = True
+) -> list[Struct]:
     """Take a broker out of the ISRs, and out of the eligible leaders where it may have lost records."""
     records: list[Struct] = []
     for partition in image.partitions_on(broker_id):
         if broker_id not in partition.isr and (clean or broker_id not in partition.elr):
+            continue
+        if partition.isr == [broker_id] and not even_if_last:
             continue
         change = begin_change(image, policy, partition, leaving=broker_id)
         change.isr = [node for node in partition.isr if node != broker_id]

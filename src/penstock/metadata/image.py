@@ -160,6 +160,7 @@ class BrokerImage:
         "in_controlled_shutdown",
         "incarnation",
         "log_directories",
+        "machine",
         "protocols",
         "rack",
         "shutdown_offset",
@@ -180,6 +181,8 @@ class BrokerImage:
         }
         self.log_directories = list(record.log_dirs)
         self.cordoned = list(record.cordoned_log_dirs or ())
+        #: `penstock.machine`, where it is set
+        self.machine = record.machine
 
     @property
     def active(self) -> bool:
@@ -188,7 +191,9 @@ class BrokerImage:
 
     @property
     def host(self) -> str:
-        """The machine it runs on: the host of the listener that it registered first, the brokers' own."""
+        """The machine it runs on, as it says; else the host of its first listener, the brokers' own."""
+        if self.machine is not None:
+            return self.machine
         return next(iter(self.endpoints.values()))[0] if self.endpoints else ""
 
 

@@ -7,7 +7,8 @@ in one zone: a zone that is not used yet has only hosts that are not used yet. S
 share a machine, or a zone, only where there is no other; load is even without anybody keeping a turn; and a
 choice depends on nothing but the image, hence every controller makes the same.
 
-The host is that of the listener which a broker registers first, the brokers' own (`BrokerImage.host`).
+The host is what a broker calls its machine (`penstock.machine`); where it does not say, that of the listener
+which it registers first, the brokers' own (`BrokerImage.host`).
 """
 
 from __future__ import annotations

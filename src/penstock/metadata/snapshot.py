@@ -73,6 +73,7 @@ def _broker(broker: BrokerImage) -> RegisterBrokerRecord:
         in_controlled_shutdown=broker.in_controlled_shutdown,
         log_dirs=broker.log_directories,
         cordoned_log_dirs=broker.cordoned or None,
+        machine=broker.machine,
     )
 
 

@@ -10,6 +10,7 @@ from penstock.model.errors import ProtocolError
 from penstock.ports import Buffer
 from penstock.wire.compiler import Decoder, Encoder, decoder, encoder
 from penstock.wire.schema import (
+    OWN_TAGS,
     Struct,
     array,
     boolean,
@@ -56,6 +57,8 @@ class RegisterBrokerRecord(Struct):
     in_controlled_shutdown: bool = boolean("1+")
     log_dirs: list[bytes] = array(uuid(), "3+", tag=0)
     cordoned_log_dirs: list[bytes] | None = nullable_array(uuid(), "4+", tag=1)
+    #: the machine that it runs on, where that is not what its first listener says
+    machine: str | None = nullable_string(tag=OWN_TAGS)
 
 
 class UnregisterBrokerRecord(Struct):

@@ -16,6 +16,7 @@ from penstock.wire.api import Api
 from penstock.wire.apis.api_versions import API_VERSIONS
 from penstock.wire.apis.begin_quorum_epoch import BEGIN_QUORUM_EPOCH
 from penstock.wire.apis.describe_cluster import DESCRIBE_CLUSTER
+from penstock.wire.apis.describe_log_dirs import DESCRIBE_LOG_DIRS
 from penstock.wire.apis.end_quorum_epoch import END_QUORUM_EPOCH
 from penstock.wire.apis.envelope import ENVELOPE, EnvelopeRequest, EnvelopeResponse
 from penstock.wire.apis.fetch import FETCH
@@ -29,6 +30,13 @@ from penstock.wire.schema import Struct
 
 __all__ = ["INTERNAL_HANDLERS"]
 
+_AS_FOR_CLIENTS: Final = (
+    METADATA,
+    DESCRIBE_CLUSTER,
+    DESCRIBE_LOG_DIRS,
+    LIST_OFFSETS,
+    OFFSET_FOR_LEADER_EPOCH,
+)
 _CARRIED: Final = {api.key: (api, handler) for api, handler in FORWARDED.items()}
 
 
@@ -54,5 +62,5 @@ INTERNAL_HANDLERS: Final[dict[Api[Any, Any], Handler]] = {
     UPDATE_RAFT_VOTER: update_raft_voter,
     ENVELOPE: _envelope,
     **{api: _controller(api) for api in SERVED},
-    **{api: HANDLERS[api] for api in (METADATA, DESCRIBE_CLUSTER, LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH)},
+    **{api: HANDLERS[api] for api in _AS_FOR_CLIENTS},
 }

@@ -34,7 +34,10 @@ def describe_log_dirs(context: Context, request: DescribeLogDirsRequest) -> Desc
             topic = topics.setdefault(partition.topic, DescribeLogDirsTopic(name=partition.topic))
             topic.partitions.append(
                 DescribeLogDirsPartition(
-                    partition_index=partition.index, partition_size=partition.log.size, offset_lag=0
+                    partition_index=partition.index,
+                    partition_size=partition.log.size,
+                    offset_lag=0,
+                    damaged_ranges=len(partition.log.recovery.corruption),
                 )
             )
         result.topics = list(topics.values())

@@ -250,7 +250,14 @@ def describe_cluster(context: Context, request: DescribeClusterRequest) -> Descr
         cluster_id=broker.cluster_id,
         controller_id=broker.node_id,
         brokers=[
-            DescribeClusterBroker(broker_id=node, host=host, port=port, rack=rack, is_fenced=fenced)
+            DescribeClusterBroker(
+                broker_id=node,
+                host=host,
+                port=port,
+                rack=rack,
+                is_fenced=fenced,
+                machine=broker.image.brokers[node].machine,
+            )
             for node, host, port, rack, fenced in broker.nodes(context.listener.name)
             if not fenced or request.include_fenced_brokers
         ],

@@ -161,9 +161,13 @@ async def update_raft_voter(context: Context, request: UpdateRaftVoterRequest) -
         feature.min_supported_version,
         feature.max_supported_version,
     )
-    code, _ = await _change_voters(
-        context, request.cluster_id, raft.UpdateVoterRequest(voter, request.current_leader_epoch)
-    )
+    try:
+        code, _ = await _change_voters(
+            context, request.cluster_id, raft.UpdateVoterRequest(voter, request.current_leader_epoch)
+        )
+    except NotController:
+        # No envelope brought it here, so there is nobody who would ask another node.
+        code = ErrorCode.NOT_LEADER_OR_FOLLOWER
     node = context.broker.node
     leader = node.endpoint_of(node.leader_id)
     current = None

@@ -110,11 +110,16 @@ class BrokerConfig(Mapping[str, ConfigValue]):
     node_id: int
     num_partitions: int
     num_recovery_threads_per_data_dir: int
+    penstock_balance: str
+    penstock_balance_bytes_per_second: int
+    penstock_balance_interval_seconds: int
+    penstock_balance_tolerance_percent: int
     penstock_cluster_id: str | None
     penstock_flush: str
     penstock_flush_interval_ms: int
     penstock_log_format: str
     penstock_log_level: str
+    penstock_machine: str | None
     penstock_memory: bool
     penstock_scrub_bytes_per_second: int
     penstock_scrub_interval_ms: int

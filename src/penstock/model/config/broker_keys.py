@@ -73,6 +73,13 @@ _IDENTITY = [
     ConfigKey("node.id", _I, 1, "This broker's number, unique in its cluster.", low=0),
     ConfigKey("broker.id", _I, -1, "The older name of node.id; the two always agree."),
     ConfigKey("broker.rack", _S, None, "The zone this broker runs in; replicas are spread over zones."),
+    ConfigKey(
+        "penstock.machine",
+        _S,
+        None,
+        "The machine this broker runs on; replicas are spread over machines. By default the address of its "
+        "internal listener.",
+    ),
 ]
 
 _NETWORK = [

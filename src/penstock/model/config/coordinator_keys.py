@@ -73,6 +73,39 @@ _REPLICATION = [
         low=0,
     ),
     ConfigKey(
+        "penstock.balance",
+        _S,
+        "off",
+        "What moves by itself where brokers are loaded unevenly: nothing, leaders only, or replicas, too.",
+        choices=("off", "leaders", "replicas"),
+        update_mode=_CLUSTER,
+    ),
+    ConfigKey(
+        "penstock.balance.interval.seconds",
+        _L,
+        60,
+        "How often load is measured; one leader or replica moves at a time, after three measurements.",
+        low=1,
+        update_mode=_CLUSTER,
+    ),
+    ConfigKey(
+        "penstock.balance.tolerance.percent",
+        _I,
+        20,
+        "How far a broker's load may be above the mean before anything moves.",
+        low=1,
+        update_mode=_CLUSTER,
+    ),
+    ConfigKey(
+        "penstock.balance.bytes.per.second",
+        _L,
+        20 << 20,
+        "How fast a broker fetches new replicas while penstock.balance is on, where "
+        "follower.replication.throttled.rate says nothing.",
+        low=1,
+        update_mode=_CLUSTER,
+    ),
+    ConfigKey(
         "controlled.shutdown.enable", _B, True, "Whether a stopping broker hands its partitions over first."
     ),
     ConfigKey("controller.socket.timeout.ms", _I, 30_000, "How long the controller waits for a broker."),
@@ -112,7 +145,8 @@ _QUORUM = [
         "controller.quorum.bootstrap.servers",
         _LIST,
         (),
-        "Where to find the quorum: HOST:PORT, comma-separated.",
+        "Where to find the quorum: controller.quorum.voters says so. Refused where that is not set, unless "
+        "this names only the node itself.",
     ),
     ConfigKey(
         "controller.quorum.election.timeout.ms", _I, 1000, "How long a candidate waits for votes.", low=0

@@ -13,6 +13,7 @@ _LISTENER = re.compile(
     r"(?P<name>[A-Za-z0-9_-]+)://(?:\[(?P<v6>[0-9a-fA-F:.%]+)\]|(?P<host>[^:/\[\]]*)):(?P<port>[0-9]+)"
 )
 _VOTERS = "controller.quorum.voters"
+_BOOTSTRAP = "controller.quorum.bootstrap.servers"
 _VOTER = re.compile(r"(?P<id>[0-9]+)@(?:\[(?P<v6>[0-9a-fA-F:.%]+)\]|(?P<host>[^:/@\[\]]+)):(?P<port>[0-9]+)")
 _OVERRIDES = "max.connections.per.ip.overrides"
 _OVERRIDE = re.compile(
@@ -83,6 +84,11 @@ def check_roles(
     values: Mapping[str, ConfigValue], internal: Endpoint | None, voters: Mapping[int, tuple[str, int]]
 ) -> None:
     """Raise InvalidConfig where a node's roles, its internal listener and the voters cannot go together."""
+    servers = _strings(values[_BOOTSTRAP])
+    # A node that is to find itself is a cluster of its own, as Kafka's stock config is.
+    ports = [server.rpartition(":")[2] for server in servers]
+    if servers and not voters and (internal is None or ports != [str(internal.port)]):
+        raise InvalidConfig(f"{_BOOTSTRAP} does not say who votes: set {_VOTERS}, to the same on every node")
     if "controller" not in _strings(values["process.roles"]):
         if not voters:
             raise InvalidConfig(f"a node that is no controller needs to know who is: set {_VOTERS}")

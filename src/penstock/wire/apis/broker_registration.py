@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from penstock.wire.api import Api
 from penstock.wire.apis.endpoints import Feature, Listener
-from penstock.wire.schema import Struct, array, boolean, int16, int32, int64, nullable_string, string, uuid
+from penstock.wire.schema import (
+    OWN_TAGS,
+    Struct,
+    array,
+    boolean,
+    int16,
+    int32,
+    int64,
+    nullable_string,
+    string,
+    uuid,
+)
 
 
 class BrokerRegistrationRequest(Struct):
@@ -18,6 +29,8 @@ class BrokerRegistrationRequest(Struct):
     log_dirs: list[bytes] = array(uuid(), "2+")
     #: -1 unless the broker shut down cleanly (KIP-966)
     previous_broker_epoch: int = int64("3+", default=-1)
+    #: the machine that the broker runs on, where that is not what its first listener says
+    machine: str | None = nullable_string(tag=OWN_TAGS)
 
 
 class BrokerRegistrationResponse(Struct):

@@ -3,7 +3,17 @@
 from __future__ import annotations
 
 from penstock.wire.api import Api
-from penstock.wire.schema import Struct, array, boolean, int8, int16, int32, nullable_string, string
+from penstock.wire.schema import (
+    OWN_TAGS,
+    Struct,
+    array,
+    boolean,
+    int8,
+    int16,
+    int32,
+    nullable_string,
+    string,
+)
 
 
 class DescribeClusterRequest(Struct):
@@ -18,6 +28,8 @@ class DescribeClusterBroker(Struct):
     port: int = int32()
     rack: str | None = nullable_string()
     is_fenced: bool = boolean("2+")
+    #: the machine that it runs on, as replicas are spread by it
+    machine: str | None = nullable_string(tag=OWN_TAGS)
 
 
 class DescribeClusterResponse(Struct):

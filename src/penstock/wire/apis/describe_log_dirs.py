@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.wire.api import Api
-from penstock.wire.schema import Struct, array, boolean, int16, int32, int64, nullable_array, string
+from penstock.wire.schema import OWN_TAGS, Struct, array, boolean, int16, int32, int64, nullable_array, string
 
 
 class DescribableLogDirTopic(Struct):
@@ -20,6 +20,8 @@ class DescribeLogDirsPartition(Struct):
     partition_size: int = int64()
     offset_lag: int = int64()
     is_future_key: bool = boolean()
+    #: ranges that are known to be damaged and could not be repaired yet
+    damaged_ranges: int = int32("2+", tag=OWN_TAGS)
 
 
 class DescribeLogDirsTopic(Struct):

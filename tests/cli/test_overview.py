@@ -1,0 +1,57 @@
+"""`penstock cluster status` on a cluster in this process, of which something is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from penstock.broker.broker import Broker
+from penstock.broker.partition import Partition
+from penstock.cli.cluster import _print_overview
+from penstock.cli.direct import DirectLine
+from penstock.cli.overview import cluster_overview
+from penstock.storage.recovery import Corruption
+from penstock.testing import Cluster, cluster
+from tests.testing.test_clusters import create, produce
+
+
+def change(running: Cluster, broker: int, how: Callable[[Broker, Partition], None]) -> None:
+    """Do something to a broker and its replica of the topic, where they live."""
+    node = running._nodes[broker]
+
+    def do() -> None:
+        partition = node.broker.partitions.find("t", 0)
+        assert isinstance(partition, Partition)
+        how(node.broker, partition)
+
+    node.call(do).result()
+
+
+def damage(_: Broker, partition: Partition) -> None:
+    partition.log.recovery.found(Corruption("a file", 0, 1, 0, 1))
+
+
+def fail(_: Broker, partition: Partition) -> None:
+    partition.directory.health.offline = "it is broken"
+
+
+def test_status_shows_damage_failed_directories_and_balancing(capsys: pytest.CaptureFixture[str]) -> None:
+    with cluster(brokers=3, config={"penstock.balance": "leaders"}) as running:
+        create(running, "t")
+        produce(running, "t", b"value")
+        with DirectLine(running.bootstrap, 10.0) as line:
+            whole = cluster_overview(line)
+            change(running, 2, damage)
+            change(running, 3, fail)
+            running.wait_for_isr("t", size=2)
+            broken = cluster_overview(line)
+    assert (whole["balance"], whole["moving"], whole["damaged"]) == ("leaders", 0, [])
+    assert all(broker["bytes"] > 0 and not broker["offline_directories"] for broker in whole["brokers"])
+    assert broken["damaged"] == [{"broker": 2, "topic": "t", "partition": 0, "ranges": 1}]
+    assert [broker["offline_directories"] for broker in broken["brokers"]] == [[], [], ["/data"]]
+    _print_overview(broken)
+    printed = capsys.readouterr().out
+    assert "broker 2: t-0 has 1 damaged range(s)" in printed
+    assert "broker 3: the data directory /data is offline" in printed
+    assert "0 moving (penstock.balance leaders)" in printed
