@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
-from penstock.cli import telemetry_demo, telemetry_run
+from penstock.cli import telemetry_demo, telemetry_run, telemetry_serve
 from penstock.cli.failure import misused
 from penstock.cli.interruption import stoppable
 from penstock.cli.options import DEFAULT_BOOTSTRAP, DEFAULT_TIMEOUT, AsJson, Bootstrap, Timeout, milliseconds
@@ -29,6 +29,8 @@ app = typer.Typer(
 )
 app.command()(telemetry_run.run)
 app.command()(telemetry_run.backfill)
+app.command()(telemetry_serve.serve)
+app.command()(telemetry_serve.report)
 app.command()(telemetry_demo.demo)
 
 DEFAULT_TOPIC = "gpu.telemetry"

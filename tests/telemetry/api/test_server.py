@@ -1,0 +1,77 @@
+"""`penstock telemetry serve` as users run it."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from urllib.request import urlopen
+
+import pytest
+
+from penstock.cli import app
+from penstock.cli.failure import guarded
+
+PENSTOCK = [sys.executable, "-m", "penstock"]
+WAIT_S = 30
+
+
+def failure(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
+    """The exit code and the one line of a command that fails."""
+    code = guarded(lambda: app([*arguments], prog_name="penstock", standalone_mode=False))
+    output, errors = capsys.readouterr()
+    assert output == ""
+    assert errors.count("\n") == 1
+    return code, errors
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_server_answers_until_a_signal_ends_it(tables: Path, number: signal.Signals) -> None:
+    command = [*PENSTOCK, "telemetry", "serve", "--tables", str(tables), "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            line = process.stdout.readline()
+            assert line.startswith("ready http://127.0.0.1:"), line
+            with urlopen(line.split()[1], timeout=WAIT_S) as answer:
+                assert len(json.load(answer)["items"]) == 4
+            process.send_signal(number)
+            output, errors = process.communicate(timeout=WAIT_S)
+        finally:
+            process.kill()
+    assert (process.returncode, output, errors) == (0, "", "")
+
+
+def test_a_taken_port(tables: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        code, line = failure(capsys, "telemetry", "serve", "--tables", str(tables), "--port", port)
+    assert code == 1
+    assert f"cannot listen on 127.0.0.1 port {port}: Address already in use" in line
+    assert "--port" in line
+
+
+@pytest.mark.parametrize("command", ["serve", "report"])
+def test_tables_that_are_none(command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    code, line = failure(capsys, "telemetry", command, "--tables", str(file))
+    assert code == 2
+    assert "is a file; name the folder" in line
+    code, line = failure(capsys, "telemetry", command, "--tables", "gopher://nowhere/x")
+    assert code == 1
+    assert "gopher" in line
+
+
+def test_brokers_do_without_all_of_it() -> None:
+    """What a command does not use it does not load: a broker starts in a fraction of the time."""
+    script = (
+        "import sys, penstock.cli, penstock.cli.telemetry_serve;"
+        "print([name for name in ('fastapi', 'uvicorn', 'pydantic', 'matplotlib', 'deltalake', 'pyarrow',"
+        " 'numpy') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=WAIT_S)
+    assert done.stdout == "[]\n", done.stderr

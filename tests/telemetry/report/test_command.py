@@ -1,0 +1,38 @@
+"""`penstock telemetry report` as users run it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from penstock.cli import app
+from penstock.cli.failure import guarded
+
+
+def run(*arguments: str) -> int:
+    return guarded(
+        lambda: app(["telemetry", "report", *arguments], prog_name="penstock", standalone_mode=False)
+    )
+
+
+def test_the_command(tables: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run("--tables", str(tables), "--out", str(tmp_path / "out"), "--hours", "1") == 0
+    output, errors = capfd.readouterr()
+    assert errors == ""
+    assert "2025-07-18 21:29 to 2025-07-18 22:29 UTC: 4 GPUs" in output
+    assert "Utilisation by host, 2 of 2:" in output
+    assert "host-2" in output
+    assert f"begin with {tmp_path / 'out' / 'report.md'}" in output
+
+
+def test_the_command_without_tables(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run("--tables", str(tmp_path), "--out", str(tmp_path / "out")) == 0
+    output, errors = capfd.readouterr()
+    assert (output, errors) == (f"no samples in {tmp_path} yet: nothing to report\n", "")
+
+
+def test_a_file_in_the_way(tables: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").touch()
+    assert run("--tables", str(tables), "--out", str(tmp_path / "file")) == 2
+    assert capfd.readouterr().err == f"penstock: --out {tmp_path / 'file'} is a file; name a folder\n"
