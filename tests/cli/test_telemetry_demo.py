@@ -63,16 +63,21 @@ def test_a_folder_that_holds_something_is_left_alone(penstock: Command, tmp_path
     assert "holds something already: choose a new folder" in done.stderr
 
 
-def processes_with(text: str) -> list[str]:
-    """Command lines of running processes that hold `text`."""
+def marked(tmp_path: Path) -> dict[str, str]:
+    """An environment that everything in it, and nothing else, can be known by."""
+    return {**os.environ, "MARK_OF_THE_TEST": str(tmp_path)}
+
+
+def left_behind(tmp_path: Path) -> list[str]:
+    """Command lines of the processes that still run in that environment."""
     found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
+    for path in Path("/proc").glob("[0-9]*"):
         try:
-            told = path.read_bytes()
-        except OSError:  # it has ended meanwhile
+            is_ours = f"MARK_OF_THE_TEST={tmp_path}".encode() in (path / "environ").read_bytes()
+            if is_ours:
+                found.append((path / "cmdline").read_text(errors="replace").replace("\0", " "))
+        except OSError:  # it has ended meanwhile, or is somebody else's
             continue
-        if text.encode() in told:
-            found.append(told.decode(errors="replace").replace("\0", " "))
     return found
 
 
@@ -81,7 +86,7 @@ def processes_with(text: str) -> list[str]:
 def test_half_a_minute_of_everything_ends_with_every_message_accounted_for(tmp_path: Path) -> None:
     folder = tmp_path / "demo"
     command = [*PENSTOCK, "telemetry", "demo", "--for", "30", "--data", str(folder), "--hosts", "2"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=200)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200, env=marked(tmp_path))
     assert done.returncode == 0, done.stdout + done.stderr
     # While it runs there is a line now and then.
     assert re.search(r"brokers 3/3  produced [\d,]+  read [\d,]+  lag", done.stdout)
@@ -94,17 +99,20 @@ def test_half_a_minute_of_everything_ends_with_every_message_accounted_for(tmp_p
     assert duplicates > 0
     # Faults of so short a run need not be found; which ones there were is said.
     assert set(re.findall(r"(\w+) +\d+ +\d+ +\d+ +\d+ +", done.stdout)) >= set(sent["faults"])
+    assert "Traceback" not in "".join(path.read_text() for path in (folder / "logs").iterdir())
     assert (folder / "faults.jsonl").is_file()
     assert list((folder / "report").glob("*.png"))
     assert not (folder / "brokers").exists()
-    assert processes_with(str(folder)) == []
+    assert left_behind(tmp_path) == []
 
 
 @pytest.mark.slow
 def test_ctrl_c_ends_everything(tmp_path: Path) -> None:
     folder = tmp_path / "demo"
     command = [*PENSTOCK, "telemetry", "demo", "--data", str(folder), "--hosts", "1"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, start_new_session=True, env=marked(tmp_path)
+    ) as process:
         assert process.stdout is not None
         # It has something to say once brokers are up; wait until the simulator has sent something as well.
         while "produced 0" in (line := process.stdout.readline()):
@@ -114,4 +122,4 @@ def test_ctrl_c_ends_everything(tmp_path: Path) -> None:
         rest, _ = process.communicate(timeout=90)
     assert process.returncode == 0, rest
     assert re.search(r"[1-9][\d,]* produced = .* not read yet", rest)
-    assert processes_with(str(folder)) == []
+    assert left_behind(tmp_path) == []

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 import typer
 
+from penstock.cli.interruption import stoppable
 from penstock.cli.options import DEFAULT_BOOTSTRAP, Bootstrap
 from penstock.cli.requirements import require_java
 
@@ -117,15 +116,20 @@ def _execute(job: Job, master: str, compact_every: int, metrics_port: int | None
     maintenance = Maintenance(job.tables, compact_every, retention_hours=24)
     if metrics_port is not None:
         start_http_server(metrics_port, "127.0.0.1", registry)
-    spark = new_session(master)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with stoppable() as stop_at_once:
+        # A JVM whose Python is interrupted while it starts stays behind.
+        spark = new_session(master)
     try:
-        # Ctrl-C is the usual way to end it; a batch that it interrupts is run again next time.
-        with suppress(KeyboardInterrupt), shown(progress) as (show_batch, show):
+        # Spark's own way to take Ctrl-C asks the JVM in the middle of another question.
+        with stoppable() as stop, shown(progress) as (show_batch, show):
+            if stop_at_once.is_set():
+                return
             query = start(spark, job, _all(progress, maintenance, show_batch))
-            while not query.awaitTermination(_LOOK_S):
+            while not (stop.is_set() or query.awaitTermination(_LOOK_S)):
                 progress.saw(query.lastProgress)
                 show()
+            # A batch that this interrupts is run again next time.
+            query.stop()
     finally:
         maintenance.close()
         spark.stop()

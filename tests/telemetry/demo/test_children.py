@@ -2,7 +2,11 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
+
+import pytest
 
 from penstock.telemetry.demo.children import Child
 
@@ -34,3 +38,22 @@ def test_one_that_does_not_listen_is_ended(tmp_path: Path) -> None:
 
 def test_one_that_said_nothing(tmp_path: Path) -> None:
     assert Child("silent", [], tmp_path).last_words() == "it said nothing"
+
+
+def test_what_it_leaves_behind_ends_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reading, writing = os.pipe()
+    orphan = "import os, time; os.fork() or time.sleep(600)"
+    child = Child("parent", [], tmp_path)
+    monkeypatch.setattr(child, "_arguments", [sys.executable, "-c", orphan])
+    real = subprocess.Popen
+    monkeypatch.setattr(
+        subprocess, "Popen", lambda *args, **options: real(*args, pass_fds=[writing], **options)
+    )
+    child.start()
+    os.close(writing)
+    while child.exit_code is None:
+        os.sched_yield()
+    child.stop(signal.SIGTERM, PATIENCE_S)
+    # The pipe ends when the last process that holds it does.
+    assert os.read(reading, 1) == b""
+    os.close(reading)

@@ -9,10 +9,14 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Final
 
 __all__ = ["Child"]
+
+_LOOK_S: Final = 0.05
 
 
 class Child:
@@ -39,20 +43,30 @@ class Child:
     @property
     def exit_code(self) -> int | None:
         """None while it runs, and before it was started."""
-        return None if self._process is None else self._process.poll()
+        process = self._process
+        if process is None or process.returncode is not None:
+            return None if process is None else process.returncode
+        # Without collecting it: until then nobody else can get its number, by which `stop` ends its session.
+        ended = os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)
+        if ended is None:
+            return None
+        return ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status
 
     def stop(self, number: signal.Signals, patience_s: float) -> None:
-        """Ask it to end, and end it with all its session if it takes too long; it may have ended before."""
+        """Ask it to end, and end it if it takes too long; and in any case what it has left in its session.
+
+        A JVM whose Python was interrupted while it started goes on for ever, for one.
+        """
         process = self._process
-        if process is None or process.poll() is not None:
+        if process is None or process.returncode is not None:
             return
-        process.send_signal(number)
-        try:
-            process.wait(patience_s)
-        except subprocess.TimeoutExpired:
-            # It was not waited for, so its number is still its own, and its session's.
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+        if self.exit_code is None:
+            process.send_signal(number)
+            deadline = time.monotonic() + patience_s
+            while self.exit_code is None and time.monotonic() < deadline:
+                time.sleep(_LOOK_S)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
 
     def last_words(self) -> str:
         """The last line that it has said."""

@@ -81,6 +81,8 @@ class Watcher:
                 "bootstrap.servers": setting.bootstrap,
                 "group.id": "penstock-demo",
                 "enable.auto.commit": False,
+                # A broker may be killed for the sake of the show: its successors must be known soon.
+                "topic.metadata.refresh.interval.ms": 2000,
                 "log_level": 2,
             }
         )
