@@ -173,7 +173,7 @@ def check_topics(bootstrap: str, tables: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(240 + 40 * KILLS)
+@pytest.mark.timeout(240 + 90 * KILLS)
 def test_a_driver_that_is_killed_loses_and_doubles_nothing(spark: SparkSession, tmp_path: Path) -> None:
     rng = random.Random(SEED)
     disturbed, undisturbed = tmp_path / "disturbed", tmp_path / "undisturbed"
