@@ -68,7 +68,14 @@ def test_what_was_produced_is_what_is_in_the_tables(
     progress = Progress(registry)
     settings = Settings(load_thresholds(), shards=2)
     job = Job(bootstrap, TOPIC, str(tmp_path), settings, until_end=True, most_per_batch=15_000)
-    start(spark, job, progress).awaitTermination()
+    query = start(spark, job, progress)
+    query.awaitTermination()
+    # Each batch but the last leaves something, and Spark's progress tells how much.
+    for told in query.recentProgress[:1]:
+        progress.saw(told)
+        assert progress.lag == first["sent"] - told["numInputRows"] > 0
+    progress.saw(query.lastProgress)
+    assert progress.lag == 0
     # A query that goes on takes what came since, and nothing again.
     second = simulated(bootstrap, began_ms + 300_000, Shares()).summary()
     start(spark, job, progress).awaitTermination()
