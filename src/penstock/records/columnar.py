@@ -12,6 +12,7 @@ checked to lie within the bytes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import repeat
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
@@ -57,6 +58,9 @@ _SCHEMA_WITH_HEADERS: Final = pa.schema([*_FIELDS, pa.field("headers", HEADERS_T
 #: By the first byte of a length: how far on the next record is, as far as that byte tells. Signs are ignored:
 #: a negative length shows later.
 _STEP: Final = tuple(1 + (byte >> 1) if byte < 0x80 else 2 + ((byte & 0x7F) >> 1) for byte in range(256))
+#: And what its second byte adds: where that is not the last one either, more than there is data.
+_ASTRAY: Final = 1 << 62
+_MORE: Final = tuple(byte << 6 if byte < 0x80 else _ASTRAY for byte in range(256))
 
 
 class _Group(NamedTuple):
@@ -182,22 +186,31 @@ def _decode_group(group: _Group, wanted: range, with_headers: bool) -> pa.Record
 
 def _walk(data: bytes, position: int, count: int, starts: list[int]) -> int:
     """Append where each of `count` records starts; the position behind the last of them."""
-    append = starts.append
-    step = _STEP
+    step, more, at = _STEP, _MORE, position
+    try:
+        ends = [
+            at := at + (step[byte] if (byte := data[at]) < 0x80 else step[byte] + more[data[at + 1]])
+            for _ in repeat(None, count)
+        ]
+    except IndexError:
+        # A length of three bytes led astray, or the records are not what they seem.
+        return _walk_any(data, position, count, starts)
+    if at >= _ASTRAY:
+        return _walk_any(data, position, count, starts)
+    starts.append(position)
+    starts += ends
+    starts.pop()
+    return at
+
+
+def _walk_any(data: bytes, position: int, count: int, starts: list[int]) -> int:
+    """The same for records of any length, at half the pace."""
     for _ in range(count):
-        append(position)
-        byte = data[position]
-        if byte < 0x80:
-            position += step[byte]
-        else:
-            second = data[position + 1]
-            if second < 0x80:
-                position += step[byte] + (second << 6)
-            else:
-                length, position = decode_varint(data, position)
-                if length < 0:
-                    raise CorruptMessage(f"a record of {length} bytes")
-                position += length
+        starts.append(position)
+        length, position = decode_varint(data, position)
+        if length < 0:
+            raise CorruptMessage(f"a record of {length} bytes")
+        position += length
     return position
 
 
