@@ -1,4 +1,4 @@
-"""The brokers under test, one per scenario, started when first needed and started again when one dies."""
+"""The cluster under test: three brokers with a scenario's settings, and fresh ones when one of them dies."""
 
 from __future__ import annotations
 
@@ -9,28 +9,39 @@ from types import TracebackType
 from typing import TypeAlias
 
 from conformance.goals import DEFAULT_SCENARIO
-from lab.server import Server
+from lab.cluster import Cluster
 
-Starter: TypeAlias = Callable[[Path, Mapping[str, str]], Server]
+Starter: TypeAlias = Callable[[Path, Mapping[str, str], int], Cluster]
+"""Makes a cluster in a folder, with settings, of so many brokers."""
 
-# What the suites' own test clusters set: several partitions, and groups that settle fast.
+# What the suites' own test clusters set: several partitions, racks that matter, and groups that settle fast.
 COMMON = {
     "num.partitions": "4",
+    "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",
     "group.initial.rebalance.delay.ms": "1000",
     "group.min.session.timeout.ms": "1000",
     "group.consumer.min.session.timeout.ms": "1000",
     "group.consumer.min.heartbeat.interval.ms": "500",
 }
-SCENARIOS = {DEFAULT_SCENARIO: COMMON, "noautocreate": {**COMMON, "auto.create.topics.enable": "false"}}
+SCENARIOS = {
+    DEFAULT_SCENARIO: (3, COMMON),
+    "noautocreate": (3, {**COMMON, "auto.create.topics.enable": "false"}),
+    # For tests that take it for granted that one broker holds everything.
+    "alone": (1, COMMON),
+}
 
 
 class Brokers:
-    """Hands out the address of a healthy broker; owns the processes and their folders."""
+    """Hands out the addresses of a healthy cluster; owns its processes and their folder.
+
+    There is one cluster at a time: asking for another scenario ends the one that runs.
+    """
 
     def __init__(self, starter: Starter, folder: Path) -> None:
         self._starter = starter
         self._folder = folder
-        self._servers: dict[str, Server] = {}
+        self._scenario = ""
+        self._cluster: Cluster | None = None
 
     def __enter__(self) -> Brokers:
         return self
@@ -38,36 +49,42 @@ class Brokers:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for server in self._servers.values():
-            server.stop()
+        self._stop()
 
     def bootstrap(self, scenario: str) -> str:
-        if scenario not in self._servers:
-            self._servers[scenario] = self._start(scenario)
-        return self._servers[scenario].bootstrap
+        if self._cluster is None or scenario != self._scenario:
+            self._stop()
+            self._cluster, self._scenario = self._start(scenario), scenario
+        return self._cluster.bootstrap
 
-    def obituary(self, scenario: str) -> str:
-        """Empty for a healthy broker; else how its log ends, and a fresh broker takes its place."""
-        server = self._servers[scenario]
-        if server.healthy():
-            return ""
-        state = "died" if server.process is None or server.process.poll() is not None else "stopped answering"
-        words = f"the broker {state}: {server.log_tail(8)}"
-        server.stop()
-        self._servers[scenario] = self._start(scenario)
-        return words
+    def obituary(self) -> str:
+        """Empty for a healthy cluster; else how a sick broker's log ends, and the cluster is ended."""
+        assert self._cluster is not None, "nobody asked for its addresses"
+        for server in self._cluster.brokers:
+            if not server.healthy():
+                state = "stopped answering" if server.runs() else "died"
+                words = f"{server.name} at {server.bootstrap} {state}: {server.log_tail(8)}"
+                self._stop()
+                return words
+        return ""
 
-    def _start(self, scenario: str) -> Server:
-        folder = self._folder / f"broker-{scenario}"
+    def _start(self, scenario: str) -> Cluster:
+        folder = self._folder / f"cluster-{scenario}"
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
-        server = self._starter(folder, SCENARIOS[scenario])
-        server.start()
-        return server
+        brokers, settings = SCENARIOS[scenario]
+        cluster = self._starter(folder, settings, brokers)
+        cluster.start()
+        return cluster
+
+    def _stop(self) -> None:
+        if self._cluster is not None:
+            self._cluster.stop()
+            self._cluster = None
 
 
-class ExternalBroker(Brokers):
-    """A broker that somebody else runs: never started, never stopped, whatever its settings."""
+class ExternalBrokers(Brokers):
+    """A cluster that somebody else runs: never started, never stopped, whatever its settings."""
 
     def __init__(self, bootstrap: str) -> None:
         self._bootstrap = bootstrap
@@ -80,5 +97,5 @@ class ExternalBroker(Brokers):
     def bootstrap(self, scenario: str) -> str:
         return self._bootstrap
 
-    def obituary(self, scenario: str) -> str:
+    def obituary(self) -> str:
         return ""

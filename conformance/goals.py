@@ -22,7 +22,9 @@ class Goal:
     needs: tuple[str, ...] = ()
     """What the test uses beyond topics, produce and fetch: `groups`, `transactions`, `acls`, `cluster`."""
     scenario: str = DEFAULT_SCENARIO
-    """The broker settings it needs: `default`, or `noautocreate`."""
+    """The settings that its brokers need: `default`, `noautocreate` or `alone`."""
+    note: str = ""
+    """Why no broker that keeps to the protocol passes it here, where that is so."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ def kafka_tools(folder: Path) -> Path:
 
 
 def penstock_tools(folder: Path) -> Path:
-    """The one tool that tests of a single broker call, over our command line."""
+    """The one tool that tests call, over our command line."""
     return _scripts(folder, {"kafka-topics.sh": [sys.executable, "-m", "conformance.kafka_topics"]})
 
 

@@ -1,4 +1,4 @@
-"""Run units, watch the broker between them, and hold the verdicts against what is recorded."""
+"""Run units, watch the brokers between them, and hold the verdicts against what is recorded."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from conformance.brokers import Brokers
-from conformance.goals import Goal
+from conformance.goals import DEFAULT_SCENARIO, Goal
 from conformance.outcome import Outcome, Results, Verdict, one_line
 from conformance.suite import Suite, Unit, Workbench
 from lab import MissingTool
@@ -46,7 +46,8 @@ class Runner:
         self, suite: Suite, goals: Sequence[Goal], known: Mapping[str, Outcome]
     ) -> dict[str, Outcome]:
         outcomes: dict[str, Outcome] = {}
-        for unit in suite.units(goals):
+        # One scenario after the other: each change of scenario starts a cluster.
+        for unit in sorted(suite.units(goals), key=lambda unit: unit.scenario != DEFAULT_SCENARIO):
             found = self._run_unit(suite, unit)
             again = fallen(found, known)
             if again:
@@ -60,7 +61,7 @@ class Runner:
     def _run_unit(self, suite: Suite, unit: Unit) -> dict[str, Outcome]:
         workbench = Workbench(self.brokers.bootstrap(unit.scenario), self.folder, self.kafka_path)
         found = suite.run(unit, workbench)
-        death = self.brokers.obituary(unit.scenario)
+        death = self.brokers.obituary()
         if death:
             reason = one_line(death)
             found = {test: Outcome(Verdict.FAILED, was.seconds, reason) for test, was in found.items()}

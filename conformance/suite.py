@@ -40,7 +40,7 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class Workbench:
-    """Where a unit runs: the broker's address, a folder to litter, and Kafka's command-line tools."""
+    """Where a unit runs: the brokers' addresses, a folder to litter, and Kafka's command-line tools."""
 
     bootstrap: str
     folder: Path

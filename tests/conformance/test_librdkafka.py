@@ -62,6 +62,14 @@ def test_parts_of_another_test_do_not_count() -> None:
     assert verdict(other + row("0036_partial_fetch", "PASSED", 1.0)) == Outcome(Verdict.PASSED, 1.0)
 
 
+def test_a_pass_that_complains_is_a_failure() -> None:
+    test = "0101_fetch_from_follower"
+    said = f"\x1b[36m[{test}    /  3.286s] rxbytes was not highest on broker corresponding to client.rack."
+    passed = row(test, "PASSED", 3.3)
+    assert verdict(said + "Done\n" + passed, test).verdict is Verdict.FAILED
+    assert verdict(f"[{test}    /  3.286s] Done\n" + passed, test).verdict is Verdict.PASSED
+
+
 def test_a_process_that_never_ends_is_a_timeout() -> None:
     assert verdict("still running\n", ended=None).verdict is Verdict.TIMEOUT
 

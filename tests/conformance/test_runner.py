@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from conformance.brokers import ExternalBroker
+from conformance.brokers import ExternalBrokers
 from conformance.goals import Goal
 from conformance.outcome import Outcome, Results, Verdict
 from conformance.runner import Runner, subset
@@ -38,14 +38,14 @@ class ScriptedSuite:
         return {test: self.script[test].pop(0) for test in unit.tests}
 
 
-class MortalBroker(ExternalBroker):
+class MortalBrokers(ExternalBrokers):
     """Dies after the named number of units."""
 
     def __init__(self, units: int) -> None:
         super().__init__("broker:1")
         self.left = units
 
-    def obituary(self, scenario: str) -> str:
+    def obituary(self) -> str:
         self.left -= 1
         return "" if self.left else "the broker died: out of memory"
 
@@ -54,7 +54,7 @@ def goal(test: str) -> Goal:
     return Goal("librdkafka", test, "broker", 1.0)
 
 
-def run(suite: ScriptedSuite, recorded: Results, broker: ExternalBroker, said: list[str]) -> Results:
+def run(suite: ScriptedSuite, recorded: Results, broker: ExternalBrokers, said: list[str]) -> Results:
     runner = Runner([suite], broker, Path(), Path(), said.append)
     return runner.run([goal(test) for test in suite.script], recorded)
 
@@ -62,27 +62,38 @@ def run(suite: ScriptedSuite, recorded: Results, broker: ExternalBroker, said: l
 def test_a_recorded_pass_gets_a_second_try() -> None:
     suite = ScriptedSuite({"a": [FAILED, PASSED], "b": [FAILED, FAILED]})
     recorded = {"librdkafka": {"a": PASSED, "b": PASSED}}
-    found = run(suite, recorded, ExternalBroker("broker:1"), [])
+    found = run(suite, recorded, ExternalBrokers("broker:1"), [])
     assert found == {"librdkafka": {"a": PASSED, "b": FAILED}}
 
 
 def test_what_never_passed_is_tried_once() -> None:
     suite = ScriptedSuite({"a": [FAILED], "b": [FAILED]})
-    found = run(suite, {"librdkafka": {"a": FAILED}}, ExternalBroker("broker:1"), [])
+    found = run(suite, {"librdkafka": {"a": FAILED}}, ExternalBrokers("broker:1"), [])
     assert found == {"librdkafka": {"a": FAILED, "b": FAILED}}
 
 
 def test_a_test_that_kills_the_broker_has_failed_whatever_it_said() -> None:
     suite = ScriptedSuite({"a": [PASSED], "b": [PASSED]})
-    found = run(suite, {}, MortalBroker(units=2), [])["librdkafka"]
+    found = run(suite, {}, MortalBrokers(units=2), [])["librdkafka"]
     assert found["a"] == PASSED
     assert found["b"] == Outcome(Verdict.FAILED, 1.0, "the broker died: out of memory")
+
+
+def test_scenarios_run_one_after_the_other_the_default_first() -> None:
+    said: list[str] = []
+    suite = ScriptedSuite({test: [PASSED] for test in "abcd"})
+    scenarios = {"a": "noautocreate", "b": "default", "c": "noautocreate", "d": "default"}
+    goals = [
+        Goal("librdkafka", test, "broker", 1.0, scenario=scenario) for test, scenario in scenarios.items()
+    ]
+    Runner([suite], ExternalBrokers("broker:1"), Path(), Path(), said.append).run(goals, {})
+    assert [line.split()[-1] for line in said] == ["b", "d", "a", "c"]
 
 
 def test_a_missing_tool_skips_the_suite_in_one_line() -> None:
     said: list[str] = []
     suite = ScriptedSuite({"a": []}, missing="npm not found on this machine")
-    assert run(suite, {}, ExternalBroker("broker:1"), said) == {}
+    assert run(suite, {}, ExternalBrokers("broker:1"), said) == {}
     assert said == ["SKIPPED  librdkafka: npm not found on this machine"]
 
 

@@ -38,7 +38,20 @@ def test_the_page_counts_and_names_what_fails() -> None:
     goals = Goals(("broker",), frozenset(), (Goal("s", "a", "broker", 1.0), Goal("s", "b", "broker", 1.0)))
     page = render(goals, {"s": {"a": PASSED, "b": FAILED}}, {"s": {"a": PASSED, "b": PASSED}})
     assert "| s | broker | 2 | 1 | 2 |" in page
+    assert "| **all** | | **2** | **1** | **2** |" in page
     assert "| `b` | broker | **failed** | 1.0 | passed | 1.0 | no \\| way |" in page
+
+
+def test_what_does_not_pass_is_listed_before_everything_else() -> None:
+    tests = tuple(Goal("s", name, "broker", 1.0) for name in "abc")
+    page = render(
+        Goals(("broker",), frozenset(), tests), {"s": {"a": PASSED, "b": FAILED}}, {"s": {"b": PASSED}}
+    )
+    listed = page.partition("## What does not pass")[2].partition("## s")[0].splitlines()
+    assert [line for line in listed if line.startswith("| s ")] == [
+        "| s | `b` | **failed** | passed | no \\| way |",
+        "| s | `c` | not run | not run |  |",
+    ]
 
 
 def test_the_page_says_what_a_test_waits_for() -> None:
@@ -46,6 +59,13 @@ def test_the_page_says_what_a_test_waits_for() -> None:
     page = render(Goals(("broker",), frozenset({"groups"}), tests), {"s": {"b": FAILED}}, {})
     assert "| `a` | broker | not run |  | not run |  | waits for groups |" in page
     assert "| `b` | broker | **failed** | 1.0 | not run |  | no \\| way |" in page
+
+
+def test_a_note_says_why_a_test_cannot_pass_here() -> None:
+    tests = tuple(Goal("s", name, "broker", 1.0, note="wants the moon") for name in "ab")
+    page = render(Goals(("broker",), frozenset(), tests), {"s": {"a": PASSED, "b": FAILED}}, {})
+    assert "| `a` | broker | passed | 1.0 | not run |  |  |" in page
+    assert "| `b` | broker | **failed** | 1.0 | not run |  | wants the moon |" in page
 
 
 def test_results_survive_the_file(tmp_path: Path) -> None:
