@@ -115,7 +115,7 @@ SEEN = Sight(
     rows_per_s=1280.0,
     batch_id=7,
     batch_s=1.25,
-    alerts=(an_alert("open"),),
+    alerts=(an_alert("open"), an_alert("open", "GPU-0fb1f923-405a-4830-a6eb-3ffa22a9ad4d")),
     open_alerts=3,
 )
 
@@ -138,7 +138,7 @@ def test_lines_come_now_and_then(capsys: pytest.CaptureFixture[str], setting: Se
 def test_a_terminal_has_one_picture(tmp_path: Path) -> None:
     setting = Setting("127.0.0.1:9092", tmp_path, 4, 1, 90.0, 9400, 8080)
     shown = io.StringIO()
-    with screen(setting, Console(file=shown, force_terminal=True, width=160, height=60)) as see:
+    with screen(setting, Console(file=shown, force_terminal=True, width=120, height=60)) as see:
         see(SEEN)
     picture = shown.getvalue()
     for part in (
@@ -154,7 +154,8 @@ def test_a_terminal_has_one_picture(tmp_path: Path) -> None:
         "1,280",
         "1.2 s",
         "alerts: 3 open",
-        "GPU-1",
+        "GPU-1 ",
+        "GPU-0fb1f923… ",
         "reboot",
     ):
         assert part in picture, part

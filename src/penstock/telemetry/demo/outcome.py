@@ -9,11 +9,11 @@ from typing import Any, Final, NamedTuple
 
 from penstock.telemetry.message import parse_timestamp
 from penstock.telemetry.pipeline.detectors.features import STEP_MS
+from penstock.telemetry.pipeline.progress import VERDICTS
 from penstock.telemetry.pipeline.tables import Tables
 
 __all__ = ["Outcome", "Score", "read_outcome", "score"]
 
-VERDICTS: Final = ("valid", "dead_lettered", "duplicates", "late")
 #: An alert's time is the end of a step of which the fault may have seen the last moment only, and what is
 #: smoothed outlasts its cause.
 _AFTER_MS: Final = 3 * STEP_MS

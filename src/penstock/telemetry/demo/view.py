@@ -14,10 +14,14 @@ from rich.text import Text
 
 from penstock.telemetry.demo.show import Setting
 from penstock.telemetry.demo.watch import Sight
+from penstock.telemetry.pipeline.progress import VERDICTS
 
 __all__ = ["line", "picture", "screen"]
 
 _LINE_EVERY_S: Final = 5.0
+#: GPU- and the first eight digits
+_SUBJECT_SHOWN: Final = 12
+_ACTION_SHOWN: Final = 34
 _SEVERITIES: Final = {"critical": "bold red", "warning": "yellow"}
 
 
@@ -107,7 +111,7 @@ def _flow_table(seen: Sight) -> Table:
         str(seen.batch_id) if is_running else "Spark is starting",
         f"{seen.batch_s:.1f} s" if is_running else "",
         f"{seen.freshness_s:.1f} s" if is_running else "",
-        *(f"{rows.get(verdict, 0):,}" for verdict in ("valid", "dead_lettered", "duplicates", "late")),
+        *(f"{rows.get(verdict, 0):,}" for verdict in VERDICTS),
     )
     return table
 
@@ -116,13 +120,15 @@ def _alerts_table(seen: Sight) -> Table:
     table = _table(
         f"alerts: {seen.open_alerts} open", ("at", "rule", "state", "subject", "host", "measure", "do")
     )
+    # What is to be done is long, and the other columns would pay for it.
+    table.columns[-1].max_width = _ACTION_SHOWN
     for alert in seen.alerts:
         style = _SEVERITIES.get(alert["severity"], "") if alert["state"] == "open" else "dim"
         table.add_row(
             alert["at"][11:19],
             Text(alert["rule"], style),
             Text(alert["state"], style),
-            alert["subject"],
+            _short(alert["subject"]),
             alert["hostname"],
             f"{alert['measure']:.3g}",
             alert["action"] if alert["state"] == "open" else "",
@@ -150,6 +156,11 @@ def _table(title: str, columns: tuple[str, ...]) -> Table:
 
 def _brokers(seen: Sight) -> list[Mapping[str, Any]]:
     return list(seen.cluster["brokers"]) if seen.cluster else []
+
+
+def _short(subject: str) -> str:
+    """Enough of a GPU's uuid to know it by: a whole one leaves no room for what to do."""
+    return subject if len(subject) <= _SUBJECT_SHOWN else f"{subject[:_SUBJECT_SHOWN]}…"
 
 
 def _told(alert: Mapping[str, Any]) -> str:

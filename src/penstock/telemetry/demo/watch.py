@@ -18,6 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from penstock.telemetry.demo.show import PARTITIONS, Setting
 from penstock.telemetry.message import TOPIC
+from penstock.telemetry.pipeline.progress import VERDICTS
 from penstock.telemetry.pipeline.publish import ALERTS
 
 __all__ = ["Sight", "Watcher", "read_metrics"]
@@ -106,8 +107,7 @@ class Watcher:
         self._consumer.close()
 
     def _measured(self, seen: Sight, metrics: Mapping[str, float], now_s: float) -> Sight:
-        verdicts = ("valid", "dead_lettered", "duplicates", "late")
-        rows = {verdict: int(metrics.get(f"rows_total/{verdict}", 0)) for verdict in verdicts}
+        rows = {verdict: int(metrics.get(f"rows_total/{verdict}", 0)) for verdict in VERDICTS}
         self._reads.append((now_s, sum(rows.values())))
         while now_s - self._reads[0][0] > _RATE_S:
             self._reads.popleft()

@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from penstock.telemetry.pipeline.batches import BatchReport
 
-__all__ = ["Progress"]
+__all__ = ["VERDICTS", "Progress"]
 
-_VERDICTS = ("valid", "dead_lettered", "duplicates", "late")
+#: What becomes of a message, as batches count it.
+VERDICTS: Final = ("valid", "dead_lettered", "duplicates", "late")
 
 
 class Progress:
@@ -50,7 +51,7 @@ class Progress:
             registry=registry,
         )
         self.consumed = 0
-        self.totals = dict.fromkeys(_VERDICTS, 0)
+        self.totals = dict.fromkeys(VERDICTS, 0)
         self.opened = 0
         #: of the last batch; None before the first
         self.batch_id: int | None = None
@@ -62,7 +63,7 @@ class Progress:
 
     def __call__(self, report: BatchReport) -> None:
         now_s = self._clock()
-        for verdict in _VERDICTS:
+        for verdict in VERDICTS:
             number = getattr(report.counts, verdict)
             self._rows.labels(verdict).inc(number)
             self.totals[verdict] += number
