@@ -1,57 +1,68 @@
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.telemetry.pipeline.admission import (
-    PENDING,
+    Admission,
+    Pending,
     admit,
     close,
     closed_before,
-    field_of,
-    gpu_of,
-    series_of,
+    pending_from_table,
+    pending_table,
 )
 
 KEYS = st.tuples(st.integers(0, 3), st.integers(0, 60).map(lambda second: second * 1000))
 
 
-def table(rows: list[tuple[int, int]]) -> Any:
+def admitted(rows: list[tuple[int, int]], pending: Pending, watermark_ms: int = 0) -> Admission:
     """Samples whose values tell them apart."""
-    series, at = [row[0] for row in rows], [row[1] for row in rows]
-    return pa.table([series, at, [float(number) for number in range(len(rows))]], schema=PENDING)
+    series, at = (np.array([row[column] for row in rows], np.int64) for column in (0, 1))
+    return admit(series, at, np.arange(len(rows), dtype=np.float64), pending, watermark_ms)
 
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.lists(KEYS, max_size=30), min_size=1, max_size=5))
 def test_each_sample_is_taken_once_or_late(batches: list[list[tuple[int, int]]]) -> None:
     """Against a set that remembers everything."""
-    pending, seen, newest = PENDING.empty_table(), set[tuple[int, int]](), 0
+    pending, seen, newest = Pending(), set[tuple[int, int]](), 0
     for rows in batches:
         watermark = max(0, newest - 15_000)
-        admitted = admit(table(rows), pending, watermark)
-        for row, taken, late in zip(rows, admitted.taken, admitted.late, strict=True):
+        found = admitted(rows, pending, watermark)
+        for row, taken, late in zip(rows, found.taken, found.late, strict=True):
             assert late == (row[1] < closed_before(watermark))
             assert taken == (not late and row not in seen)
             seen |= {row} if taken else set()
             newest = max(newest, row[1]) if taken else newest
-        closed, pending = close(admitted.pending, watermark)
-        assert all(at < closed_before(watermark) for at in closed["at"].to_pylist())
-        assert all(at >= closed_before(watermark) for at in pending["at"].to_pylist())
+        closed, pending = close(found.pending, watermark)
+        held = {
+            (int(series), int(at))
+            for window in (*closed, *pending.values())
+            for series, at in zip(window.series, window.at, strict=True)
+        }
+        assert held >= {row for row in seen if row[1] >= closed_before(watermark)}
+        assert [window.start for window in closed] == sorted(window.start for window in closed)
+        assert all(window.start + 10_000 <= closed_before(watermark) for window in closed)
+        assert all(start >= closed_before(watermark) for start in pending)
 
 
 def test_of_equal_samples_the_first_is_taken() -> None:
-    admitted = admit(table([(1, 1000), (1, 1000)]), PENDING.empty_table(), 0)
-    assert admitted.taken.tolist() == [True, False]
-    assert admitted.pending["value"].to_pylist() == [0.0]
+    # Enough of them for a sort that does not keep the order of equals.
+    rows = [(number % 50, 1000) for number in range(2000)]
+    found = admitted(rows, {})
+    assert found.taken.tolist() == [number < 50 for number in range(2000)]
+    assert found.pending[0].value.tolist() == list(range(50))
+    assert not admitted(rows, found.pending).taken.any()
 
 
-def test_a_series_is_a_gpu_and_a_field() -> None:
-    gpus, fields = np.array([0, 7, 1 << 20]), np.array([-1, 150, 1012])
-    series = series_of(gpus, fields)
-    assert gpu_of(series).tolist() == gpus.tolist()
-    assert field_of(series).tolist() == fields.tolist()
+def test_open_windows_survive_being_kept() -> None:
+    pending = admitted([(3, 25_000), (1, 5_000), (1, 4_000), (3, 25_001)], {}).pending
+    again = pending_from_table(pending_table(pending))
+    assert sorted(again) == [0, 20_000]
+    for start, window in pending.items():
+        assert again[start].series.tolist() == window.series.tolist()
+        assert again[start].at.tolist() == window.at.tolist()
+        assert again[start].value.tolist() == window.value.tolist()
+    assert pending_from_table(pending_table({})) == {}

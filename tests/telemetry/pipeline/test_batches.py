@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from penstock.telemetry.pipeline.batches import Batches, BatchReport, PipelineBroken, Settings
@@ -29,10 +30,12 @@ def run_here(messages: list[Any], task: ShardTask) -> tuple[list[ShardResult], i
     return results, len(messages)
 
 
-def pipeline(place: Path, reports: list[BatchReport] | None = None, clock: int = CLOCK) -> Batches:
+def pipeline(
+    place: Path, reports: list[BatchReport] | None = None, clock: int = CLOCK, scheme: str = ""
+) -> Batches:
     return Batches(
-        str(place / "tables"),
-        str(place / "state"),
+        f"{scheme}{place / 'tables'}",
+        f"{scheme}{place / 'state'}",
         Settings(load_thresholds(), shards=2),
         report=(reports if reports is not None else []).append,
         clock=lambda: clock,
@@ -117,6 +120,15 @@ def test_windows_close_behind_the_watermark(undisturbed: Path) -> None:
     assert {row["mean"] for row in rows(undisturbed, "rollups_1m")} == {40.0, 50.0, 1000.0, 0.0}
 
 
+def test_tables_can_be_asked_for_any_column(undisturbed: Path) -> None:
+    """Through deltalake's datasets, which pass over files by what their statistics say."""
+    samples = Tables(str(undisturbed / "tables")).open("samples").to_pyarrow_dataset()
+    assert samples.to_table(filter=pc.field("gpu_id") == "GPU-22").num_rows == 1
+    assert samples.to_table(filter=pc.field("job").is_null()).num_rows == 0
+    late = pc.field("at") >= pa.scalar((NOW_MS + 100_000) * 1000, pa.timestamp("us", "UTC"))
+    assert samples.to_table(filter=late & (pc.field("value") < 43.0)).num_rows == 1
+
+
 def test_alerts_are_in_the_table(undisturbed: Path) -> None:
     found = rows(undisturbed, "alerts")
     told = {(row["rule"], row["subject"], row["state"], row["batch_id"]) for row in found}
@@ -184,6 +196,11 @@ def test_a_batch_that_is_done_is_not_done_again(tmp_path: Path) -> None:
     pipeline(tmp_path, reports).process(placed(SECOND), 0)
     assert contents(tmp_path) == before
     assert not reports
+
+
+def test_tables_by_url_are_the_same(undisturbed: Path, tmp_path: Path) -> None:
+    run(pipeline(tmp_path, scheme="file://"))
+    assert contents(tmp_path) == contents(undisturbed)
 
 
 def test_a_checkpoint_that_is_ahead_of_the_state_is_refused(tmp_path: Path) -> None:

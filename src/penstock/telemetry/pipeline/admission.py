@@ -1,47 +1,66 @@
 """Stage 2: which samples are new. A sample is taken once, and only while its window is open.
 
-`pending` holds the samples that were taken and whose window of ten seconds is still open: it is what a window
-is made of when it closes, and it is all that is needed to know a duplicate. A sample for a window that has
-closed is late, whether it was seen before or not, so nothing is ever counted twice.
+Open windows hold the samples that were taken for them: it is what a window is made of when it closes, and it
+is all that is needed to know a duplicate. A sample for a window that has closed is late, whether it was seen
+before or not, so nothing is ever counted twice. A batch touches few of the open windows, and only those are
+looked at.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from itertools import pairwise
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
-from penstock.telemetry.pipeline.sketch import Ints
+from penstock.telemetry.pipeline.columns import Floats, Ints, Mask, firsts
 
-__all__ = ["PENDING", "WINDOW_MS", "Admission", "admit", "close", "series_of"]
+__all__ = [
+    "WINDOW_MS",
+    "Admission",
+    "Pending",
+    "Window",
+    "admit",
+    "close",
+    "closed_before",
+    "pending_from_table",
+    "pending_table",
+]
 
 WINDOW_MS: Final = 10_000
-_FIELD_BITS: Final = 16
-PENDING: Final = pa.schema([("series", pa.int64()), ("at", pa.int64()), ("value", pa.float64())])
-_ORDER: Final = [("series", "ascending"), ("at", "ascending")]
+_TIME_BITS: Final = 14
+assert WINDOW_MS <= 1 << _TIME_BITS
+_PENDING: Final = pa.schema([("start", pa.int64()), ("key", pa.int64()), ("value", pa.float64())])
+
+
+class Window(NamedTuple):
+    """The samples of one window of ten seconds, in order of series and time."""
+
+    start: int
+    #: the series, and in the low bits the milliseconds since `start`
+    key: Ints
+    value: Floats
+
+    @property
+    def series(self) -> Ints:
+        return self.key >> _TIME_BITS
+
+    @property
+    def at(self) -> Ints:
+        return self.start + (self.key & ((1 << _TIME_BITS) - 1))
+
+
+#: The open windows by their start.
+Pending: TypeAlias = dict[int, Window]
 
 
 class Admission(NamedTuple):
-    """What became of each row, as masks, and all samples whose window is open."""
+    """What became of each sample, as masks, and all samples whose window is open."""
 
-    taken: Any
-    late: Any
-    pending: Any
-
-
-def series_of(gpu: Ints, field: Ints) -> Ints:
-    """One number for a field of a GPU of this shard."""
-    return (gpu << _FIELD_BITS) | (field & ((1 << _FIELD_BITS) - 1))
-
-
-def gpu_of(series: Ints) -> Ints:
-    return series >> _FIELD_BITS
-
-
-def field_of(series: Ints) -> Ints:
-    # The low bits are a signed number: Penstock's own fields are below zero.
-    return (series & ((1 << _FIELD_BITS) - 1)).astype(np.int16).astype(np.int64)
+    taken: Mask
+    late: Mask
+    pending: Pending
 
 
 def closed_before(watermark_ms: int) -> int:
@@ -49,24 +68,56 @@ def closed_before(watermark_ms: int) -> int:
     return watermark_ms // WINDOW_MS * WINDOW_MS
 
 
-def admit(rows: Any, pending: Any, watermark_ms: int) -> Admission:
-    """Of equal samples the one with the lowest place in `rows` is taken, unless one is pending already."""
-    late = rows["at"].to_numpy() < closed_before(watermark_ms)
-    # Pending ones first: a stable sort then leaves the first of equals at the front.
-    series = np.concatenate([pending["series"].to_numpy(), rows["series"].to_numpy()])
-    at = np.concatenate([pending["at"].to_numpy(), rows["at"].to_numpy()])
-    order = np.lexsort((at, series))
-    is_first = np.ones(len(order), dtype=bool)
-    is_first[1:] = (series[order][1:] != series[order][:-1]) | (at[order][1:] != at[order][:-1])
-    first = np.empty(len(order), dtype=bool)
-    first[order] = is_first
-    taken = first[len(pending) :] & ~late
-    added = rows.filter(pa.array(taken)).select(PENDING.names).cast(PENDING)
-    merged = pa.concat_tables([pending, added]).combine_chunks().sort_by(_ORDER)
-    return Admission(taken, late, merged)
+def admit(series: Ints, at: Ints, value: Floats, pending: Pending, watermark_ms: int) -> Admission:
+    """Of equal samples the first is taken, unless one is pending already."""
+    late = at < closed_before(watermark_ms)
+    start = at // WINDOW_MS * WINDOW_MS
+    key = (series << _TIME_BITS) | (at - start)
+    taken = np.zeros(len(at), dtype=bool)
+    grown = dict(pending)
+    # Late ones come first in this order, and are left out.
+    order = np.argsort(start, kind="stable")[np.count_nonzero(late) :]
+    for rows in np.split(order, firsts(start[order])[1:]) if len(order) else ():
+        window = int(start[rows[0]])
+        before = grown.get(window, Window(window, np.empty(0, np.int64), np.empty(0)))
+        grown[window], taken[rows] = _join(before, key[rows], value[rows])
+    return Admission(taken, late, grown)
 
 
-def close(pending: Any, watermark_ms: int) -> tuple[Any, Any]:
-    """The samples of windows that the watermark has passed, and those of the others; both in order."""
-    is_closed = pending["at"].to_numpy() < closed_before(watermark_ms)
-    return pending.filter(pa.array(is_closed)), pending.filter(pa.array(~is_closed))
+def _join(window: Window, key: Ints, value: Floats) -> tuple[Window, Mask]:
+    """The window with what is new in it, and which that is."""
+    keys, values = np.concatenate([window.key, key]), np.concatenate([window.value, value])
+    order = np.argsort(keys)
+    # The sort leaves equal keys in any order; of each, the lowest place counts.
+    first = np.minimum.reduceat(order, firsts(keys[order]))
+    is_first = np.zeros(len(keys), dtype=bool)
+    is_first[first] = True
+    return Window(window.start, keys[first], values[first]), is_first[len(window.key) :]
+
+
+def close(pending: Pending, watermark_ms: int) -> tuple[list[Window], Pending]:
+    """The windows that the watermark has passed, in order of time, and the others."""
+    edge = closed_before(watermark_ms)
+    closed = [pending[start] for start in sorted(pending) if start < edge]
+    return closed, {start: window for start, window in pending.items() if start >= edge}
+
+
+def pending_table(pending: Pending) -> Any:
+    """For keeping: one table, however many windows are open."""
+    windows = [pending[start] for start in sorted(pending)]
+    sizes = [len(window.key) for window in windows]
+    columns = [
+        np.repeat(np.array([window.start for window in windows], np.int64), sizes),
+        np.concatenate([window.key for window in windows] or [np.empty(0, np.int64)]),
+        np.concatenate([window.value for window in windows] or [np.empty(0)]),
+    ]
+    return pa.table(columns, schema=_PENDING)
+
+
+def pending_from_table(table: Any) -> Pending:
+    start, key, value = (table[name].to_numpy() for name in _PENDING.names)
+    bounds = [*firsts(start).tolist(), len(start)]
+    return {
+        int(start[low]): Window(int(start[low]), key[low:high], value[low:high])
+        for low, high in pairwise(bounds)
+    }

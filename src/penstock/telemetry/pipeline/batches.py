@@ -105,10 +105,11 @@ class Batches:
         report: Callable[[BatchReport], None] = lambda report: None,
         clock: Callable[[], int] = now_ms,
         run_shards: Callable[[Any, ShardTask], tuple[list[ShardResult], int]] = run_on_spark,
+        storage_options: dict[str, str] | None = None,
     ) -> None:
-        self.tables = Tables(tables)
-        self._files = Store(tables)
-        self._state = Store(state)
+        self.tables = Tables(tables, storage_options)
+        self._files = Store(tables, storage_options)
+        self._state = Store(state, storage_options)
         self._settings = settings
         self._topics = topics
         self._report = report

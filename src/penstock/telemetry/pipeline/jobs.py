@@ -22,7 +22,6 @@ from penstock.spark import PenstockDataSource
 from penstock.telemetry.pipeline.batches import Batches, BatchReport, Settings
 from penstock.telemetry.pipeline.publish import Topics
 from penstock.telemetry.pipeline.tables import TABLES, Tables
-from penstock.telemetry.pipeline.validate import VALUE_SCHEMA
 
 __all__ = ["Job", "Maintenance", "new_session", "start"]
 
@@ -43,10 +42,18 @@ class Job:
     most_per_batch: int = 2_000_000
     #: read what there is, and end
     until_end: bool = False
+    #: of the object store, as deltalake has them; its environment variables do as well
+    storage_options: dict[str, str] | None = None
+
+    @property
+    def query(self) -> str:
+        """The folder of all that the query remembers."""
+        return f"{self.tables}/_queries/{self.name}"
 
     @property
     def checkpoint(self) -> str:
-        return f"{self.tables}/_queries/{self.name}"
+        """Where Spark keeps its own: Hadoop, which Spark reaches stores by, has another name for S3."""
+        return f"{self.query}/checkpoint".replace("s3://", "s3a://", 1)
 
 
 def new_session(master: str, name: str = "penstock-telemetry") -> SparkSession:
@@ -71,20 +78,24 @@ def start(spark: SparkSession, job: Job, report: Callable[[BatchReport], None]) 
     topics = Topics(job.bootstrap)
     topics.create()
     spark.dataSource.register(PenstockDataSource)
-    batches = Batches(job.tables, f"{job.checkpoint}/state", job.settings, topics, report)
+    batches = Batches(
+        job.tables,
+        f"{job.query}/state",
+        job.settings,
+        topics,
+        report,
+        storage_options=job.storage_options,
+    )
     messages = (
         spark.readStream.format("penstock")
         .option("kafka.bootstrap.servers", job.bootstrap)
         .option("subscribe", job.topic)
         .option("startingOffsets", "earliest")
         .option("maxOffsetsPerTrigger", str(job.most_per_batch))
-        .option("valueFormat", "json")
-        .option("valueSchema", VALUE_SCHEMA)
-        .option("includeRaw", "true")
         .load()
     )
     writer = messages.writeStream.foreachBatch(batches.process).queryName(job.name)
-    writer = writer.option("checkpointLocation", f"{job.checkpoint}/checkpoint")
+    writer = writer.option("checkpointLocation", job.checkpoint)
     if job.until_end:
         return writer.trigger(availableNow=True).start()
     return writer.trigger(processingTime=job.trigger).start()
@@ -93,8 +104,10 @@ def start(spark: SparkSession, job: Job, report: Callable[[BatchReport], None]) 
 class Maintenance:
     """Compacts and vacuums every so many batches, beside them: a stream does not wait for it."""
 
-    def __init__(self, tables: str, every: int, retention_hours: int) -> None:
-        self._tables = Tables(tables)
+    def __init__(
+        self, tables: str, every: int, retention_hours: int, storage_options: dict[str, str] | None = None
+    ) -> None:
+        self._tables = Tables(tables, storage_options)
         self._every = every
         self._retention_hours = retention_hours
         self._worker = ThreadPoolExecutor(1, "maintenance")

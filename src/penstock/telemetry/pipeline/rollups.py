@@ -2,157 +2,205 @@
 
 A window's summary merges with others of its series, so the longer ones need no samples. Counters are followed
 from sample to sample, in order and across windows: what a counter gained, and over how long. One that falls
-has started again at zero.
+has started again at zero. Windows close in order of time, so of each longer width at most one is open.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
-from penstock.telemetry.fields import FIELDS, Kind
-from penstock.telemetry.pipeline.admission import PENDING, field_of
-from penstock.telemetry.pipeline.sketch import SKETCH, bucket_of, merge_sketches, quantiles
+from penstock.telemetry.pipeline.admission import Window
+from penstock.telemetry.pipeline.columns import Floats, Ints, firsts, is_counter
+from penstock.telemetry.pipeline.sketch import Sketch, merge_sketches, quantiles, sketch_of
 
 __all__ = [
-    "SUMMARY",
+    "Counters",
     "Rollup",
-    "empty_rollup",
-    "follow_counters",
+    "Summaries",
     "merge",
+    "no_counters",
     "quantile_columns",
-    "split",
+    "roll_up",
+    "rollup_from_tables",
+    "rollup_tables",
     "summarise",
 ]
 
-SUMMARY: Final = pa.schema(
-    [
-        ("series", pa.int64()),
-        ("start", pa.int64()),
-        ("count", pa.int64()),
-        ("min", pa.float64()),
-        ("max", pa.float64()),
-        ("sum", pa.float64()),
-        ("last_at", pa.int64()),
-        ("last", pa.float64()),
-        ("increase", pa.float64()),
-        ("covered_ms", pa.int64()),
-    ]
-)
-_MERGES: Final = [
-    ("count", "sum"),
-    ("min", "min"),
-    ("max", "max"),
-    ("sum", "sum"),
-    ("last_at", "last"),
-    ("last", "last"),
-    ("increase", "sum"),
-    ("covered_ms", "sum"),
-]
-_IN_TIME: Final = [("series", "ascending"), ("last_at", "ascending")]
-_COUNTERS: Final = np.array(sorted(each.id for each in FIELDS.values() if each.kind is Kind.COUNTER))
+
+class Counters(NamedTuple):
+    """The last sample of each counter in a window that has closed, in order of series."""
+
+    series: Ints
+    at: Ints
+    value: Floats
+
+
+class Summaries(NamedTuple):
+    """What was measured of each series, in order of series: columns beside each other."""
+
+    series: Ints
+    n: Ints
+    min: Floats
+    max: Floats
+    sum: Floats
+    last_at: Ints
+    last: Floats
+    #: of counters; 0 for all others
+    increase: Floats
+    covered_ms: Ints
 
 
 class Rollup(NamedTuple):
-    """Summaries in order of series and window, and the sketches of those that are not counters, likewise."""
+    """One window of all series that were measured in it. Those that are not counters have a sketch."""
 
-    summaries: Any
-    sketch: Any
-
-
-def empty_rollup() -> Rollup:
-    return Rollup(SUMMARY.empty_table(), SKETCH.empty_table())
+    start: int
+    summaries: Summaries
+    sketch: Sketch
 
 
-def is_counter(series: Any) -> Any:
-    return np.isin(field_of(series), _COUNTERS)
-
-
-def follow_counters(samples: Any, before: Any) -> tuple[Any, Any]:
-    """`samples` with what each gained since the one before it, and the last sample of each counter.
-
-    `before` is what the last call gave; both are in order. A series' first sample has gained nothing yet.
-    """
-    own = samples.filter(pa.array(is_counter(samples["series"].to_numpy())))
-    both = pa.concat_tables([before, own]).combine_chunks()
-    series, at, value = (both[name].to_numpy() for name in PENDING.names)
-    order = np.lexsort((at, series))
-    series, at, value = series[order], at[order], value[order]
-    follows = np.zeros(len(order), dtype=bool)
-    follows[1:] = series[1:] == series[:-1]
-    gained, elapsed = np.zeros(len(order)), np.zeros(len(order), dtype=np.int64)
-    step = np.diff(value, prepend=0.0)
-    gained[follows] = np.where(step < 0, value, step)[follows]
-    elapsed[follows] = np.diff(at, prepend=0)[follows]
-    increase, covered = np.zeros(len(samples)), np.zeros(len(samples), dtype=np.int64)
-    is_new = order >= len(before)
-    place = np.flatnonzero(is_counter(samples["series"].to_numpy()))[order[is_new] - len(before)]
-    increase[place], covered[place] = gained[is_new], elapsed[is_new]
-    is_last = np.ones(len(order), dtype=bool)
-    is_last[:-1] = series[1:] != series[:-1]
-    last = pa.table([series[is_last], at[is_last], value[is_last]], schema=PENDING)
-    followed = samples.append_column("increase", pa.array(increase))
-    return followed.append_column("covered_ms", pa.array(covered)), last
-
-
-def summarise(samples: Any, width_ms: int) -> Rollup:
-    """Windows from samples that `follow_counters` has seen."""
-    value, at = samples["value"], samples["at"]
-    ones = pa.array(np.ones(len(samples), dtype=np.int64))
-    columns = [
-        samples["series"],
-        at,
-        ones,
-        value,
-        value,
-        value,
-        at,
-        value,
-        samples["increase"],
-        samples["covered_ms"],
+Columns = TypeVar("Columns", Counters, Summaries)
+_SUMMARY: Final = pa.schema(
+    [
+        ("start", pa.int64()),
+        *(
+            (name, pa.int64() if name in ("series", "n", "last_at", "covered_ms") else pa.float64())
+            for name in Summaries._fields
+        ),
     ]
-    gauges = samples.filter(pa.array(~is_counter(samples["series"].to_numpy())))
-    buckets = pa.array(bucket_of(gauges["value"].to_numpy()))
-    counts = pa.array(np.ones(len(gauges), dtype=np.int64))
-    singles = Rollup(
-        pa.table(columns, schema=SUMMARY),
-        pa.table([gauges["series"], gauges["at"], buckets, counts], schema=SKETCH),
+)
+_SKETCH: Final = pa.schema([(name, pa.int64()) for name in Sketch._fields])
+
+
+def no_counters() -> Counters:
+    return Counters(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0))
+
+
+def summarise(window: Window, before: Counters) -> tuple[Rollup, Counters]:
+    """The rollup of a window that closes, and the counters after it."""
+    series, at, value = window.series, window.at, window.value
+    increase, covered_ms, counters = _follow_counters(series, at, value, before)
+    ones = np.ones(len(series), np.int64)
+    singles = Summaries(series, ones, value, value, value, at, value, increase, covered_ms)
+    is_gauge = ~is_counter(series)
+    sketch = sketch_of(series[is_gauge], value[is_gauge])
+    return Rollup(window.start, _merge_summaries([singles]), sketch), counters
+
+
+def _follow_counters(
+    series: Ints, at: Ints, value: Floats, before: Counters
+) -> tuple[Floats, Ints, Counters]:
+    """By sample what it gained since the one before it, and over how long; and the counters after all.
+
+    Samples are in order of series and time. A series' first one has gained nothing yet.
+    """
+    own = np.flatnonzero(is_counter(series))
+    both = Counters(
+        np.concatenate([before.series, series[own]]),
+        np.concatenate([before.at, at[own]]),
+        np.concatenate([before.value, value[own]]),
     )
-    return merge([singles], width_ms)
+    # What was before is also before in time, so a stable sort by series is one by series and time.
+    order = np.argsort(both.series, kind="stable")
+    ordered = _taken(both, order)
+    first = firsts(ordered.series)
+    follows = np.ones(len(order), dtype=bool)
+    follows[first] = False
+    step = np.diff(ordered.value, prepend=0.0)
+    gained = np.where(follows, np.where(step < 0, ordered.value, step), 0.0)
+    elapsed = np.where(follows, np.diff(ordered.at, prepend=0), 0)
+    is_new = order >= len(before.series)
+    place = own[order[is_new] - len(before.series)]
+    increase, covered_ms = np.zeros(len(series)), np.zeros(len(series), dtype=np.int64)
+    increase[place], covered_ms[place] = gained[is_new], elapsed[is_new]
+    last = _lasts(first, len(order))
+    return increase, covered_ms, _taken(ordered, last)
 
 
-def merge(rollups: list[Rollup], width_ms: int) -> Rollup:
-    """Windows of `width_ms` from narrower ones, which lie within them."""
-    # In order, so that sums of floats are the same in every try.
-    ordered = pa.concat_tables([each.summaries for each in rollups]).combine_chunks().sort_by(_IN_TIME)
-    start = ordered["start"].to_numpy() // width_ms * width_ms
-    grouped = ordered.set_column(1, "start", pa.array(start)).group_by(["series", "start"], use_threads=False)
-    summaries = grouped.aggregate(_MERGES).rename_columns(SUMMARY.names).cast(SUMMARY)
-    sketches = pa.concat_tables([each.sketch for each in rollups]).combine_chunks()
-    by_window = [("series", "ascending"), ("start", "ascending")]
-    return Rollup(summaries.sort_by(by_window), merge_sketches(sketches, width_ms))
+def _taken(columns: Columns, places: Ints) -> Columns:
+    """The rows at these places."""
+    rows: Any = (column[places] for column in columns)
+    return type(columns)(*rows)
 
 
-def split(rollup: Rollup, before_ms: int, width_ms: int) -> tuple[Rollup, Rollup]:
-    """Windows that end by `before_ms`, and the others."""
-
-    def parts(table: Any) -> tuple[Any, Any]:
-        done = table["start"].to_numpy() + width_ms <= before_ms
-        return table.filter(pa.array(done)), table.filter(pa.array(~done))
-
-    summaries, sketches = parts(rollup.summaries), parts(rollup.sketch)
-    return Rollup(summaries[0], sketches[0]), Rollup(summaries[1], sketches[1])
+def _lasts(first: Ints, size: int) -> Ints:
+    return np.append(first, size)[1:] - 1
 
 
-def quantile_columns(rollup: Rollup, shares: tuple[float, ...]) -> list[Any]:
-    """For each share a column beside `summaries`: null for counters, and never beyond what was measured."""
-    has_sketch = ~is_counter(rollup.summaries["series"].to_numpy())
-    low, high = rollup.summaries["min"].to_numpy(), rollup.summaries["max"].to_numpy()
+def _merge_summaries(parts: list[Summaries]) -> Summaries:
+    """Parts are in order of time, so that the last value is known, and sums come out alike in every try."""
+    whole = Summaries(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+    order = np.argsort(whole.series, kind="stable")
+    ordered = _taken(whole, order)
+    first = firsts(ordered.series)
+    last = _lasts(first, len(order))
+    return Summaries(
+        ordered.series[first],
+        np.add.reduceat(ordered.n, first),
+        np.minimum.reduceat(ordered.min, first),
+        np.maximum.reduceat(ordered.max, first),
+        np.add.reduceat(ordered.sum, first),
+        ordered.last_at[last],
+        ordered.last[last],
+        np.add.reduceat(ordered.increase, first),
+        np.add.reduceat(ordered.covered_ms, first),
+    )
+
+
+def merge(start: int, parts: list[Rollup]) -> Rollup:
+    """One window from narrower ones that lie within it, in order of time."""
+    summaries = _merge_summaries([part.summaries for part in parts])
+    return Rollup(start, summaries, merge_sketches([part.sketch for part in parts]))
+
+
+def roll_up(
+    unfinished: Rollup | None, narrower: list[Rollup], width_ms: int, done_ms: int
+) -> tuple[list[Rollup], Rollup | None]:
+    """Windows of `width_ms` that end by `done_ms`, and the one that does not yet.
+
+    Without anything narrower the unfinished one stays the same object.
+    """
+    groups: dict[int, list[Rollup]] = {}
+    for part in [*([] if unfinished is None else [unfinished]), *narrower]:
+        groups.setdefault(part.start // width_ms * width_ms, []).append(part)
+    wider = [
+        parts[0] if parts[-1] is unfinished else merge(start, parts)
+        for start, parts in sorted(groups.items())
+    ]
+    done = [each for each in wider if each.start + width_ms <= done_ms]
+    rest = wider[len(done) :]
+    assert len(rest) <= 1, "what is later than this would not have closed"
+    return done, rest[0] if rest else None
+
+
+def quantile_columns(rollup: Rollup, shares: tuple[float, ...]) -> list[Floats]:
+    """For each share a column beside `summaries`: NaN for counters, and never beyond what was measured."""
+    summaries = rollup.summaries
+    has_sketch = ~is_counter(summaries.series)
     columns = []
     for share in shares:
         values = np.full(len(has_sketch), np.nan)
         values[has_sketch] = quantiles(rollup.sketch, share)
-        columns.append(pa.array(np.clip(values, low, high), mask=~has_sketch))
+        columns.append(np.clip(values, summaries.min, summaries.max))
     return columns
+
+
+def rollup_tables(rollup: Rollup | None) -> tuple[Any, Any]:
+    """For keeping: summaries and sketch, both empty for none."""
+    if rollup is None:
+        return _SUMMARY.empty_table(), _SKETCH.empty_table()
+    start = np.full(len(rollup.summaries.series), rollup.start)
+    return pa.table([start, *rollup.summaries], schema=_SUMMARY), pa.table([*rollup.sketch], schema=_SKETCH)
+
+
+def rollup_from_tables(summaries: Any, sketch: Any) -> Rollup | None:
+    if not len(summaries):
+        return None
+    columns = [summaries[name].to_numpy() for name in Summaries._fields]
+    return Rollup(
+        summaries["start"][0].as_py(),
+        Summaries(*columns),
+        Sketch(*(sketch[name].to_numpy() for name in Sketch._fields)),
+    )

@@ -1,50 +1,51 @@
 """What happens to the samples of one shard's GPUs in one batch: the stages that need memory, in one task.
 
-A shard's state is a few tables of numbers. `advance` is a pure function of it, of the batch's rows and of the
-watermark; the order in which rows arrive does not matter.
+A shard's state is a few columns of numbers. `advance` is a pure function of it, of the batch's rows and of
+the watermark; the order in which rows arrive does not matter.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.telemetry.fields import FIELDS
 from penstock.telemetry.pipeline import admission, rollups
-from penstock.telemetry.pipeline.admission import PENDING, WINDOW_MS
-from penstock.telemetry.pipeline.rollups import SUMMARY, Rollup, empty_rollup
-from penstock.telemetry.pipeline.sketch import SKETCH, Ints
-from penstock.telemetry.pipeline.tables import TABLES, timestamps
+from penstock.telemetry.pipeline.admission import Pending, pending_from_table, pending_table
+from penstock.telemetry.pipeline.columns import series_of
+from penstock.telemetry.pipeline.gpus import GPUS, number_gpus
+from penstock.telemetry.pipeline.rollups import (
+    Counters,
+    Rollup,
+    no_counters,
+    rollup_from_tables,
+    rollup_tables,
+)
+from penstock.telemetry.pipeline.shard_rows import dead_letter_rows, rollup_rows, sample_rows
+from penstock.telemetry.pipeline.tables import TEXT
 
 __all__ = ["HOUR_MS", "MINUTE_MS", "ROWS", "Counts", "Outcome", "ShardState", "advance"]
 
 MINUTE_MS: Final = 60_000
 HOUR_MS: Final = 3_600_000
-_PLACE: Final = [("topic", "ascending"), ("partition", "ascending"), ("offset", "ascending")]
-_ABOUT: Final = ("hostname", "model", "job", "namespace")
-GPUS: Final = pa.schema(
-    [("gpu_id", pa.string()), *((name, pa.string()) for name in _ABOUT), ("at", pa.int64())]
-)
 #: The rows of `validate`, as they arrive.
 ROWS: Final = pa.schema(
     [
-        ("gpu_id", pa.string()),
+        ("gpu_id", TEXT),
         ("field", pa.int32()),
         ("at", pa.int64()),
         ("value", pa.float64()),
-        *((name, pa.string()) for name in ("hostname", "device", "model", "job", "namespace")),
-        ("reason", pa.string()),
-        ("topic", pa.string()),
+        *((name, TEXT) for name in ("hostname", "device", "model", "job", "namespace", "reason", "topic")),
         ("partition", pa.int32()),
         ("offset", pa.int64()),
         ("raw", pa.binary()),
     ]
 )
-_METRICS: Final = {each.id: each.name for each in FIELDS.values()}
+_PLACE: Final = [("topic", "ascending"), ("partition", "ascending"), ("offset", "ascending")]
+_COUNTERS: Final = pa.schema([("series", pa.int64()), ("at", pa.int64()), ("value", pa.float64())])
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,32 +54,37 @@ class ShardState:
 
     gpus: Any = field(default_factory=GPUS.empty_table)
     #: samples whose window of ten seconds is open
-    pending: Any = field(default_factory=PENDING.empty_table)
-    #: the last sample of each counter in a window that has closed
-    counters: Any = field(default_factory=PENDING.empty_table)
-    minutes: Rollup = field(default_factory=empty_rollup)
-    hours: Rollup = field(default_factory=empty_rollup)
+    pending: Pending = field(default_factory=dict)
+    counters: Counters = field(default_factory=no_counters)
+    minute: Rollup | None = None
+    hour: Rollup | None = None
 
-    def tables(self) -> dict[str, Any]:
-        """The state as named tables, for keeping."""
-        return {
+    def tables(self, before: ShardState) -> dict[str, Any]:
+        """The state as named tables, for keeping, without what is the same as `before`."""
+        tables = {
             "gpus": self.gpus,
-            "pending": self.pending,
-            "counters": self.counters,
-            "minutes": self.minutes.summaries,
-            "minutes_sketch": self.minutes.sketch,
-            "hours": self.hours.summaries,
-            "hours_sketch": self.hours.sketch,
+            "pending": pending_table(self.pending),
+            "counters": pa.table([*self.counters], schema=_COUNTERS),
         }
+        for name in ("minute", "hour"):
+            rollup = getattr(self, name)
+            if rollup is not getattr(before, name):
+                tables[name], tables[f"{name}_sketch"] = rollup_tables(rollup)
+        return tables
 
     @classmethod
     def of(cls, tables: dict[str, Any]) -> ShardState:
+        """From tables of this batch or of those before it, as `tables` has named them."""
+        kept = {
+            name: rollup_from_tables(tables[name], tables[f"{name}_sketch"])
+            for name in ("minute", "hour")
+            if name in tables
+        }
         return cls(
             tables["gpus"].cast(GPUS),
-            tables["pending"].cast(PENDING),
-            tables["counters"].cast(PENDING),
-            Rollup(tables["minutes"].cast(SUMMARY), tables["minutes_sketch"].cast(SKETCH)),
-            Rollup(tables["hours"].cast(SUMMARY), tables["hours_sketch"].cast(SKETCH)),
+            pending_from_table(tables["pending"]),
+            Counters(*(tables["counters"][name].to_numpy() for name in _COUNTERS.names)),
+            **kept,
         )
 
 
@@ -110,18 +116,15 @@ class Outcome(NamedTuple):
 
 
 def advance(state: ShardState, batch: Any, watermark_ms: int, read_at_ms: int) -> Outcome:
-    """Take a batch of ROWS, and close the windows that `watermark_ms` has passed."""
-    # Of two equal samples the first in the topic is taken, in every try.
-    batch = batch.combine_chunks().sort_by(_PLACE)
+    """One batch further. `batch` has the columns of ROWS."""
+    batch = _in_place_order(batch.unify_dictionaries().combine_chunks())
     is_sample = pc.is_null(batch["reason"])
-    samples = batch.filter(is_sample)
-    gpus, numbers = _number_gpus(state.gpus, samples)
-    field_ids = samples["field"].to_numpy().astype(np.int64)
-    samples = samples.append_column("series", pa.array(admission.series_of(numbers, field_ids)))
-    admitted = admission.admit(samples, state.pending, watermark_ms)
+    samples, refused = batch.filter(is_sample), batch.filter(pc.invert(is_sample))
+    gpus, numbers = number_gpus(state.gpus, samples)
+    series = series_of(numbers, samples["field"].to_numpy().astype(np.int64))
+    at, value = samples["at"].to_numpy(), samples["value"].to_numpy()
+    admitted = admission.admit(series, at, value, state.pending, watermark_ms)
     taken, late = samples.filter(pa.array(admitted.taken)), samples.filter(pa.array(admitted.late))
-    refused = batch.filter(pc.invert(is_sample))
-    closed, rolled = _close_windows(replace(state, gpus=gpus, pending=admitted.pending), watermark_ms)
     counts = Counts(
         consumed=len(batch),
         valid=len(taken),
@@ -131,95 +134,40 @@ def advance(state: ShardState, batch: Any, watermark_ms: int, read_at_ms: int) -
         newest_ms=pc.max(taken["at"]).as_py() or 0,
     )
     counts.check()
-    rows = {
-        "samples": _sample_rows(taken),
-        "dead_letters": pa.concat_tables(
-            [_dead_letter_rows(refused, read_at_ms), _dead_letter_rows(late, read_at_ms, "late")]
-        ),
-        **rolled,
-    }
+    closed, rolled = _close_windows(state, gpus, admitted.pending, watermark_ms)
+    dead = [dead_letter_rows(refused, read_at_ms), dead_letter_rows(late, read_at_ms, "late")]
+    rows = {"samples": sample_rows(taken), "dead_letters": pa.concat_tables(dead), **rolled}
     return Outcome(closed, rows, taken, counts)
 
 
-def _number_gpus(known: Any, samples: Any) -> tuple[Any, Ints]:
-    """The GPUs with what the newest samples say about them, and the number of each sample's GPU."""
-    columns = ["gpu_id", *_ABOUT, "at"]
-    newest = samples.select(columns).sort_by([("at", "ascending")])
-    told = newest.group_by("gpu_id", use_threads=False).aggregate([(name, "last") for name in columns[1:]])
-    told = told.rename_columns(columns).sort_by("gpu_id").cast(GPUS)
-    place = pc.index_in(told["gpu_id"], known["gpu_id"]).to_numpy(zero_copy_only=False)
-    is_new = np.isnan(place.astype(float))
-    grown = pa.concat_tables([known, told.filter(pa.array(is_new))]).combine_chunks()
-    latest = pa.concat_tables([grown, told]).sort_by([("at", "ascending")])
-    latest = latest.group_by("gpu_id", use_threads=False).aggregate([(name, "last") for name in columns[1:]])
-    latest = latest.rename_columns(columns)
-    order = pc.index_in(grown["gpu_id"], latest["gpu_id"])
-    gpus = latest.take(order).cast(GPUS).combine_chunks()
-    numbers = pc.index_in(samples["gpu_id"], gpus["gpu_id"]).to_numpy().astype(np.int64)
-    return gpus, numbers
+def _in_place_order(batch: Any) -> Any:
+    """In order of topic, partition and offset: what depends on who came first is the same in every try."""
+    topic = batch["topic"].combine_chunks()
+    keys = (topic.indices.to_numpy(), batch["partition"].to_numpy(), batch["offset"].to_numpy())
+    is_ordered, is_same = True, np.ones(max(0, len(batch) - 1), dtype=bool)
+    for key in keys:
+        step = np.diff(key)
+        is_ordered &= not bool((is_same & (step < 0)).any())
+        is_same &= step == 0
+    # One topic is the rule, and its name then needs no comparing.
+    return batch if is_ordered and len(topic.dictionary) <= 1 else batch.sort_by(_PLACE)
 
 
-def _close_windows(state: ShardState, watermark_ms: int) -> tuple[ShardState, dict[str, Any]]:
-    closed, pending = admission.close(state.pending, watermark_ms)
-    followed, counters = rollups.follow_counters(closed, state.counters)
-    tens = rollups.summarise(followed, WINDOW_MS)
+def _close_windows(
+    state: ShardState, gpus: Any, pending: Pending, watermark_ms: int
+) -> tuple[ShardState, dict[str, Any]]:
+    closed, still_open = admission.close(pending, watermark_ms)
+    tens, counters = [], state.counters
+    for window in closed:
+        ten, counters = rollups.summarise(window, counters)
+        tens.append(ten)
     # A window is complete when all that it is made of has closed.
     done_ms = admission.closed_before(watermark_ms)
-    minutes, open_minutes = rollups.split(rollups.merge([state.minutes, tens], MINUTE_MS), done_ms, MINUTE_MS)
-    hours, open_hours = empty_rollup(), state.hours
-    if len(minutes.summaries):
-        # Between full minutes the hours stay the same tables, which then are not written again.
-        hours, open_hours = rollups.split(rollups.merge([open_hours, minutes], HOUR_MS), done_ms, HOUR_MS)
+    minutes, minute = rollups.roll_up(state.minute, tens, MINUTE_MS, done_ms)
+    hours, hour = rollups.roll_up(state.hour, minutes, HOUR_MS, done_ms)
     rows = {
-        "rollups_10s": _rollup_rows(tens, state.gpus),
-        "rollups_1m": _rollup_rows(minutes, state.gpus),
-        "rollups_1h": _rollup_rows(hours, state.gpus),
+        "rollups_10s": rollup_rows(tens, gpus),
+        "rollups_1m": rollup_rows(minutes, gpus),
+        "rollups_1h": rollup_rows(hours, gpus),
     }
-    return ShardState(state.gpus, pending, counters, open_minutes, open_hours), rows
-
-
-def _metric_names(field_ids: Any) -> Any:
-    ids, place = np.unique(field_ids, return_inverse=True)
-    names = pa.array([_METRICS[int(each)] for each in ids], pa.string())
-    return pa.DictionaryArray.from_arrays(pa.array(place.astype(np.int32)), names).cast(pa.string())
-
-
-def _sample_rows(taken: Any) -> Any:
-    columns = {name: taken[name] for name in taken.column_names if name in TABLES["samples"].names}
-    columns |= {"at": timestamps(taken["at"]), "metric": _metric_names(taken["field"].to_numpy())}
-    return pa.table([columns[name] for name in TABLES["samples"].names], schema=TABLES["samples"])
-
-
-def _dead_letter_rows(rows: Any, read_at_ms: int, reason: str | None = None) -> Any:
-    schema = TABLES["dead_letters"]
-    columns = {name: rows[name] for name in rows.column_names if name in schema.names}
-    columns["read_at"] = timestamps(np.full(len(rows), read_at_ms))
-    columns["at"] = pc.multiply(rows["at"], 1000).cast(schema.field("at").type)
-    if reason is not None:
-        columns["reason"] = pa.array([reason] * len(rows), pa.string())
-    return pa.table([columns[name] for name in schema.names], schema=schema)
-
-
-def _rollup_rows(rollup: Rollup, gpus: Any) -> Any:
-    found = rollup.summaries
-    series = found["series"].to_numpy()
-    field_ids = admission.field_of(series)
-    about = gpus.take(pa.array(admission.gpu_of(series)))
-    p50, p95 = rollups.quantile_columns(rollup, (0.5, 0.95))
-    is_gauge = pa.array(~rollups.is_counter(series))
-    columns = [
-        timestamps(found["start"]),
-        *(about[name] for name in ("gpu_id", *_ABOUT)),
-        pa.array(field_ids.astype(np.int32)),
-        _metric_names(field_ids),
-        found["count"],
-        found["min"],
-        found["max"],
-        pc.divide(found["sum"], found["count"].cast(pa.float64())),
-        found["last"],
-        p50,
-        p95,
-        pc.if_else(is_gauge, None, found["increase"]),
-        pc.if_else(is_gauge, None, pc.divide(found["covered_ms"].cast(pa.float64()), 1000.0)),
-    ]
-    return pa.table(columns, schema=TABLES["rollups_10s"])
+    return ShardState(gpus, still_open, counters, minute, hour), rows

@@ -1,8 +1,8 @@
-"""Small files beside the tables: a directory, or an object store by its URL."""
+"""Files of tables and beside them: in a directory, or in an object store by its URL."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 from uuid import uuid4
 
 import pyarrow as pa
@@ -11,22 +11,46 @@ import pyarrow.parquet as pq
 
 __all__ = ["Store"]
 
+#: deltalake's names, and Arrow's
+_S3_OPTIONS: Final = {
+    "aws_access_key_id": "access_key",
+    "aws_secret_access_key": "secret_key",
+    "aws_session_token": "session_token",
+    "aws_region": "region",
+    "aws_endpoint_url": "endpoint_override",
+}
+
+
+def _file_system(uri: str, options: dict[str, str]) -> tuple[Any, str]:
+    """Where files are, and the place in there."""
+    if "://" not in uri:
+        return fs.LocalFileSystem(), uri
+    told = {name.lower(): value for name, value in options.items()}
+    settings = {ours: told[name] for name, ours in _S3_OPTIONS.items() if name in told}
+    if not settings or not uri.startswith("s3://"):
+        files, place = fs.FileSystem.from_uri(uri)
+        return files, place
+    scheme, separator, endpoint = settings.get("endpoint_override", "").partition("://")
+    if separator:
+        settings |= {"scheme": scheme, "endpoint_override": endpoint}
+    return fs.S3FileSystem(**settings), uri.removeprefix("s3://")
+
 
 class Store:
     """Files below one place. One that is there is whole: it is written under another name first."""
 
-    __slots__ = ("_files", "_root", "uri")
+    __slots__ = ("_files", "_options", "_root", "uri")
 
-    def __init__(self, uri: str) -> None:
+    def __init__(self, uri: str, options: dict[str, str] | None = None) -> None:
+        """`options` are what deltalake takes for S3; other stores are told by environment variables."""
         self.uri = uri.rstrip("/")
-        self._files, self._root = fs.FileSystem.from_uri(self.uri)
+        self._options = options
+        self._files, place = _file_system(self.uri, options or {})
+        self._root = f"{place}/"
 
-    def __reduce__(self) -> tuple[type[Store], tuple[str]]:
+    def __reduce__(self) -> tuple[type[Store], tuple[str, dict[str, str] | None]]:
         # Workers open their own connection.
-        return Store, (self.uri,)
-
-    def below(self, path: str) -> Store:
-        return Store(f"{self.uri}/{path}")
+        return Store, (self.uri, self._options)
 
     def exists(self, path: str) -> bool:
         return bool(self._files.get_file_info(self._path(path)).type == fs.FileType.File)
@@ -49,8 +73,18 @@ class Store:
 
     def write_parquet(self, path: str, table: Any) -> int:
         """Write a file of a table, and say how many bytes it has."""
+        # Numbers hardly repeat, and looking whether they do costs more than all else. Without our schema in
+        # it, a file's texts are read as texts, however they were held here.
+        texts = [each.name for each in table.schema if pa.types.is_dictionary(each.type)]
         with self._whole(path) as stream:
-            pq.write_table(table, stream, compression="zstd", compression_level=1)
+            pq.write_table(
+                table,
+                stream,
+                compression="zstd",
+                compression_level=1,
+                use_dictionary=texts,
+                store_schema=False,
+            )
         return int(self._files.get_file_info(self._path(path)).size)
 
     def names(self, path: str) -> list[str]:
@@ -67,7 +101,7 @@ class Store:
             self._files.delete_file(place)
 
     def _path(self, path: str) -> str:
-        return f"{self._root}/{path}"
+        return f"{self._root}{path}"
 
     def _whole(self, path: str) -> _WholeFile:
         return _WholeFile(self._files, self._path(path))
@@ -79,10 +113,11 @@ class _WholeFile:
     def __init__(self, files: Any, path: str) -> None:
         self._files = files
         self._path = path
-        folder, _, name = path.rpartition("/")
+        folder, slash, name = path.rpartition("/")
         # Readers of a folder pass over names that start so.
-        self._draft = f"{folder}/_{name}.{uuid4().hex}"
-        files.create_dir(folder, recursive=True)
+        self._draft = f"{folder}{slash}_{name}.{uuid4().hex}"
+        if folder:
+            files.create_dir(folder, recursive=True)
 
     def __enter__(self) -> Any:
         self._stream = self._files.open_output_stream(self._draft)

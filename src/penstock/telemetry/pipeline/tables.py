@@ -21,10 +21,12 @@ from deltalake.transaction import AddAction, CommitProperties, Transaction
 
 from penstock.telemetry.pipeline.storage import Store
 
-__all__ = ["DAY", "TABLES", "DataFile", "Tables", "timestamps", "write_files"]
+__all__ = ["DAY", "TABLES", "TEXT", "DataFile", "Tables", "encoded", "timestamps", "write_files"]
 
 DAY: Final = "day"
 _INSTANT: Final = pa.timestamp("us", "UTC")
+#: How texts that repeat are held in memory.
+TEXT: Final = pa.dictionary(pa.int32(), pa.string())
 _GPU: Final = [
     ("gpu_id", pa.string()),
     ("hostname", pa.string()),
@@ -90,6 +92,11 @@ TABLES: Final[dict[str, Any]] = {
 }
 
 
+#: Files have statistics of their first column. Unless the table says so, deltalake takes what has none for
+#: empty, and its datasets pass such files over.
+_ONLY_TIMES: Final[Any] = {"delta.dataSkippingNumIndexedCols": "1"}
+
+
 class DataFile(NamedTuple):
     """A file that was written for a table and is not in it yet."""
 
@@ -106,20 +113,25 @@ def timestamps(milliseconds: Any) -> Any:
     return pa.array(np.asarray(milliseconds, dtype=np.int64) * 1000).cast(_INSTANT)
 
 
+def encoded(table: str) -> Any:
+    """The columns of a table as they are before they are written: texts are dictionary-encoded."""
+    return pa.schema([(each.name, TEXT if each.type == pa.string() else each.type) for each in TABLES[table]])
+
+
 def write_files(tables: Store, table: str, rows: Any) -> list[DataFile]:
-    """One file for each day in `rows`, under names that no other try uses."""
+    """One file for each day in `rows`, under names that no other try uses. Texts may be encoded, or not."""
     if not len(rows):
         return []
-    schema = TABLES[table]
-    instants = rows[schema.names[0]].to_numpy().astype("datetime64[us]")
+    assert rows.schema in (TABLES[table], encoded(table)), f"no rows of {table}: {rows.schema}"
+    instants = rows.column(0).to_numpy().astype("datetime64[us]")
     days = instants.astype("datetime64[D]")
     files = []
     for day in np.unique(days):
         chosen = days == day
-        part = rows.filter(pa.array(chosen)).cast(schema)
+        part, times = (rows, instants) if chosen.all() else (rows.filter(pa.array(chosen)), instants[chosen])
         path = f"{DAY}={day}/{uuid4().hex}.parquet"
         size = tables.write_parquet(f"{table}/{path}", part)
-        low, high = (f"{edge}Z" for edge in (instants[chosen].min(), instants[chosen].max()))
+        low, high = (f"{edge}Z" for edge in (times.min(), times.max()))
         files.append(DataFile(table, path, size, str(day), len(part), low, high))
     return files
 
@@ -141,7 +153,12 @@ class Tables:
         except TableNotFoundError:
             schema = pa.schema([*TABLES[table], (DAY, pa.date32())])
             return DeltaTable.create(
-                uri, schema, mode="ignore", partition_by=[DAY], storage_options=self._storage_options
+                uri,
+                schema,
+                mode="ignore",
+                partition_by=[DAY],
+                configuration=_ONLY_TIMES,
+                storage_options=self._storage_options,
             )
 
     def commit(self, table: str, files: Iterable[DataFile], query_id: str, batch_id: int) -> bool:

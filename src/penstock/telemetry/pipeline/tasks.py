@@ -75,10 +75,11 @@ class ShardTask:
     def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
         context = TaskContext.get()
         assert context is not None, "runs in a task only"
-        # A shard without rows has windows to close as well.
-        parts = [pa.Table.from_batches([batch]).cast(ROWS) for batch in batches]
-        rows = pa.concat_tables([ROWS.empty_table(), *parts])
-        yield self.run(context.partitionId(), rows).row()
+        streams = [rows.as_buffer() for batch in batches for rows in batch["rows"]]
+        blocks = [pa.ipc.open_stream(stream).read_all() for stream in streams]
+        # A shard without rows has windows to close as well. Blocks of one partition have its order within.
+        blocks.sort(key=_place)
+        yield self.run(context.partitionId(), pa.concat_tables([ROWS.empty_table(), *blocks])).row()
 
     def run(self, shard: int, rows: Any) -> ShardResult:
         paths = self.before.get(shard, {})
@@ -95,14 +96,10 @@ class ShardTask:
     def _keep(
         self, shard: int, state: ShardState, before: ShardState, paths: dict[str, str]
     ) -> dict[str, str]:
-        kept = {}
-        attempt, old = uuid4().hex, before.tables()
-        for name, table in state.tables().items():
-            if name in paths and table is old[name]:
-                kept[name] = paths[name]
-            else:
-                kept[name] = f"{self.batch_id}-{shard}-{attempt}-{name}.arrow"
-                self.state.write_table(kept[name], table)
+        kept, attempt = dict(paths), uuid4().hex
+        for name, table in state.tables(before).items():
+            kept[name] = f"{self.batch_id}-{shard}-{attempt}-{name}.arrow"
+            self.state.write_table(kept[name], table)
         return kept
 
     def _send_dead_letters(self, rows: Any) -> None:
@@ -112,13 +109,15 @@ class ShardTask:
             self.topics.send(DEAD_LETTERS, dead_letter_records(refused))
 
 
+def _place(block: Any) -> tuple[str, int, int]:
+    return block["topic"][0].as_py(), block["partition"][0].as_py(), block["offset"][0].as_py()
+
+
 def run_on_spark(messages: DataFrame, task: ShardTask) -> tuple[list[ShardResult], int]:
     """Run `task` for every shard of the connector's `messages`; also says how many messages there were."""
     # Counted apart from everything that follows, so that nothing that goes missing there goes unnoticed.
     seen = Observation()
     counted = messages.observe(seen, F.count(F.lit(1)).alias("rows"))
-    rows = validate(counted, task.read_at_ms, task.ahead_ms)
-    owner = F.coalesce(F.col("gpu_id"), F.col("topic"))
-    shard = F.pmod(F.xxhash64(owner), F.lit(task.shards)).cast("int")
-    found = rows.repartitionById(task.shards, shard).mapInArrow(task, _RESULT_DDL).toArrow()
+    blocks = validate(counted, task.shards, task.read_at_ms, task.ahead_ms)
+    found = blocks.repartitionById(task.shards, "shard").mapInArrow(task, _RESULT_DDL).toArrow()
     return [ShardResult.read(row) for row in found.to_pylist()], int(seen.get["rows"])

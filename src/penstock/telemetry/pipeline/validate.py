@@ -1,30 +1,42 @@
 """Stage 1: which messages are samples. Every row goes on, with a reason if it is none.
 
-A reason is one of `REASONS`; null means valid. Whatever a field is called, it goes on by its number.
+A reason is one of `REASONS`; null means valid. Whatever a field is called, it goes on by its number. Messages
+are judged in whole columns, and each text once for all rows of a block that say the same: a host says forty
+times for each of its GPUs what they are called and what time it is.
 """
 
 from __future__ import annotations
 
 import datetime
-from typing import Final
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+from zlib import crc32
 
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame
+from pyspark.sql.types import DoubleType, StringType, StructType
 
+from penstock.spark.json_values import JsonValues
 from penstock.telemetry.fields import FIELDS, FIRST_BLANK, FieldType
+from penstock.telemetry.message import MalformedSample, parse_timestamp
+from penstock.telemetry.pipeline.columns import Floats, Ints, Mask
+from penstock.telemetry.pipeline.shard import ROWS
 
-__all__ = ["REASONS", "ROW_DDL", "VALUE_SCHEMA", "validate"]
+__all__ = ["REASONS", "judge", "now_ms", "validate"]
 
-#: The message's JSON as the connector reads it. Labels that no table has a column for are left out.
-VALUE_SCHEMA: Final = (
-    "timestamp STRING, metric_name STRING, gpu_id STRING, device STRING, hostname STRING, value DOUBLE, "
-    "labels STRUCT<model_name: STRING, job: STRING, namespace: STRING>"
-)
-#: What `validate` gives: one row for each message.
-ROW_DDL: Final = (
-    "gpu_id STRING, field INT, at BIGINT, value DOUBLE, hostname STRING, device STRING, model STRING, "
-    "job STRING, namespace STRING, reason STRING, topic STRING, partition INT, offset BIGINT, raw BINARY"
-)
+#: The message's JSON. Labels that no table has a column for are left out.
+_LABELS: Final = StructType()
+for _name in ("model_name", "job", "namespace"):
+    _LABELS.add(_name, StringType())
+_SAMPLE: Final = StructType()
+for _name in ("timestamp", "metric_name", "gpu_id", "device", "hostname"):
+    _SAMPLE.add(_name, StringType())
+_SAMPLE.add("value", DoubleType()).add("labels", _LABELS)
+_DECODER: Final = JsonValues(_SAMPLE)
+_MESSAGE: Final = ("value", "topic", "partition", "offset")
+_BLOCK_DDL: Final = "shard INT, rows BINARY"
 
 REASONS: Final = (
     "not a sample",
@@ -36,64 +48,111 @@ REASONS: Final = (
     "blank",
     "out of range",
 )
-_ZONED: Final = r"(Z|z|[+-]\d\d:\d\d)$"
+_NAMES: Final = {name: each.id for each in FIELDS.values() for name in (each.name, *each.aliases)}
+_UNKNOWN: Final = min(FIELDS) - 1
+_NEVER: Final = np.iinfo(np.int64).min
 
 
-def _known_fields(spark: SparkSession) -> DataFrame:
-    rows = [
-        (name, each.id, float(FIRST_BLANK[FieldType(each.type)]), float(each.low), float(each.high))
-        for each in FIELDS.values()
-        for name in (each.name, *each.aliases)
-    ]
-    return spark.createDataFrame(rows, "name STRING, field INT, first_blank DOUBLE, low DOUBLE, high DOUBLE")
+def _limits(limit: Callable[[int], float]) -> Floats:
+    """By field; numbers below zero count from the end, as in numpy. What is not known has no limit."""
+    table = np.full(max(FIELDS) - _UNKNOWN + 1, np.nan)
+    for number in FIELDS:
+        table[number] = limit(number)
+    return table
 
 
-def validate(messages: DataFrame, now_ms: int, ahead_ms: int) -> DataFrame:
-    """Rows of `ROW_DDL` from rows of the connector with `VALUE_SCHEMA` and the values' bytes.
+_FIRST_BLANK: Final = _limits(lambda number: float(FIRST_BLANK[FieldType(FIELDS[number].type)]))
+_LOW: Final = _limits(lambda number: FIELDS[number].low)
+_HIGH: Final = _limits(lambda number: FIELDS[number].high)
+
+
+def validate(messages: DataFrame, shards: int, now_ms: int, ahead_ms: int) -> DataFrame:
+    """Blocks of judged messages: rows of ROWS, as an Arrow stream, of GPUs that belong to one shard.
 
     A sample from more than `ahead_ms` after `now_ms` is refused: it would move the watermark past all others.
     """
-    known = _known_fields(messages.sparkSession)
-    joined = messages.join(F.broadcast(known), F.col("value.metric_name") == F.col("name"), "left")
-    text = F.col("value.timestamp")
-    moment = F.when(text.rlike(_ZONED), F.try_to_timestamp(text))
-    typed = joined.withColumn("at", F.unix_millis(moment))
-    reason = _reason(now_ms + ahead_ms)
-    return typed.select(
-        F.col("value.gpu_id").alias("gpu_id"),
-        F.col("field"),
-        F.col("at"),
-        F.col("value.value").alias("value"),
-        F.col("value.hostname").alias("hostname"),
-        F.col("value.device").alias("device"),
-        F.col("value.labels.model_name").alias("model"),
-        F.col("value.labels.job").alias("job"),
-        F.col("value.labels.namespace").alias("namespace"),
-        reason.alias("reason"),
-        F.col("topic"),
-        F.col("partition"),
-        F.col("offset"),
-        # The bytes are only of use where they end as a dead letter.
-        F.when(reason.isNotNull(), F.col("raw")).alias("raw"),
-    )
+
+    def blocks(batches: Iterator[Any]) -> Iterator[Any]:
+        for batch in batches:
+            rows = judge(batch, now_ms + ahead_ms)
+            owners = _shard_of(rows, shards)
+            found = [(shard, rows.filter(pa.array(owners == shard))) for shard in np.unique(owners)]
+            yield pa.RecordBatch.from_arrays(
+                [
+                    pa.array([shard for shard, _ in found], pa.int32()),
+                    pa.array([_stream(part) for _, part in found], pa.binary()),
+                ],
+                ["shard", "rows"],
+            )
+
+    return messages.select(*_MESSAGE).mapInArrow(blocks, _BLOCK_DDL)
 
 
-def _reason(latest_ms: int) -> Column:
-    value = F.col("value.value")
-    verdicts = (
-        F.col("value").isNull(),
-        F.coalesce(F.col("value.gpu_id"), F.lit("")) == "",
-        F.col("field").isNull(),
-        F.col("at").isNull(),
-        F.col("at") > latest_ms,
-        value.isNull() | F.isnan(value),
-        value >= F.col("first_blank"),
-        (value < F.col("low")) | (value > F.col("high")),
+def judge(messages: Any, latest_ms: int) -> Any:
+    """Rows of ROWS from messages of the connector, one for each."""
+    samples, _ = _DECODER.decode(messages["value"])
+    timestamp, metric, gpu, device, hostname, value, labels = map(_encoded, samples.flatten())
+    model, job, namespace = map(_encoded, labels.flatten())
+    field = _each(metric, lambda name: _NAMES.get(name, _UNKNOWN), _UNKNOWN)
+    at = _each(timestamp, _milliseconds, _NEVER)
+    values = value.to_numpy(zero_copy_only=False)
+    reason = _reasons(
+        samples.is_null().to_numpy(zero_copy_only=False),
+        _each(gpu, bool, False) == 0,
+        field == _UNKNOWN,
+        at == _NEVER,
+        at > latest_ms,
+        np.isnan(values),
+        values >= _FIRST_BLANK[field],
+        (values < _LOW[field]) | (values > _HIGH[field]),
     )
-    reason = F.lit(None).cast("string")
-    for text, verdict in reversed(list(zip(REASONS, verdicts, strict=True))):
-        reason = F.when(verdict, text).otherwise(reason)
-    return reason
+    columns = [gpu, pa.array(field.astype(np.int32), mask=field == _UNKNOWN), pa.array(at, mask=at == _NEVER)]
+    columns += [value, hostname, device, model, job, namespace, reason, _encoded(messages["topic"])]
+    # The bytes are only of use where they end as a dead letter.
+    raw = pc.if_else(reason.is_valid(), messages["value"], None)
+    return pa.table([*columns, messages["partition"], messages["offset"], raw], schema=ROWS)
+
+
+def _encoded(column: Any) -> Any:
+    return column.dictionary_encode() if column.type == pa.string() else column
+
+
+def _each(texts: Any, meaning: Callable[[str], int], nothing: int) -> Ints:
+    """What each text means, and `nothing` for null."""
+    meanings = np.array([*map(meaning, texts.dictionary.to_pylist()), nothing], np.int64)
+    found: Ints = meanings[texts.indices.fill_null(len(meanings) - 1).to_numpy()]
+    return found
+
+
+def _milliseconds(text: str) -> int:
+    try:
+        return parse_timestamp(text)
+    except MalformedSample:
+        return _NEVER
+
+
+def _reasons(*verdicts: Mask) -> Any:
+    """The first of REASONS whose verdict is true; null where none is."""
+    found = np.full(len(verdicts[0]), -1, np.int32)
+    for number, verdict in reversed(list(enumerate(verdicts))):
+        found[verdict] = number
+    return pa.DictionaryArray.from_arrays(pa.array(found, mask=found < 0), pa.array(REASONS))
+
+
+def _shard_of(rows: Any, shards: int) -> Ints:
+    """A GPU is always dealt to the same shard; what has no GPU goes anywhere."""
+    gpus = rows["gpu_id"].chunk(0)
+    nowhere = -1
+    owners = _each(gpus, lambda gpu: crc32(gpu.encode()) % shards, nowhere)
+    return np.where(owners == nowhere, rows["partition"].to_numpy() % shards, owners)
+
+
+def _stream(rows: Any) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, ROWS) as writer:
+        writer.write_table(rows)
+    stream: bytes = sink.getvalue().to_pybytes()
+    return stream
 
 
 def now_ms() -> int:

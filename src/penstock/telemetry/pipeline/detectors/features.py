@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from penstock.telemetry.fields import FIELDS, Kind
 
@@ -17,12 +18,14 @@ FEATURES: Final = (100, 112, 150, 155, 203, 230, 240, 241, 310, 311, 393, 395, 3
 COUNTERS: Final = np.array([FIELDS[each].kind is Kind.COUNTER for each in FEATURES])
 LAST_CODES: Final = np.array([FIELDS[each].kind is Kind.LAST_CODE for each in FEATURES])
 _COLUMN: Final = {number: column for column, number in enumerate(FEATURES)}
-_ABOUT: Final = ("hostname", "job")
+#: the same by number, -1 for fields that nobody looks at; numbers below zero count from the end, as in numpy
+_COLUMN_OF: Final = np.full(max(FIELDS) - min(FIELDS) + 1, -1)
+_COLUMN_OF[list(FEATURES)] = np.arange(len(FEATURES))
+_NAMES: Final = ("gpu_id", "hostname", "job")
 FEATURES_SCHEMA: Final = pa.schema(
     [
         ("step", pa.int64()),
-        ("gpu_id", pa.string()),
-        *((name, pa.string()) for name in _ABOUT),
+        *((name, pa.string()) for name in _NAMES),
         *((str(each), pa.float64()) for each in FEATURES),
     ]
 )
@@ -36,21 +39,19 @@ def features(samples: Any) -> Any:
     """Rows of FEATURES_SCHEMA from samples in any order; a GPU that sent other fields only has one too."""
     if not len(samples):
         return FEATURES_SCHEMA.empty_table()
-    ordered = samples.sort_by([("gpu_id", "ascending"), ("at", "ascending"), ("field", "ascending")])
-    gpus = ordered["gpu_id"].combine_chunks().dictionary_encode()
-    step = ordered["at"].to_numpy() // STEP_MS * STEP_MS
-    code = gpus.indices.to_numpy().astype(np.int64)
-    starts = np.ones(len(code), dtype=bool)
-    starts[1:] = (code[1:] != code[:-1]) | (step[1:] != step[:-1])
-    row = np.cumsum(starts) - 1
-    # The last place is for all numbers beyond those of FEATURES, on either side.
-    columns = np.full(max(FEATURES) + 2, -1)
-    columns[list(FEATURES)] = np.arange(len(FEATURES))
-    column = columns[np.clip(ordered["field"].to_numpy(), -1, max(FEATURES) + 1)]
+    gpus = samples["gpu_id"].combine_chunks().dictionary_encode()
+    at = samples["at"].to_numpy()
+    steps, step = np.unique(at // STEP_MS * STEP_MS, return_inverse=True)
+    # A row for each GPU and step that there is, in order of both.
+    rank = pc.rank(gpus.dictionary).to_numpy().astype(np.int64)
+    cells, row = np.unique(rank[gpus.indices.to_numpy()] * len(steps) + step, return_inverse=True)
+    # Samples in order of time: of those that are assigned to one place the last one stays.
+    order = np.argsort(at, kind="stable")
+    last = np.empty(len(cells), np.int64)
+    last[row[order]] = order
+    column = _COLUMN_OF[samples["field"].to_numpy()[order]]
     wanted = column >= 0
-    matrix = np.full((int(row[-1]) + 1, len(FEATURES)), np.nan)
-    # Rows are in order of time, and of equal places the last one assigned stays.
-    matrix[row[wanted], column[wanted]] = ordered["value"].to_numpy()[wanted]
-    last = pa.array(np.flatnonzero(np.append(starts[1:], True)))
-    about = [ordered[name].take(last) for name in ("gpu_id", *_ABOUT)]
-    return pa.table([pa.array(step[starts]), *about, *matrix.T], schema=FEATURES_SCHEMA)
+    matrix = np.full((len(cells), len(FEATURES)), np.nan)
+    matrix[row[order][wanted], column[wanted]] = samples["value"].to_numpy()[order][wanted]
+    about = [samples[name].combine_chunks().take(pa.array(last)).cast(pa.string()) for name in _NAMES]
+    return pa.table([pa.array(steps[step[last]]), *about, *matrix.T], schema=FEATURES_SCHEMA)

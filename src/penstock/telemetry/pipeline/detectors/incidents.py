@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from penstock.telemetry.pipeline.columns import Ints
 from penstock.telemetry.pipeline.detectors.features import FEATURES, STEP_MS
 from penstock.telemetry.pipeline.detectors.fleet import Fleet
 from penstock.telemetry.pipeline.detectors.rules import RULES, Finding, is_application_xid, xid_action
-from penstock.telemetry.pipeline.sketch import Ints
 from penstock.telemetry.thresholds import Thresholds
 
 __all__ = ["Alert", "Detectors"]

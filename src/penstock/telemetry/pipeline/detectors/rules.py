@@ -12,9 +12,9 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from penstock.telemetry.pipeline.columns import Floats, Ints
 from penstock.telemetry.pipeline.detectors.features import column_of
 from penstock.telemetry.pipeline.detectors.fleet import Fleet
-from penstock.telemetry.pipeline.sketch import Floats, Ints
 from penstock.telemetry.thresholds import Thresholds
 
 __all__ = ["RULES", "Finding", "Rule", "group_median", "xid_action"]

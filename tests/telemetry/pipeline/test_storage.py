@@ -1,0 +1,86 @@
+"""Files in a directory, by its path and by its URL; object stores as far as they are told where and how."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.fs as fs
+import pyarrow.parquet as pq
+import pytest
+
+from penstock.telemetry.pipeline import tables
+from penstock.telemetry.pipeline.storage import Store
+from penstock.telemetry.pipeline.tables import TABLES, TEXT, Tables, encoded
+
+OPTIONS = {"AWS_ENDPOINT_URL": "http://127.0.0.1:9000", "AWS_REGION": "eu-central-1"}
+
+
+@pytest.fixture(params=["{}", "file://{}"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+    return Store(request.param.format(tmp_path))
+
+
+def test_files(store: Store) -> None:
+    store.write("one.json", b"{}")
+    store.write("one.json", b"[]")
+    store.write_table("sub/two.arrow", pa.table({"a": [1, 2]}))
+    assert store.names("") == ["one.json", "sub"]
+    assert store.names("sub") == ["two.arrow"]
+    assert store.names("nowhere") == []
+    assert store.read("one.json") == b"[]"
+    assert store.read_table("sub/two.arrow").to_pydict() == {"a": [1, 2]}
+    assert (store.exists("one.json"), store.exists("sub"), store.exists("three")) == (True, False, False)
+    store.delete("one.json")
+    store.delete("sub")
+    assert store.names("") == []
+
+
+def test_workers_reach_the_same_place(store: Store) -> None:
+    store.write("one", b"1")
+    assert pickle.loads(pickle.dumps(store)).read("one") == b"1"
+
+
+def test_a_write_that_fails_leaves_nothing(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    store.write("before", b"")
+
+    def fails(*_: Any, **__: Any) -> None:
+        raise OSError("the disk is full")
+
+    monkeypatch.setattr(pq, "write_table", fails)
+    with pytest.raises(OSError, match="full"):
+        store.write_parquet("never.parquet", pa.table({"a": [1]}))
+    assert store.names("") == ["before"]
+
+
+def test_texts_are_written_as_texts(tmp_path: Path) -> None:
+    store = Store(str(tmp_path))
+    table = pa.table({"text": pa.array(["x", None, "x"], TEXT), "number": [1.0, 2.0, 1.0]})
+    size = store.write_parquet("t.parquet", table)
+    found = pq.read_table(tmp_path / "t.parquet")
+    assert size == (tmp_path / "t.parquet").stat().st_size
+    assert found.schema.field("text").type == pa.string()
+    assert found.to_pydict() == {"text": ["x", None, "x"], "number": [1.0, 2.0, 1.0]}
+    assert encoded("samples").names == TABLES["samples"].names
+
+
+def test_options_reach_whoever_talks_to_the_object_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[Any] = []
+
+    def opened(uri: str, *, storage_options: Any = None) -> None:
+        told.append((uri, storage_options))
+
+    monkeypatch.setattr(fs, "S3FileSystem", lambda **settings: told.append(settings))
+    monkeypatch.setattr(tables, "DeltaTable", opened)
+    pickle.loads(pickle.dumps(Store("s3://bucket/fleet/", OPTIONS)))
+    Tables("s3://bucket/fleet", OPTIONS).open("samples")
+    settings = {"region": "eu-central-1", "scheme": "http", "endpoint_override": "127.0.0.1:9000"}
+    assert told == [settings, settings, ("s3://bucket/fleet/samples", OPTIONS)]
+
+
+def test_a_store_is_reached_below_its_bucket() -> None:
+    store = Store("s3://bucket/fleet", OPTIONS)
+    assert store._path("samples/file") == "bucket/fleet/samples/file"
+    assert store._files.region == "eu-central-1"
