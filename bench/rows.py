@@ -14,6 +14,7 @@ from bench import (
     groups,
     latency,
     lifecycle,
+    pipeline,
     requests,
     scaling,
     spark,
@@ -35,4 +36,5 @@ ROWS: tuple[Row, ...] = (
     *spark.ROWS,
     *cluster.ROWS,
     *failover.ROWS,
+    *pipeline.ROWS,
 )
