@@ -257,9 +257,13 @@ class _DecoderSource(Source):
             return
         self.indent("if n:")
         tag, stop = self.local("t"), self.local("e")
-        self.line("n, pos = uvarint(buf, pos - 1)")
+        self.line("if n > 127: n, pos = uvarint(buf, pos - 1)")
         self.indent("for _ in range(n):")
-        self.line(f"{tag}, pos = uvarint(buf, pos); n, pos = uvarint(buf, pos); {stop} = pos + n")
+        # The number of the tag and the size of its value: mostly a byte each.
+        self.line(f"{tag} = buf[pos]; n = buf[pos + 1]")
+        self.line(f"if {tag} > 127 or n > 127: {tag}, pos = uvarint(buf, pos); n, pos = uvarint(buf, pos)")
+        self.line("else: pos += 2")
+        self.line(f"{stop} = pos + n")
         self.line(f"if {stop} > size: raise Bad('tagged field reaches past the end')")
         for index, field in enumerate(tagged):
             self.indent(f"{'el' if index else ''}if {tag} == {field.tag}:")

@@ -15,7 +15,7 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-from penstock.wire.layout import FIXED, PREFIX, Source, fields_in, has_records, in_versions
+from penstock.wire.layout import FIXED, PREFIX, Source, fields_in, fixed_size, has_records, in_versions
 from penstock.wire.schema import Field, Struct, StructType
 from penstock.wire.varint import SHORT_UVARINTS, encode_uvarint
 
@@ -232,17 +232,35 @@ class _EncoderSource(Source):
         self.line(f"{tags} = []; {count} = 0")
         for field in tagged:
             self.indent(f"if {self._differs(field, name)}:")
-            content = self.local("w")
-            self.line(f"{content} = []; {count} += 1")
-            self._list = content
-            self._field(field, f"{name}.{field.name}")
-            self._flush()
-            self.line(f"{content} = join({content})")
-            self.line(f"{tags} += uvarint({field.tag}), uvarint(len({content})), {content}")
+            self.line(f"{count} += 1")
+            self._tag(field, f"{name}.{field.name}", tags)
             self.dedent()
         self._list = outer
-        self.line(f"{outer} += uvarint({count}), join({tags})")
+        self.line(f"{outer} += SHORT[{count}], join({tags})")
         self.dedent()
+
+    def _tag(self, field: Field, source: str, tags: str) -> None:
+        """Add one tagged field to the list `tags`: its number, its size and its value."""
+        assert field.tag is not None
+        size = fixed_size(field, self._version)
+        if size is not None:
+            # All three in one call.
+            self._list = tags
+            self._run += _bytes_of(encode_uvarint(field.tag) + encode_uvarint(size))
+            self._field(field, source)
+            self._flush()
+            return
+        content, length = self.local("w"), self.local("n")
+        self.line(f"{content} = []")
+        self._list = content
+        self._field(field, source)
+        self._flush()
+        self.line(f"{content} = join({content}); {length} = len({content})")
+        self._list = tags
+        self._run += _bytes_of(encode_uvarint(field.tag))
+        self._pack(length)
+        self._pieces.append(content)
+        self._flush()
 
     def _differs(self, field: Field, name: str) -> str:
         source = f"{name}.{field.name}"
@@ -251,3 +269,8 @@ class _EncoderSource(Source):
         if field.kind == "array":
             return source
         return f"{source} != {field.default!r}"
+
+
+def _bytes_of(constant: bytes) -> list[tuple[str, str]]:
+    """Bytes that are always the same, as fixed-size values."""
+    return [(str(byte), "B") for byte in constant]

@@ -7,7 +7,7 @@ from typing import Any
 
 from penstock.wire.schema import Field, StructType
 
-__all__ = ["FIXED", "PREFIX", "Source", "fields_in", "has_records", "in_versions", "min_size"]
+__all__ = ["FIXED", "PREFIX", "Source", "fields_in", "fixed_size", "has_records", "in_versions", "min_size"]
 
 #: `struct` format characters of the kinds whose size is fixed.
 FIXED = {
@@ -51,6 +51,18 @@ def min_size(item: Field | StructType, version: int, flexible: bool) -> int:
     if item.kind == "struct":
         return 1 if item.nullable else min_size(item.of, version, flexible)
     return 1 if flexible else Packer(">" + PREFIX[item.kind]).size
+
+
+def fixed_size(field: Field, version: int) -> int | None:
+    """How many bytes a tagged field has, where that does not depend on its value."""
+    if field.kind in FIXED:
+        return Packer(">" + FIXED[field.kind]).size
+    if field.kind != "struct" or in_versions(field.nullable, version):
+        return None
+    sequence, tagged = fields_in(field.of, version)
+    if tagged or any(each.kind not in FIXED for each in sequence):
+        return None
+    return min_size(field.of, version, flexible=True)
 
 
 def has_records(cls: StructType, version: int) -> bool:
