@@ -21,7 +21,7 @@ import struct
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from penstock import __version__
 from penstock.model.errors import ErrorCode, ProtocolError, UnsupportedVersion
@@ -32,10 +32,11 @@ from penstock.wire.compiler import Part
 from penstock.wire.frames import MAX_FRAME_BYTES, FrameReader
 from penstock.wire.messages import (
     decode_response,
-    encode_request,
     encode_request_header,
+    request_writer,
     response_body_offset,
     response_correlation_id,
+    response_reader,
 )
 
 __all__ = ["MAX_IN_FLIGHT", "Conversation", "Response", "common_version"]
@@ -44,6 +45,8 @@ __all__ = ["MAX_IN_FLIGHT", "Conversation", "Response", "common_version"]
 MAX_IN_FLIGHT: Final = 256
 _INT32_MAX: Final = 0x7FFFFFFF
 _ERROR_CODE: Final = struct.Struct(">h")
+Writer: TypeAlias = Callable[[int, Any], list[Part]]
+Reader: TypeAlias = Callable[[memoryview], Any]
 
 
 class Response(NamedTuple):
@@ -65,7 +68,7 @@ class Conversation:
         "_is_over",
         "_last_correlation_id",
         "_max_in_flight",
-        "_versions",
+        "_spoken",
         "peer",
     )
 
@@ -82,8 +85,9 @@ class Conversation:
         self._frames = FrameReader(max_response_bytes)
         self._max_in_flight = max_in_flight
         self._last_correlation_id = 0
-        self._awaited: deque[tuple[int, Callable[[memoryview], Any]]] = deque()
-        self._versions: dict[int, int] = {}
+        self._awaited: deque[tuple[int, Reader]] = deque()
+        #: of APIs by their keys, once they were asked: the version, how to write requests and read responses
+        self._spoken: dict[int, tuple[int, Writer, Reader]] = {}
         self._handshake_id: int | None = None
         self._handshake_version = API_VERSIONS.max_version
         self._is_over = False
@@ -115,11 +119,17 @@ class Conversation:
 
     def version(self, api: Api[Any, Any]) -> int:
         """The version to ask `api` in; UnsupportedVersion if there is none. Only once it `is_ready`."""
-        version = self._versions.get(api.key)
-        if version is None:
+        return self._speak(api)[0]
+
+    def _speak(self, api: Api[Any, Any]) -> tuple[int, Writer, Reader]:
+        spoken = self._spoken.get(api.key)
+        if spoken is None:
             assert self.peer is not None, "versions are known after the handshake"
-            version = self._versions[api.key] = common_version(api, self.peer)
-        return version
+            spoken = self._spoken[api.key] = self._codecs(api, common_version(api, self.peer))
+        return spoken
+
+    def _codecs(self, api: Api[Any, Any], version: int) -> tuple[int, Writer, Reader]:
+        return version, request_writer(api, version, self._client_id), response_reader(api, version)
 
     def ask(
         self,
@@ -130,12 +140,11 @@ class Conversation:
         answered: bool = True,
     ) -> tuple[int, list[Part]]:
         """A correlation id and what to send; not `answered` only for Produce with acks=0."""
-        if version is None:
-            version = self.version(api)
+        _, write, read = self._speak(api) if version is None else self._codecs(api, version)
         correlation_id = self._number()
-        parts = encode_request(api, version, correlation_id, self._client_id, message)
+        parts = write(correlation_id, message)
         if answered:
-            self._await(correlation_id, partial(decode_response, api, version))
+            self._await(correlation_id, read)
         return correlation_id, parts
 
     def forward(self, api: Api[Any, Any], version: int, body: Buffer) -> tuple[int, list[Part]]:
@@ -152,7 +161,7 @@ class Conversation:
         self._last_correlation_id = self._last_correlation_id % _INT32_MAX + 1
         return self._last_correlation_id
 
-    def _await(self, correlation_id: int, decode: Callable[[memoryview], Any]) -> None:
+    def _await(self, correlation_id: int, decode: Reader) -> None:
         self._awaited.append((correlation_id, decode))
 
     # -- listening ------------------------------------------------------------------------------------
@@ -192,7 +201,7 @@ class Conversation:
                 answers.append(Response(correlation_id, decode(frame)))
         return answers
 
-    def _agree(self, frame: memoryview, decode: Callable[[memoryview], Any]) -> None:
+    def _agree(self, frame: memoryview, decode: Reader) -> None:
         """Take in what the peer serves, or ask again in a version that it knows.
 
         Whoever does not know the version that we asked in answers in version 0 (KIP-511), with its range.

@@ -27,7 +27,8 @@ _KEPT_SIZE: Final = 4 << 20
 _CHUNK_SIZE: Final = 64 << 10
 #: Less room than this is not worth a read.
 _SMALLEST_READ: Final = 4 << 10
-_SIZE: Final = struct.Struct(">i")
+_PREFIX: Final = 4
+_unpack_size: Final = struct.Struct(">i").unpack_from
 
 
 class FrameReader:
@@ -53,20 +54,20 @@ class FrameReader:
 
     def received(self, size: int) -> list[memoryview]:
         """The frames, without their sizes, that `size` more bytes in the buffer complete."""
-        self._end += size
         frames = []
-        view, start, end = self._view, self._start, self._end
-        need = _SIZE.size
-        while end - start >= _SIZE.size:
-            length: int = _SIZE.unpack_from(view, start)[0]
+        view, start = self._view, self._start
+        self._end = end = self._end + size
+        need = _PREFIX
+        while end - start >= _PREFIX:
+            (length,) = _unpack_size(view, start)
             if not 0 <= length <= self._max_bytes:
                 raise ProtocolError(f"frame of {length} bytes")
-            need = _SIZE.size + length
+            need = _PREFIX + length
             if end - start < need:
                 break
-            frames.append(view[start + _SIZE.size : start + need])
+            frames.append(view[start + _PREFIX : start + need])
             start += need
-            need = _SIZE.size
+            need = _PREFIX
         self._start = start
         self._make_room(need)
         return frames

@@ -25,8 +25,10 @@ __all__ = [
     "encode_request",
     "encode_request_header",
     "encode_response",
+    "request_writer",
     "response_body_offset",
     "response_correlation_id",
+    "response_reader",
     "response_skeleton",
     "response_writer",
 ]
@@ -140,22 +142,44 @@ def encode_response(
 def encode_request(
     api: Api[RequestT, Any], version: int, correlation_id: int, client_id: str | None, message: RequestT
 ) -> list[Part]:
-    """A request as it goes out, its size first."""
-    parts = api.request_encoder(version)(message)
-    head = encode_request_header(api, version, correlation_id, client_id, sum(map(len, parts)))
-    parts[0] = head + parts[0]  # type: ignore[operator]  # the first part is always bytes of ours
-    return parts
+    """One request as it goes out; see `request_writer`."""
+    return request_writer(api, version, client_id)(correlation_id, message)
+
+
+def request_writer(
+    api: Api[RequestT, Any], version: int, client_id: str | None
+) -> Callable[[int, RequestT], list[Part]]:
+    """A function of (correlation id, message) that gives a request as it goes out, its size first."""
+    encode = api.request_encoder(version)
+    header = _request_header(api, version, client_id)
+
+    def write(correlation_id: int, message: RequestT) -> list[Part]:
+        parts = encode(message)
+        size = len(parts[0]) if len(parts) == 1 else sum(map(len, parts))
+        parts[0] = header(correlation_id, size) + parts[0]  # type: ignore[operator]  # as in `response_writer`
+        return parts
+
+    return write
 
 
 def encode_request_header(
     api: Api[Any, Any], version: int, correlation_id: int, client_id: str | None, body_size: int
 ) -> bytes:
     """The size and the header of a request whose body has `body_size` bytes."""
+    return _request_header(api, version, client_id)(correlation_id, body_size)
+
+
+def _request_header(api: Api[Any, Any], version: int, client_id: str | None) -> Callable[[int, int], bytes]:
+    """A function of (correlation id, size of the body) that gives the size and the header of a request."""
     name = b"" if client_id is None else client_id.encode()
     tail = name + b"\0" if version >= api.flexible_from else name
-    size = _REQUEST_HEADER.size + len(tail) + body_size
     length = -1 if client_id is None else len(name)
-    return _REQUEST_PREFIX.pack(size, api.key, version, correlation_id, length) + tail
+    key, pack, own_size = api.key, _REQUEST_PREFIX.pack, _REQUEST_HEADER_SIZE + len(tail)
+
+    def header(correlation_id: int, body_size: int) -> bytes:
+        return pack(own_size + body_size, key, version, correlation_id, length) + tail
+
+    return header
 
 
 def response_correlation_id(frame: memoryview) -> int:
@@ -168,7 +192,15 @@ def response_correlation_id(frame: memoryview) -> int:
 
 def decode_response(api: Api[Any, ResponseT], version: int, frame: memoryview) -> ResponseT:
     """The body of a response to a request of `api` and `version`."""
-    return api.response_decoder(version)(frame, response_body_offset(api, version, frame))
+    return response_reader(api, version)(frame)
+
+
+def response_reader(api: Api[Any, ResponseT], version: int) -> Callable[[memoryview], ResponseT]:
+    """A function from the frame of a response to its body."""
+    decode, start = api.response_decoder(version), _CORRELATION.size
+    if version < api.flexible_from or api.key == _API_VERSIONS_KEY:
+        return lambda frame: decode(frame, start)
+    return lambda frame: decode(frame, _skip_header_tags(frame, start))
 
 
 def response_body_offset(api: Api[Any, Any], version: int, frame: memoryview) -> int:
