@@ -108,7 +108,7 @@ BUDGETS = {
     "one record": (one_record, WARM_UP, Cost(1560, 35, 58, 3, 5000, 1)),
     "one idempotent record": (one_idempotent_record, WARM_UP, Cost(1730, 38, 63, 3, 5000, 1)),
     "1-MB batch": (one_megabyte, 4, Cost(2090, 53, 82, 4, 5000, 5)),
-    "fetch at the tail": (tail, WARM_UP, Cost(4170, 117, 146, 5, 7500, 3)),
+    "fetch at the tail": (tail, WARM_UP, Cost(4060, 110, 144, 5, 7500, 3)),
     "fetch of a file range": (file_range, FILLED, Cost(2270, 67, 87, 6.1, 13_000, 2)),
 }
 

@@ -219,6 +219,26 @@ def test_an_oversized_first_batch_leaves_nothing_for_the_other_partitions(client
     assert sorted(len(values_in(answer)) for answer in answers) == [0, 1]
 
 
+@pytest.mark.parametrize(("isolation_level", "aborted"), [(0, None), (1, [])], ids=["any", "committed"])
+def test_a_partition_that_is_read_to_its_end_is_told_of_along_with_one_that_has_more(
+    client: RawClient, isolation_level: int, aborted: list[object] | None
+) -> None:
+    """Were it alone the fetch would wait, without an answer being made for it."""
+    topic = create_topic(client, partitions=2)
+    for partition in range(2):
+        append(client, topic, b"x", partition=partition)
+    both = [(topic, [wanted(1, 0), wanted(0, 1)])]
+    request = fetch_request(both, version=18, max_wait_ms=5000, isolation_level=isolation_level)
+
+    (answers,) = [t.partitions for t in client.ask(FETCH, 18, request).responses]
+
+    assert [(a.partition_index, a.high_watermark, len(values_in(a))) for a in answers] == [
+        (0, 1, 0),
+        (1, 1, 1),
+    ]
+    assert [a.aborted_transactions for a in answers] == [aborted] * 2
+
+
 def test_out_of_range_is_noticed_even_when_no_bytes_are_left(client: RawClient) -> None:
     topic = create_topic(client, partitions=2)
     append(client, topic, b"x" * 5000, partition=0)

@@ -41,10 +41,12 @@ class FetchLimits(NamedTuple):
 class FetchRead:
     """What one pass over the wanted partitions found."""
 
-    __slots__ = ("answers", "cold", "errors", "has_news", "size")
+    __slots__ = ("answers", "cold", "errors", "has_news", "quiet", "size")
 
     def __init__(self) -> None:
         self.answers: list[PartitionData] = []
+        #: where in `answers` partitions stand that are read to their end, see `tell_quiet`
+        self.quiet: list[tuple[int, Partition]] = []
         self.size = 0
         self.errors = 0
         #: something that the client should hear of at once: an error or a divergence
@@ -52,11 +54,22 @@ class FetchRead:
         #: what has to be warmed before its partitions can be read
         self.cold: list[tuple[Partition, ColdPages]] = []
 
+    def tell_quiet(self, committed: bool) -> None:
+        """Make the answers that were left out, because most fetches wait instead of sending them."""
+        for position, partition in self.quiet:
+            answer = self.answers[position] = _described(partition, partition.index)
+            if committed:
+                answer.aborted_transactions = []
+        self.quiet = []
+
 
 def read_partitions(
-    partitions: Partitions, wanted: Sequence[WantedPartition], limits: FetchLimits
+    partitions: Partitions, wanted: Sequence[WantedPartition], limits: FetchLimits, *, may_wait: bool = False
 ) -> FetchRead:
-    """Read every wanted partition in order, within `limits`, but at least one batch of the first with any."""
+    """Read every wanted partition in order, within `limits`, but at least one batch of the first with any.
+
+    With `may_wait`, those that are read to their end are `quiet`, and their answers are left out for now.
+    """
     read = FetchRead()
     left = limits.max_bytes
     for want in wanted:
@@ -65,7 +78,11 @@ def read_partitions(
             answer = _failed(want.index, partition)
         else:
             try:
-                answer = _read(partition, want, left, limits, at_least_one=not read.size)
+                answer = _read(partition, want, left, limits, not read.size, may_wait)
+                if answer is _QUIET:
+                    read.quiet.append((len(read.answers), partition))
+                    read.answers.append(answer)
+                    continue
             except ApiError as e:
                 answer = _failed(want.index, e.code)
                 answer.aborted_transactions = None
@@ -87,27 +104,40 @@ def read_partitions(
     return read
 
 
+#: stands for an answer that is not made yet
+_QUIET: Final = PartitionData()
+
+
 def _read(
-    partition: Partition, want: WantedPartition, left: int, limits: FetchLimits, at_least_one: bool
+    partition: Partition,
+    want: WantedPartition,
+    left: int,
+    limits: FetchLimits,
+    at_least_one: bool,
+    may_wait: bool,
 ) -> PartitionData:
     _, committed, only_leader, nearest = limits
     partition.check_leader_epoch(want.current_leader_epoch, only_leader)
     partition.check_online()
     log = partition.log
-    answer = _described(partition, want.index)
     if want.last_fetched_epoch >= 0:
         epoch, end = partition.end_offset_for_epoch(want.last_fetched_epoch)
         if end < 0:
             raise OffsetOutOfRange
         if epoch < want.last_fetched_epoch or end < want.fetch_offset:
+            answer = _described(partition, want.index)
             answer.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=end)
             return answer
     if nearest is not None and partition.leadership is not None:
         replica = nearest(partition.leadership.state, want.fetch_offset)
         if replica is not None:
+            answer = _described(partition, want.index)
             answer.preferred_read_replica = replica
             return answer
     upper = partition.readable_end(committed)
+    if may_wait and want.fetch_offset == upper:
+        return _QUIET
+    answer = _described(partition, want.index)
     if left or at_least_one:
         limit = min(want.max_bytes, left)
         found = log.read(want.fetch_offset, limit, upper=upper, at_least_one=at_least_one, cached_only=True)

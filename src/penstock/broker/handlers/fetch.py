@@ -45,6 +45,8 @@ _RACKS_FROM: Final = 11
 #: Kafka's class for it, with or without its package
 _RACK_AWARE: Final = "RackAwareReplicaSelector"
 _WARM_TRIES: Final = 3
+#: `FetchLimits(…)` without the call of a Python function, for what every Fetch makes
+_new_limits: Final = tuple.__new__
 _WALK_CHUNK: Final = 16 << 10
 
 
@@ -88,19 +90,23 @@ class _Fetch:
         self._session = session
         self._incremental = incremental
         self._wanted = wanted
-        self._limits = FetchLimits(
-            min(request.max_bytes, context.broker.config.fetch_max_bytes),
-            request.isolation_level == _READ_COMMITTED,
-            context.version < _RACKS_FROM,
-            _nearest(context.broker, request.rack_id) if request.rack_id else None,
+        self._limits = _new_limits(
+            FetchLimits,
+            (
+                min(request.max_bytes, context.broker.config.fetch_max_bytes),
+                request.isolation_level == _READ_COMMITTED,
+                context.version < _RACKS_FROM,
+                _nearest(context.broker, request.rack_id) if request.rack_id else None,
+            ),
         )
         self._deferred: Deferred[FetchResponse | None] | None = None
 
     def run(self) -> FetchResponse | Deferred[FetchResponse | None]:
         request = self._request
-        read = read_partitions(self._context.broker.partitions, self._wanted, self._limits)
+        may_wait = request.max_wait_ms > 0
+        read = read_partitions(self._context.broker.partitions, self._wanted, self._limits, may_wait=may_wait)
         missing = request.min_bytes - read.size
-        if missing <= 0 or request.max_wait_ms <= 0 or read.has_news or read.cold:
+        if missing <= 0 or not may_wait or read.has_news or read.cold:
             return self._answer(read)
         partitions = self._context.broker.partitions
         found = [p for w in self._wanted if not isinstance(p := partitions.find(w.topic, w.index), ErrorCode)]
@@ -150,12 +156,12 @@ class _Fetch:
         return self._build(read)
 
     def _build(self, read: FetchRead) -> FetchResponse:
+        if read.quiet:
+            read.tell_quiet(self._limits.committed)
         if self._context.version < _ZSTD_FROM:
             _hide_zstd(read.answers)
         session = self._session
-        metrics = self._context.broker.metrics
-        metrics.bytes_out += read.size
-        metrics.fetch_errors += read.errors
+        self._context.broker.metrics.bytes_out += read.size
         told: Iterable[tuple[WantedPartition, PartitionData]] = zip(self._wanted, read.answers, strict=True)
         if session is not None:
             told = [pair for pair in told if pair[0].is_news(pair[1]) or not self._incremental]
@@ -174,6 +180,7 @@ class _Fetch:
                     topics.append(FetchableTopicResponse(topic_id=want.topic))
             topics[-1].partitions.append(answer)
         if read.errors:
+            self._context.broker.metrics.fetch_errors += read.errors
             self._tell_leaders(response)
         return response
 
