@@ -1,8 +1,8 @@
 """From a frame to its handler and back.
 
 A handler is `handler(context, request)`. It returns the response, a `Deferred` of it, or None where the
-request wants no answer; handlers off the hot path may be coroutines, and one on it may return a skeleton
-with the number to fill in (`response_skeleton`). Handlers answer what they foresee with error codes; what
+request wants no answer; handlers off the hot path may be coroutines, and one on it may answer with a skeleton
+and the number to fill in (`response_skeleton`). Handlers answer what they foresee with error codes; what
 nobody foresaw is logged and costs the connection that asked.
 """
 
@@ -23,14 +23,13 @@ from penstock.net.deferred import Deferred
 from penstock.wire.api import Api
 from penstock.wire.apis.api_versions import API_VERSIONS, ApiVersion, ApiVersionsResponse
 from penstock.wire.messages import RequestHeader, decode_request_header, encode_response, response_writer
-from penstock.wire.schema import Struct
 
 if TYPE_CHECKING:
     from penstock.broker.broker import Broker
 
 __all__ = ["Dispatcher", "Handler"]
 
-#: (context, request) to a response, a (skeleton, number), a Deferred of a response, None, or a coroutine
+#: (context, request) to a response or a (skeleton, number), a Deferred of either, None, or a coroutine
 Handler: TypeAlias = Callable[[Context, Any], Any]
 T = TypeVar("T")
 log = get_logger("requests")
@@ -119,15 +118,18 @@ class Dispatcher:
         route: Route,
         context: Context,
         correlation_id: int,
-        response: Deferred[Struct | None],
+        response: Deferred[Any],
         started: int,
     ) -> Deferred[Parts | None]:
         answer: Deferred[Parts | None] = Deferred()
         answer.on_cancel = response.cancel
 
-        def resolved(message: Struct | None) -> None:
-            parts = None
-            if message is not None:
+        def resolved(message: Any) -> None:
+            parts: Parts | None = None
+            if message.__class__ is tuple:
+                fill, number = message
+                parts = (fill(correlation_id, number),)
+            elif message is not None:
                 try:
                     parts = route.write(correlation_id, message)
                 except Exception as e:  # noqa: BLE001 - as in `serve`

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Final
+from collections.abc import Callable
+from typing import Final, TypeAlias
 
 from penstock.broker.context import Context
 from penstock.broker.flusher import Flusher
@@ -26,7 +27,10 @@ from penstock.wire.apis.produce import (
     TopicProduceResponse,
 )
 
-__all__ = ["Rest", "finished", "refuse"]
+__all__ = ["Acknowledgement", "Rest", "Uncommitted", "finished", "refuse"]
+
+#: a response that is encoded but for its base offset, and that
+Acknowledgement: TypeAlias = tuple[Callable[[int, int], bytes], int]
 
 #: errors before or instead of a look at the log: with any other, clients learn where it starts
 _WITHOUT_LOG_START: Final = frozenset(
@@ -71,7 +75,7 @@ class Rest:
         self._timeout_s = request.timeout_ms / 1000
         self._timer: asyncio.TimerHandle | None = None
         self._count = 1
-        self.deferred: Deferred[ProduceResponse | None] = Deferred()
+        self.deferred: Deferred[ProduceResponse | Acknowledgement | None] = Deferred()
 
     def expect(self, answer: PartitionProduceResponse, size: int) -> Expected:
         self._count += 1
@@ -127,6 +131,50 @@ class Rest:
                 self._timer.cancel()
             failed = any(answer.error_code for topic in self._topics for answer in topic.partition_responses)
             self.deferred.resolve(finished(self._context, self.acks, self._topics, failed))
+
+
+class Uncommitted:
+    """The usual request with acks=all: one batch, which waits for replicas and for nothing else."""
+
+    __slots__ = ("_acknowledgement", "_context", "_place", "_timer", "deferred")
+
+    def __init__(
+        self,
+        context: Context,
+        request: ProduceRequest,
+        acknowledgement: Acknowledgement,
+        leadership: Leadership,
+        end_offset: int,
+    ) -> None:
+        self._context = context
+        self._acknowledgement = acknowledgement
+        (topic,) = request.topic_data
+        # Not the request itself: its records belong to the receive buffer.
+        self._place = topic.name, topic.topic_id, topic.partition_data[0].index
+        self._timer: asyncio.TimerHandle | None = None
+        self.deferred: Deferred[ProduceResponse | Acknowledgement | None] = Deferred()
+        leadership.when_committed(end_offset, self)
+        if not self.deferred.done:
+            self._timer = asyncio.get_running_loop().call_later(
+                # What was appended stays, and may be committed yet; the client cannot know.
+                request.timeout_ms / 1000,
+                self,
+                ErrorCode.REQUEST_TIMED_OUT,
+            )
+            self.deferred.on_cancel = self._timer.cancel
+
+    def __call__(self, code: ErrorCode) -> None:
+        """The replicas have the batch, or it is clear that nobody will say so; the first news counts."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if code is ErrorCode.NONE or self.deferred.done:
+            self.deferred.resolve(self._acknowledgement)
+            return
+        name, topic_id, index = self._place
+        answer = PartitionProduceResponse(index=index)
+        _fill_error(answer, ApiError(code))
+        topic = TopicProduceResponse(name=name, topic_id=topic_id, partition_responses=[answer])
+        self.deferred.resolve(finished(self._context, -1, [topic], failed=True))
 
 
 class Expected:

@@ -249,8 +249,9 @@ class Connection(asyncio.BufferedProtocol):
             if isinstance(head, Deferred):
                 if not head.done:
                     break
-                if head.value is not None:
-                    self._ready += head.value
+                parts = head.value
+                if parts is not None:
+                    self._ready += parts
             else:
                 self._ready += head
             answers.popleft()

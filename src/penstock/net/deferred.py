@@ -7,7 +7,7 @@ waiting fetch costs two plain calls. Owned by the event loop's thread.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
 
@@ -23,7 +23,7 @@ class Deferred(Generic[T]):
         self.done = False
         #: called when nobody waits for the value any more
         self.on_cancel: Callable[[], None] | None = None
-        self._value: T | None = None
+        self._value: Any = None
         self._then: Callable[[T], None] | None = None
 
     def resolve(self, value: T) -> None:
@@ -53,4 +53,5 @@ class Deferred(Generic[T]):
     @property
     def value(self) -> T:
         assert self.done
-        return cast(T, self._value)
+        value: T = self._value
+        return value

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final, TypeAlias
+from typing import Final
 
 from penstock.broker.context import Context
 from penstock.broker.deferred_appends import append_at_once, append_later
 from penstock.broker.partition import Partition
-from penstock.broker.unfinished_produce import Rest, finished, refuse
+from penstock.broker.unfinished_produce import Acknowledgement, Rest, Uncommitted, finished, refuse
 from penstock.model.errors import (
     ApiError,
     ErrorCode,
@@ -37,13 +36,11 @@ __all__ = ["produce"]
 _BY_TOPIC_ID: Final = 13
 _ZSTD_FROM: Final = 7
 _VALID_ACKS: Final = (-1, 1, 0)
-#: a response that is encoded but for its base offset, and that
-Acknowledgement: TypeAlias = tuple[Callable[[int, int], bytes], int]
 
 
 def produce(
     context: Context, request: ProduceRequest
-) -> ProduceResponse | Acknowledgement | Deferred[ProduceResponse | None] | None:
+) -> ProduceResponse | Acknowledgement | Deferred[ProduceResponse | Acknowledgement | None] | None:
     """The hot path: all that the usual request needs stands here in one piece, without calls in between."""
     broker = context.broker
     version = context.version
@@ -82,8 +79,13 @@ def produce(
                     metrics.messages_in += appended[1] - appended[0] + 1
                     # `partition.acks_wait`, without the call.
                     waits = acks and (partition.sync_due or partition.flusher.acks_wait)
-                    if one and not waits and leadership is None and appended[2] < 0:
-                        return _acknowledged(partition, version, topic, appended)
+                    if one and not waits and appended[2] < 0:
+                        acknowledgement = _acknowledged(partition, version, topic, appended)
+                        if leadership is None:
+                            return acknowledgement
+                        return Uncommitted(
+                            context, request, acknowledgement, leadership, appended[1] + 1
+                        ).deferred
                     answer = _answer(data.index, appended)
                     if waits or leadership is not None:
                         rest = rest or Rest(context, request, topics)
