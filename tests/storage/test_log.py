@@ -73,10 +73,20 @@ def test_the_first_batch_is_whole_however_small_the_limit() -> None:
     log = filled([5, 5])
     size = len(batch(5))
     whole = log.read(0, 10, upper=10)
-    cut = log.read(0, size + 10, upper=10)
     strict = log.read(0, 10, upper=10, at_least_one=False)
-    assert [len(r) if r else None for r in (whole, cut, strict)] == [size, size + 10, 10]
+    assert [len(r) if r else None for r in (whole, strict)] == [size, 10]
     assert log.read(0, 0, upper=10, at_least_one=False) is None
+
+
+def test_a_read_among_the_latest_batches_ends_with_a_whole_one() -> None:
+    """What is sent of a batch that the limit cuts is sent for nothing."""
+    log = filled([5] * 4)
+    size = len(batch(5))
+    latest = [log.read(5, limit, upper=20) for limit in (size, size + 10, 2 * size, 3 * size - 1)]
+    assert [len(r) if r else None for r in latest] == [size, size, 2 * size, 2 * size]
+    log.segments.active.recent.clear()
+    cut = log.read(0, size + 10, upper=20)
+    assert cut is not None and len(cut) == size + 10
 
 
 def test_one_read_stays_within_one_segment_and_reads_go_on_in_the_next() -> None:

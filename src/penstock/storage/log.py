@@ -226,9 +226,9 @@ class Log(LogState):
     ) -> FileRange | None:
         """Batches of one segment, from the one that holds `offset` to before `upper`, up to `max_bytes`.
 
-        The last batch may be cut; with `at_least_one` the first never is. None if nothing is there. With
-        `cached_only`, `ColdPages` is raised where the range would have to come from the disk. Bytes that are
-        known to be damaged are a `CorruptLog`.
+        The last batch may be cut, unless it is a recent one; with `at_least_one` the first never is. None if
+        nothing is there. With `cached_only`, `ColdPages` is raised where the range would have to come from
+        the disk. Bytes that are known to be damaged are a `CorruptLog`.
         """
         end_offset = self.end_offset
         if offset < self.log_start_offset or offset > end_offset:

@@ -180,7 +180,9 @@ class SegmentStore:
         size = self._readable_end(segment, upper, end_offset, cached_only) - position
         file = segment.file or segment.open_file()
         if size > max_bytes:
-            size = max(max_bytes, _batch_size(file, position, cached_only)) if at_least_one else max_bytes
+            size = _whole_batches(segment, position, max_bytes) if offset in segment.recent else max_bytes
+            if at_least_one:
+                size = max(size, _batch_size(file, position, cached_only))
         if not active:
             self._cache.used(segment)
         if size <= 0:
@@ -277,6 +279,20 @@ class SegmentStore:
         for segment in self.segments:
             self._cache.forget(segment)
             segment.release()
+
+
+def _whole_batches(segment: Segment, position: int, size: int) -> int:
+    """How much of `size` bytes from `position` on to send: up to the last batch that is known to start there.
+
+    What is behind would be sent in part, for nothing, and then again.
+    """
+    end = cut = position + size
+    for start in segment.recent.values():
+        if start > end:
+            break
+        if start > position:
+            cut = start
+    return cut - position
 
 
 def _batch_size(file: File, position: int, cached_only: bool) -> int:
