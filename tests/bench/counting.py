@@ -92,13 +92,13 @@ class Peer:
         self._there.close()
 
 
-class _Counter:
+class StepCounter:
     """Counts what the interpreter does, outside this module."""
 
     def __init__(self) -> None:
         self.opcodes = self.python_calls = self.c_calls = self.system_calls = 0
 
-    def __enter__(self) -> _Counter:
+    def __enter__(self) -> StepCounter:
         sys.setprofile(self._profile)
         sys.settrace(self._trace)
         return self
@@ -135,7 +135,7 @@ async def cost_of(peer: Peer, exchanges: Sequence[Sequence[bytes]], warm_up: int
     for frames in exchanges[:warm_up]:
         await _exchange(peer, frames)
         peer.answers()
-    counter = _Counter()
+    counter = StepCounter()
     calls = 0
     for frames in exchanges[warm_up : warm_up + half]:
         with counter:

@@ -7,6 +7,7 @@ from typing import cast
 
 import pytest
 
+from penstock.broker.leadership import Leadership
 from penstock.broker.partition import Partition
 from penstock.broker.replica_sessions import FollowedPartition, ReplicaSession, ReplicaSessions
 from penstock.model.errors import ApiError, ErrorCode
@@ -120,6 +121,31 @@ def test_an_incremental_answer_names_only_news() -> None:
     assert followed.is_news(answer(high_watermark=6))
     assert followed.is_news(answer(high_watermark=5, log_start_offset=1))
     assert followed.is_news(answer(high_watermark=5, error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER))
+
+
+class FakeLeadership:
+    def __init__(self) -> None:
+        self.heard: list[int] = []
+
+    def fetched(self, replica: int, broker_epoch: int, offset: int, log_start: int, now_ms: int) -> None:
+        self.heard.append(now_ms)
+
+
+def test_a_request_speaks_for_all_partitions_but_only_to_the_leadership_that_knows_the_position() -> None:
+    """A new leadership has to judge the position itself: the follower's log may be no prefix of its log."""
+    sessions = new_sessions()
+    session = full(sessions, 0)
+    (followed,) = session.partitions.values()
+    led = followed.partition
+    assert led is not None
+    led.leadership = cast(Leadership, knows := FakeLeadership())
+    followed.tell_leader(led, now_ms=0)
+    sessions.take(request(session_id=session.id, session_epoch=1), 2, 7, now_ms=1)
+    session.refresh(0, absent_only=False)
+    assert knows.heard == [0, 1]
+    led.leadership = cast(Leadership, is_new := FakeLeadership())
+    session.refresh(0, absent_only=False)
+    assert (knows.heard, is_new.heard) == ([0, 1], [])
 
 
 def test_what_is_forgotten_hears_no_more() -> None:

@@ -21,6 +21,7 @@ from penstock.broker.logs import get_logger
 from penstock.broker.partition import Partition
 from penstock.model.errors import ApiError, ErrorCode, PenstockError, StorageError
 from penstock.model.ids import TopicId
+from penstock.net.client import Peer
 from penstock.replication.epochs import EpochEnd
 from penstock.replication.fetch_plan import FetchPlan, PartitionKey, PlannedFetch
 from penstock.replication.follower import (
@@ -85,6 +86,8 @@ class ReplicaFetcher:
         self._unsynced: dict[Flusher, dict[FollowerState, None]] = {}
         self._news = asyncio.Event()
         self._backoff = Backoff(_PAUSE_FIRST_S, _PAUSE_LIMIT_S)
+        #: the connection, as long as it works: a leader that is elsewhere by now is looked for after that
+        self._peer: Peer | None = None
         #: the session of the request that waits at the leader, if one does, and requests made since
         self._waiting: PlannedFetch | None = None
         self._nudge: asyncio.Task[None] | None = None
@@ -128,6 +131,7 @@ class ReplicaFetcher:
                 await self._fetch_once()
             except PenstockError as e:
                 # The request may have got lost: the leader's session is started over.
+                self._peer = None
                 self._plan.failed()
                 log.info("replica_fetch_failed", leader=self._leader, error=str(e))
                 await self._pause()
@@ -164,8 +168,9 @@ class ReplicaFetcher:
         await self._take(response)
 
     async def _send(self, request: FetchRequest) -> FetchResponse:
-        timeout_s = self._broker.config.replica_socket_timeout_ms / 1000
-        return await self._broker.peer(self._leader, self._purpose).send(FETCH, request, timeout_s)
+        if self._peer is None:
+            self._peer = self._broker.peer(self._leader, self._purpose)
+        return await self._peer.send(FETCH, request, self._broker.config.replica_socket_timeout_ms / 1000)
 
     async def _end_wait(self, waiting: PlannedFetch) -> None:
         """Ask for nothing behind a request that waits: the leader answers both at once."""
@@ -188,7 +193,7 @@ class ReplicaFetcher:
     def _wake_at_ms(self) -> int | None:
         """When there is something to ask for that is not to be asked for now."""
         wake_at_ms = self._plan.wake_at_ms()
-        if not self._budget_used_up():
+        if not self._throttled or not self._budget_used_up():
             return wake_at_ms
         open_at_ms = self._broker.replicas.throttles.follower.open_at_ms(self._now_ms())
         return open_at_ms if wake_at_ms is None else min(wake_at_ms, open_at_ms)
@@ -206,7 +211,9 @@ class ReplicaFetcher:
         broker, config = self._broker, self._broker.config
         topics: dict[TopicId, FetchTopic] = {}
         for (topic_id, index), position in planned.partitions.items():
-            topic = topics.setdefault(topic_id, FetchTopic(topic_id=topic_id))
+            topic = topics.get(topic_id)
+            if topic is None:
+                topic = topics[topic_id] = FetchTopic(topic_id=topic_id)
             topic.partitions.append(
                 FetchPartition(
                     partition=index,
@@ -221,7 +228,6 @@ class ReplicaFetcher:
         for topic_id, index in planned.forgotten:
             forgotten.setdefault(topic_id, ForgottenTopic(topic_id=topic_id)).partitions.append(index)
         return FetchRequest(
-            cluster_id=broker.cluster_id,
             replica_state=ReplicaState(replica_id=broker.node_id, replica_epoch=broker.broker_epoch),
             max_wait_ms=self._patience_ms(),
             min_bytes=config.replica_fetch_min_bytes,
@@ -242,7 +248,7 @@ class ReplicaFetcher:
 
     async def _take(self, response: FetchResponse) -> None:
         """Carry out what the answers mean, partition by partition."""
-        taken = 0
+        taken, now_ms = 0, self._now_ms()
         for topic in response.responses:
             for data in topic.partitions:
                 taken += 1
@@ -253,7 +259,7 @@ class ReplicaFetcher:
                 sent = self._plan.remembered.get(key)
                 if followed is None or sent is None:
                     continue
-                step = followed.state.answered(sent, _answer(data), self._now_ms())
+                step = followed.state.answered(sent, _answer(data), now_ms)
                 if step is Hold.ASK_OFFSETS:
                     step = await self._ask_offsets(followed, sent)
                 if self._followed.get(key) is followed:
@@ -346,7 +352,7 @@ class ReplicaFetcher:
 def _answer(data: PartitionData) -> FetchAnswer:
     parted = data.diverging_epoch
     return FetchAnswer(
-        ErrorCode(data.error_code),
+        ErrorCode(data.error_code) if data.error_code else ErrorCode.NONE,
         data.high_watermark,
         data.log_start_offset,
         None if parted is None else EpochEnd(parted.epoch, parted.end_offset),

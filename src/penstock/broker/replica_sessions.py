@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, Protocol
 
+from penstock.broker.leadership import Leadership
 from penstock.broker.partition import Partition
 from penstock.model.errors import ApiError, ErrorCode, PenstockError
 from penstock.model.ids import TopicId
@@ -72,8 +73,8 @@ class FollowedPartition:
         self.leader_epoch = wanted.current_leader_epoch
         self.log_start_offset = wanted.log_start_offset
         self.max_bytes = wanted.partition_max_bytes
-        #: whether the partition's leadership has heard of this position
-        self.told = False
+        #: the leadership that has heard of this position, and found that it is one of its log
+        self.told: Leadership | None = None
 
     def tell_leader(self, partition: Partition, now_ms: int) -> None:
         """Let the partition's leadership know where the follower is."""
@@ -85,7 +86,7 @@ class FollowedPartition:
         leadership.fetched(
             session.replica, session.broker_epoch, self.fetch_offset, self.log_start_offset, now_ms
         )
-        self.told = True
+        self.told = leadership
 
     def subscribe(self, partition: Partition) -> None:
         """Hear of news of `partition`, which may have been made anew since the last time."""
@@ -180,17 +181,16 @@ class ReplicaSession:
         if self.fetched_at_ms <= since_ms:
             return
         for followed in self.partitions.values():
-            partition = followed.partition
-            if partition is None or not followed.told or partition.leader_epoch != followed.leader_epoch:
+            partition, leadership = followed.partition, followed.told
+            if partition is None or leadership is None or leadership is not partition.leadership:
                 continue
-            leadership = partition.leadership
-            if leadership is None or (absent_only and self.replica in leadership.state.isr):
+            if absent_only and self.replica in leadership.state.isr:
                 continue
             try:
                 followed.tell_leader(partition, self.fetched_at_ms)
             except PenstockError:
                 # It is no follower any more, and is told so when it asks.
-                followed.told = False
+                followed.told = None
 
     def close(self) -> None:
         for followed in self.partitions.values():

@@ -12,10 +12,11 @@ Invariants:
 from __future__ import annotations
 
 from enum import Enum, auto
-from typing import NamedTuple
+from struct import Struct
+from typing import Final, NamedTuple
 
 from penstock.model.errors import ErrorCode
-from penstock.records.batch import HEADER_SIZE, read_header
+from penstock.records.batch import HEADER_SIZE, LOG_OVERHEAD
 from penstock.replication.epochs import EpochEnd, ReplicaLog, truncation_offset
 
 __all__ = [
@@ -29,6 +30,9 @@ __all__ = [
     "Truncate",
     "size_in_epoch",
 ]
+
+#: of a batch: what follows its base offset
+_LENGTH_AND_EPOCH: Final = Struct(">8xii")
 
 
 class FetchPosition(NamedTuple):
@@ -164,7 +168,13 @@ class FollowerState:
         return Hold.BACKOFF
 
     def _is_stale(self, sent: FetchPosition) -> bool:
-        return self.fenced or sent[:3] != self.position()[:3]
+        log = self._log
+        return (
+            self.fenced
+            or sent.fetch_offset != log.end_offset
+            or sent.last_fetched_epoch != log.leader_epochs.latest
+            or sent.leader_epoch != self.leader_epoch
+        )
 
     def _truncate(self, offset: int, now_ms: int) -> Step:
         if offset >= self._log.end_offset:
@@ -178,10 +188,13 @@ def size_in_epoch(batches: memoryview, leader_epoch: int) -> int:
 
     The leader may have been deposed, cut and refilled between reading the epoch and reading the log.
     """
-    position = 0
-    while len(batches) - position >= HEADER_SIZE:
-        header = read_header(batches, position)
-        if header.leader_epoch > leader_epoch or not HEADER_SIZE <= header.size <= len(batches) - position:
+    position, left = 0, len(batches)
+    while left >= HEADER_SIZE:
+        # Not `read_header`: of a header's fields two are enough, and every batch comes by here.
+        length, epoch = _LENGTH_AND_EPOCH.unpack_from(batches, position)
+        size = length + LOG_OVERHEAD
+        if epoch > leader_epoch or not HEADER_SIZE <= size <= left:
             break
-        position += header.size
+        position += size
+        left -= size
     return position

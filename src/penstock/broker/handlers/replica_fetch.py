@@ -16,7 +16,7 @@ from penstock.broker.partition import Partition
 from penstock.broker.replica_sessions import FollowedPartition, ReplicaSession
 from penstock.model.errors import ApiError, ErrorCode, OffsetOutOfRange
 from penstock.net.deferred import Deferred
-from penstock.replication.epochs import diverging_epoch
+from penstock.replication.epochs import EpochEnd, diverging_epoch
 from penstock.storage.scan import ColdPages
 from penstock.wire.apis.fetch import (
     EpochEndOffset,
@@ -63,7 +63,17 @@ class _Read:
 class _ReplicaFetch:
     """One fetch on its way: read, perhaps wait and read again, perhaps load what is cold, answer."""
 
-    __slots__ = ("_context", "_deferred", "_due", "_missing", "_now_ms", "_request", "_session", "_timer")
+    __slots__ = (
+        "_context",
+        "_deferred",
+        "_due",
+        "_may_wait",
+        "_missing",
+        "_now_ms",
+        "_request",
+        "_session",
+        "_timer",
+    )
 
     def __init__(self, context: Context, request: FetchRequest, session: ReplicaSession, now_ms: int) -> None:
         self._context = context
@@ -71,6 +81,7 @@ class _ReplicaFetch:
         self._session = session
         self._now_ms = now_ms
         self._missing = 0
+        self._may_wait = False
         self._due = False
         self._deferred: Deferred[FetchResponse | None] | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -80,13 +91,16 @@ class _ReplicaFetch:
         if not request.max_bytes:
             # Asked only to end the wait of the request before.
             return FetchResponse(session_id=self._session.id)
+        # A full request is answered at once if it names anything.
+        is_full = request.session_epoch == _FULL and bool(self._session.ready)
+        self._may_wait = request.max_wait_ms > 0 and self._session.id != _NO_SESSION and not is_full
         read = self._read()
         self._missing = request.min_bytes - read.size
-        is_full = request.session_epoch == _FULL and bool(read.answers)
-        may_wait = request.max_wait_ms > 0 and self._session.id != _NO_SESSION and not is_full
-        if self._missing <= 0 or not may_wait or read.is_urgent or read.cold:
+        if self._missing <= 0 or not self._may_wait or read.is_urgent or read.cold:
             return self._answer(read)
         self._deferred = Deferred()
+        # What there is to tell when the wait is over is told, if it is no more than how far the log is.
+        self._may_wait = False
         self._deferred.on_cancel = self._unpark
         self._session.parked = self
         loop = asyncio.get_running_loop()
@@ -138,6 +152,8 @@ class _ReplicaFetch:
         left = self._request.max_bytes
         for followed in list(self._session.ready):
             answer = self._look_at(followed, left, read)
+            if answer is None:
+                continue
             if answer.records:
                 size = len(answer.records)
                 read.size += size
@@ -147,15 +163,23 @@ class _ReplicaFetch:
             read.answers.append((followed, answer))
         return read
 
-    def _look_at(self, followed: FollowedPartition, left: int, read: _Read) -> PartitionData:
+    def _look_at(self, followed: FollowedPartition, left: int, read: _Read) -> PartitionData | None:
+        """What to tell of a partition; None where that can wait until there is more."""
         partition = self._context.broker.partitions.find(followed.topic_id, followed.index)
         if isinstance(partition, ErrorCode):
             followed.unsubscribe()
             return _failed(followed.index, partition)
         followed.subscribe(partition)
         try:
-            partition.check_leader_epoch(followed.leader_epoch)
             partition.check_online()
+            if followed.told is None or followed.told is not partition.leadership:
+                parted = self._hear(partition, followed)
+                if parted is not None:
+                    answer = _described(partition)
+                    answer.diverging_epoch = EpochEndOffset(epoch=parted.epoch, end_offset=parted.end_offset)
+                    return answer
+            if self._may_wait and followed.fetch_offset == partition.log.end_offset:
+                return None
             return self._read_partition(partition, followed, left, at_least_one=not read.size)
         except ApiError as e:
             return _failed(followed.index, e.code)
@@ -163,26 +187,31 @@ class _ReplicaFetch:
             read.cold.append((partition, e))
             return _described(partition)
 
+    def _hear(self, partition: Partition, followed: FollowedPartition) -> EpochEnd | None:
+        """Tell our leadership how far the follower is; where its log is no prefix of ours, where they part.
+
+        While we lead, our log only grows: what was found of a position then holds until the next one.
+        """
+        partition.check_leader_epoch(followed.leader_epoch)
+        log, offset = partition.log, followed.fetch_offset
+        parted = diverging_epoch(log, partition.leader_epoch, offset, followed.last_fetched_epoch)
+        if parted is None:
+            if not log.log_start_offset <= offset <= log.end_offset:
+                raise OffsetOutOfRange
+            followed.tell_leader(partition, self._now_ms)
+        return parted
+
     def _read_partition(
         self, partition: Partition, followed: FollowedPartition, left: int, at_least_one: bool
     ) -> PartitionData:
         log, offset = partition.log, followed.fetch_offset
-        parted = diverging_epoch(log, partition.leader_epoch, offset, followed.last_fetched_epoch)
-        if parted is not None:
-            answer = _described(partition)
-            answer.diverging_epoch = EpochEndOffset(epoch=parted.epoch, end_offset=parted.end_offset)
-            return answer
-        if not log.log_start_offset <= offset <= log.end_offset:
-            raise OffsetOutOfRange
-        if not followed.told:
-            followed.tell_leader(partition, self._now_ms)
-        # Only now: the fetch may have moved the high watermark.
+        # Only now: what the leadership has heard may have moved the high watermark.
         answer = _described(partition)
-        throttles = self._context.broker.replicas.throttles
-        is_throttled = throttles.holds_leader(partition, self._session.replica)
-        if is_throttled and throttles.leader.exhausted(self._now_ms):
-            return answer
         if offset < log.end_offset and (left or at_least_one):
+            throttles = self._context.broker.replicas.throttles
+            is_throttled = throttles.holds_leader(partition, self._session.replica)
+            if is_throttled and throttles.leader.exhausted(self._now_ms):
+                return answer
             found = log.read(
                 offset,
                 min(followed.max_bytes, left),
