@@ -85,6 +85,23 @@ def test_small_differences_and_idle_clusters_are_left_alone() -> None:
     assert settle(staged([1, 2], [1, 2], brokers=2), loads_of(3, 3)) != []
 
 
+def test_a_broker_within_the_tolerance_gives_nothing_away() -> None:
+    """Though the one with least would gain."""
+    image = staged([1, 3], [1, 3], [2, 3], [3, 1])
+    loads = loads_of(10, 1.5, 11.5, 7)
+    assert settle(image, loads, replicas=False) == []
+    assert settle(image, loads, replicas=False, tolerance=0.1) != []
+
+
+def test_no_replica_leaves_its_zone_empty() -> None:
+    """Broker 3 has least, but is in the zone of broker 2: only that may give to it."""
+    image = cluster([("A", "1"), ("B", "2"), ("B", "3")])
+    create(image, "t", 6, 2)
+    carry_out(image, [Move(TopicPartition("t", index), [1, 2]) for index in range(6)])
+    settle(image, loads_of(*[10] * 6))
+    assert Counter(node for _, node in copies(image)) == {1: 6, 2: 4, 3: 2}
+
+
 def test_what_was_moved_is_not_moved_back_when_loads_change_a_little() -> None:
     image = staged(*[[1, 2, 3]] * 6)
     settle(image, loads_of(*[10] * 6))
