@@ -156,10 +156,26 @@ def test_a_closed_connection_delivers_what_was_written(connected: Stage) -> None
     assert connected.peer.lost == [None]
 
 
-def test_an_aborted_connection_is_reset(connected: Stage) -> None:
+def test_an_aborted_connection_is_reset_where_something_was_not_read(connected: Stage) -> None:
+    connected.peer.transport.pause_reading()
+    connected.accepted[0].transport.write(b"unread")
+    connected.run(1)
     connected.peer.transport.abort()
     connected.run(1)
     assert isinstance(connected.accepted[0].lost[0], ConnectionResetError)
+
+
+def test_what_the_kernel_has_arrives_though_its_sender_gave_up(connected: Stage) -> None:
+    """A request that timed out in a partition is served when that heals: perhaps a second time."""
+    connected.network.cut("client", "server")
+    connected.peer.transport.write(b"too late")
+    connected.run(3)
+    connected.peer.transport.abort()
+    connected.run(3)
+    connected.network.restore("client", "server")
+    connected.run(2)
+    assert connected.accepted[0].got == b"too late"
+    assert connected.accepted[0].lost == [None]
 
 
 def test_a_dead_process_is_noticed_after_its_last_bytes(connected: Stage) -> None:
@@ -177,6 +193,40 @@ def _lose_power(stage: Stage) -> None:
     stage.server.kill()
     stage.network.process_died(stage.server, silently=True)
     stage.network.host_down("server")
+
+
+def test_what_a_dead_process_wrote_goes_with_its_machine(connected: Stage) -> None:
+    connected.network.cut("server", "client")
+    connected.accepted[0].transport.write(b"last")
+    connected.server.kill()
+    connected.network.process_died(connected.server, silently=False)
+    connected.run(0.1)
+    connected.network.host_down("server")
+    connected.network.host_up("server")
+    connected.network.heal()
+    connected.run(5)
+    assert connected.peer.got == b""
+
+
+def test_what_was_on_the_way_when_its_machine_died_arrives(connected: Stage) -> None:
+    connected.network.set_link("server", "client", Link(latency_s=(1.0, 1.0)))
+    connected.accepted[0].transport.write(b"last")
+    _lose_power(connected)
+    connected.network.host_up("server")
+    connected.run(2)
+    assert connected.peer.got == b"last"
+
+
+def test_a_refusal_is_not_heard_through_a_cut(connected: Stage) -> None:
+    connected.server.kill()
+    connected.network.process_died(connected.server, silently=True)
+    connected.network.cut("server", "client")
+    connected.peer.transport.write(b"anybody there?")
+    connected.run(5)
+    assert connected.peer.lost == []
+    connected.network.heal()
+    connected.run(2)
+    assert isinstance(connected.peer.lost[0], ConnectionResetError)
 
 
 def test_a_dead_host_is_not_noticed_until_it_is_back(connected: Stage) -> None:

@@ -112,6 +112,10 @@ class Network:
                 self.cut(a, b)
                 self.cut(b, a)
 
+    def restore(self, source: str, target: str) -> None:
+        """Let everything through again from `source` to `target`."""
+        self._cut.pop((source, target), None)
+
     def heal(self) -> None:
         """Let everything through again: what was held arrives after its next retransmission."""
         self._cut.clear()
@@ -120,6 +124,8 @@ class Network:
     def host_down(self, host: str) -> None:
         """The machine is off: nobody hears of it."""
         self._down[host] = None
+        for wire in self._live():
+            wire.host_died(host)
 
     def host_up(self, host: str) -> None:
         self._down.pop(host, None)

@@ -119,8 +119,12 @@ class SimTransport(asyncio.Transport):
             self._send()
 
     def abort(self) -> None:
+        """End now. What the kernel has it still sends; what was not read the peer hears of as an error."""
         if not self.closed:
-            self._wire.send_reset(self)
+            if self._unread:
+                self._wire.send_reset(self)
+            else:
+                self._wire.send(self, None)
             self.lose(None)
 
     # -- sending
@@ -261,7 +265,7 @@ class Wire:
     def send_reset(self, source: SimTransport) -> None:
         """Let the other end know that this one is gone, if the news gets through."""
         direction = self._directions[source is self.far]
-        direction.held.clear()
+        direction.abandon()
         target = direction.target
         if self._weather.passes(source.host, target.host):
             delay_s = self._weather.delay_s(source.host, target.host, 0)
@@ -276,17 +280,20 @@ class Wire:
     def process_died(self, process: Process, *, silently: bool) -> None:
         for end in (self.far, self.near):
             if end.process is process and not end.closed:
-                direction = self._directions[end is self.far]
                 end.closed = True
-                if silently:
-                    direction.held.clear()
-                else:
+                if not silently:
                     # What it wrote is with the kernel, which still sends it.
                     self.send(end, None)
 
+    def host_died(self, host: str) -> None:
+        """With a machine goes what its kernel had to send, for the living and for the dead."""
+        for direction in self._directions.values():
+            if direction.source.host == host:
+                direction.abandon()
+
     def _move(self, direction: _Direction) -> None:
         """Send the first segment that is held on its way."""
-        direction.moving = bool(direction.held)
+        direction.moving, direction.lost = bool(direction.held), False
         if direction.held:
             source, target = direction.source.host, direction.target.host
             size = direction.take(self._weather.split)
@@ -296,7 +303,7 @@ class Wire:
         source, target = direction.source, direction.target
         if not direction.held:
             direction.moving = False
-        elif not self._weather.passes(source.host, target.host):
+        elif not self._gets_through(direction):
             self._try_again(direction)
         else:
             direction.since = self._loop.time()
@@ -311,14 +318,27 @@ class Wire:
                 direction.held.clear()
             self._move(direction)
 
+    def _gets_through(self, direction: _Direction) -> bool:
+        """Whether the first segment arrives; where nobody takes it, the sender has to hear that, too."""
+        source, target = direction.source.host, direction.target.host
+        refused = direction.target.closed and direction.held[0] is not None and not direction.source.closed
+        return self._weather.passes(source, target) and not (
+            refused and not self._weather.passes(target, source)
+        )
+
     def _try_again(self, direction: _Direction) -> None:
         """The segment was lost on the way: send it again, or give up."""
         source, target = direction.source, direction.target
-        if self._weather.is_down(source.host) or self._loop.time() - direction.since > _GIVE_UP_S:
+        if (
+            direction.abandoned
+            or self._weather.is_down(source.host)
+            or self._loop.time() - direction.since > _GIVE_UP_S
+        ):
             direction.held.clear()
             direction.moving = False
             source.lose(TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT)))
         else:
+            direction.lost = True
             retry_s = self._weather.retransmit_s(source.host, target.host)
             self._loop.world_later(retry_s, self._arrive, direction)
 
@@ -326,13 +346,17 @@ class Wire:
 class _Direction:
     """What is on the way from one end to the other, in order."""
 
-    __slots__ = ("held", "moving", "since", "source", "target")
+    __slots__ = ("abandoned", "held", "lost", "moving", "since", "source", "target")
 
     def __init__(self, source: SimTransport, target: SimTransport) -> None:
         self.source = source
         self.target = target
         self.held: deque[bytes | None] = deque()
         self.moving = False
+        #: the first segment did not arrive, and is about to be sent again
+        self.lost = False
+        #: nobody is left to send again what gets lost
+        self.abandoned = False
         #: when something last arrived, or began to move
         self.since = 0.0
 
@@ -343,6 +367,12 @@ class _Direction:
             self.held[-1] = last + data
         else:
             self.held.append(data)
+
+    def abandon(self) -> None:
+        """Its sender is gone: only what is on the way may still arrive."""
+        self.abandoned = True
+        while len(self.held) > (self.moving and not self.lost):
+            self.held.pop()
 
     def take(self, split: Callable[[int], int]) -> int:
         """Make the first segment what leaves at once; how large it is."""
