@@ -80,6 +80,14 @@ def test_a_restarted_node_may_have_forgotten_its_high_watermark() -> None:
     invariants.check(raft())
 
 
+def test_a_restarted_node_has_not_forgotten_its_vote() -> None:
+    invariants = RaftInvariants({1})
+    invariants.check(raft(voted_for=1))
+    invariants.restarted(1)
+    with pytest.raises(Violation, match="two votes in an epoch"):
+        invariants.check(raft(voted_for=2))
+
+
 @pytest.mark.parametrize(
     ("log", "name"),
     [
@@ -127,7 +135,7 @@ def changed(**changes: Any) -> PartitionView:
         (changed(leader_epoch=0), "leader epoch did not rise"),
         (changed(isr=(1,), partition_epoch=1), "leader epoch did not rise"),
         (changed(leader=4, leader_epoch=2, isr=(4,), replicas=(1, 2, 4)), "unclean leader"),
-        (changed(leader=4, leader_epoch=2, isr=(4,), replicas=(1, 2, 4), unclean=True), "kept"),
+        (changed(leader=4, leader_epoch=2, isr=(4,), replicas=(1, 2, 4), unclean=True), "unclean leader"),
     ],
 )
 def test_images(after: PartitionView, name: str) -> None:
@@ -136,6 +144,45 @@ def test_images(after: PartitionView, name: str) -> None:
     found = "kept"
     try:
         invariants.image_changed([after], {3})
+    except Violation as e:
+        found = e.name
+    assert found == name
+
+
+LEADERLESS = PARTITION._replace(leader=-1, isr=(), last_known=(2,))
+
+
+@pytest.mark.parametrize(
+    ("before", "leader", "name"),
+    [
+        (LEADERLESS, 2, "kept"),
+        (LEADERLESS, 1, "unclean leader"),
+        (LEADERLESS._replace(unclean=True, elr=(1,)), 1, "kept"),
+        (LEADERLESS._replace(unclean=True), 2, "kept"),
+        (LEADERLESS._replace(unclean=True), 3, "unclean leader"),
+    ],
+)
+def test_where_nobody_is_left_who_led_last_may_lead(before: PartitionView, leader: int, name: str) -> None:
+    invariants = PartitionInvariants()
+    invariants.image_changed([before], set())
+    after = before._replace(leader=leader, leader_epoch=2, partition_epoch=2, isr=(leader,), unclean=True)
+    found = "kept"
+    try:
+        invariants.image_changed([after._replace(elr=(), last_known=())], set())
+    except Violation as e:
+        found = e.name
+    assert found == name
+
+
+@pytest.mark.parametrize(
+    ("node_id", "name"), [(1, "unclean replica eligible"), (2, "unclean replica eligible"), (3, "kept")]
+)
+def test_an_unclean_replica_is_not_eligible(node_id: int, name: str) -> None:
+    invariants = PartitionInvariants()
+    invariants.image_changed([PARTITION._replace(isr=(1,), elr=(2,))], set())
+    found = "kept"
+    try:
+        invariants.came_back_unclean(node_id)
     except Violation as e:
         found = e.name
     assert found == name

@@ -29,18 +29,16 @@ def test_nothing_acknowledged_is_lost(group: int) -> None:
     assert acknowledged > 20 * _SEEDS_EACH
 
 
-@pytest.mark.parametrize("group", range(3))
-def test_a_cluster_keeps_every_invariant(group: int) -> None:
-    for seed in range(group * 8, (group + 1) * 8):
-        outcome = simulate(seed, brokers=3)
+@pytest.mark.parametrize(
+    ("brokers", "seeds"),
+    [(3, range(first, first + 10)) for first in range(0, 120, 10)] + [(5, range(5)), (5, range(5, 10))],
+    ids=lambda value: f"from-{value[0]}" if isinstance(value, range) else str(value),
+)
+def test_a_cluster_keeps_every_invariant(brokers: int, seeds: range) -> None:
+    for seed in seeds:
+        outcome = simulate(seed, brokers=brokers)
         assert outcome.violation is None, f"seed {seed}: {outcome.violation}"
         assert outcome.acknowledged
-
-
-def test_five_brokers_keep_every_invariant() -> None:
-    outcome = simulate(1, brokers=5)
-    assert outcome.violation is None
-    assert outcome.acknowledged
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -57,6 +55,16 @@ def test_without_syncs_replicas_are_enough_while_machines_keep_their_power(seed:
 def test_each_fault_alone_is_survived(name: str) -> None:
     outcome = simulate(1, replace(Options.draw(1), allowed=(name,), faults=3))
     assert outcome.violation is None
+
+
+def test_a_flipped_bit_is_mended() -> None:
+    flipped = 0
+    for seed in range(3):
+        options = replace(Options.draw(seed, 3), allowed=("bit_rot",), faults=6, plot=None, roll_ms=300)
+        outcome = simulate(seed, options)
+        assert outcome.violation is None, f"seed {seed}: {outcome.violation}"
+        flipped += sum("flips at" in line for line in outcome.history)
+    assert flipped
 
 
 _HASHES = """
@@ -111,10 +119,17 @@ def test_a_failure_says_how_to_see_it_again(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     broken = replace(simulate(3), violation=Violation("lost write", "all of them"))
-    monkeypatch.setattr("penstock.testing.simulation.__main__.simulate", lambda seed, brokers: broken)
+    monkeypatch.setattr("penstock.testing.simulation.__main__.simulate", lambda seed, options: broken)
     assert main(["--seed", "3"]) == 1
     output = capsys.readouterr().out
     assert "boots (1)" in output
     assert "seed 3: lost write: all of them" in output
     assert f"options {Options.draw(3)}" in output
     assert "--brokers 1 --seed 3 --replay" in output
+
+
+def test_a_plot_can_be_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--seed", "1", "--brokers", "3", "--plot", "another_life", "--replay"]) == 0
+    output = capsys.readouterr().out
+    assert "plays another_life" in output
+    assert "--brokers 3 --seed 1 --plot another_life --replay" in output

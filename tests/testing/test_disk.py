@@ -153,6 +153,8 @@ def test_rot_changes_one_bit() -> None:
     disk = disk_with(0, b"base", [])
     disk.flip_bit("/d/f", 1, 0)
     assert disk.read("/d/f") == b"b`se"
+    disk.restart()
+    assert disk.read("/d/f") == b"b`se"
 
 
 def test_an_evicted_file_has_to_be_read_before_it_is_cached_again() -> None:

@@ -108,7 +108,15 @@ class FaultyDisk(MemoryFiles):
 
     def flip_bit(self, path: str, position: int, bit: int) -> None:
         """Rot: one bit of what is stored changes, unnoticed."""
-        self._inode(path).content[position] ^= 1 << bit
+        inode = self._inode(path)
+        inode.content[position] ^= 1 << bit
+        history = self._file_history(inode)
+        if position < len(history.synced):
+            history.synced = b"%s%c%s" % (
+                history.synced[:position],
+                history.synced[position] ^ 1 << bit,
+                history.synced[position + 1 :],
+            )
 
     def evict(self) -> None:
         """Empty the page cache: the next read of any file has to wait for the disk."""

@@ -6,7 +6,8 @@ import argparse
 import sys
 import time
 
-from penstock.testing.simulation.scenario import Outcome, simulate
+from penstock.testing.simulation.plots import PLOTS
+from penstock.testing.simulation.scenario import Options, Outcome, simulate
 
 __all__ = ["main"]
 
@@ -16,12 +17,14 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0, help="the first seed")
     parser.add_argument("--seeds", type=int, default=1, help="how many, counting up from the first")
     parser.add_argument("--brokers", type=int, default=1, help="how many there are: 1, 3 or 5")
+    parser.add_argument("--plot", choices=PLOTS, help="what happens, instead of what the seed draws")
     parser.add_argument("--replay", action="store_true", help="print the whole history of each run")
     options = parser.parse_args(arguments)
     began = time.perf_counter()
     failed = 0
     for seed in range(options.seed, options.seed + options.seeds):
-        outcome = simulate(seed, brokers=options.brokers)
+        drawn = Options.draw(seed, options.brokers)
+        outcome = simulate(seed, drawn if options.plot is None else drawn.plotted(options.plot))
         failed += outcome.violation is not None
         if outcome.violation is not None or options.replay or options.seeds == 1:
             _print(outcome, history=options.replay or outcome.violation is not None)
@@ -39,7 +42,7 @@ def _print(outcome: Outcome, *, history: bool) -> None:
         f"  {outcome.steps} steps, {outcome.virtual_s:.1f} virtual seconds, "
         f"{outcome.acknowledged} records acknowledged, trace {outcome.trace_hash}\n"
         f"  replay: python -m penstock.testing.simulation --brokers {outcome.options.nodes} "
-        f"--seed {outcome.seed} --replay"
+        f"--seed {outcome.seed} {f'--plot {outcome.options.plot} ' if outcome.options.plot else ''}--replay"
     )
 
 

@@ -10,6 +10,12 @@ import errno
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from penstock.model.ids import TopicPartition
+from penstock.records.batch import HEADER_SIZE
+from penstock.records.record import iter_batches
+from penstock.storage.checkpoint import parse_checkpoint
+from penstock.storage.scrub import describe, sealed_segments
+from penstock.testing.simulation.cast import replica_on
 from penstock.testing.simulation.network import Link
 
 if TYPE_CHECKING:
@@ -21,6 +27,7 @@ __all__ = ["FAULTS", "Fault", "heal"]
 Fault: TypeAlias = Callable[["Simulation"], None]
 _SLOW_SYNC_S: Final = (0.05, 1.5)
 _HEALTHY_SYNC_S: Final = (0.0001, 0.002)
+_RECOVERY_POINTS: Final = "/disk/recovery-point-offset-checkpoint"
 
 
 def _node(simulation: Simulation) -> Node:
@@ -105,6 +112,38 @@ def disk_fails(simulation: Simulation) -> None:
     _later(simulation, 0.1, 1.0, replace)
 
 
+def bit_rot(simulation: Simulation) -> None:
+    """A bit changes in a sealed segment, always of the same machine: what the others have has to mend it."""
+    node, rng = simulation.nodes[simulation.seed % len(simulation.nodes)], simulation.rng
+    settled = _settled_segments(simulation, node)
+    if not settled or len(simulation.nodes) < 3:
+        return
+    path = rng.choice(settled)
+    # In a batch's records: what invariants are checked by is the headers, whose checksums cover the rest.
+    start, header = rng.choice(list(iter_batches(node.disk.read(path))))
+    position = start + rng.randrange(HEADER_SIZE, header.size)
+    node.disk.flip_bit(path, position, rng.randrange(8))
+    node.note(f"a bit of {path} flips at {position}")
+
+
+def _settled_segments(simulation: Simulation, node: Node) -> list[str]:
+    """Files below the recovery point: above it nobody can tell rot from what a crash has torn."""
+    if node.broker is None or not node.disk.exists(_RECOVERY_POINTS):
+        return []
+    recovery_points: dict[TopicPartition, int] = {}
+    for entry in parse_checkpoint(node.disk.read(_RECOVERY_POINTS)):
+        topic, index, offset = entry.split()
+        recovery_points[TopicPartition(topic, int(index))] = int(offset)
+    settled = []
+    for partition in simulation.partitions:
+        replica = replica_on(node, partition)
+        if replica is not None:
+            found = [describe(replica.log, segment) for segment in sealed_segments(replica.log)]
+            point = recovery_points.get(partition, 0)
+            settled += [each.path for each in found if each is not None and each.end_offset <= point]
+    return settled
+
+
 def clock_jump(simulation: Simulation) -> None:
     node = _node(simulation)
     by_ms = simulation.rng.choice((-1, 1)) * simulation.rng.randint(1, 3_600_000)
@@ -128,6 +167,17 @@ def one_way(simulation: Simulation) -> None:
             simulation.loop.network.cut(a, b)
     simulation.note("network", f"{one} -x-> {other}")
     _later(simulation, 0.1, 4.0, simulation.loop.network.heal)
+
+
+def lost_sight(simulation: Simulation) -> None:
+    """Two brokers do not reach each other, perhaps in one direction only; everybody else reaches both."""
+    if len(simulation.nodes) > 1:
+        one, other = simulation.rng.sample([node.name for node in simulation.nodes], 2)
+        simulation.loop.network.cut(one, other)
+        if simulation.rng.random() < 0.5:
+            simulation.loop.network.cut(other, one)
+        simulation.note("network", f"{one} loses sight of {other}")
+        _later(simulation, 0.1, 5.0, simulation.loop.network.heal)
 
 
 def slow_link(simulation: Simulation) -> None:
@@ -166,9 +216,11 @@ FAULTS: Final[dict[str, Fault]] = {
         disk_full,
         disk_slow,
         disk_fails,
+        bit_rot,
         clock_jump,
         partition,
         one_way,
+        lost_sight,
         slow_link,
         resets,
     )
@@ -180,6 +232,8 @@ def heal(simulation: Simulation) -> None:
     simulation.note("scenario", "heals")
     simulation.loop.network.heal()
     simulation.loop.network.link = Link()
+    for client, _ in simulation.workers:
+        client.process.resume()
     for node in simulation.nodes:
         node.disk.capacity = None
         node.disk.crash_at = None

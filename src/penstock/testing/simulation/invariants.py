@@ -58,6 +58,8 @@ class PartitionView(NamedTuple):
     elr: Sequence[int]
     #: whether its leader may lack records by its own account
     unclean: bool
+    #: who led last, where nobody does
+    last_known: Sequence[int] = ()
 
 
 class ReplicaView(NamedTuple):
@@ -247,6 +249,12 @@ class PartitionInvariants:
                 self._partitions[partition.partition] = partition
                 self._candidates_are_complete(partition.partition)
 
+    def came_back_unclean(self, node_id: int) -> None:
+        """A broker has registered that did not end its last life in good order."""
+        for partition in self._partitions.values():
+            if node_id in (*partition.isr, *partition.elr):
+                raise Violation("unclean replica eligible", f"{node_id} in {partition}")
+
     def _candidates_are_complete(self, name: TopicPartition) -> None:
         """Whoever may be elected has everything that anyone ever called committed."""
         partition = self._partitions.get(name)
@@ -285,8 +293,14 @@ def _epoch_rises(before: PartitionView, after: PartitionView) -> None:
 
 
 def _leader_was_eligible(before: PartitionView, after: PartitionView) -> None:
-    """Who leads was in sync or eligible, as far as one change tells; any other is an unclean leader."""
-    if after.partition_epoch != before.partition_epoch + 1 or after.unclean or after.leader < 0:
+    """Who leads was in sync or eligible, as far as one change tells; any other is an unclean leader.
+
+    Where nobody like that is left it may be who led last, if it says that it may lack records.
+    """
+    if after.partition_epoch != before.partition_epoch + 1 or after.leader < 0:
         return
-    if after.leader not in (before.leader, *before.isr, *before.elr):
+    eligible = set(before.last_known) if after.unclean else set()
+    if before.unclean or not after.unclean:
+        eligible |= {before.leader, *before.isr, *before.elr}
+    if after.leader not in eligible:
         raise Violation("unclean leader", f"{before}, then {after}")

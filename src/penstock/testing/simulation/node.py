@@ -48,6 +48,9 @@ class Node:
         self.sync_s = _SYNC_S
         loop.set_work_time(self.name, lambda: self._disk_rng.uniform(*self.sync_s))
         self._boots = 0
+        self._stopped = False
+        #: whether the broker before this one ended in good order
+        self.after_clean_stop = False
         self._only_killed = False
         #: whether something starts the broker again whenever it ends, as a service manager does
         self.supervised = False
@@ -73,6 +76,7 @@ class Node:
         if self.is_up:
             return
         self._boots += 1
+        self.after_clean_stop, self._stopped = self._stopped, False
         if self.process is not None:
             self.disk.restart(power_loss=not self._only_killed)
         self._only_killed = False
@@ -105,6 +109,7 @@ class Node:
     async def _stop(self, broker: Broker) -> None:
         await broker.stop()
         self.note("stopped")
+        self._stopped = True
         self._exit()
 
     # -- faults

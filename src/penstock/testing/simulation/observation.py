@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from penstock.broker.broker import Broker
+from penstock.broker.partition import Partition
 from penstock.metadata.image import RECOVERING, ClusterImage
 from penstock.model.errors import PenstockError
 from penstock.model.ids import TopicPartition
@@ -71,12 +72,15 @@ class _LogMirror:
 class _Seen:
     """What a broker was when it was last looked at, from its boot on."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Broker, *, after_clean_stop: bool) -> None:
         self.broker = broker
+        #: whether its last life ended otherwise, and its registration has not been looked at
+        self.unclean = not after_clean_stop
         self.raft: tuple[object, ...] = ()
         self.metadata = _LogMirror()
-        self.replicas: dict[TopicPartition, ReplicaView] = {}
-        self.logs: dict[TopicPartition, _LogMirror] = {}
+        #: by replica: where its log ends, and its high watermark
+        self.replicas: dict[Partition, tuple[int, int]] = {}
+        self.logs: dict[Partition, _LogMirror] = {}
 
 
 class Observation:
@@ -96,12 +100,19 @@ class Observation:
             return
         seen = self._seen.get(node.id)
         if seen is None or seen.broker is not node.program:
-            seen = self._seen[node.id] = _Seen(node.program)
+            seen = self._seen[node.id] = _Seen(node.program, after_clean_stop=node.after_clean_stop)
             self._raft.restarted(node.id)
         if getattr(seen.broker, "node", None) is not None:
             self._look_at_quorum(seen)
             self._look_at_image(seen.broker.image)
+            self._look_at_registration(seen)
             self._look_at_replicas(seen)
+
+    def _look_at_registration(self, seen: _Seen) -> None:
+        lifecycle = seen.broker.lifecycle
+        if seen.unclean and lifecycle is not None and lifecycle.epoch >= 0:
+            seen.unclean = False
+            self._partitions.came_back_unclean(seen.broker.node_id)
 
     def _look_at_quorum(self, seen: _Seen) -> None:
         driver = seen.broker.node.quorum
@@ -138,17 +149,17 @@ class Observation:
     def _look_at_replicas(self, seen: _Seen) -> None:
         for partition in seen.broker.partitions:
             log = partition.log
-            name = TopicPartition(partition.topic, partition.index)
-            view = ReplicaView(name, seen.broker.node_id, log.end_offset, log.high_watermark)
-            if seen.replicas.get(name) == view:
+            ends = log.end_offset, log.high_watermark
+            if seen.replicas.get(partition) == ends:
                 continue
             try:
-                appended = seen.logs.setdefault(name, _LogMirror()).refresh(log)
+                appended = seen.logs.setdefault(partition, _LogMirror()).refresh(log)
             except PenstockError:
                 continue
-            seen.replicas[name] = view
-            self._partitions.appended(name, view.node_id, *appended)
-            self._partitions.replica_changed(view)
+            seen.replicas[partition] = ends
+            name = TopicPartition(partition.topic, partition.index)
+            self._partitions.appended(name, seen.broker.node_id, *appended)
+            self._partitions.replica_changed(ReplicaView(name, seen.broker.node_id, *ends))
 
 
 def _raft_view(node: RaftNode, batches: Sequence[BatchView]) -> RaftView:
@@ -178,6 +189,7 @@ def _partition_views(image: ClusterImage) -> list[PartitionView]:
             tuple(partition.isr),
             tuple(partition.elr),
             partition.leader_recovery == RECOVERING,
+            tuple(partition.last_known_leader),
         )
         for topic in image.topics.values()
         for partition in topic.partitions.values()
@@ -218,7 +230,11 @@ def _log_of(broker: Broker, name: TopicPartition) -> Log | None:
 def _content(log: Log) -> bytes:
     parts, position = [], log.log_start_offset
     while position < log.end_offset:
-        found = log.read(position, _READ_BYTES, upper=log.end_offset)
+        try:
+            found = log.read(position, _READ_BYTES, upper=log.end_offset)
+        except PenstockError as e:
+            # Damage that no scrubber has mended yet.
+            return str(e).encode()
         if found is None:
             break
         data = found.read()

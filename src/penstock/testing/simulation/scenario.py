@@ -1,6 +1,6 @@
 """From a seed to a run: options, a cluster, clients, faults, and the verdict.
 
-    seed -> Options -> (nodes, clients, fault schedule) -> heal -> everything read back -> checkers
+    seed -> Options -> (nodes, clients, faults or a plot) -> heal -> everything read back -> checkers
 
 Options are all that a seed decides before the first event; they are printed with a failure, and the seed
 replays it.
@@ -24,6 +24,7 @@ from penstock.testing.simulation.members import GroupMember
 from penstock.testing.simulation.network import Link
 from penstock.testing.simulation.node import PORT, Node
 from penstock.testing.simulation.observation import Observation, unsettled
+from penstock.testing.simulation.plots import PLOTS, CameToNothing
 from penstock.testing.simulation.workload import Consumer, Producer, read_all
 
 __all__ = ["Options", "Outcome", "Simulation", "simulate"]
@@ -34,6 +35,10 @@ _PATIENCE_S: Final = 60.0
 #: of these, for brokers that have nothing more to do to agree
 _SETTLING_S: Final = 30.0
 _INTERNAL_PORT: Final = 19092
+#: what a plot may take longer than drawn faults
+_PLOT_S: Final = 30.0
+#: the share of clusters that a plot is played to
+_PLOTTED: Final = 0.25
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +57,10 @@ class Options:
     loss: float
     #: names of the faults that may happen
     allowed: tuple[str, ...] = tuple(FAULTS)
+    #: what happens instead of faults that are drawn
+    plot: str | None = None
+    #: how old a segment gets before it is sealed; None for longer than any run
+    roll_ms: int | None = None
 
     @classmethod
     def draw(cls, seed: int, nodes: int = 1) -> Options:
@@ -69,7 +78,17 @@ class Options:
         if nodes == 1:
             return drawn
         # A cluster has to come up first, and to notice who is gone.
-        return replace(drawn, duration_s=drawn.duration_s + 3, faults=drawn.faults + 2)
+        drawn = replace(drawn, duration_s=drawn.duration_s + 3, faults=drawn.faults + 2)
+        drawn = replace(drawn, roll_ms=rng.choice((None, 700)))
+        return drawn.plotted(rng.choice(tuple(PLOTS))) if rng.random() < _PLOTTED else drawn
+
+    def plotted(self, plot: str) -> Options:
+        """With a plot instead of faults that are drawn.
+
+        Of three partitions one is likely to have the leader that it needs; of three who write one is likely
+        to leave something behind the high watermark.
+        """
+        return replace(self, plot=plot, partitions=3, producers=3)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,18 +105,25 @@ class Outcome:
     virtual_s: float
 
 
-def _settings(node_id: int, nodes: int) -> dict[str, str]:
+def _settings(node_id: int, options: Options) -> dict[str, str]:
     """A broker's settings; several brokers replicate, and vote, and lose nothing while two are in sync."""
     settings = {"penstock.flush": "group", "offsets.topic.num.partitions": "2"}
-    if nodes > 1:
+    if options.nodes > 1:
         name = f"node-{node_id}"
-        voters = [f"{voter}@node-{voter}:{_INTERNAL_PORT}" for voter in range(1, nodes + 1)]
+        voters = [f"{voter}@node-{voter}:{_INTERNAL_PORT}" for voter in range(1, options.nodes + 1)]
         settings |= {
             "listeners": f"PLAINTEXT://{name}:{PORT},INTERNAL://{name}:{_INTERNAL_PORT}",
             "controller.quorum.voters": ",".join(voters),
+            "leader.imbalance.check.interval.seconds": "2",
             "metadata.log.max.record.bytes.between.snapshots": "4000",
             "min.insync.replicas": "2",
-            "replica.lag.time.max.ms": "2000",
+            "replica.lag.time.max.ms": "1000",
+        }
+    if options.roll_ms is not None:
+        settings |= {
+            "log.roll.ms": str(options.roll_ms),
+            "log.flush.offset.checkpoint.interval.ms": "300",
+            "penstock.scrub.interval.ms": "1500",
         }
     return settings
 
@@ -116,7 +142,7 @@ class Simulation:
         self.history.observers.append(self._observe)
         self.violation: Violation | None = None
         self.nodes = [
-            Node(self.loop, seed, node_id, _settings(node_id, options.nodes) | (settings or {}))
+            Node(self.loop, seed, node_id, _settings(node_id, options) | (settings or {}))
             for node_id in range(1, options.nodes + 1)
         ]
         if options.nodes > 1:
@@ -124,7 +150,7 @@ class Simulation:
             self.loop.after_step = Observation(self.nodes).after_step
         self.partitions = [TopicPartition(TOPIC, i) for i in range(options.partitions)]
         self.admin = self.client("admin")
-        self._workers = self._make_workers()
+        self.workers = self._make_workers()
 
     def note(self, who: str, what: str) -> None:
         self.loop.trace.note(self.loop.time(), who, what)
@@ -135,7 +161,7 @@ class Simulation:
 
     def run(self) -> Outcome:
         """Run to the end, or to the first violation."""
-        limit_s = self.options.duration_s + _PATIENCE_S
+        limit_s = self.options.duration_s + _PATIENCE_S + (_PLOT_S if self.options.plot else 0)
         try:
             self.loop.run(self._main(), limit_s)
         except Violation as e:
@@ -168,19 +194,30 @@ class Simulation:
         admin = self.admin
         creating = admin.create_topic(TOPIC, self.options.partitions, min(3, self.options.nodes))
         await admin.process.spawn(self.loop, creating)
-        running = [client.process.spawn(self.loop, worker.run()) for client, worker in self._workers]
-        for moment, fault in self._schedule():
-            await asyncio.sleep(max(0.0, moment - self.loop.time()))
-            fault(self)
-        await asyncio.sleep(max(0.0, self.options.duration_s - self.loop.time()))
+        running = [client.process.spawn(self.loop, worker.run()) for client, worker in self.workers]
+        await self._go_wrong()
         heal(self)
-        for _, worker in self._workers:
+        for _, worker in self.workers:
             worker.stopping = True
         await asyncio.gather(*running)
         await self._settle()
         self.note("scenario", "reads everything")
         logs = {p: await admin.process.spawn(self.loop, read_all(admin, p)) for p in self.partitions}
         self.checker.finish(logs)
+
+    async def _go_wrong(self) -> None:
+        """What the plot has, or the schedule."""
+        if self.options.plot is not None:
+            self.note("scenario", f"plays {self.options.plot}")
+            try:
+                await PLOTS[self.options.plot](self)
+            except CameToNothing:
+                self.note("scenario", "the plot came to nothing")
+            return
+        for moment, fault in self._schedule():
+            await asyncio.sleep(max(0.0, moment - self.loop.time()))
+            fault(self)
+        await asyncio.sleep(max(0.0, self.options.duration_s - self.loop.time()))
 
     async def _settle(self) -> None:
         """Wait until the cluster is as it has to be when nothing goes wrong any more."""

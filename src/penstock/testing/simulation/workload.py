@@ -12,6 +12,7 @@ from typing import Final
 
 from penstock.model.errors import ErrorCode
 from penstock.model.ids import TopicPartition
+from penstock.records.batch import crc_matches
 from penstock.records.record import Record, build_batch, iter_batches, iter_records
 from penstock.testing.simulation.clients import Client, Unanswered
 from penstock.testing.simulation.history import (
@@ -158,7 +159,9 @@ class Consumer:
                 await self._client.backoff()
                 continue
             records = _records(answer, positions[partition])
-            if records:
+            if records is None:
+                await self._client.backoff()
+            elif records:
                 self._client.saw(Read(partition, positions[partition], records))
                 positions[partition] = records[-1][0] + 1
 
@@ -178,17 +181,19 @@ async def fetch(client: Client, partition: TopicPartition, offset: int, max_wait
     return answer.responses[0].partitions[0]
 
 
-def _records(answer: PartitionData, position: int) -> tuple[tuple[int, bytes], ...]:
+def _records(answer: PartitionData, position: int) -> tuple[tuple[int, bytes], ...] | None:
+    """None where bytes are damaged, which any client notices and asks again."""
     data = answer.records
     assert data is None or isinstance(data, memoryview)
     content = b"" if data is None else bytes(data)
-    return tuple(
-        (record.offset, record.value or b"")
-        for start, header in iter_batches(content)
-        if not header.is_control
-        for record in iter_records(content[start : start + header.size])
-        if record.offset >= position
-    )
+    found: list[tuple[int, bytes]] = []
+    for start, header in iter_batches(content):
+        batch = content[start : start + header.size]
+        if not crc_matches(batch, header):
+            return None
+        if not header.is_control:
+            found += [(record.offset, record.value or b"") for record in iter_records(batch)]
+    return tuple(each for each in found if each[0] >= position)
 
 
 async def read_all(client: Client, partition: TopicPartition) -> list[tuple[int, bytes]]:
@@ -206,6 +211,9 @@ async def read_all(client: Client, partition: TopicPartition) -> list[tuple[int,
             await client.backoff()
             continue
         records = _records(answer, position)
-        if not records:
+        if records is None:
+            await client.backoff()
+        elif records:
+            found += records
+        else:
             return found
-        found += records

@@ -1,0 +1,60 @@
+"""What a cluster has to be when all is well again, and what is said where it is not."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from penstock.storage.segment import LOG
+from penstock.testing.simulation.cast import replica_on
+from penstock.testing.simulation.observation import unsettled
+from penstock.testing.simulation.scenario import Options, Simulation, simulate
+
+
+@pytest.fixture
+def settled() -> Simulation:
+    simulation = Simulation(3, Options.draw(3, 3))
+    assert simulation.run().violation is None
+    assert unsettled(simulation.nodes) is None
+    return simulation
+
+
+def test_replicas_have_to_converge(settled: Simulation) -> None:
+    node, partition = settled.nodes[1], settled.partitions[0]
+    replica = replica_on(node, partition)
+    assert replica is not None
+    segment = replica.log.segments.active
+    node.disk.flip_bit(segment.path(LOG), segment.size - 1, 0)
+    assert unsettled(settled.nodes) == f"{partition}: replicas have different bytes"
+    replica.log.truncate_to(replica.log.end_offset - 1)
+    assert "replicas end at" in str(unsettled(settled.nodes))
+
+
+def test_every_partition_has_to_have_a_leader_and_all_in_sync(settled: Simulation) -> None:
+    image = settled.nodes[0].broker.image if settled.nodes[0].broker is not None else None
+    assert image is not None
+    partition = image.topics["events"].partitions[0]
+    left = partition.isr.pop()
+    assert "isr=" in str(unsettled(settled.nodes))
+    partition.isr.append(left)
+    assert unsettled(settled.nodes) is None
+    partition.leader = -1
+    assert "leader=-1" in str(unsettled(settled.nodes))
+
+
+def test_every_broker_has_to_be_up(settled: Simulation) -> None:
+    settled.nodes[2].broker = None
+    assert unsettled(settled.nodes) == "only [1, 2] are up"
+
+
+def test_every_operation_has_to_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def forever() -> None:
+        await asyncio.Event().wait()
+
+    def prepare(simulation: Simulation) -> None:
+        monkeypatch.setattr(simulation.workers[0][1], "run", forever)
+
+    outcome = simulate(3, prepare=prepare)
+    assert outcome.violation is not None
+    assert outcome.violation.name == "liveness"

@@ -1,0 +1,21 @@
+"""Plots: each comes to its point in some seed, and the brokers lose nothing by it."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.testing.simulation.plots import PLOTS
+from penstock.testing.simulation.scenario import Options, simulate
+
+_SEEDS = 3
+
+
+@pytest.mark.parametrize("name", PLOTS)
+def test_a_plot_comes_to_its_point_and_nothing_is_lost(name: str) -> None:
+    pointless = 0
+    for seed in range(_SEEDS):
+        outcome = simulate(seed, Options.draw(seed, 3).plotted(name))
+        assert outcome.violation is None, f"seed {seed}: {outcome.violation}"
+        assert outcome.acknowledged
+        pointless += any("came to nothing" in line for line in outcome.history)
+    assert pointless < _SEEDS
