@@ -4,6 +4,7 @@
 
 A mutant is a small change of the real code. The seeds that miss a guard are those that `make test` runs, with
 the options that its scenario needs; a guard that no seed missed would be one that nothing shows to be needed.
+Where one guard covers another, neither is missed alone: both are removed together, and `guard` names both.
 """
 
 from __future__ import annotations
@@ -13,14 +14,14 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from penstock.broker.flusher import Flusher
 from penstock.broker.handlers import replica_fetch
 from penstock.broker.leadership import Leadership
 from penstock.broker.metadata_log import MetadataLog
 from penstock.broker.partition import Partition
-from penstock.metadata import alter_partition
+from penstock.metadata import alter_partition, brokers
 from penstock.metadata.policy import Policy
 from penstock.model.errors import ErrorCode, StorageError
 from penstock.raft.leader import Leader
@@ -28,11 +29,12 @@ from penstock.raft.node import RaftNode
 from penstock.raft.roles import Role
 from penstock.raft.state import QuorumState, encode_quorum_state
 from penstock.replication.follower import FollowerState
-from penstock.replication.leader import LeaderState
+from penstock.replication.leader import ANY_BROKER_EPOCH, LeaderState
 from penstock.replication.progress import FollowerProgress
 from penstock.storage.flush import FlushPlan
 from penstock.storage.producers import ProducerStates
 from penstock.testing.simulation.scenario import Options, simulate
+from penstock.wire.schema import Struct
 
 __all__ = ["MUTANTS", "Found", "Mutant", "hunt"]
 
@@ -40,21 +42,32 @@ __all__ = ["MUTANTS", "Found", "Mutant", "hunt"]
 SEEDS_MAX: Final = 150
 #: what makes leaders change, and nothing else
 _UNREST: Final = ("kill", "stop", "pause", "partition", "one_way", "slow_link", "disk_slow")
+#: bytes that a power loss takes, replicas or not
+_LEFT_TO_THE_SYSTEM: Final = (("penstock.flush", "os"),)
 _POWER: Final = ("power_loss", "power_loss_in_write", "kill_in_write", "pause", "partition")
+
+
+Change: TypeAlias = tuple[object, str, Callable[..., Any]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mutant:
-    """A guard and what takes its place."""
+    """A guard and what takes its place: in which owners, under which names."""
 
     guard: str
-    owner: object
-    name: str
-    instead: Callable[..., Any]
+    changes: tuple[Change, ...]
     brokers: int = 3
     #: where only some faults, and more of them, make a difference
     allowed: tuple[str, ...] | None = None
+    #: where faults have to come in a certain order
+    plot: str | None = None
     settings: tuple[tuple[str, str], ...] = ()
+
+    def options(self, seed: int) -> Options:
+        drawn = Options.draw(seed, self.brokers)
+        if self.allowed is not None:
+            drawn = replace(drawn, allowed=self.allowed, faults=8, duration_s=drawn.duration_s + 4)
+        return replace(drawn, plot=None) if self.plot is None else drawn.plotted(self.plot)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,26 +78,26 @@ class Found:
 
 @contextmanager
 def _without(mutant: Mutant) -> Iterator[None]:
-    original = getattr(mutant.owner, mutant.name)
-    setattr(mutant.owner, mutant.name, mutant.instead)
+    originals = [(owner, name, getattr(owner, name)) for owner, name, _ in mutant.changes]
+    for owner, name, instead in mutant.changes:
+        setattr(owner, name, instead)
     try:
         yield
     finally:
-        setattr(mutant.owner, mutant.name, original)
+        for owner, name, original in originals:
+            setattr(owner, name, original)
 
 
 def hunt(mutant: Mutant, seeds: int = SEEDS_MAX) -> Found | None:
     """The first violation that a seed finds; None if none of them does."""
     for seed in range(seeds):
-        options = Options.draw(seed, mutant.brokers)
-        if mutant.allowed is not None:
-            options = replace(options, allowed=mutant.allowed, faults=8, duration_s=options.duration_s + 4)
+        options, settings = mutant.options(seed), dict(mutant.settings)
         with _without(mutant):
-            violation = simulate(seed, options, settings=dict(mutant.settings)).violation
+            violation = simulate(seed, options, settings=settings).violation
         if violation is None:
             continue
         # A seed that finds something with the guard in place, too, says nothing about the guard.
-        if simulate(seed, options, settings=dict(mutant.settings)).violation is None:
+        if simulate(seed, options, settings=settings).violation is None:
             return Found(violation.name, seed + 1)
     return None
 
@@ -163,6 +176,18 @@ def _eligible_in_any_incarnation(image: Any, state: Any) -> bool:
     return broker is not None and broker.active
 
 
+def _is_up(self: LeaderState, replica: int, progress: FollowerProgress) -> bool:
+    broker = self._brokers(replica)
+    return broker is not None and not broker.fenced and not broker.in_controlled_shutdown
+
+
+_withdraw = brokers._withdraw
+
+
+def _withdraw_as_if_clean(image: Any, policy: Policy, broker_id: int, *, clean: bool = True) -> list[Struct]:
+    return _withdraw(image, policy, broker_id)
+
+
 def _always(*_: object) -> bool:
     return True
 
@@ -183,103 +208,85 @@ MUTANTS: Final = (
     # one broker
     Mutant(
         guard="sync before acknowledgement",
-        owner=Flusher,
-        name="when_flushed",
-        instead=_acknowledge_before_sync,
+        changes=((Flusher, "when_flushed", _acknowledge_before_sync),),
         brokers=1,
     ),
-    Mutant(guard="syncs", owner=FlushPlan, name="sync", instead=_never_sync, brokers=1),
-    Mutant(
-        guard="failed syncs are final", owner=FlushPlan, name="sync", instead=_ignore_failed_sync, brokers=1
-    ),
-    Mutant(guard="sequence check", owner=ProducerStates, name="check", instead=_nothing, brokers=1),
+    Mutant(guard="syncs", changes=((FlushPlan, "sync", _never_sync),), brokers=1),
+    Mutant(guard="failed syncs are final", changes=((FlushPlan, "sync", _ignore_failed_sync),), brokers=1),
+    Mutant(guard="sequence check", changes=((ProducerStates, "check", _nothing),), brokers=1),
     # the quorum
+    Mutant(guard="fsync before vote", changes=((MetadataLog, "save_state", _save_unsynced),), allowed=_POWER),
+    Mutant(guard="one vote per epoch", changes=((RaftNode, "_may_vote", _always),), allowed=_UNREST),
+    Mutant(guard="votes compare logs", changes=((RaftNode, "_lacks_nothing", _always),), allowed=_UNREST),
     Mutant(
-        guard="fsync before vote",
-        owner=MetadataLog,
-        name="save_state",
-        instead=_save_unsynced,
-        allowed=_POWER,
+        guard="no leader after a restart", changes=((RaftNode, "_first_role", _lead_on),), plot="lost_tail"
     ),
-    Mutant(guard="one vote per epoch", owner=RaftNode, name="_may_vote", instead=_always, allowed=_UNREST),
-    Mutant(
-        guard="votes compare logs", owner=RaftNode, name="_lacks_nothing", instead=_always, allowed=_UNREST
-    ),
-    Mutant(guard="no leader after a restart", owner=RaftNode, name="_first_role", instead=_lead_on),
-    Mutant(
-        guard="flush before fetch",
-        owner=RaftNode,
-        name="_fetch_more",
-        instead=_with_unflushed(_fetch_more),
-    ),
-    Mutant(guard="leader counts flushed", owner=RaftNode, name="_commit", instead=_with_unflushed(_commit)),
-    Mutant(guard="majority commits", owner=RaftNode, name="_commit", instead=_commit_alone),
-    Mutant(guard="committed-epoch rule", owner=Leader, name="may_commit", instead=_always, allowed=_UNREST),
-    Mutant(
-        guard="quorum compares epochs", owner=RaftNode, name="_parting", instead=_nothing, allowed=_UNREST
-    ),
+    Mutant(guard="flush before fetch", changes=((RaftNode, "_fetch_more", _with_unflushed(_fetch_more)),)),
+    Mutant(guard="leader counts flushed", changes=((RaftNode, "_commit", _with_unflushed(_commit)),)),
+    Mutant(guard="majority commits", changes=((RaftNode, "_commit", _commit_alone),)),
+    Mutant(guard="committed-epoch rule", changes=((Leader, "may_commit", _always),), allowed=_UNREST),
+    Mutant(guard="quorum compares epochs", changes=((RaftNode, "_parting", _nothing),), allowed=_UNREST),
     # partitions
-    Mutant(guard="acks=all waits", owner=Leadership, name="when_committed", instead=_acknowledge_at_once),
-    Mutant(guard="high watermark of the ISR", owner=LeaderState, name="_advance", instead=_commit_own_end),
+    Mutant(guard="acks=all waits", changes=((Leadership, "when_committed", _acknowledge_at_once),)),
+    Mutant(guard="high watermark of the ISR", changes=((LeaderState, "_advance", _commit_own_end),)),
     Mutant(
         guard="epoch-start check",
-        owner=LeaderState,
-        name="_has_reached",
-        instead=_reached_high_watermark,
-        allowed=_UNREST,
+        changes=((LeaderState, "_has_reached", _reached_high_watermark),),
+        plot="behind_the_epoch",
     ),
     Mutant(
         guard="maximal ISR",
-        owner=LeaderState,
-        name="maximal_isr",
-        instead=lambda self: self.isr,
-        allowed=_UNREST,
+        changes=((LeaderState, "maximal_isr", lambda self: self.isr),),
+        plot="unheard_answer",
     ),
     Mutant(
         guard="min ISR for the high watermark",
-        owner=LeaderState,
-        name="_effective_min_isr",
-        instead=lambda self: 1,
+        changes=((LeaderState, "_effective_min_isr", lambda self: 1),),
         allowed=_UNREST,
     ),
     Mutant(
         guard="broker epoch (controller)",
-        owner=alter_partition,
-        name="_eligible",
-        instead=_eligible_in_any_incarnation,
-        allowed=_POWER,
-        settings=(("penstock.flush", "os"),),
+        changes=((alter_partition, "_eligible", _eligible_in_any_incarnation),),
+        plot="late_request",
+        settings=_LEFT_TO_THE_SYSTEM,
     ),
     Mutant(
-        guard="broker epoch (leader)",
-        owner=LeaderState,
-        name="_check_incarnation",
-        instead=_nothing,
-        allowed=_POWER,
-        settings=(("penstock.flush", "os"),),
+        guard="broker epoch (leader: fetches, joins)",
+        changes=(
+            (LeaderState, "_check_incarnation", _nothing),
+            (LeaderState, "_is_eligible", _is_up),
+            (LeaderState, "_broker_epoch", lambda self, replica: ANY_BROKER_EPOCH),
+        ),
+        plot="another_life",
+        settings=_LEFT_TO_THE_SYSTEM,
     ),
-    Mutant(guard="no fenced replica joins", owner=alter_partition, name="_unfit", instead=_no_error),
-    Mutant(guard="compare-and-set of the ISR", owner=alter_partition, name="_out_of_date", instead=_no_error),
     Mutant(
-        guard="truncation by epoch",
-        owner=replica_fetch,
-        name="diverging_epoch",
-        instead=_nothing,
-        allowed=_UNREST,
+        guard="no fenced replica joins",
+        changes=((alter_partition, "_unfit", _no_error),),
+        plot="late_request",
+    ),
+    Mutant(
+        guard="compare-and-set of the ISR",
+        changes=((alter_partition, "_out_of_date", _no_error),),
+        plot="deposed",
+    ),
+    Mutant(
+        guard="truncation by epoch", changes=((replica_fetch, "diverging_epoch", _nothing),), allowed=_UNREST
     ),
     Mutant(
         guard="stale answers do not count",
-        owner=FollowerState,
-        name="_is_stale",
-        instead=_never,
-        allowed=_UNREST,
+        changes=((FollowerState, "_is_stale", _never),),
+        plot="stuck_answer",
     ),
-    Mutant(guard="clean elections", owner=Policy, name="unclean", instead=_always, allowed=_UNREST),
+    Mutant(guard="clean elections", changes=((Policy, "unclean", _always),), plot="nobody_left"),
+    Mutant(
+        guard="unclean replicas are excluded",
+        changes=((brokers, "_withdraw", _withdraw_as_if_clean),),
+        plot="nobody_left",
+    ),
     Mutant(
         guard="reads end at the high watermark",
-        owner=Partition,
-        name="readable_end",
-        instead=lambda self, committed: self.log.end_offset,
+        changes=((Partition, "readable_end", lambda self, committed: self.log.end_offset),),
         allowed=_UNREST,
     ),
 )
@@ -287,13 +294,13 @@ MUTANTS: Final = (
 
 def main() -> int:
     missed = 0
-    print(f"{'guard':34} {'seeds':>5}  {'violation':40} seconds", flush=True)
+    print(f"{'guard':40} {'seeds':>5}  {'violation':40} seconds", flush=True)
     for mutant in MUTANTS:
         began = time.perf_counter()
         found = hunt(mutant)
         missed += found is None
         seeds, violation = (found.seeds, found.violation) if found else ("-", "not found")
-        print(f"{mutant.guard:34} {seeds:>5}  {violation:40} {time.perf_counter() - began:7.1f}", flush=True)
+        print(f"{mutant.guard:40} {seeds:>5}  {violation:40} {time.perf_counter() - began:7.1f}", flush=True)
     return min(missed, 1)
 
 
