@@ -18,16 +18,17 @@ INTRODUCTION = """\
 Other people's tests, run against Penstock by `make conformance`: librdkafka's C tests (with consumers of the
 classic protocol, and those of groups again with the new one) and kafka-python's integration tests, unchanged.
 They run against three brokers in the racks RACK1 to RACK3; topics have four partitions and three replicas by
-default. This page is generated from `conformance/results.json` (`python -m conformance --update`).
+default. Two of kafka-python's, which take it for granted that one broker holds everything, get one. This page
+is generated from `conformance/results.json` (`python -m conformance --update`).
 
 The scoreboard only ever improves: a test recorded as passed that fails twice is a regression, and
 `make test`, which runs a subset of about four minutes, ends with an error. A test that skips itself does not
 count as passed.
 
 The column *Kafka* is the same harness's verdict on Apache Kafka 4.3.1 (`--against kafka`). The tests that
-need a cluster, all of kafka-python's, and 0045, 0091 and 0113 with the new protocol ran on three brokers
-there, too; the others' verdicts are of one broker. `0045_resubscribe_with_regex` with the new protocol fails
-on Kafka and takes the two tests with it that share its process.
+need a cluster, kafka-python's, and 0045, 0091, 0113 and 0118 with the new protocol ran in the same way there;
+the others' verdicts are of one broker. `0045_resubscribe_with_regex` with the new protocol fails on Kafka and
+takes the two tests with it that share its process.
 """
 
 MARKS = {
