@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from penstock.telemetry.queries import fleet
-from penstock.telemetry.queries.alerts import find_incidents
-from penstock.telemetry.queries.gpus import latest
+from penstock.telemetry.queries.alerts import Incident, find_incidents
+from penstock.telemetry.queries.gpus import find_gpus, latest
 from penstock.telemetry.queries.reader import TableReader
 from penstock.telemetry.queries.spans import DAY_MS, HOUR_MS, ROLLUPS, Span
 from penstock.telemetry.thresholds import load_thresholds
@@ -22,7 +22,7 @@ TOLD = load_thresholds()
 
 
 def test_utilization_by_host(reader: TableReader) -> None:
-    found = {one.group: one for one in fleet.utilization(reader, FIRST_HOUR, "host")}
+    found = {one.group: one for one in fleet.utilization(fleet.totals(reader, FIRST_HOUR), "host")}
     assert list(found) == ["host-2", "host-1"]
     assert found["host-1"].gpus == 2
     assert found["host-1"].gpu_util_percent == pytest.approx(40.0)
@@ -40,34 +40,35 @@ def test_utilization_by_host(reader: TableReader) -> None:
     ],
 )
 def test_utilization_by_other_groups(reader: TableReader, by: str, busy: dict[str | None, float]) -> None:
-    found = {one.group: one.gpu_util_percent for one in fleet.utilization(reader, FIRST_HOUR, by)}
+    found = {
+        one.group: one.gpu_util_percent for one in fleet.utilization(fleet.totals(reader, FIRST_HOUR), by)
+    }
     assert found == pytest.approx(busy)
 
 
 def test_samples_weigh_and_not_gpus(reader: TableReader) -> None:
     """A GPU that was silent for the second of two hours counts half."""
-    found = fleet.utilization(reader, Span(BEGIN_MS, BEGIN_MS + 2 * HOUR_MS), "host")
+    found = fleet.utilization(fleet.totals(reader, Span(BEGIN_MS, BEGIN_MS + 2 * HOUR_MS)), "host")
     assert {one.group: one.gpu_util_percent for one in found}["host-2"] == pytest.approx((2 * 95 + 40) / 3)
 
 
 @pytest.mark.parametrize("span", [FIRST_HOUR, ODD, Span(BEGIN_MS, BEGIN_MS + 2 * HOUR_MS)])
 def test_wide_windows_tell_the_same_as_narrow_ones(reader: TableReader, span: Span) -> None:
-    fields = (203, 156, 241)
     order = [("gpu_id", "ascending"), ("field", "ascending")]
     exact = ["gpu_id", "field", "samples", "weighted", "max", "increase", "covered_s"]
-    wide = fleet.totals(reader, span, fields).sort_by(order).select(exact).to_pylist()
-    narrow = fleet.totals(reader, span, fields, levels=ROLLUPS[2:]).sort_by(order).select(exact).to_pylist()
-    assert wide == narrow
-    assert len(wide) == 12
+    wide = fleet.totals(reader, span).sort_by(order).select(exact).to_pylist()
+    narrow = fleet.totals(reader, span, levels=ROLLUPS[2:]).sort_by(order).select(exact).to_pylist()
+    assert wide == [pytest.approx(row) for row in narrow]
+    assert len(wide) == 20
 
 
 def test_energy(reader: TableReader) -> None:
-    (team,) = fleet.energy(reader, FIRST_HOUR, "namespace")
+    (team,) = fleet.energy(fleet.totals(reader, FIRST_HOUR), "namespace")
     # Four GPUs for the 59 minutes from the first sample to the last one of the hour.
     assert team.energy_wh == pytest.approx(1200 * 59 / 60)
     assert team.gpu_power_mean_w == pytest.approx(300.0)
     assert team.gpus == 4
-    by_gpu = fleet.energy(reader, FIRST_HOUR, "gpu")
+    by_gpu = fleet.energy(fleet.totals(reader, FIRST_HOUR), "gpu")
     assert [one.group for one in by_gpu] == ["GPU-a0", "GPU-b0", "GPU-b1", "GPU-a1"]
 
 
@@ -94,8 +95,13 @@ def test_other_thresholds_find_others(reader: TableReader) -> None:
     assert [one.gpu_id for one in fleet.idle(reader, FIRST_HOUR, told)] == ["GPU-a0", "GPU-a1", "GPU-b0"]
 
 
+def states(reader: TableReader, span: Span, incidents: list[Incident] | None = None) -> list[fleet.Health]:
+    alerts = find_incidents(reader) if incidents is None else incidents
+    return fleet.health(fleet.totals(reader, span), find_gpus(reader, span), alerts)
+
+
 def test_health(reader: TableReader) -> None:
-    found = {one.gpu_id: one for one in fleet.health(reader, latest(reader), find_incidents(reader))}
+    found = {one.gpu_id: one for one in states(reader, latest(reader))}
     b1 = found["GPU-b1"]
     assert b1.status == "critical"
     assert "silent" in b1.open_alerts
@@ -109,7 +115,7 @@ def test_health(reader: TableReader) -> None:
 
 
 def test_a_gpu_of_which_nothing_is_heard_is_not_healthy(reader: TableReader) -> None:
-    found = {one.gpu_id: one for one in fleet.health(reader, latest(reader, HOUR_MS), find_incidents(reader))}
+    found = {one.gpu_id: one for one in states(reader, latest(reader, HOUR_MS))}
     assert found["GPU-b1"].status == "critical"
     assert found["GPU-b1"].hostname == "host-2"
     assert found["GPU-b1"].temperature_max_c is None
@@ -118,14 +124,14 @@ def test_a_gpu_of_which_nothing_is_heard_is_not_healthy(reader: TableReader) -> 
 def test_an_alert_about_a_host_is_one_about_its_gpus(reader: TableReader) -> None:
     (silent,) = [one for one in find_incidents(reader) if one.rule == "silent"]
     host = replace(silent, subject="host-1", hostname="host-1")
-    found = {one.gpu_id: one.status for one in fleet.health(reader, FIRST_HOUR, [host])}
+    found = {one.gpu_id: one.status for one in states(reader, FIRST_HOUR, [host])}
     assert found == {"GPU-a0": "critical", "GPU-a1": "critical", "GPU-b0": "ok", "GPU-b1": "ok"}
 
 
 def test_nothing_is_known_of_an_empty_place(tmp_path: Path) -> None:
     reader = TableReader(str(tmp_path))
     empty = latest(reader)
-    assert fleet.utilization(reader, empty, "host") == []
-    assert fleet.energy(reader, empty, "host") == []
+    assert fleet.utilization(fleet.totals(reader, empty), "host") == []
+    assert fleet.energy(fleet.totals(reader, empty), "host") == []
     assert fleet.idle(reader, empty, TOLD) == []
-    assert fleet.health(reader, empty, []) == []
+    assert states(reader, empty) == []

@@ -8,6 +8,7 @@ from pathlib import Path
 from penstock.telemetry.queries.gpus import find_gpus, latest
 from penstock.telemetry.queries.reader import TableReader
 from penstock.telemetry.queries.spans import DAY_MS, HOUR_MS, Span, instant
+from tests.telemetry.queries.test_reader import write
 from tests.telemetry.small_fleet import BEGIN_MS, MINUTES
 
 NEWEST_MS = BEGIN_MS + (MINUTES - 1) * 60_000
@@ -32,6 +33,15 @@ def test_those_that_were_silent_are_not_among_the_newest(reader: TableReader) ->
 def test_the_newest_span_ends_with_the_newest_sample(reader: TableReader) -> None:
     assert latest(reader, HOUR_MS) == Span(NEWEST_MS + 1 - HOUR_MS, NEWEST_MS + 1)
     assert latest(reader, DAY_MS) == Span(BEGIN_MS, NEWEST_MS + 1)
+
+
+def test_targets_of_exporters_are_no_gpus(tmp_path: Path) -> None:
+    write(tmp_path, 0, BEGIN_MS, field=-1)
+    reader = TableReader(str(tmp_path))
+    assert find_gpus(reader, latest(reader)) == []
+    write(tmp_path, 1, BEGIN_MS, field=150)
+    reader = TableReader(str(tmp_path))
+    assert [gpu.gpu_id for gpu in find_gpus(reader, latest(reader))] == ["GPU-1"]
 
 
 def test_no_samples_no_gpus(tmp_path: Path) -> None:

@@ -19,10 +19,10 @@ ALL = Span(0, 1 << 50)
 COLUMNS = ["at", "gpu_id", "value"]
 
 
-def write(place: Path, batch_id: int, *at_ms: int) -> list[Path]:
+def write(place: Path, batch_id: int, *at_ms: int, field: int = 150) -> list[Path]:
     """Commit samples of these times, and say in which files they are."""
     count = len(at_ms)
-    about = {"gpu_id": ["GPU-1"] * count, "field": [150] * count, "value": [float(at) for at in at_ms]}
+    about = {"gpu_id": ["GPU-1"] * count, "field": [field] * count, "value": [float(at) for at in at_ms]}
     columns = [
         timestamps(at_ms)
         if field.name == "at"

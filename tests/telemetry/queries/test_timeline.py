@@ -10,12 +10,12 @@ import pytest
 from penstock.telemetry.queries.gpus import latest
 from penstock.telemetry.queries.reader import TableReader
 from penstock.telemetry.queries.spans import DAY_MS, HOUR_MS, Span
-from penstock.telemetry.queries.timeline import read_timeline, step_of
-from tests.telemetry.small_fleet import BEGIN_MS, UTIL
+from penstock.telemetry.queries.timeline import read_timelines, step_of
+from tests.telemetry.small_fleet import BEGIN_MS, POWER, UTIL
 
 
 def test_a_row_for_each_gpu_and_a_column_for_each_step(reader: TableReader) -> None:
-    found = read_timeline(reader, latest(reader), UTIL)
+    found, power = read_timelines(reader, latest(reader), (UTIL, POWER))
     assert found.gpu_ids == ["GPU-a0", "GPU-a1", "GPU-b0", "GPU-b1"]
     assert found.hostnames == ["host-1", "host-1", "host-2", "host-2"]
     assert found.step_ms == 30_000
@@ -25,10 +25,11 @@ def test_a_row_for_each_gpu_and_a_column_for_each_step(reader: TableReader) -> N
     assert np.isnan(found.values[0, 1::2]).all()
     assert not np.isnan(found.values[0, : 2 * 148 : 2]).any()
     assert np.isnan(found.values[3, 120:]).all()
+    assert np.nanmax(power.values, axis=1).tolist() == [600.0, 100.0, 300.0, 200.0]
 
 
 def test_steps_may_be_wider_than_windows(reader: TableReader) -> None:
-    found = read_timeline(reader, Span(BEGIN_MS - DAY_MS, BEGIN_MS + 2 * HOUR_MS), UTIL)
+    (found,) = read_timelines(reader, Span(BEGIN_MS - DAY_MS, BEGIN_MS + 2 * HOUR_MS), (UTIL,))
     assert found.step_ms == 15 * 60_000
     measured = found.values[:, ~np.isnan(found.values).all(axis=0)]
     assert measured.shape == (4, 8)
@@ -44,6 +45,6 @@ def test_steps_follow_from_the_span(width: int, step: int) -> None:
 
 
 def test_no_gpus(tmp_path: Path) -> None:
-    found = read_timeline(TableReader(str(tmp_path)), Span(0, HOUR_MS), UTIL)
+    (found,) = read_timelines(TableReader(str(tmp_path)), Span(0, HOUR_MS), (UTIL,))
     assert found.gpu_ids == []
     assert found.values.shape == (0, len(found.starts_ms))

@@ -18,6 +18,7 @@ from penstock.telemetry.api.cursors import read_cursor, write_cursor
 from penstock.telemetry.api.parameters import AlertQuery, GroupQuery, HealthQuery, IdleQuery, span_of
 from penstock.telemetry.queries import fleet
 from penstock.telemetry.queries.alerts import Incident, find_incidents
+from penstock.telemetry.queries.gpus import find_gpus
 from penstock.telemetry.queries.reader import TableReader
 from penstock.telemetry.queries.spans import HOUR_MS, milliseconds
 from penstock.telemetry.thresholds import Thresholds
@@ -32,7 +33,7 @@ def fleet_routes(reader: TableReader, thresholds: Thresholds) -> APIRouter:
     def utilization(query: Annotated[GroupQuery, Query()]) -> UtilizationAnswer:
         """Without `start_time`, in the hour before the end."""
         span = span_of(query, reader.extent(), HOUR_MS)
-        found = fleet.utilization(reader, span, query.by)
+        found = fleet.utilization(fleet.totals(reader, span), query.by)
         return UtilizationAnswer(**bounds(span), by=query.by, total=len(found), items=found[: query.limit])
 
     @routes.get("/idle", summary="GPUs that jobs hold and do not use")
@@ -51,7 +52,7 @@ def fleet_routes(reader: TableReader, thresholds: Thresholds) -> APIRouter:
     def energy(query: Annotated[GroupQuery, Query()]) -> EnergyAnswer:
         """From the GPUs' own counters. Without `start_time`, in the hour before the end."""
         span = span_of(query, reader.extent(), HOUR_MS)
-        found = fleet.energy(reader, span, query.by)
+        found = fleet.energy(fleet.totals(reader, span), query.by)
         used_wh = sum(one.energy_wh for one in found)
         return EnergyAnswer(
             **bounds(span), by=query.by, energy_wh=used_wh, total=len(found), items=found[: query.limit]
@@ -61,7 +62,7 @@ def fleet_routes(reader: TableReader, thresholds: Thresholds) -> APIRouter:
     def health(query: Annotated[HealthQuery, Query()]) -> HealthAnswer:
         """Alerts that are open now; temperature and throttling of the hour before the end."""
         span = span_of(query, reader.extent(), HOUR_MS)
-        found = fleet.health(reader, span, find_incidents(reader))
+        found = fleet.health(fleet.totals(reader, span), find_gpus(reader, span), find_incidents(reader))
         states = fleet.count_by_status(found)
         chosen = [one for one in found if query.status in (None, one.status)]
         return HealthAnswer(**bounds(span), gpus=states, total=len(chosen), items=chosen[: query.limit])

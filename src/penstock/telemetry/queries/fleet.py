@@ -1,7 +1,7 @@
 """What a fleet's owner asks: how busy, how idle, how much energy, how healthy.
 
-The same questions as the pipeline's `views`, without Spark. All of them follow from `totals`: for each GPU,
-job and field the sums of a span's windows, which merge whatever their widths.
+The same questions as the pipeline's `views`, without Spark. All of them are functions of `totals`: for each
+GPU, job and field the sums of a span's windows, which merge whatever their widths.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.telemetry.queries.alerts import Incident
-from penstock.telemetry.queries.gpus import ABOUT, find_gpus
+from penstock.telemetry.queries.gpus import ABOUT, Gpu
 from penstock.telemetry.queries.reader import Measure, TableReader
 from penstock.telemetry.queries.spans import DAY_MS, ROLLUPS, Level, Span
 from penstock.telemetry.thresholds import Thresholds
@@ -37,6 +37,16 @@ __all__ = [
 
 _UTIL, _SM_ACTIVE, _ENERGY, _TEMPERATURE = 203, 1002, 156, 150
 _POWER_NS, _THERMAL_NS = 240, 241
+_FIELDS: Final = (_UTIL, _SM_ACTIVE, _ENERGY, _TEMPERATURE, _POWER_NS, _THERMAL_NS)
+_SUMS: Final = ("samples", "weighted", "increase", "covered_s", "observed_s", "idle_s")
+_NOTHING: Final = pa.schema(
+    [
+        *((name, pa.string()) for name in ABOUT),
+        ("field", pa.int32()),
+        ("samples", pa.int64()),
+        *((name, pa.float64()) for name in (*_SUMS[1:], "max")),
+    ]
+).empty_table()
 _MJ_PER_WH: Final = 3.6e6
 _NS_PER_S: Final = 1e9
 #: by what GPUs can be put together, and the column that says it
@@ -99,56 +109,47 @@ class Health:
     thermal_throttled_share: float | None
 
 
-def totals(
-    reader: TableReader,
-    span: Span,
-    fields: Sequence[int],
-    idle_max: float = 0.0,
-    levels: Sequence[Level] = ROLLUPS,
-) -> Any:
+def totals(reader: TableReader, span: Span, idle_max: float = 0.0, levels: Sequence[Level] = ROLLUPS) -> Any:
     """For each GPU, job and field: what its windows add up to.
 
     samples, weighted (mean × samples), max, increase, covered_s, and observed_s, of which idle_s in windows
     that have never exceeded `idle_max`.
     """
     keys = {name: pc.field(name) for name in (*ABOUT, "field")}
-    parts = []
+    parts = [_NOTHING]
     for piece in reader.cover(span, levels):
         width_s = piece.level.width_ms / 1000
         is_idle = pc.field("max") <= idle_max
         measures = [
             Measure("samples", "sum", pc.field("count")),
             Measure("weighted", "sum", pc.multiply(pc.field("mean"), pc.field("count").cast(pa.float64()))),
-            Measure("max", "max", pc.field("max")),
             Measure("increase", "sum", pc.field("increase")),
             Measure("covered_s", "sum", pc.field("covered_s")),
             Measure("observed_s", "sum", pc.if_else(pc.field("count") > 0, width_s, 0.0)),
             Measure("idle_s", "sum", pc.if_else(is_idle, width_s, 0.0)),
+            Measure("max", "max", pc.field("max")),
         ]
-        parts.append(reader.aggregate(piece, keys, measures, pc.field("field").isin(list(fields))))
-    return _merged(pa.concat_tables(parts), tuple(keys)) if parts else None
-
-
-_SUMS: Final = ("samples", "weighted", "increase", "covered_s", "observed_s", "idle_s")
+        parts.append(reader.aggregate(piece, keys, measures, pc.field("field").isin(list(_FIELDS))))
+    return _merged(pa.concat_tables(parts), tuple(keys))
 
 
 def _merged(rows: Any, keys: Sequence[str]) -> Any:
     """Rows of `totals` with equal keys as one."""
     measures = [(name, "sum") for name in _SUMS] + [("max", "max")]
     merged = rows.group_by(list(keys)).aggregate(measures)
-    return merged.rename_columns(
-        [name.removesuffix("_sum").removesuffix("_max") for name in merged.column_names]
-    )
+    return merged.rename_columns([*keys, *_SUMS, "max"])
 
 
 def _by_field(rows: Any, *keys: str) -> dict[tuple[Any, ...], dict[int, dict[str, Any]]]:
     """By key, and then by field: what the windows add up to."""
-    if rows is None:
-        return {}
     found: dict[tuple[Any, ...], dict[int, dict[str, Any]]] = {}
     for row in _merged(rows, (*keys, "field")).to_pylist():
         found.setdefault(tuple(row[key] for key in keys), {})[row["field"]] = row
     return found
+
+
+def _of(rows: Any, *fields: int) -> Any:
+    return rows.filter(pc.field("field").isin(list(fields)))
 
 
 def _gpus_by(rows: Any, key: str) -> dict[Any, int]:
@@ -165,23 +166,23 @@ def _share(row: dict[str, Any] | None) -> float | None:
     return row["increase"] / _NS_PER_S / row["covered_s"] if row and row["covered_s"] else None
 
 
-def utilization(reader: TableReader, span: Span, by: str) -> list[Utilization]:
-    """How busy the GPUs of each group were; the busiest group first."""
-    rows = totals(reader, span, (_UTIL, _SM_ACTIVE))
-    gpus = {} if rows is None else _gpus_by(rows, GROUPS[by])
+def utilization(rows: Any, by: str) -> list[Utilization]:
+    """From totals, how busy the GPUs of each group were; the busiest group first."""
+    own = _of(rows, _UTIL, _SM_ACTIVE)
+    gpus = _gpus_by(own, GROUPS[by])
     found = [
         Utilization(group, gpus[group], _mean(fields.get(_UTIL)), _mean(fields.get(_SM_ACTIVE)))
-        for (group,), fields in _by_field(rows, GROUPS[by]).items()
+        for (group,), fields in _by_field(own, GROUPS[by]).items()
     ]
     return sorted(found, key=lambda one: (-(one.gpu_util_percent or 0.0), one.group or ""))
 
 
-def energy(reader: TableReader, span: Span, by: str) -> list[Energy]:
-    """Watt-hours, from the counters; the group that has used most first."""
-    rows = totals(reader, span, (_ENERGY,))
-    gpus = {} if rows is None else _gpus_by(rows, GROUPS[by])
+def energy(rows: Any, by: str) -> list[Energy]:
+    """From totals, watt-hours by the counters; the group that has used most first."""
+    own = _of(rows, _ENERGY)
+    gpus = _gpus_by(own, GROUPS[by])
     found = []
-    for (group,), fields in _by_field(rows, GROUPS[by]).items():
+    for (group,), fields in _by_field(own, GROUPS[by]).items():
         used = fields[_ENERGY]
         used_wh = (used["increase"] or 0.0) / _MJ_PER_WH
         mean_w = used_wh * 3600 / used["covered_s"] if used["covered_s"] else None
@@ -196,7 +197,7 @@ def idle(reader: TableReader, span: Span, told: Thresholds) -> list[Idle]:
     spans of more than a day, where those would be too many.
     """
     levels = ROLLUPS if span.width > DAY_MS else ROLLUPS[1:]
-    rows = totals(reader, span, (_UTIL, _SM_ACTIVE), told.idle_occupied.gpu_util_max_percent, levels)
+    rows = totals(reader, span, told.idle_occupied.gpu_util_max_percent, levels)
     found = []
     for (gpu_id, hostname, job), fields in _by_field(rows, "gpu_id", "hostname", "job").items():
         used, busy, active = fields.get(_UTIL), _mean(fields.get(_UTIL)), _mean(fields.get(_SM_ACTIVE))
@@ -213,11 +214,11 @@ def idle(reader: TableReader, span: Span, told: Thresholds) -> list[Idle]:
     return sorted(found, key=lambda one: (-one.idle_s, one.gpu_id, one.job))
 
 
-def health(reader: TableReader, span: Span, incidents: Iterable[Incident]) -> list[Health]:
-    """Every GPU of a span, and those of which nothing was heard but an alert is open; the worst first."""
-    measured = _by_field(totals(reader, span, (_TEMPERATURE, _POWER_NS, _THERMAL_NS)), "gpu_id")
+def health(rows: Any, gpus: Iterable[Gpu], incidents: Iterable[Incident]) -> list[Health]:
+    """The state of these GPUs, and of those that have an open alert but were not heard of; worst first."""
+    measured = _by_field(rows, "gpu_id")
     by_subject: dict[str, list[Incident]] = {}
-    places = {gpu.gpu_id: (gpu.hostname, gpu.job) for gpu in find_gpus(reader, span)}
+    places = {gpu.gpu_id: (gpu.hostname, gpu.job) for gpu in gpus}
     for incident in incidents:
         if incident.state == "open":
             by_subject.setdefault(incident.subject, []).append(incident)

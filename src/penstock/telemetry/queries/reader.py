@@ -98,15 +98,15 @@ class TableReader:
         """One row for each combination of `keys`, which are expressions by name, as measures are."""
         table = piece.level.table
         wanted = _within(table, piece.span) & where
-        names = [*keys, *(measure.name for measure in measures)]
-        expressions = [*keys.values(), *(measure.of for measure in measures)]
+        # The scan takes from this which columns to read; the projection itself is a step of its own.
+        columns = {**keys, **{measure.name: measure.of for measure in measures}}
         sums = [(each.name, f"hash_{each.how}", None, each.name) for each in measures]
 
         def plan(dataset: Any) -> Any:
             steps = [
-                acero.Declaration("scan", acero.ScanNodeOptions(dataset, filter=wanted)),
+                acero.Declaration("scan", acero.ScanNodeOptions(dataset, columns=columns, filter=wanted)),
                 acero.Declaration("filter", acero.FilterNodeOptions(wanted)),
-                acero.Declaration("project", acero.ProjectNodeOptions(expressions, names)),
+                acero.Declaration("project", acero.ProjectNodeOptions(list(columns.values()), list(columns))),
                 acero.Declaration("aggregate", acero.AggregateNodeOptions(sums, list(keys))),
             ]
             return acero.Declaration.from_sequence(steps).to_table()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -11,7 +12,7 @@ import pyarrow.compute as pc
 from penstock.telemetry.queries.reader import Measure, TableReader
 from penstock.telemetry.queries.spans import DAY_MS, HOUR_MS, MINUTE_MS, ROLLUPS, Span
 
-__all__ = ["Timeline", "read_timeline", "step_of"]
+__all__ = ["Timeline", "read_timelines", "step_of"]
 
 _STEPS_MS: Final = (
     10_000,
@@ -42,30 +43,26 @@ def step_of(span: Span) -> int:
     return next((step for step in _STEPS_MS if span.width <= step * _STEPS_MOST), _STEPS_MS[-1])
 
 
-def read_timeline(reader: TableReader, span: Span, field: int) -> Timeline:
-    """The means of a gauge. The span is widened to whole steps."""
+def read_timelines(reader: TableReader, span: Span, fields: Sequence[int]) -> list[Timeline]:
+    """The means of some gauges, in one go. The span is widened to whole steps."""
     step_ms = step_of(span)
     wide = Span(span.start // step_ms * step_ms, -(-span.end // step_ms) * step_ms)
-    step_us = step_ms * 1000
     # Steps are whole windows of every level that is not wider than they are.
     levels = [level for level in ROLLUPS if level.width_ms <= step_ms]
-    begun = pc.divide(pc.field("window_start").cast(pa.int64()), step_us)
-    keys = {"gpu_id": pc.field("gpu_id"), "hostname": pc.field("hostname"), "step": begun}
+    step = pc.divide(pc.field("window_start").cast(pa.int64()), step_ms * 1000)
+    keys = {**{name: pc.field(name) for name in ("gpu_id", "hostname", "field")}, "step": step}
     measures = [
         Measure("samples", "sum", pc.field("count")),
         Measure("weighted", "sum", pc.multiply(pc.field("mean"), pc.field("count").cast(pa.float64()))),
     ]
-    parts = [
-        reader.aggregate(piece, keys, measures, pc.field("field") == field)
-        for piece in reader.cover(wide, levels)
-    ]
+    is_wanted = pc.field("field").isin(list(fields))
+    parts = [reader.aggregate(piece, keys, measures, is_wanted) for piece in reader.cover(wide, levels)]
+    rows = pa.concat_tables(parts)
     starts_ms = np.arange(wide.start, wide.end, step_ms)
-    if not any(len(part) for part in parts):
-        return Timeline([], [], starts_ms, step_ms, np.zeros((0, len(starts_ms))))
-    return _matrix(pa.concat_tables(parts), starts_ms, step_ms)
+    return [_timeline(rows.filter(pc.field("field") == field), starts_ms, step_ms) for field in fields]
 
 
-def _matrix(rows: Any, starts_ms: Any, step_ms: int) -> Timeline:
+def _timeline(rows: Any, starts_ms: Any, step_ms: int) -> Timeline:
     hosts = rows.group_by("gpu_id", use_threads=False).aggregate([("hostname", "last")])
     hosts = hosts.sort_by([("hostname_last", "ascending"), ("gpu_id", "ascending")])
     place = pc.index_in(rows["gpu_id"], hosts["gpu_id"]).to_numpy()

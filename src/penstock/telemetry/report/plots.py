@@ -77,7 +77,7 @@ def heatmap(busy: Timeline) -> Figure:
     figure = _figure(height_in, f"GPU utilisation of {gpus:,} GPUs, mean of {_step_text(busy.step_ms)}")
     axes = figure.subplots()
     start, end = _edges(busy)
-    colours = colormaps["viridis"].with_extremes(bad="#dddddd")
+    colours = colormaps["viridis"].with_extremes(bad="#8a8a8a")
     if gpus:
         image = axes.imshow(
             np.ma.masked_invalid(busy.values),
@@ -88,7 +88,7 @@ def heatmap(busy: Timeline) -> Figure:
             interpolation="nearest",
             extent=(_date(start), _date(end), gpus - 0.5, -0.5),
         )
-        bar = figure.colorbar(image, ax=axes, pad=0.01, fraction=0.03)
+        bar = figure.colorbar(image, ax=axes, pad=0.01, fraction=0.03, anchor=(0.0, 1.0))
         bar.set_label("utilisation (%); grey: no samples")
         _name_rows(axes, busy)
     _time_axis(axes, start, end)
@@ -149,7 +149,7 @@ def over_time(busy: Timeline, active: Timeline, power: Timeline) -> Figure:
         label=f"power of {len(power.gpu_ids):,} GPUs together",
     )
     lower.set_ylabel(f"power ({unit})")
-    lower.set_ylim(bottom=0)
+    lower.set_ylim(0, max(1.0, np.nanmax(total_w, initial=0.0) / scale * 1.08))
     for axes in (upper, lower):
         axes.grid(alpha=0.3)
         axes.legend(loc="upper center", bbox_to_anchor=(0.5, 1.14), ncols=3, frameon=False, fontsize=9)

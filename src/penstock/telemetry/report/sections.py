@@ -1,4 +1,4 @@
-"""Tables of a report: rows of one kind, as CSV with all digits, and for people with few."""
+"""Tables of a report: rows of one kind, as CSV with nine digits, and for people with few."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def write_csv(section: Section, path: Path) -> None:
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(columns)
-        writer.writerows([_exact(getattr(row, name)) for name in columns] for row in section.rows)
+        writer.writerows([_stable(getattr(row, name)) for name in columns] for row in section.rows)
 
 
 def cells(section: Section, most: int) -> list[list[str]]:
@@ -48,7 +48,10 @@ def markdown(section: Section, most: int) -> str:
     return table + (f"\n{left} more in [{section.name}.csv]({section.name}.csv).\n" if left else "")
 
 
-def _exact(value: object) -> object:
+def _stable(value: object) -> object:
+    if isinstance(value, float):
+        # Sums are taken by several threads: the digits behind these depend on who was first.
+        return float(f"{value:.9g}")
     if isinstance(value, datetime):
         return value.isoformat()
     return " ".join(value) if isinstance(value, list) else value

@@ -16,12 +16,13 @@ from penstock.telemetry.queries.fleet import (
     energy,
     health,
     idle,
+    totals,
     utilization,
 )
-from penstock.telemetry.queries.gpus import latest
+from penstock.telemetry.queries.gpus import find_gpus, latest
 from penstock.telemetry.queries.reader import TableReader
 from penstock.telemetry.queries.spans import HOUR_MS, Span, instant
-from penstock.telemetry.queries.timeline import read_timeline
+from penstock.telemetry.queries.timeline import read_timelines
 from penstock.telemetry.report import plots
 from penstock.telemetry.report.sections import Section, markdown, write_csv
 from penstock.telemetry.thresholds import Thresholds, load_thresholds
@@ -65,15 +66,14 @@ def write_report(
 
 
 def _sections(reader: TableReader, span: Span, incidents: list[Incident], told: Thresholds) -> list[Section]:
-    states = health(reader, span, incidents)
+    rows = totals(reader, span)
+    states = health(rows, find_gpus(reader, span), incidents)
     return [
-        Section("utilization_by_host", "Utilisation by host", Utilization, utilization(reader, span, "host")),
-        Section(
-            "utilization_by_model", "Utilisation by model", Utilization, utilization(reader, span, "model")
-        ),
-        Section("utilization_by_job", "Utilisation by job", Utilization, utilization(reader, span, "job")),
+        Section("utilization_by_host", "Utilisation by host", Utilization, utilization(rows, "host")),
+        Section("utilization_by_model", "Utilisation by model", Utilization, utilization(rows, "model")),
+        Section("utilization_by_job", "Utilisation by job", Utilization, utilization(rows, "job")),
         Section("idle", "Held by a job and not used", Idle, idle(reader, span, told)),
-        Section("energy_by_host", "Energy by host", Energy, energy(reader, span, "host")),
+        Section("energy_by_host", "Energy by host", Energy, energy(rows, "host")),
         Section("health", "Health", Health, states),
         Section("alerts", "Alerts", Incident, incidents),
     ]
@@ -97,7 +97,7 @@ def _summary(span: Span, sections: dict[str, Section]) -> str:
 def _plot(reader: TableReader, span: Span, incidents: list[Incident], out: Path) -> list[Path]:
     # Windows that are still open would look like GPUs that say nothing.
     closed = span.within(reader.extent("rollups_10s") or span)
-    busy, active, power = (read_timeline(reader, closed, field) for field in (_UTIL, _SM_ACTIVE, _POWER))
+    busy, active, power = read_timelines(reader, closed, (_UTIL, _SM_ACTIVE, _POWER))
     figures = {
         "heatmap.png": plots.heatmap(busy),
         "utilization_power.png": plots.over_time(busy, active, power),
