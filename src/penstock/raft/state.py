@@ -7,9 +7,8 @@ vote could vote twice in one epoch.
 
 from __future__ import annotations
 
+import json
 from typing import Final, NamedTuple
-
-import msgspec
 
 from penstock.model.errors import PenstockError
 from penstock.model.ids import format_topic_id, parse_topic_id
@@ -32,38 +31,36 @@ class QuorumState(NamedTuple):
     voted: ReplicaKey | None = None
 
 
-class _File(msgspec.Struct, rename="camel"):
-    """The file's fields; version 0 had no directory id, and more that nobody needs."""
-
-    leader_id: int
-    leader_epoch: int
-    voted_id: int
-    data_version: int = msgspec.field(name="data_version")
-    voted_directory_id: str = format_topic_id(NO_DIRECTORY)
-
-
 def encode_quorum_state(state: QuorumState) -> bytes:
     voted = state.voted or ReplicaKey(NO_NODE)
-    return msgspec.json.encode(
-        _File(
-            leader_id=state.leader_id,
-            leader_epoch=state.epoch,
-            voted_id=voted.id,
-            voted_directory_id=format_topic_id(voted.directory_id),
-            data_version=_VERSION,
-        )
-    )
+    file = {
+        "leaderId": state.leader_id,
+        "leaderEpoch": state.epoch,
+        "votedId": voted.id,
+        "votedDirectoryId": format_topic_id(voted.directory_id),
+        "data_version": _VERSION,
+    }
+    return json.dumps(file, separators=(",", ":")).encode()
 
 
 def decode_quorum_state(data: bytes) -> QuorumState:
-    """The inverse of `encode_quorum_state`; reads Kafka's version 0 too."""
+    """The inverse of `encode_quorum_state`; reads Kafka's version 0 too, which has no directory id."""
     try:
-        file = msgspec.json.decode(data, type=_File)
-        voted = ReplicaKey(file.voted_id, parse_topic_id(file.voted_directory_id))
-    except (msgspec.DecodeError, ValueError) as e:
-        raise UnreadableQuorumState(f"quorum state cannot be read: {e}") from e
-    if not 0 <= file.data_version <= _VERSION:
-        raise UnreadableQuorumState(f"quorum state of unknown version {file.data_version}")
-    if file.leader_epoch < 0 or file.leader_id < NO_NODE or file.voted_id < NO_NODE:
+        file = json.loads(data)
+        version, epoch, leader_id, voted_id = (
+            _integer(file[name]) for name in ("data_version", "leaderEpoch", "leaderId", "votedId")
+        )
+        directory_id = parse_topic_id(file.get("votedDirectoryId", format_topic_id(NO_DIRECTORY)))
+    except (AttributeError, KeyError, TypeError, ValueError) as e:
+        raise UnreadableQuorumState(f"quorum state cannot be read: {e!r}") from e
+    if not 0 <= version <= _VERSION:
+        raise UnreadableQuorumState(f"quorum state of unknown version {version}")
+    if epoch < 0 or leader_id < NO_NODE or voted_id < NO_NODE:
         raise UnreadableQuorumState(f"quorum state that cannot be: {file}")
-    return QuorumState(file.leader_epoch, file.leader_id, None if file.voted_id == NO_NODE else voted)
+    return QuorumState(epoch, leader_id, None if voted_id == NO_NODE else ReplicaKey(voted_id, directory_id))
+
+
+def _integer(value: object) -> int:
+    if type(value) is not int:
+        raise TypeError(f"{value!r} is no integer")
+    return value
