@@ -47,7 +47,8 @@ class Run:
             by_contender.setdefault(contender, []).append(float(f"{value:.4g}"))
 
     def fail(self, row: str, contender: str, error: Exception) -> None:
-        self.failures.append(f"{_told_of(row)}{contender}: {error!r}")
+        """Note it by its kind: what it says, which the run prints, may tell of folders of this machine."""
+        self.failures.append(f"{_told_of(row)}{contender}: {type(error).__name__}")
 
     def without(self, rows: Collection[str]) -> Run:
         """What is left when others have measured `rows`."""
@@ -66,8 +67,8 @@ def _told_of(row: str) -> str:
 
 def merged(older: Sequence[Run], newest: Run) -> list[Run]:
     """The runs that still have something to tell beside the newest."""
-    left = (run.without(newest.values) for run in older)
-    return [*(run for run in left if run.values or run.failures), newest]
+    runs = (*(run.without(newest.values) for run in older), newest)
+    return [run for run in runs if run.values or run.failures]
 
 
 def together(runs: Sequence[Run]) -> Run:
