@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
-from uuid import UUID
 
 from penstock.broker.coordinator_runtime import CoordinatorRuntime, Question
 from penstock.groups.ledger import Client, Environment
@@ -173,6 +172,9 @@ class GroupCoordinator:
         }
 
     def _new_uuid(self) -> str:
+        # Loaded when the first member joins: a start need not wait for it.
+        from uuid import UUID
+
         return str(UUID(bytes=self._broker.rng.token(_UUID_BYTES), version=4))
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from ipaddress import ip_address
+from socket import AF_INET, AF_INET6, inet_ntop, inet_pton
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from penstock.broker.cluster_node import ControllerUnavailable
@@ -44,6 +44,7 @@ _CATCH_UP_S: Final = 0.5
 #: what changes nothing that this broker could hear of
 _READS: Final = (DESCRIBE_QUORUM, LIST_PARTITION_REASSIGNMENTS)
 _SIZE: Final = 4
+_IPV4_BYTES: Final = 4
 
 AsyncHandler: TypeAlias = Callable[[Context, Any], Coroutine[Any, Any, Any]]
 
@@ -179,7 +180,8 @@ def _caller_in(envelope: EnvelopeRequest, client_id: str | None) -> Caller:
         principal = decode_principal(envelope.request_principal)
         name = f"{principal.type}:{principal.name}"
     try:
-        host = str(ip_address(envelope.client_host_address))
+        address = bytes(envelope.client_host_address)
+        host = inet_ntop(AF_INET if len(address) == _IPV4_BYTES else AF_INET6, address)
     except ValueError as e:
         raise ProtocolError("an envelope whose client has no address") from e
     return Caller(name, host, client_id)
@@ -188,9 +190,9 @@ def _caller_in(envelope: EnvelopeRequest, client_id: str | None) -> Caller:
 def _packed(host: str) -> bytes:
     """An address as bytes; the one that means any where the transport does not tell."""
     try:
-        return ip_address(host).packed
-    except ValueError:
-        return bytes(4)
+        return inet_pton(AF_INET6 if ":" in host else AF_INET, host)
+    except OSError:
+        return bytes(_IPV4_BYTES)
 
 
 def _has_changed_something(api: Api[Any, Any], request: Any, response: Any) -> bool:
