@@ -50,7 +50,7 @@ def replica_fetch(context: Context, request: FetchRequest) -> FetchResponse | De
 class _Read:
     """What one look at a session's partitions found."""
 
-    __slots__ = ("answers", "cold", "is_urgent", "size")
+    __slots__ = ("answers", "cold", "is_urgent", "quiet", "size")
 
     def __init__(self) -> None:
         self.answers: list[tuple[FollowedPartition, PartitionData]] = []
@@ -58,6 +58,8 @@ class _Read:
         #: something that the follower should hear of at once
         self.is_urgent = False
         self.cold: list[tuple[Partition, ColdPages]] = []
+        #: read to their end: how far they are is told only if there is an answer now
+        self.quiet: list[tuple[FollowedPartition, Partition]] = []
 
 
 class _ReplicaFetch:
@@ -179,6 +181,7 @@ class _ReplicaFetch:
                     answer.diverging_epoch = EpochEndOffset(epoch=parted.epoch, end_offset=parted.end_offset)
                     return answer
             if self._may_wait and followed.fetch_offset == partition.log.end_offset:
+                read.quiet.append((followed, partition))
                 return None
             return self._read_partition(partition, followed, left, at_least_one=not read.size)
         except ApiError as e:
@@ -254,6 +257,7 @@ class _ReplicaFetch:
         response = FetchResponse(session_id=self._session.id)
         incremental = self._request.session_epoch > _FULL
         topics = response.responses
+        read.answers += [(followed, _described(partition)) for followed, partition in read.quiet]
         for followed, answer in read.answers:
             if incremental and not followed.is_news(answer):
                 followed.sent(answer)

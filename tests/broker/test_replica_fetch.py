@@ -1,0 +1,71 @@
+"""Fetch as a follower asks it, told to a real leader by a follower of the test's own."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import cast
+
+from penstock.broker.context import Context
+from penstock.broker.handlers.replica_fetch import replica_fetch
+from penstock.wire.apis.fetch import (
+    FETCH,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+    ReplicaState,
+)
+from tests.broker.nodes import Cluster, cluster
+from tests.broker.replication import make_topic, produce, run, stop_fetching
+
+TOPICS = ("busy", "quiet")
+
+
+def fetch_as_follower(nodes: Cluster, offset: int, session: int = 0, epoch: int = 0) -> FetchResponse:
+    """What broker 1 answers at once to broker 2, which has the first `offset` records of each topic."""
+    wanted = FetchPartition(
+        current_leader_epoch=0,
+        fetch_offset=offset,
+        last_fetched_epoch=0 if offset else -1,
+        log_start_offset=0,
+        partition_max_bytes=1 << 20,
+    )
+    request = FetchRequest(
+        max_wait_ms=500,
+        min_bytes=1,
+        max_bytes=1 << 20,
+        session_id=session,
+        session_epoch=epoch,
+        replica_state=ReplicaState(replica_id=2, replica_epoch=nodes[2].broker_epoch),
+        topics=[FetchTopic(topic_id=nodes[1].image.topics[name].id, partitions=[wanted]) for name in TOPICS],
+    )
+    context = SimpleNamespace(broker=nodes[1], version=FETCH.max_version)
+    answer = replica_fetch(cast(Context, context), request)
+    assert isinstance(answer, FetchResponse)
+    return answer
+
+
+def by_topic(nodes: Cluster, response: FetchResponse) -> dict[str, PartitionData]:
+    names = {bytes(nodes[1].image.topics[name].id): name for name in TOPICS}
+    return {names[topic.topic_id]: topic.partitions[0] for topic in response.responses}
+
+
+def test_how_far_a_quiet_partition_is_committed_is_told_beside_the_records_of_a_busy_one() -> None:
+    async def main() -> None:
+        async with cluster(2) as nodes:
+            for name in TOPICS:
+                await make_topic(nodes, 1, 2, name=name)
+            await stop_fetching(nodes[2])
+            for name in TOPICS:
+                await produce(nodes, 1, b"a", acks=1, name=name)
+            first = fetch_as_follower(nodes, 0)
+            assert by_topic(nodes, first).keys() == set(TOPICS)
+            await produce(nodes, 1, b"b", acks=1, name="busy")
+
+            told = by_topic(nodes, fetch_as_follower(nodes, 1, first.session_id, 1))
+
+            assert told["busy"].records
+            assert (told["quiet"].high_watermark, told["quiet"].records) == (1, b"")
+
+    run(main())
