@@ -360,11 +360,14 @@ class Volume(MemoryFiles):
     def __init__(self, error: int | None = None) -> None:
         super().__init__()
         self.error = error
+        self.file_error: int | None = None
         self.syncs = 0
         self.file_syncs = 0
 
     def sync(self, inode: Inode) -> None:
         self.file_syncs += 1
+        if self.file_error is not None:
+            raise OSError(self.file_error, "broken")
 
     def lock(self, path: str) -> File:
         return _Lock(self, super().lock(path))
@@ -416,9 +419,18 @@ def test_a_volume_that_cannot_be_synced_as_one_is_synced_file_by_file() -> None:
     assert all(records(opened(disk).open_log("a", index, CONFIG, CLOCK)) for index in (0, MANY_FILES - 1))
 
 
-def test_a_failed_sync_of_the_volume_takes_the_directory_offline() -> None:
-    directory = opened(Volume(errno.EIO))
+def test_a_failed_sync_of_the_volume_has_each_file_say_whether_it_was_its_own() -> None:
+    volume = Volume(errno.EIO)
+    directory = opened(volume)
     plans = _plans(directory, MANY_FILES)
+    volume.file_syncs = 0
+
+    directory.sync(plans)
+
+    assert volume.file_syncs == MANY_FILES
+    assert directory.health.offline is None
+
+    volume.file_error = errno.EIO
     with pytest.raises(StorageError, match="cannot sync /data"):
         directory.sync(plans)
     assert directory.health.offline is not None
