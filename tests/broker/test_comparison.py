@@ -30,7 +30,9 @@ _CRC = 17
 _OFFSET = 2
 
 
-def forge(files: Files, partition: Partition, mark: bytes = b"V", offset: int = _OFFSET) -> None:
+def forge(
+    files: Files, partition: Partition, mark: bytes = b"V", offset: int = _OFFSET, *, checksum: bool = True
+) -> None:
     """Change a letter of a sealed batch, and its checksum with it: nobody can tell by looking at it."""
     segment = partition.log.segments.first
     file = files.open(segment.path(LOG))
@@ -38,7 +40,8 @@ def forge(files: Files, partition: Partition, mark: bytes = b"V", offset: int = 
     position = next(at for at, header in iter_batches(data) if header.base_offset == offset)
     batch = bytearray(data[position : position + read_header(data, position).size])
     batch[batch.index(b"value")] = mark[0]
-    batch[_CRC:CRC_START] = crc32c(batch[CRC_START:]).to_bytes(4, "big")
+    if checksum:
+        batch[_CRC:CRC_START] = crc32c(batch[CRC_START:]).to_bytes(4, "big")
     file.pwrite(bytes(batch), position)
 
 
@@ -164,3 +167,22 @@ def test_what_was_known_before_a_restart_is_found_again() -> None:
         running.advance(65)
         running.wait_until(lambda: look(victim, lambda broker, partition: stored(partition)) == healthy)
         assert look(victim, lambda broker, partition: broker.metrics.differences_found) == 1
+
+
+def test_a_leader_whose_checksum_is_wrong_has_no_say() -> None:
+    """Of two replicas the leader would be right, and its follower would give up the only copy that is."""
+
+    async def main() -> None:
+        async with cluster(2) as nodes:
+            await sealed_topic(nodes)
+            healthy = stored(replica(nodes[2]))
+            forge(nodes.disks[1], replica(nodes[1]), checksum=False)
+
+            await compare(nodes, 2)
+            assert not replica(nodes[2]).log.recovery.corruption
+
+            await nodes[1].scrubber.scrub(replica(nodes[1]))
+            await nodes[1].scrubber.repair(replica(nodes[1]))
+            assert [stored(replica(nodes[node])) for node in (1, 2)] == [healthy] * 2
+
+    run(main())

@@ -8,7 +8,7 @@ their batches say who is right (`replication.digest`). Each broker replaces only
 Compacted topics are left out: each replica compacts by itself, so healthy ones differ.
 
 Invariants: nothing is replaced without a verdict, and only by what the verdict calls healthy, so a corrupt
-minority never spreads.
+minority never spreads. Only copies whose checksums hold are asked.
 """
 
 from __future__ import annotations
@@ -21,13 +21,14 @@ from penstock.broker.partition import Partition
 from penstock.broker.repair import PIECE_BYTES, is_here, others_in_sync, read_replica, repair_range
 from penstock.model.errors import ApiError, CorruptMessage, PenstockError
 from penstock.net.client import PeerGone
-from penstock.ports import Files
+from penstock.ports import Buffer, Files
 from penstock.records.batch import LOG_OVERHEAD, read_offset_and_length
 from penstock.replication.digest import Mismatch, batch_digests, is_untouched, leading_batches, mismatches
 from penstock.storage.config import FOREVER
 from penstock.storage.recovery import Corruption
 from penstock.storage.scrub import SealedSegment, describe, note_damage, sealed_segments
 from penstock.storage.segment import Segment
+from penstock.storage.validation import check_replicated
 
 if TYPE_CHECKING:
     from penstock.broker.broker import Broker
@@ -110,7 +111,8 @@ class _Comparison:
         while offset < piece.end:
             fetched = await read_replica(self._broker, self._partition, offset, replica)
             size, next_offset = leading_batches(fetched, piece.end)
-            if not size:
+            # What says how far a batch goes is in no checksum: it must go on, and come to an end.
+            if not size or next_offset <= offset or len(batches) > len(piece.batches) + PIECE_BYTES:
                 raise CorruptMessage(f"replica {replica} has no batch at offset {offset}")
             batches += fetched[:size]
             offset = next_offset
@@ -129,9 +131,12 @@ class _Comparison:
         held = {
             replica: batch_digests(memoryview(batches))
             for replica, batches in read.items()
-            if is_untouched(memoryview(batches), piece.start, piece.end)
+            if _is_sound(batches) and is_untouched(memoryview(batches), piece.start, piece.end)
         }
-        held[broker.node_id] = batch_digests(memoryview(piece.batches))
+        if _is_sound(piece.batches):
+            held[broker.node_id] = batch_digests(memoryview(piece.batches))
+        if self._sealed() != sealed:
+            return
         known = broker.image.topics_by_id[partition.topic_id].partitions[partition.index]
         for mismatch in mismatches(known.replicas, known.leader, held, piece.end):
             if self._sealed() != sealed:
@@ -152,6 +157,15 @@ class _Comparison:
             healthy=sorted(mismatch.healthy),
             corrupt=sorted(mismatch.corrupt),
         )
+
+
+def _is_sound(batches: Buffer) -> bool:
+    """Whether its checksums hold. A copy whose do not has no say: its own broker's scrubber mends it."""
+    try:
+        check_replicated(batches)
+    except PenstockError:
+        return False
+    return True
 
 
 def _read_piece(files: Files, sealed: SealedSegment, position: int) -> _Piece | None:
