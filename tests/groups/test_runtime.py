@@ -189,6 +189,28 @@ def test_what_the_log_refuses_has_not_happened(
     run(test)
 
 
+def test_a_log_that_has_refused_for_hours_is_still_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(coordinator_seat, "_RELOAD_LIMIT_S", 0.0)
+
+    def refuse(*_: object) -> None:
+        raise StorageError("the disk is full")
+
+    async def test() -> None:
+        async with running() as broker:
+            await answer(commit(broker, 1))
+            with monkeypatch.context() as full:
+                full.setattr(coordinator_seat, "append_records", refuse)
+                for _ in range(1100):
+                    await answer(commit(broker, 2))
+                    async with asyncio.timeout(5):
+                        while getattr(fetch(broker), "error_code", 0):  # noqa: ASYNC110
+                            await asyncio.sleep(0)
+            await answer(commit(broker, 3))
+            assert await fetched(broker) == 3
+
+    run(test)
+
+
 def test_a_failed_sync_costs_the_partition(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test() -> None:
         async with running(penstock_flush="group") as broker:

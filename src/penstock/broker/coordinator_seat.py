@@ -50,6 +50,7 @@ _LOAD_PATIENCE_S: Final = 1.0
 #: how long a log that has refused twice in a row is left alone, doubled with each time, up to a limit
 _RELOAD_S: Final = 0.05
 _RELOAD_LIMIT_S: Final = 5.0
+_DOUBLINGS: Final = 10
 
 
 #: timers that are up and go into one turn of the event loop: when a machine with a thousand members dies,
@@ -218,7 +219,7 @@ class Seat(Generic[S]):
             self.load()
         else:
             # What is loaded may have something to write at once, and be refused again: not in a busy loop.
-            pause_s = min(_RELOAD_S * 2**self._refusals, _RELOAD_LIMIT_S)
+            pause_s = min(_RELOAD_S * 2 ** min(self._refusals, _DOUBLINGS), _RELOAD_LIMIT_S)
             self._reload = asyncio.get_running_loop().call_later(pause_s, self.load)
 
     # -- turns
