@@ -273,6 +273,25 @@ def test_leaders_move_away_from_failed_directories() -> None:
     assert followed.isr == [1, 3]
 
 
+def test_an_eligible_leader_takes_over_from_a_failed_directory_and_an_unclean_one_does_not() -> None:
+    stage = Stage(2)
+    stage.register(3, log_dirs=_directories(1, 2))
+    stage.beat(3)
+    eligible, unclean = (
+        stage.topic("eligible", [3, 2, 1], min_isr=2),
+        stage.topic("unclean", [3, 2], min_isr=1, unclean=True),
+    )
+    stage.alter(eligible, [3, 2])
+    stage.alter(eligible, [3])
+    stage.alter(unclean, [3])
+    assert (eligible.isr, eligible.elr, unclean.elr) == ([3], [2], [])
+
+    assert _report(stage, 3, _directories(2))
+
+    assert (eligible.leader, eligible.isr) == (2, [2])
+    assert (unclean.leader, unclean.isr) == (3, [3]), "the replica may be well"
+
+
 def test_a_broker_without_any_directory_left_is_fenced_until_it_has_one() -> None:
     stage = Stage(2)
     partition = stage.topic("t", [1, 2])

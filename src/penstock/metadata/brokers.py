@@ -14,6 +14,7 @@ from typing import Final
 from penstock.metadata.election import begin_change
 from penstock.metadata.features import METADATA_VERSION, check_supported
 from penstock.metadata.image import NO_LEADER, BrokerImage, ClusterImage
+from penstock.metadata.partition_change import Election
 from penstock.metadata.policy import Policy
 from penstock.model.errors import ApiError, ErrorCode
 from penstock.wire.apis.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
@@ -256,14 +257,15 @@ def _withdraw(
     for partition in image.partitions_on(broker_id):
         if broker_id not in partition.isr and (clean or broker_id not in partition.elr):
             continue
-        if partition.isr == [broker_id] and not even_if_last:
-            continue
         change = begin_change(image, policy, partition, leaving=broker_id)
+        if not even_if_last:
+            # The replica may be in a directory that is well: nobody is to lead uncleanly for it.
+            change.election = Election.ONLINE
         change.isr = [node for node in partition.isr if node != broker_id]
         if not clean:
             change.unclean_shutdown = (broker_id,)
         record = change.build()
-        if record is not None:
+        if record is not None and (even_if_last or record.leader != NO_LEADER):
             records.append(record)
     return records
 
