@@ -79,6 +79,12 @@ def test_one_partition_that_is_all_the_load_has_nowhere_better_to_be() -> None:
     assert settle(staged([1, 2, 3], [2, 3, 1]), loads_of(100, 0)) == []
 
 
+def test_a_replica_that_could_not_catch_up_while_it_is_copied_stays() -> None:
+    image, loads = staged(*[[1]] * 6), loads_of(*[10] * 6)
+    assert next_step(image, loads, tolerance=0.2, replicas=True, copied_per_s=19 * KB) is None
+    assert next_step(image, loads, tolerance=0.2, replicas=True, copied_per_s=20 * KB) is not None
+
+
 def test_small_differences_and_idle_clusters_are_left_alone() -> None:
     assert settle(staged([1, 2], [2, 1], brokers=2), loads_of(11, 9)) == []
     assert settle(staged([1, 2], [1, 2], brokers=2), loads_of(0.3, 0.3)) == []

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from math import inf
 from typing import Final
 
 from penstock.broker.controller import Controller
 from penstock.broker.logs import get_logger
 from penstock.broker.peers import Peers
+from penstock.broker.throttles import rate_of_copies
 from penstock.metadata.balance import LoadMeter, Measured, begin_step, next_step
 from penstock.metadata.image import ClusterImage
 from penstock.metadata.policy import Policy
@@ -92,6 +94,7 @@ class Balancer:
             meter.loads,
             tolerance=self._config.penstock_balance_tolerance_percent / 100,
             replicas=self._config.penstock_balance == _REPLICAS,
+            copied_per_s=rate_of_copies(self._config) or inf,
         )
         return ([], None) if step is None else (begin_step(self._image, self._policy(), step), step)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
+from penstock.model.config import BrokerConfig
 from penstock.model.ids import TopicId
 from penstock.replication.throttle import ReplicationThrottle
 
@@ -18,11 +19,12 @@ if TYPE_CHECKING:
     from penstock.broker.broker import Broker
     from penstock.broker.partition import Partition
 
-__all__ = ["Throttles"]
+__all__ = ["Throttles", "rate_of_copies"]
 
 _LEADER: Final = "leader.replication.throttled.replicas"
 _FOLLOWER: Final = "follower.replication.throttled.replicas"
 _NO_LIMIT: Final = 2**63 - 1
+_OFF: Final = "off"
 
 
 class Throttles:
@@ -42,7 +44,7 @@ class Throttles:
         image, config = self._broker.image, self._broker.config
         now_ms = int(self._broker.clock.monotonic() * 1000)
         self.leader.change_rate(_rate(config.leader_replication_throttled_rate), now_ms)
-        self.follower.change_rate(self._follower_rate, now_ms)
+        self.follower.change_rate(rate_of_copies(config), now_ms)
         if self._topics is None:
             self._topics, topics = set(), image.topics
         for name in topics:
@@ -56,13 +58,7 @@ class Throttles:
 
     @property
     def _balances(self) -> bool:
-        return self._broker.config.penstock_balance != "off"
-
-    @property
-    def _follower_rate(self) -> int | None:
-        config = self._broker.config
-        rate = _rate(config.follower_replication_throttled_rate)
-        return config.penstock_balance_bytes_per_second if rate is None and self._balances else rate
+        return self._broker.config.penstock_balance != _OFF
 
     def holds_follower(self, topic_id: TopicId, index: int) -> bool:
         """Whether this broker's replica, which follows, is throttled."""
@@ -90,6 +86,14 @@ class Throttles:
     def _names(self, topic: str, key: str, index: int, node: int) -> bool:
         named = self._broker.image.topic_configs(topic).get(key, "").split(",")
         return "*" in named or f"{index}:{node}" in named
+
+
+def rate_of_copies(config: BrokerConfig) -> int | None:
+    """Bytes per second that throttled followers may fetch; None where there is no limit."""
+    rate = _rate(config.follower_replication_throttled_rate)
+    return (
+        config.penstock_balance_bytes_per_second if rate is None and config.penstock_balance != _OFF else rate
+    )
 
 
 def _rate(configured: int) -> int | None:

@@ -12,6 +12,7 @@ lower it clearly, so that loads which change a little move nothing back and fort
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from math import inf
 from typing import Final, NamedTuple
 
 from penstock.metadata.election import begin_change
@@ -32,6 +33,8 @@ _KEPT: Final = 0.5
 _MEASUREMENTS_MIN: Final = 3
 #: bytes per second and broker, below which a cluster is idle: nothing is won by moving
 _IDLE_BELOW: Final = 1024.0
+#: the share of the rate of copying that a partition may take in meanwhile: a copy must come to an end
+_CATCHES_UP: Final = 0.5
 
 
 class Measured(NamedTuple):
@@ -80,11 +83,17 @@ class LoadMeter:
 
 
 def next_step(
-    image: ClusterImage, loads: Mapping[TopicPartition, float], *, tolerance: float, replicas: bool
+    image: ClusterImage,
+    loads: Mapping[TopicPartition, float],
+    *,
+    tolerance: float,
+    replicas: bool,
+    copied_per_s: float = inf,
 ) -> Move | None:
     """The move that evens out the brokers most, None where nothing has to move, or may.
 
-    With `replicas`, replicas may move, too, and not only leaders.
+    With `replicas`, replicas may move, too, and not only leaders: those that can catch up with what they take
+    in while they are copied at `copied_per_s`.
     """
     if not all(may_receive(broker) for broker in image.brokers.values()) or any(
         partition.reassigning for partition in image.partitions
@@ -93,7 +102,7 @@ def next_step(
     state = _State(image, loads, tolerance)
     steps = list(state.leader_moves())
     if not steps and replicas:
-        steps = list(state.replica_moves())
+        steps = list(state.replica_moves(copied_per_s * _CATCHES_UP))
     return min(steps, key=lambda step: (-step.gain, step.move)).move if steps else None
 
 
@@ -170,10 +179,10 @@ class _State:
                     nodes = _swapped(partition.replicas, leader, follower)
                     yield _Step(self._led.gain(load, leader, follower), Move(name, nodes))
 
-    def replica_moves(self) -> Iterator[_Step]:
+    def replica_moves(self, most: float) -> Iterator[_Step]:
         """A replica goes to a broker without one; a leader only where that does not cost leaders more."""
         for name, partition, load in self._loaded:
-            if set(partition.isr) != set(partition.replicas):
+            if load > most or set(partition.isr) != set(partition.replicas):
                 continue
             for donor in filter(self._held.are_too_much_for, partition.replicas):
                 for receiver in self._brokers.keys() - set(partition.replicas):
