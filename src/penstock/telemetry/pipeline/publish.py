@@ -26,6 +26,8 @@ __all__ = [
 ALERTS: Final = "gpu.alerts"
 DEAD_LETTERS: Final = "gpu.telemetry.dlq"
 _TIMEOUT_S: Final = 30.0
+#: What a dead letter's record tells of it. Not its time: Python has no year 10000, which a sample may claim.
+_TOLD: Final = ["reason", "topic", "partition", "offset", "raw"]
 
 
 class TopicsUnreachable(PenstockError):
@@ -97,7 +99,7 @@ def alert_records(alerts: Iterable[Alert], batch_id: int) -> list[Record]:
 
 def dead_letter_records(rows: Any) -> Iterable[Record]:
     """Dead letters as they came, from rows of the table; why, and where from, in headers."""
-    for row in rows.to_pylist():
+    for row in rows.select(_TOLD).to_pylist():
         source = f"{row['topic']}/{row['partition']}/{row['offset']}"
         headers = [
             ("reason", row["reason"].encode()),
