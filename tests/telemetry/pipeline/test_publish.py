@@ -26,3 +26,10 @@ def test_a_time_that_python_does_not_have_is_no_obstacle() -> None:
     (letter,) = letters(raw)
     assert letter.value == raw
     assert ("reason", b"from the future") in letter.headers
+
+
+def test_a_letter_that_is_too_large_says_where_its_bytes_are() -> None:
+    largest, too_large = letters(b"x" * 900_000, b"x" * 900_001)
+    assert (len(largest.value), "raw" in dict(largest.headers)) == (900_000, False)
+    assert (too_large.key, too_large.value) == ("t/0/1", b"")
+    assert dict(too_large.headers)["raw"] == b"in the table dead_letters"

@@ -28,6 +28,8 @@ DEAD_LETTERS: Final = "gpu.telemetry.dlq"
 _TIMEOUT_S: Final = 30.0
 #: What a dead letter's record tells of it. Not its time: Python has no year 10000, which a sample may claim.
 _TOLD: Final = ["reason", "topic", "partition", "offset", "raw"]
+#: librdkafka refuses a record of more than 1,000,000 bytes, key and headers included.
+_RAW_BYTES_MAX: Final = 900_000
 
 
 class TopicsUnreachable(PenstockError):
@@ -98,7 +100,10 @@ def alert_records(alerts: Iterable[Alert], batch_id: int) -> list[Record]:
 
 
 def dead_letter_records(rows: Any) -> Iterable[Record]:
-    """Dead letters as they came, from rows of the table; why, and where from, in headers."""
+    """Dead letters as they came, from rows of the table; why, and where from, in headers.
+
+    One that is too large for a record comes without its bytes, and a header says where they are.
+    """
     for row in rows.select(_TOLD).to_pylist():
         source = f"{row['topic']}/{row['partition']}/{row['offset']}"
         headers = [
@@ -107,4 +112,8 @@ def dead_letter_records(rows: Any) -> Iterable[Record]:
             ("partition", str(row["partition"]).encode()),
             ("offset", str(row["offset"]).encode()),
         ]
-        yield Record(source, row["raw"] or b"", headers)
+        raw = row["raw"] or b""
+        if len(raw) > _RAW_BYTES_MAX:
+            raw = b""
+            headers.append(("raw", b"in the table dead_letters"))
+        yield Record(source, raw, headers)
