@@ -91,7 +91,7 @@ class SmallPipeline:
             str(place),
             str(place / "_queries" / "test"),
             Settings(load_thresholds(), shards=2),
-            clock=lambda: BEGIN_MS,
+            clock=lambda: BEGIN_MS + MINUTES * _MINUTE_MS,
             run_shards=_run_here,
         )
         self._minute = self._batch_id = self._offset = 0

@@ -120,6 +120,16 @@ def test_windows_close_behind_the_watermark(undisturbed: Path) -> None:
     assert {row["mean"] for row in rows(undisturbed, "rollups_1m")} == {40.0, 50.0, 1000.0, 0.0}
 
 
+def test_a_clock_that_is_fast_does_not_make_others_late(tmp_path: Path) -> None:
+    reports: list[BatchReport] = []
+    batches = pipeline(tmp_path, reports)
+    # Both are taken: nobody knows yet whose clock is wrong.
+    batches.process(placed([sample(3600), sample(3600 + 250, gpu="GPU-22")]), 0)
+    batches.process(placed([sample(3600 + 1)], 2), 1)
+    assert [(report.counts.valid, report.counts.late) for report in reports] == [(2, 0), (1, 0)]
+    assert reports[1].watermark_ms == CLOCK - 30_000
+
+
 def test_tables_can_be_asked_for_any_column(undisturbed: Path) -> None:
     """Through deltalake's datasets, which pass over files by what their statistics say."""
     samples = Tables(str(undisturbed / "tables")).open("samples").to_pyarrow_dataset()

@@ -184,10 +184,12 @@ class Batches:
         before = self._manifest
         remembered = f"{report.batch_id}-{uuid4().hex}-detectors.arrow"
         self._state.write_table(remembered, detectors.fleet.to_table())
+        # A sample may be ahead of our clock; the watermark may not, or one fast clock makes all others late.
+        newest_ms = min(report.counts.newest_ms, report.read_at_ms)
         after = _Manifest(
             before.query_id,
             report.batch_id,
-            max(before.newest_ms, report.counts.newest_ms),
+            max(before.newest_ms, newest_ms),
             {result.shard: result.state for result in results},
             remembered,
         )
