@@ -133,7 +133,8 @@ class Batches:
         if counts.consumed != consumed or len(results) != self._settings.shards:
             raise PipelineBroken(f"{consumed} rows were read and {counts.consumed} are accounted for")
         detectors = self._detectors()
-        alerts = detectors.advance(pa.concat_tables([result.features for result in results]))
+        features = pa.concat_tables([result.features for result in results])
+        alerts = detectors.advance(features, task.read_at_ms)
         files = [file for result in results for file in result.files]
         report = BatchReport(batch_id, counts, task.watermark_ms, task.read_at_ms, alerts)
         self._commit(batch_id, files + self._write_own(report))

@@ -55,6 +55,11 @@ class Fleet:
         #: by rule: bad since, good since while open, and open since; 0 where it is not so
         self.held = np.zeros((0, len(rules), 3), dtype=np.int64)
 
+    @property
+    def newest_ms(self) -> int:
+        """The newest step that any GPU was heard of in; 0 if none was."""
+        return int(self.seen_ms.max(initial=0))
+
     def heard(
         self, step_ms: int, about: dict[str, list[Any]], values: Any, smoothing_s: float, corrected_s: float
     ) -> Any:

@@ -1,7 +1,7 @@
 """When something wrong opens an alert, and when the alert resolves.
 
-Time is that of the samples, in steps of ten seconds, so the same samples give the same alerts whenever they
-are read again.
+Time is that of the newest samples, in steps of ten seconds, and never goes back: the rest of a step may come
+a batch after the next one. So the same batches give the same alerts whenever they are read again.
 """
 
 from __future__ import annotations
@@ -50,8 +50,11 @@ class Detectors:
         rules = tuple(RULES)
         self.fleet = Fleet(rules) if remembered is None else Fleet.from_table(remembered, rules)
 
-    def advance(self, features: Any) -> list[Alert]:
-        """Take rows of FEATURES_SCHEMA, step by step, and say what has changed."""
+    def advance(self, features: Any, read_at_ms: int) -> list[Alert]:
+        """Take rows of FEATURES_SCHEMA, step by step, and say what has changed.
+
+        Nothing is judged at a time after `read_at_ms`: by a clock that is fast all others would be silent.
+        """
         alerts: list[Alert] = []
         steps = features["step"].to_numpy()
         matrix = np.column_stack([features[str(each)].to_numpy() for each in FEATURES])
@@ -67,7 +70,8 @@ class Detectors:
                 told.smoothing_s,
                 told.ecc.corrected_smoothing_s,
             )
-            alerts += self._judge(int(steps[rows[0]]), heard)
+            now_ms = min(self.fleet.newest_ms, read_at_ms // STEP_MS * STEP_MS)
+            alerts += self._judge(now_ms, heard)
         return alerts
 
     def _judge(self, step_ms: int, heard: Ints) -> list[Alert]:
