@@ -5,8 +5,11 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
+from penstock.telemetry.pipeline.storage import Store
+from penstock.telemetry.pipeline.tables import TABLES, Tables, write_files
 from penstock.telemetry.queries.alerts import Incident, find_incidents
 from penstock.telemetry.queries.reader import TableReader
 from penstock.telemetry.queries.spans import Span, instant, milliseconds
@@ -64,6 +67,21 @@ def test_alerts_of_a_span(reader: TableReader, start: int, end: int, expected: b
         return milliseconds(moment)
 
     assert of(reader, "xid").overlaps(Span(at(start), at(end))) is expected
+
+
+def test_a_resolution_in_a_later_batch_counts_whatever_its_time(tmp_path: Path) -> None:
+    schema = TABLES["alerts"]
+    for batch_id, (state, second) in enumerate((("open", 20), ("resolved", 10))):
+        change = {
+            "at": BEGIN + timedelta(seconds=second),
+            "since": BEGIN,
+            "state": state,
+            "batch_id": batch_id,
+        }
+        alert = {"rule": "silent", "subject": "GPU-a0", "severity": "critical", **change}
+        files = write_files(Store(str(tmp_path)), "alerts", pa.Table.from_pylist([alert], schema))
+        Tables(str(tmp_path)).commit("alerts", files, "query", batch_id)
+    assert of(TableReader(str(tmp_path)), "silent").state == "resolved"
 
 
 def test_no_table_no_alerts(tmp_path: Path) -> None:

@@ -48,8 +48,8 @@ def find_incidents(reader: TableReader) -> list[Incident]:
     if extent is None:
         return []
     changes = reader.read("alerts", extent, ["at", *_KEY, *_LAST, "batch_id"])
-    # A change may be repeated while its alert is open; of equal times the later batch knows better.
-    changes = changes.sort_by([("at", "ascending"), ("batch_id", "ascending")])
+    # A change may be repeated while its alert is open. A later batch knows better, whatever its time.
+    changes = changes.sort_by([("batch_id", "ascending"), ("at", "ascending")])
     is_open = pc.equal(changes["state"], "open")
     for name in _WHILE_OPEN:
         told = pc.if_else(is_open, changes[name], None)
