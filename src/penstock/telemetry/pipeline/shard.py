@@ -150,7 +150,11 @@ def _in_place_order(batch: Any) -> Any:
         is_ordered &= not bool((is_same & (step < 0)).any())
         is_same &= step == 0
     # One topic is the rule, and its name then needs no comparing.
-    return batch if is_ordered and len(topic.dictionary) <= 1 else batch.sort_by(_PLACE)
+    if is_ordered and len(topic.dictionary) <= 1:
+        return batch
+    # Arrow does not sort by texts that are encoded.
+    places = batch.select([name for name, _ in _PLACE]).set_column(0, "topic", topic.cast(pa.string()))
+    return batch.take(pc.sort_indices(places, sort_keys=_PLACE))
 
 
 def _close_windows(
