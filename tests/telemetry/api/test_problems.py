@@ -25,6 +25,10 @@ HEALTH, ALERTS = "/api/v1/fleet/health", "/api/v1/alerts"
         (A0, "end_time=2025-07-18T20:00:00+02:00", "end_time", "%2B"),
         (A0, "end_time=2025-07-18T25:00:00Z", "end_time", "hour must be in 0..23"),
         (A0, "start_time=0001-01-01T00:00:00%2B01:00", "start_time", "no RFC 3339 time"),
+        (A0, "start_time=0001-01-01T00:00:00Z", "start_time", "from 1970 to 9998"),
+        (A0, "start_time=1970-01-01T00:00:00%2B01:00", "start_time", "from 1970 to 9998"),
+        (A0, "end_time=9999-12-31T23:59:59.9999Z", "end_time", "from 1970 to 9998"),
+        (UTILIZATION, "end_time=0001-01-01T00:00:00Z", "end_time", "from 1970 to 9998"),
         (A0, "start_time=", "start_time", "no RFC 3339 time"),
         (
             A0,
@@ -69,6 +73,12 @@ def test_bad_parameters(client: TestClient, path: str, query: str, parameter: st
     assert fault["parameter"] == parameter
     assert reason in fault["reason"]
     assert f"{parameter}: {fault['reason']}" == problem["detail"]
+
+
+@pytest.mark.parametrize("path", [GPUS, A0, UTILIZATION, HEALTH, ALERTS])
+@pytest.mark.parametrize("end", ["1970-01-01T00:00:00Z", "9998-12-31T23:59:59.9999Z"])
+def test_the_first_and_the_last_time_are_answered(client: TestClient, path: str, end: str) -> None:
+    assert client.get(path, params={"end_time": end}).status_code == 200
 
 
 def test_all_faults_are_named(client: TestClient) -> None:

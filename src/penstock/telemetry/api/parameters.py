@@ -31,15 +31,20 @@ __all__ = [
 ]
 
 _RFC_3339: Final = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
+#: Samples are from 1970 or later; what is added to a time of the last year may be beyond Python's calendar.
+_YEARS: Final = range(1970, 9999)
 
 
 def _instant(told: Any) -> datetime:
     text = str(told)
     if _RFC_3339.fullmatch(text):
         try:
-            return datetime.fromisoformat(text.upper()).astimezone(UTC)
+            moment = datetime.fromisoformat(text.upper()).astimezone(UTC)
         except (ValueError, OverflowError) as error:
             raise ValueError(f"is no RFC 3339 time: {error}") from error
+        if moment.year not in _YEARS:
+            raise ValueError(f"is not from {_YEARS[0]} to {_YEARS[-1]} in UTC")
+        return moment
     # In a query a plus sign means a blank.
     hint = "; write its + as %2B" if re.search(r" \d\d:\d\d$", text) else ""
     raise ValueError(f"is no RFC 3339 time with a zone, such as 2025-07-18T20:42:34Z{hint}")
