@@ -28,3 +28,17 @@ def test_of_two_topics_the_first_in_place_is_taken() -> None:
         outcome = advanced(order)
         assert (outcome.counts.valid, outcome.counts.duplicates) == (1, 2)
         assert outcome.rows["samples"]["value"].to_pylist() == [2.0]
+
+
+def test_a_gpu_whose_job_has_ended_has_none() -> None:
+    begun = advanced([row(0, hostname=None), row(1, at_s=1)]).state
+    ended = {"job": None, "namespace": None}
+    # What says nothing of its host does not take it away, and what is older changes nothing.
+    for rows in ([row(2, at_s=2, **ended, hostname=None)], [row(2, at_s=2, **ended), row(3, field=203)]):
+        after = advanced(rows, begun).state
+        (gpu,) = after.gpus.to_pylist()
+        assert (gpu["hostname"], gpu["model"], gpu["job"], gpu["namespace"]) == ("host-1", "H200", None, None)
+        (gpu,) = advanced([row(4, at_s=3, job="job-2")], after).state.gpus.to_pylist()
+        assert gpu["job"] == "job-2"
+    (gpu,) = advanced([row(2, at_s=-1, **ended)], begun).state.gpus.to_pylist()
+    assert gpu["job"] == "job-1"

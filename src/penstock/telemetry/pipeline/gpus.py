@@ -22,18 +22,24 @@ GPUS: Final = pa.schema(
     [("gpu_id", pa.string()), *((name, pa.string()) for name in ABOUT), ("at", pa.int64())]
 )
 _COLUMNS: Final = GPUS.names
+#: what a GPU may cease to have: a newest sample without it says so
+_TRANSIENT: Final = ("job", "namespace")
 
 
 def number_gpus(known: Any, samples: Any) -> tuple[Any, Ints]:
     """The GPUs with what the newest samples say about them, and the number of each sample's GPU.
 
-    A GPU's number is its row, for ever. What the newest sample does not say stays as an older one said it.
+    A GPU's number is its row, for ever. What the newest sample does not say stays as an older one said it;
+    only its job and namespace end so.
     """
     told, codes = _told(samples)
     place = pc.index_in(told["gpu_id"], known["gpu_id"])
     grown = pa.concat_tables([known, told.filter(pc.is_null(place))]).combine_chunks()
     latest = pa.concat_tables([grown, told]).sort_by([("at", "ascending")])
-    latest = latest.group_by("gpu_id", use_threads=False).aggregate([(name, "last") for name in _COLUMNS[1:]])
+    newest = [
+        (name, "last", pc.ScalarAggregateOptions(skip_nulls=name not in _TRANSIENT)) for name in _COLUMNS[1:]
+    ]
+    latest = latest.group_by("gpu_id", use_threads=False).aggregate(newest)
     latest = latest.rename_columns(_COLUMNS)
     gpus = latest.take(pc.index_in(grown["gpu_id"], latest["gpu_id"])).cast(GPUS).combine_chunks()
     numbers = pc.index_in(told["gpu_id"], gpus["gpu_id"]).to_numpy().astype(np.int64)
@@ -54,16 +60,19 @@ def _told(samples: Any) -> tuple[Any, Ints]:
     # Of those that are assigned to one place the last one stays: the newest.
     order = np.argsort(at, kind="stable")
     columns = [names.take(pa.array(by_name))]
-    columns += [_newest(samples[name].combine_chunks(), rows, order, len(present)) for name in ABOUT]
+    columns += [
+        _newest(samples[name].combine_chunks(), rows, order, len(present), skip_nulls=name not in _TRANSIENT)
+        for name in ABOUT
+    ]
     newest_at = np.zeros(len(present), np.int64)
     newest_at[rows[order]] = at[order]
     return pa.table([*columns, newest_at], schema=GPUS), rows
 
 
-def _newest(texts: Any, rows: Ints, order: Ints, size: int) -> Any:
-    """For each row the newest text that is not null; null where there is none."""
+def _newest(texts: Any, rows: Ints, order: Ints, size: int, *, skip_nulls: bool) -> Any:
+    """For each row the newest text; null where there is none."""
     place = np.full(size, -1, np.int64)
-    if texts.null_count:
+    if skip_nulls and texts.null_count:
         order = order[texts.is_valid().to_numpy(zero_copy_only=False)[order]]
     place[rows[order]] = order
     return texts.take(pa.array(place, mask=place < 0)).cast(pa.string())
