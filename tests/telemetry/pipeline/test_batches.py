@@ -31,12 +31,16 @@ def run_here(messages: list[Any], task: ShardTask) -> tuple[list[ShardResult], i
 
 
 def pipeline(
-    place: Path, reports: list[BatchReport] | None = None, clock: int = CLOCK, scheme: str = ""
+    place: Path,
+    reports: list[BatchReport] | None = None,
+    clock: int = CLOCK,
+    scheme: str = "",
+    settings: Settings | None = None,
 ) -> Batches:
     return Batches(
         f"{scheme}{place / 'tables'}",
         f"{scheme}{place / 'state'}",
-        Settings(load_thresholds(), shards=2),
+        settings or Settings(load_thresholds(), shards=2),
         report=(reports if reports is not None else []).append,
         clock=lambda: clock,
         run_shards=run_here,
@@ -197,6 +201,27 @@ def test_a_driver_that_dies_changes_nothing(
     # Spark comes back with the batch that it does not know to be done, later by the clock.
     run(pipeline(tmp_path, clock=CLOCK + 1), first=1)
     assert contents(tmp_path) == contents(undisturbed)
+
+
+def test_a_second_try_under_other_settings_is_the_same_batch(
+    undisturbed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipeline(tmp_path).process(placed(FIRST), 0)
+    with monkeypatch.context() as patch:
+        patch.setattr(Tables, "commit", dies(Tables.commit, 1, after=True))
+        with pytest.raises(Killed):
+            pipeline(tmp_path).process(placed(SECOND, len(FIRST)), 1)
+    other = Settings(load_thresholds("xid: {for_s: 1000}"), shards=2, delay_ms=0, ahead_ms=0)
+    pipeline(tmp_path, settings=other).process(placed(SECOND, len(FIRST)), 1)
+    run(pipeline(tmp_path), first=2)
+    assert contents(tmp_path) == contents(undisturbed)
+
+
+def test_a_batch_that_another_version_began_is_refused(tmp_path: Path) -> None:
+    batches = pipeline(tmp_path)
+    (tmp_path / "state" / "begun-0.json").write_text('{"read_at_ms": 1}')
+    with pytest.raises(PipelineBroken, match=r"begun-0\.json was written by another version"):
+        batches.process(placed(FIRST), 0)
 
 
 def test_a_batch_that_is_done_is_not_done_again(tmp_path: Path) -> None:

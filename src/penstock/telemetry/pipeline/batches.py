@@ -1,14 +1,14 @@
 """One batch, from messages to committed tables: the order of effects that makes it exactly once.
 
-    1  the batch gets its time                 kept, so that a second try has the same
+    1  the batch gets its time and settings    kept, so that a second try has the same
     2  executors write files and next state    under new names: not yet part of anything
     3  each table is committed                 with (query id, batch id): a second time does nothing
     4  alerts are published                    a second time repeats them, with the same batch id
     5  the manifest is written                 from here on the batch is done
 
 A driver that dies anywhere before 5 runs the batch again from the state before it, and since a batch follows
-from its rows, its time and that state alone, it does the same again. What a failed try leaves behind belongs
-to nothing, and is removed.
+from its rows, what it got in 1 and that state alone, it does the same again. What a failed try leaves behind
+belongs to nothing, and is removed.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 from uuid import uuid4
 
+import msgspec
 import pyarrow as pa
 
 from penstock.model.errors import PenstockError
@@ -50,6 +51,16 @@ class Settings:
     delay_ms: int = 30_000
     #: how far ahead of our clock a sample may be
     ahead_ms: int = 300_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Begun:
+    """What a batch was first tried with. Another try has the same, whatever the settings are by then."""
+
+    read_at_ms: int
+    delay_ms: int
+    ahead_ms: int
+    thresholds: Thresholds
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,12 +138,13 @@ class Batches:
                 f"batch {batch_id} comes after {before.batch_id} in the state beside the checkpoint: "
                 "one of them is from another time. Restore both, or remove both and start anew"
             )
-        task = self._task(batch_id)
+        begun = self._begin(batch_id)
+        task = self._task(batch_id, begun)
         results, consumed = self._run_shards(messages, task)
         counts = _total([result.counts for result in results])
         if counts.consumed != consumed or len(results) != self._settings.shards:
             raise PipelineBroken(f"{consumed} rows were read and {counts.consumed} are accounted for")
-        detectors = self._detectors()
+        detectors = self._detectors(begun.thresholds)
         features = pa.concat_tables([result.features for result in results])
         alerts = detectors.advance(features, task.read_at_ms)
         files = [file for result in results for file in result.files]
@@ -143,15 +155,15 @@ class Batches:
         self._finish(results, detectors, report)
         self._report(report)
 
-    def _task(self, batch_id: int) -> ShardTask:
+    def _task(self, batch_id: int, begun: _Begun) -> ShardTask:
         return ShardTask(
             tables=self._files,
             state=self._state,
             batch_id=batch_id,
             shards=self._settings.shards,
-            watermark_ms=max(0, self._manifest.newest_ms - self._settings.delay_ms),
-            read_at_ms=self._time_of(batch_id),
-            ahead_ms=self._settings.ahead_ms,
+            watermark_ms=max(0, self._manifest.newest_ms - begun.delay_ms),
+            read_at_ms=begun.read_at_ms,
+            ahead_ms=begun.ahead_ms,
             before=self._manifest.shards,
             topics=self._topics,
         )
@@ -198,16 +210,22 @@ class Batches:
         self._manifest = after
         self._sweep()
 
-    def _detectors(self) -> Detectors:
+    def _detectors(self, thresholds: Thresholds) -> Detectors:
         path = self._manifest.detectors
-        return Detectors(self._settings.thresholds, self._state.read_table(path) if path else None)
+        return Detectors(thresholds, self._state.read_table(path) if path else None)
 
-    def _time_of(self, batch_id: int) -> int:
-        """When the batch was first tried."""
+    def _begin(self, batch_id: int) -> _Begun:
         path = f"begun-{batch_id}.json"
         if not self._state.exists(path):
-            self._state.write(path, json.dumps({"read_at_ms": self._clock()}).encode())
-        return int(json.loads(self._state.read(path))["read_at_ms"])
+            told = self._settings
+            begun = _Begun(self._clock(), told.delay_ms, told.ahead_ms, told.thresholds)
+            self._state.write(path, msgspec.json.encode(begun))
+        try:
+            return msgspec.json.decode(self._state.read(path), type=_Begun)
+        except msgspec.ValidationError as error:
+            raise PipelineBroken(
+                f"{path} was written by another version, which must end it: {error}"
+            ) from error
 
     def _load(self) -> _Manifest:
         done = [name for name in self._state.names("") if name.startswith(_MANIFEST)]
