@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import errno
 
+import pytest
+
+from penstock.broker.lifecycle import Lifecycle
 from penstock.metadata.image import TOPIC
 from penstock.model.errors import ErrorCode
 from penstock.wire.apis.broker_heartbeat import BROKER_HEARTBEAT, BrokerHeartbeatRequest
@@ -288,6 +291,31 @@ def test_leaders_move_away_from_a_failed_directory() -> None:
             assert (await produce(nodes, lost.leader, b"kept", name=at["/bad"])).error_code == ErrorCode.NONE
             assert sorted(lost.isr) == [2, 3]
             assert not nodes[2].image.brokers[1].fenced
+        finally:
+            await nodes.close()
+
+    run(main())
+
+
+def test_a_broker_stops_though_its_disk_takes_no_mark(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        nodes = Cluster([1, 2, 3])
+        disk = nodes.disks[1] = Disk()
+        leave_mark = Lifecycle.leave_mark
+
+        def fail(lifecycle: Lifecycle) -> None:
+            disk.sync_error = errno.EIO
+            leave_mark(lifecycle)
+
+        try:
+            await nodes.start()
+            last = nodes[1].broker_epoch
+            with monkeypatch.context() as failing:
+                failing.setattr(Lifecycle, "leave_mark", fail)
+                await nodes.stop(1)
+            disk.sync_error = None
+            await nodes.start(1)
+            assert nodes[1].broker_epoch > last
         finally:
             await nodes.close()
 

@@ -162,7 +162,11 @@ class Lifecycle:
 
     def leave_mark(self) -> None:
         """With everything else on the disk: remember which registration ends in good order. Touches files."""
-        self._files.write_atomic(self._epoch_path, str(self.epoch).encode())
+        try:
+            self._files.write_atomic(self._epoch_path, str(self.epoch).encode())
+        except OSError as e:
+            # An older mark is of another registration: this end will not count as one in good order.
+            log.error("no_mark_left", path=self._epoch_path, error=str(e))
 
     def _previous_epoch(self) -> int:
         if self.epoch != _NO_EPOCH:
