@@ -99,5 +99,9 @@ ROWS = (
         ),
         _spark,
         heavy=True,
+        where=(
+            "in Spark: rows cross from Python workers to the JVM as Arrow batches, and all columns do: "
+            "Spark does not tell a Python source which of them a query wants."
+        ),
     ),
 )
