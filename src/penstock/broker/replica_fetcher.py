@@ -148,8 +148,6 @@ class ReplicaFetcher:
             await self._sync()
         planned = self._plan.next_request(self._now_ms(), self._budget_used_up())
         if planned is None:
-            # By the time that there is something to follow, the leader may be somewhere else.
-            self._peer = None
             await self._wait_for_news()
             return
         if planned.session_epoch:
@@ -161,7 +159,6 @@ class ReplicaFetcher:
         if self._nudge is not None:
             await self._nudge
         if response.error_code:
-            self._peer = None
             self._plan.failed(session_known=response.error_code != ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
             log.info("replica_session_over", leader=self._leader, error=ErrorCode(response.error_code).name)
             await self._pause()
