@@ -207,7 +207,7 @@ OUR_GROWTH = "the ask is on our own growth; what a request costs either of us is
 COLD_CACHES = (
     "the steps of a request do not depend on the count, nor does its time in the kernel; what is added is "
     "user time (26 to 38 µs with `penstock.flush=os`): by the time that a partition's turn comes again, the "
-    "processor's caches have most likely forgotten it. Syncs add nothing: one `syncfs` takes in all files."
+    "processor's caches have most likely forgotten it."
 )
 REOPENED = (
     "the files of sealed segments beyond the latest used 256 (`SegmentCache`) are closed, and reading from "
