@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import types as sql
+from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, ReadMinRows
 
 from penstock.model.errors import ApiError, ErrorCode
@@ -105,13 +106,19 @@ def test_offsets_by_time(topics: Topics, topic: str) -> None:
 def test_selections(topics: Topics, topic: str) -> None:
     topics.fill(topic, numbers(2), 0)
     topics.fill(topic, numbers(3), 2)
-    assert len(batch_rows(topics.bootstrap, subscribePattern=f".*{topic[5:]}")) == 5
-    assert batch_rows(topics.bootstrap, subscribePattern=topic[:5]) == []
+    assert len(batch_rows(topics.bootstrap, subscribePattern=f"{topic[2:]}$")) == 5
+    assert batch_rows(topics.bootstrap, subscribePattern=f"^{topic[2:]}$") == []
     assert len(batch_rows(topics.bootstrap, assign=f'{{"{topic}":[2]}}')) == 3
     with pytest.raises(WrongOption, match="UNKNOWN_TOPIC_OR_PARTITION: the cluster has no nowhere"):
         batch_rows(topics.bootstrap, subscribe=f"{topic},nowhere")
     with pytest.raises(WrongOption, match=f"the cluster has no {topic}-3"):
         batch_rows(topics.bootstrap, assign=f'{{"{topic}":[3]}}')
+
+
+def test_nothing_to_read(topics: Topics, topic: str) -> None:
+    reader = source(topics.bootstrap, subscribe=topic).reader(schema())
+    assert reader.partitions() == []
+    assert list(task_rows(reader, [InputPartition(None)])) == [], "what Spark then asks for"
 
 
 def test_tasks_of_limited_size(topics: Topics, topic: str) -> None:

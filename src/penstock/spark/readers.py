@@ -50,7 +50,9 @@ class _RangeTasks:
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Runs in a worker; this object was sent there."""
-        assert isinstance(partition, OffsetRange)
+        if not isinstance(partition, OffsetRange):
+            # Spark's own: a query that has nothing to read gets one task all the same.
+            return
         options = self._options
         rows = Rows(
             partition,
@@ -176,7 +178,8 @@ def selected(
         response = cluster.refresh(None)
         pattern = re.compile(selection.pattern)
         names = [topic.name for topic in response.topics if not topic.is_internal and topic.name]
-        topics = [name for name in names if pattern.fullmatch(name)]
+        # As Spark's connector has it: found anywhere in a name, unless the pattern says otherwise.
+        topics = [name for name in names if pattern.search(name)]
     else:
         topics = sorted(set(selection.topics) | {partition.topic for partition in selection.partitions})
         cluster.refresh(topics)
