@@ -153,5 +153,7 @@ def test_options_of_the_issue_are_all_there() -> None:
 def test_kafka_options_of_a_writer_are_passed_on() -> None:
     written = WriteOptions.parse({"kafka.bootstrap.servers": "a:1", "kafka.linger.ms": "5", "topic": "t"})
     assert written == WriteOptions("t", {"bootstrap.servers": "a:1", "linger.ms": "5"})
+    java = {"kafka.bootstrap.servers": "a:1", "kafka.max.request.size": "9", "kafka.buffer.memory": "8"}
+    assert WriteOptions.parse(java).producer == {"bootstrap.servers": "a:1", "message.max.bytes": "9"}
     with pytest.raises(WrongOption, match="the nearest is topic"):
         WriteOptions.parse({"kafka.bootstrap.servers": "a:1", "topics": "t"})

@@ -87,7 +87,6 @@ def test_a_row_that_is_not_taken_fails_its_task(topics: Topics, topic: str) -> N
     [
         ("value", {}, "option topic, or a column topic"),
         ("key", {"topic": "t"}, "a column value must be there"),
-        ("value,extra", {"topic": "t"}, "there is no column extra"),
         ("value,partition", {"topic": "t"}, "column partition must be integer, not string"),
         ("value,headers", {"topic": "t"}, "column headers must be array<struct<key:string,value:binary>>"),
     ],

@@ -65,6 +65,9 @@ _REFUSED: Final = {
     "kafka.enable.auto.commit": "Spark keeps the offsets in its checkpoint, and commits none",
     "kafka.interceptor.classes": "there is no Java class to be found",
 }
+#: Settings of Java's producer that librdkafka has under another name, and those that it has no use for.
+_PRODUCER_NAMES: Final = {"max.request.size": "message.max.bytes"}
+_NOT_OF_PRODUCERS: Final = ("buffer.memory", "max.block.ms")
 _DURATION: Final = re.compile(r"(\d+)\s*(us|ms|s|m|min|h|d)?")
 #: As Spark has it, a number alone is in milliseconds.
 _UNIT_S: Final = {
@@ -154,7 +157,12 @@ class WriteOptions:
     def parse(cls, options: Mapping[str, str]) -> WriteOptions:
         told = _Told(options, WRITE_OPTIONS)
         told.endpoint()
-        producer = {key.removeprefix(_KAFKA): value for key, value in told.kafka().items()}
+        named = {key.removeprefix(_KAFKA): value for key, value in told.kafka().items()}
+        producer = {
+            _PRODUCER_NAMES.get(key, key): value
+            for key, value in named.items()
+            if key not in _NOT_OF_PRODUCERS
+        }
         return cls(told.get("topic"), producer)
 
 

@@ -43,10 +43,11 @@ _DEFAULTS: Final = {
 def new_rows_writer(options: Mapping[str, str], schema: sql.StructType) -> RowsWriter:
     """Checks, on the driver, that rows of `schema` can be written."""
     told = WriteOptions.parse(options)
+    # Other columns are left out, as Spark's connector does: what was read can be written as it is.
     for field in schema.fields:
         allowed = _COLUMNS.get(field.name)
         if allowed is None:
-            raise WrongOption(f"there is no column {field.name} to write; there are {', '.join(_COLUMNS)}")
+            continue
         is_headers = field.name == "headers"
         if not isinstance(field.dataType, allowed) or (
             is_headers and field.dataType.simpleString() != _HEADERS
@@ -88,7 +89,7 @@ class RowsWriter:
         return WriterCommitMessage()
 
     def _messages(self, batch: Any) -> Iterator[dict[str, Any]]:
-        columns = {name: batch.column(name).to_pylist() for name in batch.schema.names}
+        columns = {name: batch.column(name).to_pylist() for name in batch.schema.names if name in _COLUMNS}
         rows = batch.num_rows
         nothing = [None] * rows
         topics = [self.topic] * rows if self.topic is not None else columns["topic"]
