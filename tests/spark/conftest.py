@@ -1,4 +1,4 @@
-"""One broker in memory for the tests of the data source, and topics on it that no other test uses."""
+"""One broker in memory for the tests of the data source, topics that no other test uses, and connectors."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from itertools import count
 
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic
+from pyspark.sql import SparkSession
 
 from penstock.spark.connection import close_clusters
 from penstock.testing import BrokerThread, broker
+from tests.spark.connectors import Connector
 from tests.spark.topics import Topics
 
 _names = count()
@@ -31,6 +32,15 @@ def topics(running: BrokerThread) -> Topics:
 def topic(topics: Topics) -> str:
     """A topic of three partitions."""
     name = f"spark-{next(_names)}"
-    admin = AdminClient({"bootstrap.servers": topics.bootstrap})
-    admin.create_topics([NewTopic(name, 3, 1)])[name].result(timeout=10)
+    topics.create(name, 3)
     return name
+
+
+@pytest.fixture(params=["penstock", "kafka"])
+def connector(
+    request: pytest.FixtureRequest, spark: SparkSession, topics: Topics, kafka_connector_jars: str | None
+) -> Connector:
+    """Ours, and Spark's own."""
+    if request.param == "kafka" and kafka_connector_jars is None:
+        pytest.skip("Maven Central is not at hand for Spark's Kafka connector")
+    return Connector(request.param, spark, topics.bootstrap)

@@ -13,8 +13,6 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import types as sql
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from lab import LabError
-from lab.apache_kafka import apache_kafka
 from penstock.spark.connection import close_clusters
 from tests.spark.test_writers import write
 from tests.spark.topics import Topics, batch_rows, schema, source, task_rows
@@ -23,17 +21,9 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 
 @pytest.fixture(scope="module")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Topics]:
-    try:
-        server = apache_kafka(tmp_path_factory.mktemp("kafka"), {"num.partitions": "2"})
-    except LabError as e:
-        pytest.skip(f"there is no Apache Kafka here: {e}")
-    server.start()
-    try:
-        yield Topics(server.bootstrap)
-    finally:
-        close_clusters()
-        server.stop()
+def kafka(real_kafka: str) -> Iterator[Topics]:
+    yield Topics(real_kafka)
+    close_clusters()
 
 
 def test_reading_and_writing(kafka: Topics) -> None:

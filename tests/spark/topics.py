@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -12,6 +13,7 @@ from confluent_kafka.admin import (
     ConfigEntry,
     ConfigResource,
     NewPartitions,
+    NewTopic,
     ResourceType,
 )
 from pyspark.sql.datasource import CaseInsensitiveDict
@@ -32,10 +34,18 @@ class Topics:
     def fill(self, topic: str, values: Iterable[bytes | None], partition: int = 0, **fields: Any) -> None:
         """One message for each value; `fields` are those of `Producer.produce`."""
         settings = {"bootstrap.servers": self.bootstrap, "message.max.bytes": 8 << 20, "log_level": 2}
-        producer = Producer(settings | fields.pop("settings", {}))
+        errors: list[Any] = []
+        told = settings | fields.pop("settings", {}) | {"on_delivery": lambda error, _: errors.append(error)}
+        producer = Producer(told)
         for value in values:
             producer.produce(topic, value, partition=partition, **fields)
         assert producer.flush(20) == 0
+        assert not any(errors), errors
+
+    def create(self, topic: str, partitions: int, **configs: str) -> None:
+        """In the names of configs, `_` stands for `.`."""
+        told = {key.replace("_", "."): value for key, value in configs.items()}
+        self._admin.create_topics([NewTopic(topic, partitions, config=told)])[topic].result(10)
 
     def widen(self, topic: str, partitions: int) -> None:
         self._admin.create_partitions([NewPartitions(topic, partitions)])[topic].result(10)
@@ -57,6 +67,19 @@ class Topics:
         resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
         for done in self._admin.incremental_alter_configs([resource]).values():
             done.result(10)
+
+    def compact(self, topic: str, left: list[int]) -> None:
+        """Have partition 0 compacted, until these are the offsets left of what it holds now."""
+        configs = {"cleanup_policy": "compact", "min_cleanable_dirty_ratio": "0"}
+        self.configure(topic, segment_ms="1", segment_bytes="1048576", **configs)
+        kept: list[int] = []
+        deadline = time.monotonic() + 20
+        while kept != left:
+            assert time.monotonic() < deadline, f"it was not compacted: {kept}"
+            # It rolls the segment with what came before, which only then can be cleaned.
+            self.fill(topic, [b"0"], key=b"last")
+            rows = batch_rows(self.bootstrap, subscribe=topic)
+            kept = sorted(row["offset"] for row in rows if row["key"] != b"last")
 
 
 def schema(*, value: StructType | None = None, headers: bool = False, raw: bool = False) -> StructType:

@@ -1,13 +1,17 @@
-"""The tables that tests of queries, API and reports share. Nobody writes to them."""
+"""The tables that tests of queries, API and reports share (nobody writes to them), and a Spark session."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from penstock.telemetry.queries.reader import TableReader
 from tests.telemetry.small_fleet import make_tables
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 @pytest.fixture(scope="session")
@@ -20,3 +24,9 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def reader(tables: Path) -> TableReader:
     return TableReader(str(tables))
+
+
+@pytest.fixture(scope="session")
+def spark(spark: SparkSession) -> SparkSession:
+    """One of its own: what the pipeline registers in it stays unknown to tests that must do without."""
+    return spark.newSession()
