@@ -174,11 +174,12 @@ def _print_outcome(outcome: Outcome, setting: Setting) -> None:
 
 
 def _write_report(setting: Setting) -> None:
+    from penstock.telemetry.queries.reader import TableReader
     from penstock.telemetry.report import write_report
     from penstock.telemetry.thresholds import load_thresholds
 
     told = load_thresholds(setting.thresholds.read_text())
-    made = write_report(str(setting.tables), setting.report, thresholds=told)
+    made = write_report(TableReader(str(setting.tables)), setting.report, thresholds=told)
     print(f"{'plots:':14}{made.files[0] if made.files else made.summary}")
 
 

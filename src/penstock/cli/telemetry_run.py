@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 import typer
 
 from penstock.cli.interruption import stoppable
-from penstock.cli.options import DEFAULT_BOOTSTRAP, Bootstrap
+from penstock.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, pairs
 from penstock.cli.requirements import require_java
 
 if TYPE_CHECKING:
@@ -41,6 +41,14 @@ Delay: TypeAlias = Annotated[
 BatchRows: TypeAlias = Annotated[
     int, typer.Option("--batch-rows", min=1, help="Most messages of a batch: bounds its memory.")
 ]
+StorageOptions: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--storage-option",
+        metavar="KEY=VALUE",
+        help="Of the object store, as deltalake names it, such as AWS_REGION; may be given again.",
+    ),
+]
 Ahead: TypeAlias = Annotated[
     float, typer.Option("--ahead", min=0.0, help="Seconds that samples may be ahead of our clock.")
 ]
@@ -61,10 +69,12 @@ def run(
     metrics_port: Annotated[
         int | None, typer.Option(help="Serve Prometheus metrics here, on loopback.")
     ] = None,
+    storage_option: StorageOptions = None,
 ) -> None:
     """Keep tables, rollups and alerts up to date, exactly once, until Ctrl-C."""
     settings = _settings(shards, delay, ahead, thresholds)
-    job = _job(bootstrap, topic, tables, settings, batch_rows, trigger)
+    job = _job(bootstrap, topic, tables, settings, batch_rows, storage_option)
+    job = replace(job, trigger=f"{int(trigger * 1000)} milliseconds")
     _execute(job, master, compact_every, metrics_port)
 
 
@@ -78,11 +88,12 @@ def backfill(
     ahead: Ahead = 300.0,
     batch_rows: BatchRows = 2_000_000,
     thresholds: ThresholdFile = None,
+    storage_option: StorageOptions = None,
 ) -> None:
     """The same for what is in the topic now, and end. What was begun goes on where it was."""
     settings = _settings(shards, delay, ahead, thresholds)
-    job = _job(bootstrap, topic, tables, settings, batch_rows, None)
-    _execute(job, master, 0, None)
+    job = _job(bootstrap, topic, tables, settings, batch_rows, storage_option)
+    _execute(replace(job, until_end=True), master, 0, None)
 
 
 def _settings(shards: int, delay: float, ahead: float, thresholds: Path | None) -> Settings:
@@ -94,14 +105,19 @@ def _settings(shards: int, delay: float, ahead: float, thresholds: Path | None) 
 
 
 def _job(
-    bootstrap: str, topic: str, tables: str, settings: Settings, batch_rows: int, trigger: float | None
+    bootstrap: str,
+    topic: str,
+    tables: str,
+    settings: Settings,
+    batch_rows: int,
+    storage_option: list[str] | None,
 ) -> Job:
     require_java()
     from penstock.telemetry.pipeline.jobs import Job
 
     place = tables if "://" in tables else str(Path(tables).absolute())
-    job = Job(bootstrap, topic, place, settings, most_per_batch=batch_rows, until_end=trigger is None)
-    return job if trigger is None else replace(job, trigger=f"{int(trigger * 1000)} milliseconds")
+    told = pairs(storage_option or (), "--storage-option")
+    return Job(bootstrap, topic, place, settings, most_per_batch=batch_rows, storage_options=told)
 
 
 def _execute(job: Job, master: str, compact_every: int, metrics_port: int | None) -> None:
@@ -113,7 +129,7 @@ def _execute(job: Job, master: str, compact_every: int, metrics_port: int | None
 
     registry = CollectorRegistry()
     progress = Progress(registry)
-    maintenance = Maintenance(job.tables, compact_every, retention_hours=24)
+    maintenance = Maintenance(job.tables, compact_every, 24, job.storage_options)
     if metrics_port is not None:
         start_http_server(metrics_port, "127.0.0.1", registry)
     with stoppable() as stop_at_once:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 import typer
 
 from penstock.cli.failure import Failure, misused
+from penstock.cli.options import pairs
 from penstock.cli.requirements import require_extra
-from penstock.cli.telemetry_run import ThresholdFile
+from penstock.cli.telemetry_run import StorageOptions, ThresholdFile
 
 if TYPE_CHECKING:
     from penstock.telemetry.queries.reader import TableReader
@@ -29,10 +30,11 @@ def serve(
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 for any that is free.")] = 8080,
     thresholds: ThresholdFile = None,
+    storage_option: StorageOptions = None,
 ) -> None:
     """Answer questions about GPUs and the fleet over HTTP, until Ctrl-C."""
     require_extra("fastapi")
-    reader, told = _reader(tables), _thresholds(thresholds)
+    reader, told = _reader(tables, storage_option), _thresholds(thresholds)
 
     from penstock.telemetry.api import build_app
     from penstock.telemetry.api import serve as answer
@@ -56,18 +58,18 @@ def report(
         float, typer.Option("--hours", min=0.01, help="How far back from the newest sample.")
     ] = 24.0,
     thresholds: ThresholdFile = None,
+    storage_option: StorageOptions = None,
 ) -> None:
     """Write tables (CSV, Markdown) and plots (PNG) of the fleet, and show the tables' first rows."""
     require_extra("matplotlib")
-    told = _thresholds(thresholds)
-    _reader(tables)
+    reader, told = _reader(tables, storage_option), _thresholds(thresholds)
     if out.exists() and not out.is_dir():
         misused(f"--out {out} is a file; name a folder")
 
     from penstock.cli.output import print_table
     from penstock.telemetry.report import cells, write_report
 
-    made = write_report(tables, out, hours=hours, thresholds=told)
+    made = write_report(reader, out, hours=hours, thresholds=told)
     for section in made.sections:
         if section.rows:
             typer.echo(f"{section.title}, {min(_ROWS_SHOWN, len(section.rows))} of {len(section.rows)}:")
@@ -78,13 +80,13 @@ def report(
         typer.echo(f"{len(made.files)} files in {out}; begin with {made.files[0]}")
 
 
-def _reader(tables: str) -> TableReader:
+def _reader(tables: str, storage_option: list[str] | None) -> TableReader:
     from penstock.telemetry.queries.reader import TableReader
 
     if "://" not in tables and Path(tables).exists() and not Path(tables).is_dir():
         misused(f"--tables {tables} is a file; name the folder that `penstock telemetry run` writes to")
     try:
-        return TableReader(tables)
+        return TableReader(tables, storage_options=pairs(storage_option or (), "--storage-option"))
     except (ValueError, OSError) as error:
         raise Failure(f"--tables {tables}: {error}") from error
 

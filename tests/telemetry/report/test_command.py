@@ -8,6 +8,7 @@ import pytest
 
 from penstock.cli import app
 from penstock.cli.failure import guarded
+from tests.telemetry.object_store import BUCKET, serving
 
 
 def run(*arguments: str) -> int:
@@ -36,3 +37,19 @@ def test_a_file_in_the_way(tables: Path, tmp_path: Path, capfd: pytest.CaptureFi
     (tmp_path / "file").touch()
     assert run("--tables", str(tables), "--out", str(tmp_path / "file")) == 2
     assert capfd.readouterr().err == f"penstock: --out {tmp_path / 'file'} is a file; name a folder\n"
+
+
+def test_tables_in_an_object_store(tables: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """It is told by options alone where the store is and who asks; the store knows nobody else."""
+    with serving(tables.parent) as options:
+        told = [part for option in options for part in ("--storage-option", option)]
+        place = f"s3://{BUCKET}/{tables.name}"
+        assert run("--tables", place, "--out", str(tmp_path / "out"), *told) == 0
+        output, errors = capfd.readouterr()
+        assert errors == ""
+        assert "4 GPUs" in output
+        assert "host-2" in output
+        others = [*told[:-2], "--storage-option", "AWS_ACCESS_KEY_ID=stranger", *told[-2:]]
+        assert run("--tables", place, "--out", str(tmp_path / "out"), *others) == 1
+        assert "AccessDenied" in capfd.readouterr().err
+    assert run("--tables", place, "--out", str(tmp_path / "out"), "--storage-option", "region") == 2

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from penstock.telemetry.queries.reader import TableReader
 from penstock.telemetry.report import write_report
 from tests.telemetry.small_fleet import make_tables
 
@@ -31,12 +32,12 @@ def rows(path: Path) -> list[dict[str, str]]:
 @pytest.fixture(scope="module")
 def made(tables: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("report") / "new"
-    write_report(str(tables), out)
+    write_report(TableReader(str(tables)), out)
     return out
 
 
 def test_the_same_data_gives_the_same_files(tables: Path, tmp_path: Path, made: Path) -> None:
-    report = write_report(str(tables), tmp_path)
+    report = write_report(TableReader(str(tables)), tmp_path)
     assert {path.name for path in report.files} == {path.name for path in made.iterdir()}
     for path in report.files:
         assert path.read_bytes() == (made / path.name).read_bytes(), path.name
@@ -56,7 +57,7 @@ def test_plots_are_pictures_of_a_sane_size(made: Path, name: str) -> None:
 
 def test_other_data_gives_other_plots(made: Path, tmp_path: Path) -> None:
     make_tables(tmp_path / "tables", 40)
-    write_report(str(tmp_path / "tables"), tmp_path / "out")
+    write_report(TableReader(str(tmp_path / "tables")), tmp_path / "out")
     for name in PNGS:
         assert (tmp_path / "out" / name).read_bytes() != (made / name).read_bytes()
 
@@ -84,7 +85,7 @@ def test_the_page_shows_tables_and_plots(made: Path) -> None:
 
 
 def test_nothing_to_report(tmp_path: Path) -> None:
-    report = write_report(str(tmp_path), tmp_path / "out")
+    report = write_report(TableReader(str(tmp_path)), tmp_path / "out")
     assert report.summary == f"no samples in {tmp_path} yet: nothing to report"
     assert (report.files, report.sections) == ([], [])
     assert not (tmp_path / "out").exists()
@@ -94,6 +95,6 @@ def test_windows_that_have_not_closed(tmp_path: Path) -> None:
     """Samples alone: tables are empty, plots say nothing, and nothing fails."""
     make_tables(tmp_path / "tables", 3)
     shutil.rmtree(tmp_path / "tables" / "rollups_10s")
-    report = write_report(str(tmp_path / "tables"), tmp_path / "out")
+    report = write_report(TableReader(str(tmp_path / "tables")), tmp_path / "out")
     assert size(tmp_path / "out" / "heatmap.png")[0] == 1440
     assert "4 GPUs" in report.summary

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.fs as fs
 import pyarrow.parquet as pq
 
-__all__ = ["Store"]
+__all__ = ["Store", "file_system"]
 
 #: deltalake's names, and Arrow's
 _S3_OPTIONS: Final = {
@@ -21,11 +21,11 @@ _S3_OPTIONS: Final = {
 }
 
 
-def _file_system(uri: str, options: dict[str, str]) -> tuple[Any, str]:
-    """Where files are, and the place in there."""
+def file_system(uri: str, options: dict[str, str] | None = None) -> tuple[Any, str]:
+    """Where files are, and the place in there. `options` are as of `Store`."""
     if "://" not in uri:
         return fs.LocalFileSystem(), uri
-    told = {name.lower(): value for name, value in options.items()}
+    told = {name.lower(): value for name, value in (options or {}).items()}
     settings = {ours: told[name] for name, ours in _S3_OPTIONS.items() if name in told}
     if not settings or not uri.startswith("s3://"):
         files, place = fs.FileSystem.from_uri(uri)
@@ -45,7 +45,7 @@ class Store:
         """`options` are what deltalake takes for S3; other stores are told by environment variables."""
         self.uri = uri.rstrip("/")
         self._options = options
-        self._files, place = _file_system(self.uri, options or {})
+        self._files, place = file_system(self.uri, options)
         self._root = f"{place}/"
 
     def __reduce__(self) -> tuple[type[Store], tuple[str, dict[str, str] | None]]:

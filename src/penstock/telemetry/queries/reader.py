@@ -19,10 +19,10 @@ import pyarrow as pa
 import pyarrow.acero as acero
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
-import pyarrow.fs as fs
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
+from penstock.telemetry.pipeline.storage import file_system
 from penstock.telemetry.pipeline.tables import DAY, TABLES
 from penstock.telemetry.queries.spans import ROLLUPS, SAMPLES, Level, Piece, Span, cover
 
@@ -61,10 +61,15 @@ class TableReader:
     """
 
     def __init__(
-        self, tables: str, max_age_s: float = 1.0, clock: Callable[[], float] = time.monotonic
+        self,
+        tables: str,
+        max_age_s: float = 1.0,
+        clock: Callable[[], float] = time.monotonic,
+        storage_options: dict[str, str] | None = None,
     ) -> None:
         self.place = (tables if "://" in tables else str(Path(tables).absolute())).rstrip("/")
-        self._files, self._root = fs.FileSystem.from_uri(self.place)
+        self._storage_options = storage_options
+        self._files, self._root = file_system(self.place, storage_options)
         self._max_age_s = max_age_s
         self._clock = clock
         self._snapshots: dict[str, _Snapshot] = {}
@@ -141,7 +146,7 @@ class TableReader:
                 return known
             if known is None:
                 try:
-                    known = _Snapshot(DeltaTable(f"{self.place}/{table}"), now)
+                    known = _Snapshot(self._open(table), now)
                 except TableNotFoundError:
                     return None
             else:
@@ -149,6 +154,9 @@ class TableReader:
             renewed = _renewed(known, table, now)
             self._snapshots[table] = renewed
             return renewed
+
+    def _open(self, table: str) -> DeltaTable:
+        return DeltaTable(f"{self.place}/{table}", storage_options=self._storage_options)
 
 
 def _renewed(known: _Snapshot, table: str, now: float) -> _Snapshot:

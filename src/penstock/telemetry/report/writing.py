@@ -45,13 +45,12 @@ class Report:
 
 
 def write_report(
-    tables: str, out: Path, *, hours: float = 24.0, thresholds: Thresholds | None = None
+    reader: TableReader, out: Path, *, hours: float = 24.0, thresholds: Thresholds | None = None
 ) -> Report:
     """Report the last hours of samples into the folder `out`, which is made if it is not there."""
-    reader = TableReader(tables)
     span = latest(reader, int(hours * HOUR_MS))
     if not span.width:
-        return Report(f"no samples in {tables} yet: nothing to report", [], [])
+        return Report(f"no samples in {reader.place} yet: nothing to report", [], [])
     incidents = [one for one in find_incidents(reader) if one.overlaps(span)]
     sections = _sections(reader, span, incidents, thresholds or load_thresholds())
     summary = _summary(span, {section.name: section for section in sections})

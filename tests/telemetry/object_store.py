@@ -1,0 +1,84 @@
+"""A directory as an object store that speaks as much of S3 as readers of tables ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from email.utils import formatdate
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
+from xml.sax.saxutils import escape
+
+__all__ = ["BUCKET", "KEY_ID", "serving"]
+
+BUCKET, KEY_ID = "fleet", "reader-of-tables"
+
+
+@contextmanager
+def serving(folder: Path) -> Iterator[list[str]]:
+    """The files below `folder` as a bucket: yields the `KEY=VALUE` options by which it is reached."""
+
+    class Objects(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            asked = urlsplit(self.path)
+            if f"Credential={KEY_ID}/" not in self.headers.get("Authorization", ""):
+                self._answer(403, b"<Error><Code>AccessDenied</Code></Error>")
+            elif (key := unquote(asked.path).removeprefix(f"/{BUCKET}").strip("/")) == "":
+                told = {name: values[0] for name, values in parse_qs(asked.query).items()}
+                self._answer(200, _listing(folder, told.get("prefix", ""), told.get("start-after", "")))
+            elif (path := folder / key).is_file():
+                self._send_part(path.read_bytes())
+            else:
+                self._answer(404, b"<Error><Code>NoSuchKey</Code></Error>")
+
+        do_HEAD = do_GET
+
+        def _send_part(self, data: bytes) -> None:
+            first, _, last = self.headers.get("Range", "bytes=0-").removeprefix("bytes=").partition("-")
+            start = int(first) if first else len(data) - int(last)
+            end = int(last) + 1 if first and last else len(data)
+            span = {"Content-Range": f"bytes {start}-{min(end, len(data)) - 1}/{len(data)}"}
+            self._answer(206, data[start:end], span) if "Range" in self.headers else self._answer(200, data)
+
+        def _answer(self, status: int, body: bytes, headers: dict[str, str] | None = None) -> None:
+            self.send_response(status)
+            told = {"Content-Length": str(len(body)), "ETag": '"1"', "Last-Modified": formatdate(usegmt=True)}
+            for name, value in (told | (headers or {})).items():
+                self.send_header(name, value)
+            self.end_headers()
+            if self.command == "GET":
+                self.wfile.write(body)
+
+        def log_message(self, *_: Any) -> None:
+            """Nobody reads it."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Objects) as server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield [
+                f"AWS_ENDPOINT_URL=http://127.0.0.1:{server.server_port}",
+                f"AWS_ACCESS_KEY_ID={KEY_ID}",
+                "AWS_SECRET_ACCESS_KEY=secret",
+                "AWS_REGION=eu-central-1",
+                "AWS_ALLOW_HTTP=true",
+            ]
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def _listing(folder: Path, prefix: str, after: str) -> bytes:
+    keys = sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+    entries = "".join(
+        f"<Contents><Key>{escape(key)}</Key><Size>{(folder / key).stat().st_size}</Size>"
+        '<LastModified>2025-01-01T00:00:00.000Z</LastModified><ETag>"1"</ETag></Contents>'
+        for key in keys
+        if key.startswith(prefix) and key > after
+    )
+    return f"<ListBucketResult><IsTruncated>false</IsTruncated>{entries}</ListBucketResult>".encode()

@@ -1,0 +1,56 @@
+"""`penstock telemetry run|backfill`: what a job is told. That jobs do it is tested where Spark is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.cli import app, telemetry_run
+from penstock.cli.failure import guarded
+
+
+@pytest.fixture
+def jobs(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Those that would have been run, as `_execute` is told."""
+    told: list[Any] = []
+    monkeypatch.setattr(telemetry_run, "_execute", lambda *all_of_it: told.append(all_of_it))
+    monkeypatch.setattr(telemetry_run, "require_java", lambda: None)
+    return told
+
+
+def run(*arguments: str) -> int:
+    return guarded(lambda: app(["telemetry", *arguments], prog_name="penstock", standalone_mode=False))
+
+
+def test_a_stream_and_a_backfill_are_the_same_job(jobs: list[Any]) -> None:
+    options = [
+        "--storage-option",
+        "AWS_REGION=eu-central-1",
+        "--storage-option",
+        "AWS_ENDPOINT_URL=http://s3=1",
+    ]
+    assert run("run", "--tables", "s3://fleet/tables", "--trigger", "2.5", *options) == 0
+    assert run("backfill", "--tables", "s3://fleet/tables", *options) == 0
+    (streaming, _, every, _), (batch, _, never, _) = jobs
+    told = {"AWS_REGION": "eu-central-1", "AWS_ENDPOINT_URL": "http://s3=1"}
+    assert streaming.storage_options == batch.storage_options == told
+    assert streaming.query == batch.query == "s3://fleet/tables/_queries/telemetry"
+    assert (streaming.until_end, streaming.trigger, every) == (False, "2500 milliseconds", 360)
+    assert (batch.until_end, never) == (True, 0)
+
+
+def test_a_folder_is_where_the_command_runs(
+    jobs: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run("backfill", "--tables", "here") == 0
+    assert jobs[0][0].tables == str(tmp_path / "here")
+    assert jobs[0][0].storage_options == {}
+
+
+def test_an_option_without_a_value(jobs: list[Any], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("run", "--storage-option", "AWS_REGION") == 2
+    assert "--storage-option 'AWS_REGION' is not KEY=VALUE" in capsys.readouterr().err
+    assert not jobs
