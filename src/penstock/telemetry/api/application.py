@@ -9,12 +9,14 @@ from typing import Any, Final
 from anyio.to_thread import current_default_thread_limiter
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
+from fastapi.responses import HTMLResponse
 from prometheus_client import CollectorRegistry
 
 from penstock import __version__
 from penstock.telemetry.api.fleet import alert_routes, fleet_routes
 from penstock.telemetry.api.gpus import gpu_routes
 from penstock.telemetry.api.operations import Measured, operation_routes
+from penstock.telemetry.api.page import operations_page
 from penstock.telemetry.api.problems import MEDIA_TYPE, Problem, handle_problems
 from penstock.telemetry.queries.reader import TableReader
 from penstock.telemetry.thresholds import Thresholds
@@ -39,6 +41,9 @@ def build_app(reader: TableReader, thresholds: Thresholds) -> FastAPI:
         version=__version__,
         summary="GPU telemetry of a fleet: series, rollups, views and alerts from the pipeline's tables.",
         lifespan=_few_threads,
+        # FastAPI's own pages load their scripts from the internet.
+        docs_url=None,
+        redoc_url=None,
         responses={422: {"model": Problem, "description": "A parameter is wrong: which, and why"}},
     )
     handle_problems(app)
@@ -54,6 +59,11 @@ def build_app(reader: TableReader, thresholds: Thresholds) -> FastAPI:
     ):
         app.include_router(routes, responses=unreadable)
     app.openapi = lambda: _document(app)  # type: ignore[method-assign]
+
+    @app.get("/docs", include_in_schema=False)
+    async def docs() -> HTMLResponse:
+        return HTMLResponse(operations_page(app.openapi()))
+
     return app
 
 
