@@ -62,19 +62,24 @@ def test_a_large_frame_is_read_straight_to_where_it_stays() -> None:
     assert frame[-1] == ord("z"), "the frame is the very memory that was read into"
 
 
-def test_a_large_buffer_is_used_again_once_nobody_looks_at_it() -> None:
+def test_two_large_buffers_are_used_in_turn_once_nobody_looks_at_them() -> None:
+    """While one frame is looked at the next one arrives in the other buffer."""
+    reader = FrameReader()
+    buffers = []
+    for number in range(6):
+        # the frame before this one is let go only when this one is there
+        (frame,) = reader.feed(_stream(bytes([number]) * (1 << 20 if number % 3 else 1 << 19)))
+        assert bytes(frame[-2:]) == bytes([number]) * 2
+        buffers.append(frame.obj)
+    # the first one was too small for the others
+    assert {id(buffer) for buffer in buffers[3:]} == {id(buffer) for buffer in buffers[1:3]}
+
+
+def test_a_buffer_that_somebody_looks_at_is_left_alone() -> None:
     reader = FrameReader()
     stream = _stream(bytes(1 << 20))
-    (first,) = reader.feed(stream)
-    (second,) = reader.feed(stream)
-    held = first.obj
-    assert second.obj is not held
-    del first
-    second_buffer = second.obj
-    del second
-    (third,) = reader.feed(_stream(b"x" * (1 << 19)))
-    assert third.obj is second_buffer
-    assert bytes(third) == b"x" * (1 << 19)
+    frames = [frame for _ in range(3) for frame in reader.feed(stream)]
+    assert len({id(frame.obj) for frame in frames}) == 3
 
 
 def test_small_frames_that_arrive_together_share_a_buffer() -> None:

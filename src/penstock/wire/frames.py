@@ -3,8 +3,9 @@
 Bytes are read straight into the reader's buffer and a frame is a view of it, so a buffer is never written to
 again once a frame of it was handed out. A frame that does not fit the rest of its buffer moves to one made
 for it; what had arrived by then is all that is copied. A buffer grows with what has arrived, not with what a
-length field claims, once that claim is past `EAGER_SIZE`. The last large buffer is used again if nobody holds
-a view of it any more: a fresh megabyte costs its page faults.
+length field claims, once that claim is past `EAGER_SIZE`. The last two large buffers are used again if nobody
+holds a view of them any more, so that one frame may be looked at while the next arrives: a fresh megabyte
+costs its page faults.
 """
 
 from __future__ import annotations
@@ -21,8 +22,9 @@ __all__ = ["MAX_FRAME_BYTES", "FrameReader"]
 MAX_FRAME_BYTES: Final = 100 << 20
 #: A frame up to this size gets all of its buffer at once.
 EAGER_SIZE: Final = 16 << 20
-#: A buffer up to this size is kept for the next large frame.
+#: Buffers up to this size are kept for the next large frames, so many of them.
 _KEPT_SIZE: Final = 4 << 20
+_KEPT: Final = 2
 #: What small frames are read into, as many as fit.
 _CHUNK_SIZE: Final = 64 << 10
 #: Less room than this is not worth a read.
@@ -38,7 +40,7 @@ class FrameReader:
 
     def __init__(self, max_bytes: int = MAX_FRAME_BYTES) -> None:
         self._max_bytes = max_bytes
-        self._kept: bytearray | None = None
+        self._kept: list[bytearray] = []
         # What arrived and is no frame yet: `_view[_start:_end]`.
         self._view = memoryview(b"")
         self._start = 0
@@ -104,9 +106,12 @@ class FrameReader:
         """A buffer of `size` bytes for one frame, perhaps one that was used before."""
         if not _CHUNK_SIZE < size <= _KEPT_SIZE:
             return memoryview(bytearray(size))
-        if self._kept is None or len(self._kept) < size or not _is_free(self._kept):
-            self._kept = bytearray(1 << (size - 1).bit_length())
-        return memoryview(self._kept)[:size]
+        for buffer in self._kept:
+            if len(buffer) >= size and _is_free(buffer):
+                return memoryview(buffer)[:size]
+        made = bytearray(1 << (size - 1).bit_length())
+        self._kept = [made, *self._kept][:_KEPT]
+        return memoryview(made)[:size]
 
 
 def _is_free(buffer: bytearray) -> bool:
