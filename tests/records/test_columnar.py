@@ -106,10 +106,32 @@ def test_groups_of_many_batches_and_a_batch_of_many_records(codec: Codec) -> Non
     assert rows_of(log) == small + large
 
 
+def test_whole_batches_go_together_as_far_as_rows_allow() -> None:
+    size = ROWS_MAX // 2 - 1
+    log = b"".join(build_batch([Record(0, 0, None, None)] * size) for _ in range(3))
+    assert [columns.num_rows for columns in decode(log, iter_batches(log), ALL)] == [2 * size, size]
+
+
 @pytest.mark.parametrize("size", [62, 63, 64, 8190, 8191, 8192, 1 << 20, 3 << 20])
 def test_values_of_every_length_of_length(size: int) -> None:
     records = [Record(0, 0, None, b"a" * size), Record(1, 0, b"k", b"b" * size), Record(2, 0, None, b"")]
     assert rows_of(build_batch(records)) == records
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])
+@pytest.mark.parametrize("size", range(15))
+def test_bytes_that_fit_into_a_view_are_read_up_to_the_very_end(size: int, codec: Codec) -> None:
+    records = [Record(0, 0, b"k" * size, None), Record(1, 0, None, b"abcdefghijklmno"[:size])]
+    assert rows_of(build_batch(records, codec=codec)) == records
+
+
+def test_what_was_decoded_leaves_the_buffer_to_others() -> None:
+    records = [Record(0, 0, b"key", b"value" * 10, (("name", b"header" * 10),))]
+    data = bytearray(build_batch(records))
+    (columns,) = decode(data, list(iter_batches(data)), ALL, headers=True)
+    # refused while anybody has a view of it
+    data.clear()
+    assert [_record(row) for row in columns.to_pylist()] == records
 
 
 def test_append_time_holds_for_all_records_of_its_batch() -> None:
@@ -141,6 +163,13 @@ def test_a_wrong_checksum_is_corrupt() -> None:
     batch[-2] ^= 1
     with pytest.raises(CorruptMessage, match="checksum"):
         rows_of(bytes(batch))
+
+
+def test_less_than_no_records_are_corrupt() -> None:
+    batch = build_batch([Record(0, 0, None, b"value")])
+    damaged = seal(read_header(batch)._replace(record_count=-1), b"")
+    with pytest.raises(CorruptMessage, match="-1 records"):
+        rows_of(damaged)
 
 
 def test_control_batches_are_left_out() -> None:

@@ -1,17 +1,19 @@
 """Record batches as Arrow columns, without a Python object for each record.
 
 Three steps, and only the first of them goes record by record: one tight loop walks the lengths of records to
-find where each starts; numpy reads every other field at all those places at once; and one Arrow array over
-all the bytes, whose slots are key, gap, value, gap, key, …, hands out keys and values by `take`, which copies
-in C. Only readers of topics want this module: it alone of this package needs numpy and pyarrow.
+find where each starts; numpy reads every other field at all those places at once; and an Arrow array of views
+of keys, or of values, is cast to one that has their bytes, which copies in C. The bytes of a batch are walked
+right after their checksum, while the processor's cache has them. Only readers of topics want this module: it
+alone of this package needs numpy and pyarrow.
 
-Whatever is wrong with a batch's bytes is a CorruptMessage. No place is read, and no slot made, that was not
-checked to lie within the bytes.
+Whatever is wrong with a batch's bytes is a CorruptMessage. No place is read, and no view made, that was not
+checked to lie within the bytes. What is yielded has no view of them: their buffer may be used again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import repeat
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -20,6 +22,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.model.errors import CorruptMessage
+from penstock.ports import Buffer
 from penstock.records.batch import CRC_START, HEADER_SIZE, BatchHeader
 from penstock.records.checksum import crc32c
 from penstock.records.codecs import Codec
@@ -36,12 +39,13 @@ Aborted: TypeAlias = tuple[int, int]
 Ints: TypeAlias = npt.NDArray[np.int64]
 Bytes: TypeAlias = npt.NDArray[np.uint8]
 
-#: Batches are decoded together until they have so many rows; what is yielded has at most `ROWS_MAX`.
-ROWS_MIN: Final = 8 << 10
+#: As many batches are decoded together as have so many rows, and no more are yielded at once.
 ROWS_MAX: Final = 16 << 10
 #: Nor are more unpacked bytes than this held at once, unless a single batch has more.
 _UNPACKED_BYTES_MAX: Final = 32 << 20
 _MICROSECONDS: Final = 1000
+#: Up to so many bytes lie in an Arrow view itself, not where it points.
+_INLINE_BYTES_MAX: Final = 12
 
 _HEADER_FIELDS: Final = [pa.field("key", pa.string()), pa.field("value", pa.binary())]
 HEADERS_TYPE: Final = pa.list_(pa.field("element", pa.struct(_HEADER_FIELDS)))
@@ -63,14 +67,41 @@ _ASTRAY: Final = 1 << 62
 _MORE: Final = tuple(byte << 6 if byte < 0x80 else _ASTRAY for byte in range(256))
 
 
-class _Group(NamedTuple):
-    """Batches that are decoded together."""
+@dataclass(slots=True)
+class _Group:
+    """Batches that are decoded together: either all were compressed, or none was."""
 
-    #: what their uncompressed records lie in, perhaps among other bytes
-    data: bytes
-    #: by batch: where its records lie in `data`
-    spans: list[tuple[int, int]]
-    batches: list[BatchHeader]
+    #: what their uncompressed records lie in, perhaps among other bytes: a bytearray if they were unpacked
+    data: memoryview | bytearray
+    batches: list[BatchHeader] = field(default_factory=list)
+    #: where in `data` each record starts
+    starts: list[int] = field(default_factory=list)
+
+    @property
+    def is_packed(self) -> bool:
+        return isinstance(self.data, bytearray)
+
+    def has_room(self, header: BatchHeader) -> bool:
+        """Whether one more batch can be decoded together with these."""
+        if (header.compression != Codec.NONE) != self.is_packed:
+            return False
+        if self.is_packed and len(self.data) >= _UNPACKED_BYTES_MAX:
+            return False
+        return len(self.starts) + header.record_count <= ROWS_MAX
+
+    def add(self, batch: memoryview, header: BatchHeader, position: int) -> None:
+        """Check the batch at `position`, and find its records while they are in the processor's cache."""
+        if crc32c(batch[CRC_START:]) != header.crc:
+            raise CorruptMessage(f"the batch at offset {header.base_offset} is not what its checksum says")
+        start, end = position + HEADER_SIZE, position + header.size
+        if isinstance(self.data, bytearray):
+            start = len(self.data)
+            self.data += open_batch(batch)[1]
+            end = len(self.data)
+        count = header.record_count
+        if count < 0 or _walk(self.data, start, count, self.starts) != end:
+            raise CorruptMessage(f"{count} records that do not fill their batch")
+        self.batches.append(header)
 
 
 class _Fields(NamedTuple):
@@ -88,7 +119,7 @@ class _Fields(NamedTuple):
 
 
 def committed(
-    data: bytes, batches: Iterable[PlacedBatch], aborted: Sequence[Aborted]
+    data: Buffer, batches: Iterable[PlacedBatch], aborted: Sequence[Aborted]
 ) -> Iterator[PlacedBatch]:
     """The batches of a read_committed fetch that are not of `aborted` transactions, which came with it.
 
@@ -109,7 +140,7 @@ def committed(
 
 
 def decode(
-    data: bytes, batches: Iterable[PlacedBatch], wanted: range, *, headers: bool = False
+    data: Buffer, batches: Iterable[PlacedBatch], wanted: range, *, headers: bool = False
 ) -> Iterator[pa.RecordBatch]:
     """The records of `batches` in `data` whose offsets are in `wanted`, control batches left out.
 
@@ -130,61 +161,45 @@ def _relevant(batches: Iterable[PlacedBatch], wanted: range) -> Iterator[PlacedB
             yield position, header
 
 
-def _groups(data: bytes, batches: Iterable[PlacedBatch]) -> Iterator[_Group]:
-    """Neighbours that are all uncompressed, and so lie in `data`, or all compressed, and so get unpacked."""
+def _groups(data: Buffer, batches: Iterable[PlacedBatch]) -> Iterator[_Group]:
     view = memoryview(data)
-    pieces: list[bytes] = []
-    group = _Group(data, [], [])
-    rows = size = 0
+    group: _Group | None = None
     for position, header in batches:
-        is_packed = header.compression != Codec.NONE
-        is_full = rows >= ROWS_MIN or size >= _UNPACKED_BYTES_MAX
-        if group.batches and (is_full or is_packed != bool(pieces)):
-            yield group._replace(data=b"".join(pieces)) if pieces else group
-            pieces, group = [], _Group(data, [], [])
-            rows = size = 0
-        batch = view[position : position + header.size]
-        if crc32c(batch[CRC_START:]) != header.crc:
-            raise CorruptMessage(f"the batch at offset {header.base_offset} is not what its checksum says")
-        if is_packed:
-            piece = open_batch(batch)[1]
-            group.spans.append((size, size + len(piece)))
-            pieces.append(piece)
-            size += len(piece)
-        else:
-            group.spans.append((position + HEADER_SIZE, position + header.size))
-        group.batches.append(header)
-        rows += header.record_count
-    if group.batches:
-        yield group._replace(data=b"".join(pieces)) if pieces else group
+        if group is None or not group.has_room(header):
+            if group is not None:
+                yield group
+            group = _Group(view if header.compression == Codec.NONE else bytearray())
+        group.add(view[position : position + header.size], header, position)
+    if group is not None:
+        yield group
 
 
 def _decode_group(group: _Group, wanted: range, with_headers: bool) -> pa.RecordBatch:
-    starts: list[int] = []
+    data = np.frombuffer(group.data, np.uint8)
     try:
-        for (start, end), batch in zip(group.spans, group.batches, strict=True):
-            if _walk(group.data, start, batch.record_count, starts) != end:
-                raise CorruptMessage(f"{batch.record_count} records that do not fill their batch")
-        data = np.frombuffer(group.data, np.uint8)
-        fields = _read_fields(data, np.array(starts, np.int64))
+        fields = _read_fields(data, np.array(group.starts, np.int64))
         counts = [batch.record_count for batch in group.batches]
         offsets = _per_record(counts, [batch.base_offset for batch in group.batches]) + fields.offset_delta
-        rows = None
+        timestamps, types = _timestamps(group.batches, counts, fields.timestamp_delta)
         if offsets.min() < wanted.start or offsets.max() >= wanted.stop:
             rows = np.flatnonzero((offsets >= wanted.start) & (offsets < wanted.stop))
-        timestamps, types = _timestamps(group.batches, counts, fields.timestamp_delta)
-        columns = [*_keys_and_values(group.data, fields, rows)]
-        columns.append(pa.array(offsets if rows is None else offsets[rows]))
-        columns.append(pa.array(timestamps if rows is None else timestamps[rows]).cast(_FIELDS[3].type))
-        columns.append(pa.array(types if rows is None else types[rows]))
+            fields = _Fields(*(column[rows] for column in fields))
+            offsets, timestamps, types = offsets[rows], timestamps[rows], types[rows]
+        columns = [
+            _copied(data, fields.key_at, fields.key_length),
+            _copied(data, fields.value_at, fields.value_length),
+            pa.array(offsets),
+            pa.array(timestamps).view(_FIELDS[3].type),
+            pa.array(types),
+        ]
         if with_headers:
-            columns.append(_headers(group.data, data, fields, rows))
+            columns.append(_headers(data, fields))
     except IndexError as e:
         raise CorruptMessage("a record goes on behind its batch") from e
     return pa.RecordBatch.from_arrays(columns, schema=_SCHEMA_WITH_HEADERS if with_headers else _SCHEMA)
 
 
-def _walk(data: bytes, position: int, count: int, starts: list[int]) -> int:
+def _walk(data: Buffer, position: int, count: int, starts: list[int]) -> int:
     """Append where each of `count` records starts; the position behind the last of them."""
     step, more, at = _STEP, _MORE, position
     try:
@@ -203,14 +218,17 @@ def _walk(data: bytes, position: int, count: int, starts: list[int]) -> int:
     return at
 
 
-def _walk_any(data: bytes, position: int, count: int, starts: list[int]) -> int:
+def _walk_any(data: Buffer, position: int, count: int, starts: list[int]) -> int:
     """The same for records of any length, at half the pace."""
-    for _ in range(count):
-        starts.append(position)
-        length, position = decode_varint(data, position)
-        if length < 0:
-            raise CorruptMessage(f"a record of {length} bytes")
-        position += length
+    try:
+        for _ in range(count):
+            starts.append(position)
+            length, position = decode_varint(data, position)
+            if length < 0:
+                raise CorruptMessage(f"a record of {length} bytes")
+            position += length
+    except IndexError as e:
+        raise CorruptMessage("a record goes on behind its batch") from e
     return position
 
 
@@ -233,6 +251,20 @@ def _read_fields(data: Bytes, starts: Ints) -> _Fields:
 
 def _varints(data: Bytes, at: Ints) -> tuple[Ints, Ints]:
     """The varints at all the places `at`, and the places behind them."""
+    first = data[at]
+    is_longer = first >> 7
+    zigzag = first.astype(np.int16)
+    if is_longer.any():
+        second = data[at + is_longer]
+        if bool(((first & second) > 0x7F).any()):
+            return _varints_any(data, at)
+        # Two bytes at most, which is all that most have, can be counted in 16 bits.
+        zigzag = (zigzag & 0x7F) + (second.astype(np.int16) << 7) * is_longer
+    return ((zigzag >> 1) ^ -(zigzag & 1)).astype(np.int64), at + (1 + is_longer)
+
+
+def _varints_any(data: Bytes, at: Ints) -> tuple[Ints, Ints]:
+    """The same for varints of any length, at half the pace."""
     byte = data[at]
     zigzag = (byte & 0x7F).astype(np.uint64)
     at = at + 1
@@ -272,42 +304,32 @@ def _timestamps(
     return milliseconds * _MICROSECONDS, stamped
 
 
-def _keys_and_values(data: bytes, fields: _Fields, rows: Ints | None) -> tuple[Any, Any]:
-    slots = _slots(
-        data,
-        fields.key_at,
-        fields.key_at + np.maximum(fields.key_length, 0),
-        fields.value_at,
-        fields.headers_at,
-    )
-    return _take(slots, 0, fields.key_length, rows), _take(slots, 2, fields.value_length, rows)
+def _copied(data: Bytes, at: Ints, lengths: Ints) -> Any:
+    """A binary array of the `lengths` bytes at each of `at`, all within `data`; null where a length is -1."""
+    views = np.zeros((len(at), 4), np.int32)
+    views[:, 0] = np.maximum(lengths, 0)
+    views[:, 3] = at
+    short = np.flatnonzero((lengths > 0) & (lengths <= _INLINE_BYTES_MAX))
+    if len(short):
+        views[short, 1:] = _inline(data, at[short])
+    is_valid = lengths >= 0
+    validity = None if is_valid.all() else pa.py_buffer(np.packbits(is_valid, bitorder="little"))
+    buffers = [validity, pa.py_buffer(views), pa.py_buffer(data)]
+    return pa.Array.from_buffers(pa.binary_view(), len(at), buffers).cast(pa.binary())
 
 
-def _slots(data: bytes, *edges: Ints) -> Any:
-    """A binary array over all of `data` that is cut at `edges`, which rise from each to the next."""
-    bounds = np.empty(len(edges) * len(edges[0]) + 1, np.int32)
-    for number, edge in enumerate(edges):
-        bounds[number : -1 : len(edges)] = edge
-    bounds[-1] = len(data)
-    return pa.Array.from_buffers(
-        pa.binary(), len(bounds) - 1, [None, pa.py_buffer(bounds), pa.py_buffer(data)]
-    )
+def _inline(data: Bytes, at: Ints) -> npt.NDArray[np.int32]:
+    """What a view has of a few bytes at each of `at`: those behind them are not looked at."""
+    size = _INLINE_BYTES_MAX
+    if int(at.max()) + size > len(data):
+        data = np.append(data, np.zeros(size, np.uint8))
+    windows: npt.NDArray[np.void] = np.ndarray(len(data) - size + 1, f"V{size}", data, strides=(1,))
+    return windows[at].view(np.int32).reshape(len(at), -1)
 
 
-def _take(slots: Any, number: int, lengths: Ints, rows: Ints | None) -> Any:
-    """Every fourth slot from `number` on, of `rows` only if given, null where the length says so."""
-    if rows is None:
-        rows = np.arange(len(lengths))
-    else:
-        lengths = lengths[rows]
-    is_null = lengths < 0
-    return slots.take(pa.array(rows * 4 + number, mask=is_null if is_null.any() else None))
-
-
-def _headers(raw: bytes, data: Bytes, fields: _Fields, rows: Ints | None) -> Any:
+def _headers(data: Bytes, fields: _Fields) -> Any:
     """A list of (key, value) for each record: all first headers are read, then all second ones, …"""
-    at, end = (fields.headers_at, fields.end) if rows is None else (fields.headers_at[rows], fields.end[rows])
-    counts, at = _varints(data, at)
+    counts, at = _varints(data, fields.headers_at)
     _check_lengths(counts, len(data))
     if bool((counts < 0).any()):
         raise CorruptMessage("a record with a negative number of headers")
@@ -328,15 +350,14 @@ def _headers(raw: bytes, data: Bytes, fields: _Fields, rows: Ints | None) -> Any
         places[:, first[left] + number] = key_at, key_length, value_at, value_length
         number += 1
         left = left[counts[left] > number]
-    if bool((at != end).any()):
+    if bool((at != fields.end).any()):
         raise CorruptMessage("a record's headers end off its end")
-    return _list_of_headers(raw, places, first, counts == 0)
+    return _list_of_headers(data, places, first, counts == 0)
 
 
-def _list_of_headers(raw: bytes, places: Ints, first: Ints, is_null: npt.NDArray[np.bool_]) -> Any:
+def _list_of_headers(data: Bytes, places: Ints, first: Ints, is_null: npt.NDArray[np.bool_]) -> Any:
     key_at, key_length, value_at, value_length = places
-    slots = _slots(raw, key_at, key_at + key_length, value_at, value_at + np.maximum(value_length, 0))
-    keys, values = _take(slots, 0, key_length, None), _take(slots, 2, value_length, None)
+    keys, values = _copied(data, key_at, key_length), _copied(data, value_at, value_length)
     try:
         names = keys.cast(pa.string())
     except pa.ArrowInvalid:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from penstock.model.errors import CorruptMessage
+from penstock.ports import Buffer
 
 __all__ = ["INT_BYTES_MAX", "LONG_BYTES_MAX", "decode_varint", "encode_varint"]
 
@@ -29,7 +30,7 @@ def encode_varint(value: int) -> bytes:
     return bytes(encoded)
 
 
-def decode_varint(data: bytes, position: int, bytes_max: int = INT_BYTES_MAX) -> tuple[int, int]:
+def decode_varint(data: Buffer, position: int, bytes_max: int = INT_BYTES_MAX) -> tuple[int, int]:
     """(value, position behind it). IndexError where `data` ends first, CorruptMessage beyond `bytes_max`."""
     byte = data[position]
     position += 1
