@@ -11,10 +11,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 from penstock.model.errors import ApiError, CorruptMessage, ErrorCode
 from penstock.model.ids import NO_TOPIC_ID, TopicPartition
+from penstock.ports import Buffer
 from penstock.records.columnar import Aborted, PlacedBatch, committed, decode
 from penstock.records.record import iter_batches
 from penstock.spark.connection import Attempts, Cluster, Connection
@@ -48,7 +49,8 @@ class _Fetched(NamedTuple):
     """One answer of a broker; its first batch may begin before the offset that was asked for."""
 
     offset: int
-    data: bytes
+    #: of the connection's buffer
+    data: Buffer
     batches: list[PlacedBatch]
     aborted: list[Aborted]
 
@@ -107,9 +109,8 @@ class RangeReader:
                 return
 
     def _take_in(self, response: FetchResponse) -> _Fetched:
-        """Copies what it needs: without a view of it the connection's buffer serves the next fetch too."""
         answer = _only_partition(response, self.wanted)
-        data = bytes(answer.records or b"")  # type: ignore[arg-type]  # never a file's range when decoded
+        data = cast("Buffer", answer.records or b"")  # never a file's range when decoded
         aborted = [(each.producer_id, each.first_offset) for each in answer.aborted_transactions or ()]
         return _Fetched(self.next_offset, data, list(iter_batches(data)), aborted)
 
