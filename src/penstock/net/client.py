@@ -20,7 +20,7 @@ import asyncio
 import errno
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Final, cast
+from typing import Any, Final, Protocol, cast
 
 from penstock.model.errors import PenstockError, ProtocolError, UnsupportedVersion
 from penstock.ports import Buffer, Rng
@@ -29,9 +29,8 @@ from penstock.wire.backoff import Backoff
 from penstock.wire.compiler import Part
 from penstock.wire.conversation import MAX_IN_FLIGHT, Conversation
 from penstock.wire.frames import MAX_FRAME_BYTES
-from penstock.wire.schema import Struct
 
-__all__ = ["Peer", "PeerGone", "PeerLost", "PeerRefused", "PeerTimedOut", "nobody_listens"]
+__all__ = ["Landing", "Peer", "PeerGone", "PeerLost", "PeerRefused", "PeerTimedOut", "nobody_listens"]
 
 _BACKOFF_FIRST_S: Final = 0.02
 _BACKOFF_LIMIT_S: Final = 1.0
@@ -53,22 +52,47 @@ class PeerTimedOut(PeerGone):
     """There was no answer in time, to this request or to one before it on the same connection."""
 
 
-class _Call:
-    """A request and where its answer goes."""
+class Landing(Protocol):
+    """Where an answer goes: a future, or whoever takes answers without a task that waits for them."""
 
-    __slots__ = ("answer", "answered", "api", "request", "timer")
+    def done(self) -> bool:
+        """Whether nobody waits any more."""
+        ...
+
+    def set_result(self, response: Any, /) -> None: ...
+
+    def set_exception(self, error: Exception, /) -> None: ...
+
+
+class _Call:
+    """A request, where its answer goes, and until when."""
+
+    __slots__ = ("_is_over", "answer", "answered", "api", "deadline", "request", "timeout_s")
 
     def __init__(
-        self, api: Api[Any, Any], request: Struct, answered: bool, answer: asyncio.Future[Any]
+        self, api: Api[Any, Any], request: Any, timeout_s: float, now: float, answered: bool, answer: Landing
     ) -> None:
         self.api = api
         self.request = request
+        self.timeout_s = timeout_s
+        self.deadline = now + timeout_s
         self.answered = answered
         self.answer = answer
-        self.timer: asyncio.TimerHandle
+        self._is_over = False
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has been answered, or nobody waits any more."""
+        return self._is_over or self.answer.done()
+
+    def succeed(self, response: Any) -> None:
+        if not self.is_over:
+            self._is_over = True
+            self.answer.set_result(response)
 
     def fail(self, error: Exception) -> None:
-        if not self.answer.done():
+        if not self.is_over:
+            self._is_over = True
             self.answer.set_exception(error)
 
 
@@ -92,6 +116,7 @@ class Peer:
         "_not_before",
         "_on_gone",
         "_rng",
+        "_timer",
         "_waiting",
         "host",
         "port",
@@ -126,6 +151,8 @@ class Peer:
         self._not_before = loop.time()
         self._last_error: PeerGone = PeerTimedOut(f"{self.address}: not asked yet")
         self._waiting: deque[_Call] = deque()
+        #: goes off when the first answer may be overdue; one timer, however many are awaited
+        self._timer: asyncio.TimerHandle | None = None
         self._closed = False
 
     @property
@@ -150,22 +177,30 @@ class Peer:
         Raises `PeerGone`, or `UnsupportedVersion` where there is no such version. With `answered=False` (as
         Produce wants it for acks=0) it returns an empty response once the request is on its way.
         """
+        answer: asyncio.Future[ResponseT] = self._loop.create_future()
+        self.post(api, request, timeout_s, answer, answered=answered)
+        return await answer
+
+    def post(
+        self, api: Api[Any, Any], request: Any, timeout_s: float, answer: Landing, *, answered: bool = True
+    ) -> None:
+        """As `send`, for somebody who does not wait; what it raises goes where the answer would."""
         if self._closed:
-            raise _copy(self._last_error)
-        call = _Call(api, request, answered, self._loop.create_future())
-        call.timer = self._loop.call_later(timeout_s, self._timed_out, call, timeout_s)
+            answer.set_exception(_copy(self._last_error))
+            return
+        call = _Call(api, request, timeout_s, self._loop.time(), answered, answer)
+        if self._timer is None or call.deadline < self._timer.when():
+            self._watch(call.deadline)
         self._waiting.append(call)
-        try:
-            self._advance()
-            return cast(ResponseT, await call.answer)
-        finally:
-            call.timer.cancel()
+        self._advance()
 
     def close(self) -> None:
         """Give up the connection, and whatever waits for an answer. Closing twice is harmless."""
         if not self._closed:
             self._closed = True
             self._on_gone = None
+            if self._timer is not None:
+                self._timer.cancel()
             self._give_up(PeerLost(f"{self.address}: closed by ourselves"))
 
     # -- connecting -----------------------------------------------------------------------------------
@@ -217,15 +252,32 @@ class Peer:
 
     # -- giving up ------------------------------------------------------------------------------------
 
-    def _timed_out(self, call: _Call, timeout_s: float) -> None:
-        if call.answer.done():
-            return
+    def _watch(self, deadline: float) -> None:
+        """Look for answers that are overdue at `deadline`, not at the time before."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_at(deadline, self._look_for_overdue)
+
+    def _look_for_overdue(self) -> None:
+        self._timer = None
+        now = self._loop.time()
+        for call in [*(() if self._link is None else self._link.calls), *self._waiting]:
+            # Any may have been failed with one before it.
+            if call.deadline <= now and not call.is_over:
+                self._timed_out(call)
+        left = [*(() if self._link is None else self._link.calls), *self._waiting]
+        deadlines = [call.deadline for call in left if not call.is_over]
+        if deadlines and self._timer is None:
+            self._watch(min(deadlines))
+
+    def _timed_out(self, call: _Call) -> None:
         if self._connecting is not None and not self._is_attempting:
             # It has only waited for our next attempt, so it learns how the last one ended.
             self._waiting.remove(call)
             call.fail(_copy(self._last_error))
         else:
-            self._give_up(PeerTimedOut(f"{self.address}: no answer to {call.api.name} in {timeout_s:g} s"))
+            gone = PeerTimedOut(f"{self.address}: no answer to {call.api.name} in {call.timeout_s:g} s")
+            self._give_up(gone)
 
     def _give_up(self, error: PeerGone) -> None:
         """Let go of the connection, or of the attempt to make one, and fail all that depended on it."""
@@ -267,7 +319,7 @@ class _Link(asyncio.BufferedProtocol):
         conversation, waiting = self.conversation, self._waiting
         while waiting and conversation.is_ready and conversation.has_room:
             call = waiting.popleft()
-            if call.answer.done():
+            if call.is_over:
                 continue
             try:
                 _, parts = conversation.ask(call.api, call.request, answered=call.answered)
@@ -277,7 +329,7 @@ class _Link(asyncio.BufferedProtocol):
             if call.answered:
                 self.calls.append(call)
             else:
-                call.answer.set_result(call.api.response())
+                call.succeed(call.api.response())
             self._write(parts)
 
     def abort(self) -> None:
@@ -312,14 +364,13 @@ class _Link(asyncio.BufferedProtocol):
             self._peer.link_lost(self, str(e))
             return
         for response in responses:
-            call = self.calls.popleft()
-            if not call.answer.done():
-                call.answer.set_result(response.message)
+            self.calls.popleft().succeed(response.message)
         if not was_ready:
             self._write(self.conversation.handshake())
             if self.conversation.is_ready:
                 self._peer.link_ready()
-        self.send()
+        if self._waiting:
+            self.send()
 
     def eof_received(self) -> bool:
         return False

@@ -86,8 +86,8 @@ class Conversation:
         self._max_in_flight = max_in_flight
         self._last_correlation_id = 0
         self._awaited: deque[tuple[int, Reader]] = deque()
-        #: of APIs by their keys, once they were asked: the version, how to write requests and read responses
-        self._spoken: dict[int, tuple[int, Writer, Reader]] = {}
+        #: of APIs, once they were asked: the version, how to write requests and read responses
+        self._spoken: dict[Api[Any, Any], tuple[int, Writer, Reader]] = {}
         self._handshake_id: int | None = None
         self._handshake_version = API_VERSIONS.max_version
         self._is_over = False
@@ -122,10 +122,10 @@ class Conversation:
         return self._speak(api)[0]
 
     def _speak(self, api: Api[Any, Any]) -> tuple[int, Writer, Reader]:
-        spoken = self._spoken.get(api.key)
+        spoken = self._spoken.get(api)
         if spoken is None:
             assert self.peer is not None, "versions are known after the handshake"
-            spoken = self._spoken[api.key] = self._codecs(api, common_version(api, self.peer))
+            spoken = self._spoken[api] = self._codecs(api, common_version(api, self.peer))
         return spoken
 
     def _codecs(self, api: Api[Any, Any], version: int) -> tuple[int, Writer, Reader]:
