@@ -217,6 +217,6 @@ def test_a_skeleton_is_what_the_encoder_writes(version: int) -> None:
 
     fill = response_skeleton(PRODUCE, version, message)
     for correlation_id, number in ((0, 0), (7, 2**62 + 1), (2**31 - 1, -1)):
-        assert fill(correlation_id, number) == joined(
+        assert joined([*fill(correlation_id, number)]) == joined(
             [*encode_response(PRODUCE, version, correlation_id, message(number))]
         )

@@ -1,9 +1,9 @@
 """From a frame to its handler and back.
 
 A handler is `handler(context, request)`. It returns the response, a `Deferred` of it, or None where the
-request wants no answer; handlers off the hot path may be coroutines, and one on it may answer with a skeleton
-and the number to fill in (`response_skeleton`). Handlers answer what they foresee with error codes; what
-nobody foresaw is logged and costs the connection that asked.
+request wants no answer; handlers off the hot path may be coroutines, and one on it may answer with a writer
+and what it is to write (as `response_skeleton` and `replica_fetch.write_answer`). Handlers answer what they
+foresee with error codes; what nobody foresaw is logged and costs the connection that asked.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Dispatcher", "Handler"]
 
-#: (context, request) to a response or a (skeleton, number), a Deferred of either, None, or a coroutine
+#: (context, request) to a response or a (writer, content), a Deferred of either, None, or a coroutine
 Handler: TypeAlias = Callable[[Context, Any], Any]
 T = TypeVar("T")
 log = get_logger("requests")
@@ -78,8 +78,8 @@ class Dispatcher:
             raise self._bug(context, e) from e
         parts: Parts | None
         if response.__class__ is tuple:
-            fill, number = response
-            parts = (fill(correlation_id, number),)
+            write, content = response
+            parts = write(correlation_id, content)
         elif response is None:
             parts = None
         elif isinstance(response, Deferred):
@@ -114,32 +114,28 @@ class Dispatcher:
         raise ProtocolError(f"unsupported request: API {api_key} ({name}) version {version}")
 
     def _later(
-        self,
-        route: Route,
-        context: Context,
-        correlation_id: int,
-        response: Deferred[Any],
-        started: int,
-    ) -> Deferred[Parts | None]:
-        answer: Deferred[Parts | None] = Deferred()
-        answer.on_cancel = response.cancel
+        self, route: Route, context: Context, correlation_id: int, response: Deferred[Any], started: int
+    ) -> Answer:
+        """Have what a handler resolves `response` with become what goes out."""
 
-        def resolved(message: Any) -> None:
+        def written(message: Any) -> Parts | None:
             parts: Parts | None = None
             if message.__class__ is tuple:
-                fill, number = message
-                parts = (fill(correlation_id, number),)
+                write, content = message
+                parts = write(correlation_id, content)
             elif message is not None:
                 try:
                     parts = route.write(correlation_id, message)
                 except Exception as e:  # noqa: BLE001 - as in `serve`
                     self.failed(context, e)
-                    return
+                    return None
             route.observe(perf_counter_ns() - started)
-            answer.resolve(parts)
+            return parts
 
-        response.then(resolved)
-        return answer
+        if response.done:
+            return written(response.value)
+        response.convert = written
+        return response
 
     def spawn(self, context: Context, work: Coroutine[Any, Any, T]) -> Deferred[T]:
         """Run `work` as a task; an error that it did not foresee costs the connection that asked."""

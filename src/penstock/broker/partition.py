@@ -116,7 +116,7 @@ class Partition:
         #: whether what was appended last has to be synced before it is acknowledged (`flush.messages`)
         self.sync_due = False
         #: the answers that producers get, by version: log start offset, and all else but the base offset
-        self.acknowledgements: dict[int, tuple[int, Callable[[int, int], bytes]]] = {}
+        self.acknowledgements: dict[int, tuple[int, Callable[[int, int], tuple[bytes]]]] = {}
         self.reconfigure(log.config)
 
     def reconfigure(self, config: LogConfig) -> None:

@@ -30,7 +30,7 @@ from penstock.wire.apis.produce import (
 __all__ = ["Acknowledgement", "Rest", "Uncommitted", "finished", "refuse"]
 
 #: a response that is encoded but for its base offset, and that
-Acknowledgement: TypeAlias = tuple[Callable[[int, int], bytes], int]
+Acknowledgement: TypeAlias = tuple[Callable[[int, int], tuple[bytes]], int]
 
 #: errors before or instead of a look at the log: with any other, clients learn where it starts
 _WITHOUT_LOG_START: Final = frozenset(

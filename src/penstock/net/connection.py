@@ -153,21 +153,19 @@ class Connection(asyncio.BufferedProtocol):
 
     def _advance(self, data: memoryview) -> None:
         """Serve every whole frame in `data` (all that is unserved) and keep what is left."""
-        position = 0
-        end = len(data)
-        serve = self._server.application.serve
-        length_max = self._server.max_request_bytes
+        server = self._server
+        position, end = 0, len(data)
         self._serving = True
         while end - position >= 4 and not self._paused:
             (length,) = _unpack_length(data, position)
+            if not 0 <= length <= server.max_request_bytes:
+                self.fail(f"frame of {length} bytes, limit {server.max_request_bytes}")
             start = position + 4
-            if not 0 <= length <= length_max:
-                self.fail(f"frame of {length} bytes, limit {length_max}")
             stop = start + length
             if stop > end or self.closed:
                 break
             try:
-                answer = serve(self, data[start:stop])
+                answer = server.application.serve(self, data[start:stop])
             except ProtocolError as e:
                 self.fail(str(e))
                 break
@@ -175,16 +173,17 @@ class Connection(asyncio.BufferedProtocol):
             if answer is not None:
                 self._take(answer)
         self._serving = False
-        self._flush()
-        if not self.closed:
+        if self._ready:
+            self._flush()
+        if position == end:
+            if self._buffer is not None:
+                self._release_buffer()
+        elif not self.closed:
             self._keep(data, position)
 
     def _keep(self, data: memoryview, position: int) -> None:
         """Hold on to `data[position:]`, in a buffer that has room for the frame to go on."""
         have = len(data) - position
-        if not have:
-            self._release_buffer()
-            return
         need = 4 + _LENGTH.unpack_from(data, position)[0] if have >= 4 else 4
         old = self._buffer
         if old is None or position or have == len(old) < need:
@@ -255,7 +254,7 @@ class Connection(asyncio.BufferedProtocol):
             else:
                 self._ready += head
             answers.popleft()
-        if not self._serving:
+        if self._ready and not self._serving:
             self._flush()
         if self._paused and len(answers) < MAX_IN_FLIGHT:
             self._update_reading()

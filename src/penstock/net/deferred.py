@@ -17,12 +17,14 @@ __all__ = ["Deferred"]
 class Deferred(Generic[T]):
     """A value to come. Resolved or cancelled once; whatever comes after that is ignored."""
 
-    __slots__ = ("_then", "_value", "done", "on_cancel")
+    __slots__ = ("_then", "_value", "convert", "done", "on_cancel")
 
     def __init__(self) -> None:
         self.done = False
         #: called when nobody waits for the value any more
         self.on_cancel: Callable[[], None] | None = None
+        #: makes of what it is resolved with what its listener gets
+        self.convert: Callable[[Any], T] | None = None
         self._value: Any = None
         self._then: Callable[[T], None] | None = None
 
@@ -30,6 +32,9 @@ class Deferred(Generic[T]):
         if self.done:
             return
         self.done = True
+        if self.convert is not None:
+            value = self.convert(value)
+            self.convert = None
         self._value = value
         # Let go of both: they lead back to here, and cycles are left to the garbage collector.
         then, self._then = self._then, None

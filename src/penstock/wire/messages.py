@@ -113,7 +113,7 @@ def response_writer(api: Api[Any, ResponseT], version: int) -> Callable[[int, Re
 
 def response_skeleton(
     api: Api[Any, ResponseT], version: int, message: Callable[[int], ResponseT]
-) -> Callable[[int, int], bytes]:
+) -> Callable[[int, int], tuple[bytes]]:
     """A function of (correlation id, number) that gives the response `message(number)` as it goes out.
 
     For a response that is sent again and again with nothing new but one 64-bit field: it is encoded here, and
@@ -126,8 +126,8 @@ def response_skeleton(
     size, between, behind = zeros[:4], zeros[8:at], zeros[at + _NUMBER_SIZE :]
     pack = struct.Struct(f">4si{len(between)}sq{len(behind)}s").pack
 
-    def fill(correlation_id: int, number: int) -> bytes:
-        return pack(size, correlation_id, between, number, behind)
+    def fill(correlation_id: int, number: int) -> tuple[bytes]:
+        return (pack(size, correlation_id, between, number, behind),)
 
     return fill
 
