@@ -243,6 +243,8 @@ def test_a_failed_read_takes_its_directory_offline(
     client: RawClient, topic: Topic, disks: tuple[Disk, Disk]
 ) -> None:
     where = placement(client, topic)
+    # What was appended last is answered from memory.
+    append(client, topic, b"after", partition=where["/bad"])
     disks[1].read_error = errno.EIO
 
     failed = fetch(client, topic, 0, partition=where["/bad"])
@@ -483,6 +485,8 @@ def test_no_replica_is_in_a_directory_that_is_offline(
     client: RawClient, topic: Topic, disks: tuple[Disk, Disk]
 ) -> None:
     where = placement(client, topic)
+    # What was appended last is answered from memory.
+    append(client, topic, b"after", partition=where["/bad"])
     disks[1].read_error = errno.EIO
     assert fetch(client, topic, 0, partition=where["/bad"]).error_code == STORAGE
     assert wish(client, "/bad", topic.name, where["/bad"]) is STORAGE

@@ -138,6 +138,13 @@ def _read(
     if may_wait and want.fetch_offset == upper:
         return _QUIET
     answer = _described(partition, want.index)
+    if at_least_one and upper == log.end_offset:
+        newest = log.newest(want.fetch_offset)
+        if newest is not None:
+            answer.records = newest
+            if committed:
+                answer.aborted_transactions = []
+            return answer
     if left or at_least_one:
         limit = min(want.max_bytes, left)
         found = log.read(want.fetch_offset, limit, upper=upper, at_least_one=at_least_one, cached_only=True)

@@ -29,7 +29,7 @@ from penstock.records.control import EndTransaction, parse_end_transaction
 from penstock.storage.config import LogConfig
 from penstock.storage.health import Health
 from penstock.storage.loading import load
-from penstock.storage.log_state import LogState
+from penstock.storage.log_state import NOTHING_NEW, LogState
 from penstock.storage.lookup import DatedBatch, aborted_transactions, batch_at_or_after, latest_batch
 from penstock.storage.producers import AppendOrigin, CompletedTransaction
 from penstock.storage.segment import Segment
@@ -42,6 +42,8 @@ __all__ = ["AppendOrigin", "Appended", "Log", "LongWalk"]
 
 #: base offset, length, leader epoch: what an append writes into a batch
 _STAMP: Final = Struct(">qii")
+#: as much of what was appended last is kept in memory
+_NEWEST_BYTES_MAX: Final = 2 << 10
 #: a batch to write: its header's fields, the offset it gets, and what it ends if it is a marker
 _Placed: TypeAlias = tuple[tuple[int, ...], int, EndTransaction | None]
 
@@ -139,6 +141,9 @@ class Log(LogState):
         if position != size_sent:
             batches = batches[:position]
         self._write(batches, placed, now_ms)
+        # Everyone who follows the log wants it next.
+        is_kept = position <= _NEWEST_BYTES_MAX and origin is AppendOrigin.CLIENT
+        self._newest = (base, offset, bytes(batches)) if is_kept else NOTHING_NEW
         if leader_epoch != self.leader_epochs.latest:
             self.leader_epochs.assign(leader_epoch, base)
         append_time_ms = now_ms if rules.log_append_time else -1
@@ -175,7 +180,8 @@ class Log(LogState):
                 with self._disk("mark gaps in"):
                     self._store.allow_gaps()
             for header, base, _ in placed:
-                self.leader_epochs.assign(header[2], base)
+                if header[2] != self.leader_epochs.latest:
+                    self.leader_epochs.assign(header[2], base)
 
     def _write(self, data: Buffer, placed: list[_Placed], now_ms: int) -> None:
         """Write checked batches, then tell indexes and producers; an error leaves everything as it was."""
@@ -243,6 +249,18 @@ class Log(LogState):
             return self._store.read(offset, max_bytes, upper, end_offset, at_least_one, cached_only)
         except OSError as e:
             raise self._health.failed(e, f"cannot read {self.path}") from e
+
+    def newest(self, offset: int) -> bytes | None:
+        """All from `offset` to the end of the log, where that is what a client appended last, and little.
+
+        No transaction ends in it, so readers of committed records have to be told of none that was aborted.
+        """
+        first, end, batches = self._newest
+        if first != offset or end != self.end_offset or offset < self.log_start_offset:
+            return None
+        if self._health.offline is not None:
+            self._health.check()
+        return batches
 
     def offset_behind(self, offset: int, found: FileRange) -> int:
         """An offset at or behind the end of what a read from `offset` found; a near one, by the index."""

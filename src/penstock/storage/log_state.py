@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from typing import Final
 
 from penstock.model.errors import OffsetOutOfRange
 from penstock.ports import Clock
@@ -26,7 +27,10 @@ from penstock.storage.store import SegmentStore
 from penstock.storage.swap import Swap
 from penstock.storage.validation import Rules
 
-__all__ = ["LogState"]
+__all__ = ["NOTHING_NEW", "LogState"]
+
+#: (first offset, end offset, batches), of no batch
+NOTHING_NEW: Final = (-1, -1, b"")
 
 
 class LogState:
@@ -37,6 +41,7 @@ class LogState:
         "_generation",
         "_health",
         "_index_interval",
+        "_newest",
         "_refused_at",
         "_rules",
         "_store",
@@ -74,6 +79,8 @@ class LogState:
         #: called before bytes below the recovery point that is on the disk are cut
         self.before_truncation: Callable[[], None] | None = None
         self._generation = 0
+        #: what a client's request appended last, if it is little: where it is, where it ends, its bytes
+        self._newest = NOTHING_NEW
         #: where the log ended when the disk last refused an append
         self._refused_at = -1
         self.reconfigure(config)
@@ -271,6 +278,7 @@ class LogState:
     def _lower_recovery_point(self, offset: int) -> None:
         """Before what was durable goes: a crash must not miss it, and no flush in flight may count."""
         self._generation += 1
+        self._newest = NOTHING_NEW
         if offset < self.recovery_point:
             self.recovery_point = offset
             if self.before_truncation is not None:
