@@ -12,7 +12,7 @@ from penstock.broker.partition import Partition
 from penstock.broker.replica_sessions import FollowedPartition, ReplicaSession, ReplicaSessions
 from penstock.model.errors import ApiError, ErrorCode
 from penstock.model.ids import TopicId
-from penstock.wire.apis.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic, PartitionData
+from penstock.wire.replica_fetch import ReplicaAsk
 
 TOPIC_ID = TopicId(b"t" * 16)
 
@@ -43,16 +43,17 @@ class Parked:
         self.ended = True
 
 
-def request(
-    *indexes: int, session_id: int = 0, session_epoch: int = 0, forgotten: tuple[int, ...] = ()
-) -> FetchRequest:
-    wanted = [FetchPartition(partition=index, fetch_offset=5, partition_max_bytes=100) for index in indexes]
-    return FetchRequest(
-        session_id=session_id,
-        session_epoch=session_epoch,
-        topics=[FetchTopic(topic_id=TOPIC_ID, partitions=wanted)] if wanted else [],
-        forgotten_topics_data=[ForgottenTopic(topic_id=TOPIC_ID, partitions=list(forgotten))],
-    )
+def ask(
+    *indexes: int,
+    session_id: int = 0,
+    session_epoch: int = 0,
+    replica: int = 2,
+    broker_epoch: int = 7,
+    forgotten: tuple[int, ...] = (),
+) -> ReplicaAsk:
+    wanted = [(TOPIC_ID, index, -1, 5, -1, -1, 100) for index in indexes]
+    gone = [(TOPIC_ID, index) for index in forgotten]
+    return ReplicaAsk(0, 0, 1000, session_id, session_epoch, replica, broker_epoch, wanted, gone)
 
 
 def new_sessions(most: int = 10) -> ReplicaSessions:
@@ -60,7 +61,7 @@ def new_sessions(most: int = 10) -> ReplicaSessions:
 
 
 def full(sessions: ReplicaSessions, *indexes: int, replica: int = 2, epoch: int = 7) -> ReplicaSession:
-    session = sessions.take(request(*indexes), replica, epoch, now_ms=0)
+    session = sessions.take(ask(*indexes, replica=replica, broker_epoch=epoch), now_ms=0)
     for followed in session.partitions.values():
         followed.subscribe(partition())
     return session
@@ -70,17 +71,11 @@ def ready(session: ReplicaSession) -> list[int]:
     return [followed.index for followed in session.ready]
 
 
-def answer(high_watermark: int = 0, log_start_offset: int = 0, error_code: int = 0) -> PartitionData:
-    return PartitionData(
-        high_watermark=high_watermark, log_start_offset=log_start_offset, error_code=error_code
-    )
-
-
 def test_only_partitions_with_news_are_looked_at() -> None:
     session = full(new_sessions(), 0, 1, 2)
     followed = list(session.partitions.values())
     for each in followed:
-        each.sent(answer())
+        each.tell(0, 0, b"")
     assert ready(session) == []
     followed[1].grew(10)
     followed[2].committed()
@@ -101,7 +96,7 @@ def test_the_next_request_of_a_session_ends_the_wait_of_the_one_before() -> None
     sessions = new_sessions()
     session = full(sessions, 0)
     session.parked = parked = Parked()
-    sessions.take(request(session_id=session.id, session_epoch=1), 2, 7, now_ms=1)
+    sessions.take(ask(session_id=session.id, session_epoch=1), now_ms=1)
     assert parked.ended
 
 
@@ -109,18 +104,27 @@ def test_what_was_not_served_whole_stays_ready_behind_the_others() -> None:
     session = full(new_sessions(), 0, 1)
     first = next(iter(session.partitions.values()))
     first.fetch_offset = 3
-    first.sent(answer())
+    first.tell(0, 0, b"")
     assert ready(session) == [1, 0]
 
 
 def test_an_incremental_answer_names_only_news() -> None:
     session = full(new_sessions(), 0)
     (followed,) = session.partitions.values()
-    followed.sent(answer(high_watermark=5))
-    assert not followed.is_news(answer(high_watermark=5))
-    assert followed.is_news(answer(high_watermark=6))
-    assert followed.is_news(answer(high_watermark=5, log_start_offset=1))
-    assert followed.is_news(answer(high_watermark=5, error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER))
+    assert followed.tell(5, 0, b"")
+    assert not followed.tell(5, 0, b"")
+    assert followed.tell(6, 0, b"")
+    assert followed.tell(6, 1, b"")
+    assert followed.tell(6, 1, b"records")
+
+
+def test_trouble_is_told_each_time_and_what_came_before_it_again() -> None:
+    session = full(new_sessions(), 0, 1)
+    first = next(iter(session.partitions.values()))
+    assert first.tell(5, 0, b"")
+    first.tell_of_trouble()
+    assert ready(session) == [1, 0]
+    assert first.tell(5, 0, b"")
 
 
 class FakeLeadership:
@@ -140,7 +144,7 @@ def test_a_request_speaks_for_all_partitions_but_only_to_the_leadership_that_kno
     assert led is not None
     led.leadership = cast(Leadership, knows := FakeLeadership())
     followed.tell_leader(led, now_ms=0)
-    sessions.take(request(session_id=session.id, session_epoch=1), 2, 7, now_ms=1)
+    sessions.take(ask(session_id=session.id, session_epoch=1), now_ms=1)
     session.refresh(0, absent_only=False)
     assert knows.heard == [0, 1]
     led.leadership = cast(Leadership, is_new := FakeLeadership())
@@ -154,7 +158,7 @@ def test_what_is_forgotten_hears_no_more() -> None:
     gone = session.partitions[TOPIC_ID, 0]
     subscribed = gone.partition
     assert subscribed is not None
-    sessions.take(request(session_id=session.id, session_epoch=1, forgotten=(0,)), 2, 7, now_ms=1)
+    sessions.take(ask(session_id=session.id, session_epoch=1, forgotten=(0,)), now_ms=1)
     assert gone not in subscribed.followers
     assert ready(session) == [1]
 
@@ -175,14 +179,17 @@ def test_a_session_is_its_followers_alone(
     sessions = new_sessions()
     assert full(sessions, 0).id == 1
     with pytest.raises(ApiError) as refused:
-        sessions.take(request(session_id=session_id, session_epoch=epoch), replica, broker_epoch, now_ms=1)
+        sessions.take(
+            ask(session_id=session_id, session_epoch=epoch, replica=replica, broker_epoch=broker_epoch),
+            now_ms=1,
+        )
     assert refused.value.code == error
 
 
 def test_sessions_are_bounded_and_the_one_used_longest_ago_goes() -> None:
     sessions = new_sessions(most=2)
     first, second = full(sessions, 0, replica=2), full(sessions, 0, replica=3)
-    sessions.take(request(session_id=first.id, session_epoch=1), 2, 7, now_ms=1)
+    sessions.take(ask(session_id=first.id, session_epoch=1), now_ms=1)
     third = full(sessions, 0, replica=4)
     assert [session.id for session in sessions] == [first.id, third.id]
     assert all(followed.partition is None for followed in second.partitions.values())

@@ -7,6 +7,9 @@ the sync of what the last one brought: to fetch from an offset says that everyth
 
 A partition that is new here must not wait until the request that is under way has found something for others:
 a request that wants nothing, in the same session, ends its wait.
+
+The usual answer, records and nothing else, is taken in as it arrives, and the next request leaves with it
+(`set_result`). Whatever else there is wakes up the fetcher's task (`_run`), which does all that has to wait.
 """
 
 from __future__ import annotations
@@ -19,10 +22,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from penstock.broker.flusher import Flusher
 from penstock.broker.logs import get_logger
 from penstock.broker.partition import Partition
+from penstock.broker.replica_answers import append, cut, told_by
 from penstock.model.errors import ApiError, ErrorCode, PenstockError, StorageError
-from penstock.model.ids import TopicId
 from penstock.net.client import Peer
-from penstock.replication.epochs import EpochEnd
 from penstock.replication.fetch_plan import FetchPlan, PartitionKey, PlannedFetch
 from penstock.replication.follower import (
     Append,
@@ -30,21 +32,9 @@ from penstock.replication.follower import (
     FetchPosition,
     FollowerState,
     Hold,
-    Reset,
     Step,
-    Truncate,
-    size_in_epoch,
 )
-from penstock.wire.apis.fetch import (
-    FETCH,
-    FetchPartition,
-    FetchRequest,
-    FetchResponse,
-    FetchTopic,
-    ForgottenTopic,
-    PartitionData,
-    ReplicaState,
-)
+from penstock.wire.apis.fetch import FetchResponse
 from penstock.wire.apis.list_offsets import (
     LIST_OFFSETS,
     ListOffsetsPartition,
@@ -52,6 +42,8 @@ from penstock.wire.apis.list_offsets import (
     ListOffsetsTopic,
 )
 from penstock.wire.backoff import Backoff
+from penstock.wire.replica_fetch import REPLICA_FETCH, Answer, ReplicaAsk
+from penstock.wire.schema import Records
 
 if TYPE_CHECKING:
     from penstock.broker.broker import Broker
@@ -86,11 +78,13 @@ class ReplicaFetcher:
         self._unsynced: dict[Flusher, dict[FollowerState, None]] = {}
         self._news = asyncio.Event()
         self._backoff = Backoff(_PAUSE_FIRST_S, _PAUSE_LIMIT_S)
-        #: the connection, as long as it works: a leader that is elsewhere by now is looked for after that
-        self._peer: Peer | None = None
+        #: the connection, as long as there is no trouble
+        self._peer: Peer
         #: the session of the request that waits at the leader, if one does, and requests made since
         self._waiting: PlannedFetch | None = None
         self._nudge: asyncio.Task[None] | None = None
+        #: done when there is something for our task to do
+        self._rest: asyncio.Future[Answer | FetchResponse | None]
         self._task: asyncio.Task[None] | None = None
 
     def follow(self, partition: Partition, state: FollowerState) -> None:
@@ -131,7 +125,6 @@ class ReplicaFetcher:
                 await self._fetch_once()
             except PenstockError as e:
                 # The request may have got lost: the leader's session is started over.
-                self._peer = None
                 self._plan.failed()
                 log.info("replica_fetch_failed", leader=self._leader, error=str(e))
                 await self._pause()
@@ -150,27 +143,62 @@ class ReplicaFetcher:
         if planned is None:
             await self._wait_for_news()
             return
-        if planned.session_epoch:
-            self._waiting = planned
+        self._rest = asyncio.get_running_loop().create_future()
+        # Looked up anew: since the last time the leader may have moved, and somebody else be where it was.
+        self._peer = self._broker.peer(self._leader, self._purpose)
+        self._post(planned)
         try:
-            response = await self._send(self._request(planned))
+            answer = await self._rest
         finally:
             self._waiting = None
         if self._nudge is not None:
             await self._nudge
-        if response.error_code:
-            self._plan.failed(session_known=response.error_code != ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
-            log.info("replica_session_over", leader=self._leader, error=ErrorCode(response.error_code).name)
-            await self._pause()
-            return
-        self._backoff.succeeded()
-        self._plan.answered(response.session_id)
-        await self._take(response)
+        if answer is not None:
+            await self._take(answer)
 
-    async def _send(self, request: FetchRequest) -> FetchResponse:
-        if self._peer is None:
-            self._peer = self._broker.peer(self._leader, self._purpose)
-        return await self._peer.send(FETCH, request, self._broker.config.replica_socket_timeout_ms / 1000)
+    def _post(self, planned: PlannedFetch) -> None:
+        """Ask; the answer comes to `set_result`."""
+        if planned.session_epoch:
+            self._waiting = planned
+        self._peer.post(REPLICA_FETCH, self._ask(planned), self._timeout_s(), self)
+
+    def _timeout_s(self) -> float:
+        return self._broker.config.replica_socket_timeout_ms / 1000
+
+    # -- where answers land
+
+    def done(self) -> bool:
+        return self._rest.done()
+
+    def set_exception(self, error: Exception, /) -> None:
+        self._rest.set_exception(error)
+
+    def set_result(self, answer: Answer | FetchResponse, /) -> None:
+        """Take in what came and ask on, if that is all there is to do; else wake up our task."""
+        self._waiting = None
+        if not isinstance(answer, tuple) or self._nudge is not None or len(answer[1]) > _SLICE:
+            self._rest.set_result(answer)
+            return
+        try:
+            session_id, told = answer
+            self._succeeded(session_id)
+            now_ms = self._now_ms()
+            for topic_id, index, *watermarks, records in told:
+                key = (topic_id, index)
+                followed = self._followed.get(key)
+                sent = self._plan.remembered.get(key)
+                if followed is not None and sent is not None:
+                    step = Append(*watermarks) if followed.state.continued(sent) else Hold.STALE
+                    self._carry_out(key, followed, step, records)
+            planned = None
+            if not self._unsynced:
+                planned = self._plan.next_request(now_ms, self._budget_used_up())
+            if planned is None:
+                self._rest.set_result(None)
+            else:
+                self._post(planned)
+        except Exception as e:  # noqa: BLE001 - our task tells of it
+            self._rest.set_exception(e)
 
     async def _end_wait(self, waiting: PlannedFetch) -> None:
         """Ask for nothing behind a request that waits: the leader answers both at once."""
@@ -179,9 +207,10 @@ class ReplicaFetcher:
             await asyncio.sleep(0)
             if self._waiting is waiting:
                 self._plan.answered(waiting.session_id)
-                request = self._request(PlannedFetch(waiting.session_id, self._plan.session_epoch, {}, []))
-                request.max_bytes = request.max_wait_ms = 0
-                await self._send(request)
+                planned = PlannedFetch(waiting.session_id, self._plan.session_epoch, {}, [])
+                ask = self._ask(planned)._replace(max_bytes=0, max_wait_ms=0)
+                peer = self._broker.peer(self._leader, self._purpose)
+                await peer.send(REPLICA_FETCH, ask, self._timeout_s())
         except PenstockError as e:
             log.info("replica_fetch_failed", leader=self._leader, error=str(e))
         finally:
@@ -207,35 +236,28 @@ class ReplicaFetcher:
             async with asyncio.timeout(timeout_s):
                 await self._news.wait()
 
-    def _request(self, planned: PlannedFetch) -> FetchRequest:
+    def _ask(self, planned: PlannedFetch) -> ReplicaAsk:
         broker, config = self._broker, self._broker.config
-        topics: dict[TopicId, FetchTopic] = {}
-        for (topic_id, index), position in planned.partitions.items():
-            topic = topics.get(topic_id)
-            if topic is None:
-                topic = topics[topic_id] = FetchTopic(topic_id=topic_id)
-            topic.partitions.append(
-                FetchPartition(
-                    partition=index,
-                    current_leader_epoch=position.leader_epoch,
-                    fetch_offset=position.fetch_offset,
-                    last_fetched_epoch=position.last_fetched_epoch,
-                    log_start_offset=position.log_start_offset,
-                    partition_max_bytes=config.replica_fetch_max_bytes,
-                )
-            )
-        forgotten: dict[TopicId, ForgottenTopic] = {}
-        for topic_id, index in planned.forgotten:
-            forgotten.setdefault(topic_id, ForgottenTopic(topic_id=topic_id)).partitions.append(index)
-        return FetchRequest(
-            replica_state=ReplicaState(replica_id=broker.node_id, replica_epoch=broker.broker_epoch),
-            max_wait_ms=self._patience_ms(),
-            min_bytes=config.replica_fetch_min_bytes,
-            max_bytes=config.replica_fetch_response_max_bytes,
-            session_id=planned.session_id,
-            session_epoch=planned.session_epoch,
-            topics=list(topics.values()),
-            forgotten_topics_data=list(forgotten.values()),
+        session_id, session_epoch, partitions, forgotten = planned
+        most = config.replica_fetch_max_bytes
+        return ReplicaAsk(
+            self._patience_ms(),
+            config.replica_fetch_min_bytes,
+            config.replica_fetch_response_max_bytes,
+            session_id,
+            session_epoch,
+            broker.node_id,
+            broker.broker_epoch,
+            [
+                (topic_id, index, leader_epoch, offset, last_fetched_epoch, log_start_offset, most)
+                for (topic_id, index), (
+                    offset,
+                    last_fetched_epoch,
+                    leader_epoch,
+                    log_start_offset,
+                ) in partitions.items()
+            ],
+            forgotten,
         )
 
     def _patience_ms(self) -> int:
@@ -246,31 +268,50 @@ class ReplicaFetcher:
 
     # -- answers
 
-    async def _take(self, response: FetchResponse) -> None:
-        """Carry out what the answers mean, partition by partition."""
-        taken, now_ms = 0, self._now_ms()
-        for topic in response.responses:
-            for data in topic.partitions:
-                taken += 1
-                if taken % _SLICE == 0:
-                    await asyncio.sleep(0)
-                key = (TopicId(topic.topic_id), data.partition_index)
-                followed = self._followed.get(key)
-                sent = self._plan.remembered.get(key)
-                if followed is None or sent is None:
-                    continue
-                step = followed.state.answered(sent, _answer(data), now_ms)
-                if step is Hold.ASK_OFFSETS:
-                    step = await self._ask_offsets(followed, sent)
-                if self._followed.get(key) is followed:
-                    self._carry_out(key, followed, step, data)
+    def _succeeded(self, session_id: int) -> None:
+        self._backoff.succeeded()
+        self._plan.answered(session_id)
 
-    def _carry_out(self, key: PartitionKey, followed: _Followed, step: Step, data: PartitionData) -> None:
+    async def _take(self, answer: Answer | FetchResponse) -> None:
+        """Carry out what an answer of any form means, partition by partition."""
+        if isinstance(answer, FetchResponse):
+            if answer.error_code:
+                self._plan.failed(session_known=answer.error_code != ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+                log.info("replica_session_over", leader=self._leader, error=ErrorCode(answer.error_code).name)
+                await self._pause()
+                return
+            session_id, told = answer.session_id, told_by(answer)
+        else:
+            session_id = answer[0]
+            told = [
+                (topic_id, index, FetchAnswer(ErrorCode.NONE, high_watermark, start), records)
+                for topic_id, index, high_watermark, start, records in answer[1]
+            ]
+        self._succeeded(session_id)
+        now_ms = self._now_ms()
+        for taken, (topic_id, index, fetched, records) in enumerate(told, 1):
+            if taken % _SLICE == 0:
+                await asyncio.sleep(0)
+            key = (topic_id, index)
+            followed = self._followed.get(key)
+            sent = self._plan.remembered.get(key)
+            if followed is None or sent is None:
+                continue
+            step = followed.state.answered(sent, fetched, now_ms)
+            if step is Hold.ASK_OFFSETS:
+                step = await self._ask_offsets(followed, sent)
+            if self._followed.get(key) is followed:
+                self._carry_out(key, followed, step, records)
+
+    def _carry_out(self, key: PartitionKey, followed: _Followed, step: Step, records: Records | None) -> None:
         """Do to the log what `step` says, and look at the partition again for the next request."""
         partition, state = followed
         size = 0
         try:
-            size = self._change_log(partition, state, step, data)
+            if isinstance(step, Append):
+                size = append(partition, state.leader_epoch, step, records)
+            else:
+                cut(partition, step)
         except ApiError as e:
             log.error("replica_not_followed", partition=partition.name, error=str(e))
             state.failed(self._now_ms())
@@ -280,32 +321,6 @@ class ReplicaFetcher:
             self._broker.replicas.throttles.follower.spent(size, self._now_ms())
         if size and partition.flusher.acks_wait:
             self._unsynced.setdefault(partition.flusher, {})[state] = None
-
-    def _change_log(self, partition: Partition, state: FollowerState, step: Step, data: PartitionData) -> int:
-        """The bytes that were appended."""
-        size = 0
-        if isinstance(step, Append):
-            if data.records:
-                assert isinstance(data.records, memoryview)
-                size = size_in_epoch(data.records, state.leader_epoch)
-                if size:
-                    partition.append_replicated(data.records[:size])
-            partition.follow_watermarks(step.high_watermark, step.log_start_offset, size)
-        elif isinstance(step, Truncate):
-            report = log.error if step.committed_lost else log.info
-            report(
-                "replica_truncated",
-                partition=partition.name,
-                offset=step.offset,
-                end_offset=partition.log.end_offset,
-                high_watermark=partition.log.high_watermark,
-                committed_lost=step.committed_lost,
-            )
-            partition.log.truncate_to(step.offset)
-        elif isinstance(step, Reset):
-            log.info("replica_reset", partition=partition.name, offset=step.offset)
-            partition.log.reset_to(step.offset)
-        return size
 
     async def _ask_offsets(self, followed: _Followed, sent: FetchPosition) -> Step:
         """Our offset is not in the leader's log: where that starts and ends decides what to do."""
@@ -347,13 +362,3 @@ class ReplicaFetcher:
 
     def _now_ms(self) -> int:
         return int(self._broker.clock.monotonic() * 1000)
-
-
-def _answer(data: PartitionData) -> FetchAnswer:
-    parted = data.diverging_epoch
-    return FetchAnswer(
-        ErrorCode(data.error_code) if data.error_code else ErrorCode.NONE,
-        data.high_watermark,
-        data.log_start_offset,
-        None if parted is None else EpochEnd(parted.epoch, parted.end_offset),
-    )

@@ -9,7 +9,7 @@ Unlike clients', these sessions are few: one per follower and fetcher. Those use
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sized
 from typing import Final, Protocol
 
 from penstock.broker.leadership import Leadership
@@ -17,7 +17,7 @@ from penstock.broker.partition import Partition
 from penstock.model.errors import ApiError, ErrorCode, PenstockError
 from penstock.model.ids import TopicId
 from penstock.replication.fetch_plan import PartitionKey
-from penstock.wire.apis.fetch import FetchPartition, FetchRequest, ForgottenTopic, PartitionData
+from penstock.wire.replica_fetch import ReplicaAsk, Wanted
 
 __all__ = ["FollowedPartition", "ReplicaSession", "ReplicaSessions"]
 
@@ -66,13 +66,11 @@ class FollowedPartition:
         self.sent_high_watermark = -1
         self.sent_log_start = -1
 
-    def name(self, wanted: FetchPartition) -> None:
+    def name(self, wanted: Wanted) -> None:
         """The follower is here now."""
-        self.fetch_offset = wanted.fetch_offset
-        self.last_fetched_epoch = wanted.last_fetched_epoch
-        self.leader_epoch = wanted.current_leader_epoch
-        self.log_start_offset = wanted.log_start_offset
-        self.max_bytes = wanted.partition_max_bytes
+        _, _, self.leader_epoch, offset, self.last_fetched_epoch, self.log_start_offset, most = wanted
+        self.fetch_offset = offset
+        self.max_bytes = most
         #: the leadership that has heard of this position, and found that it is one of its log
         self.told: Leadership | None = None
 
@@ -110,26 +108,30 @@ class FollowedPartition:
         """The high watermark has moved: worth telling, not worth an answer of its own."""
         self.session.ready[self] = None
 
-    def is_news(self, answer: PartitionData) -> bool:
-        """Whether an incremental answer has to name this partition."""
-        return (
-            bool(answer.records)
-            or answer.error_code != 0
-            or answer.diverging_epoch is not None
-            or answer.high_watermark != self.sent_high_watermark
-            or answer.log_start_offset != self.sent_log_start
-        )
+    def tell(self, high_watermark: int, log_start_offset: int, records: Sized) -> bool:
+        """Whether an incremental answer has to say this, which it then does.
 
-    def sent(self, answer: PartitionData) -> None:
-        """`answer` goes out; if that was all there is, the partition is not looked at until there is more."""
-        self.sent_high_watermark = answer.high_watermark
-        self.sent_log_start = answer.log_start_offset
+        If that was all there is, the partition is not looked at until there is more.
+        """
+        is_news = (
+            high_watermark != self.sent_high_watermark
+            or log_start_offset != self.sent_log_start
+            or len(records) > 0
+        )
+        self.sent_high_watermark = high_watermark
+        self.sent_log_start = log_start_offset
         ready, partition = self.session.ready, self.partition
         ready.pop(self, None)
-        has_more = partition is not None and self.fetch_offset < partition.log.end_offset
-        if has_more or answer.error_code or answer.diverging_epoch is not None:
+        if partition is not None and self.fetch_offset < partition.log.end_offset:
             # Until the follower names it again; behind the others, so that each has its turn.
             ready[self] = None
+        return is_news
+
+    def tell_of_trouble(self) -> None:
+        """The follower hears why it gets nothing: until it names the partition again, each time."""
+        self.sent_high_watermark = self.sent_log_start = -1
+        self.session.ready.pop(self, None)
+        self.session.ready[self] = None
 
 
 class ReplicaSession:
@@ -150,28 +152,26 @@ class ReplicaSession:
         #: the fetch that waits, if one does
         self.parked: ParkedFetch | None = None
 
-    def update(self, request: FetchRequest, now_ms: int) -> None:
+    def update(self, ask: ReplicaAsk, now_ms: int) -> None:
         self.fetched_at_ms = now_ms
         if self.parked is not None:
             self.parked.superseded()
-        for topic in request.topics:
-            topic_id = TopicId(topic.topic_id)
-            for wanted in topic.partitions:
-                key = (topic_id, wanted.partition)
-                followed = self.partitions.get(key)
-                if followed is None:
-                    followed = self.partitions[key] = FollowedPartition(self, topic_id, wanted.partition)
-                followed.name(wanted)
-                self.ready[followed] = None
-        self._forget(request.forgotten_topics_data)
+        for wanted in ask.wanted:
+            key = wanted[:2]
+            followed = self.partitions.get(key)
+            if followed is None:
+                followed = self.partitions[key] = FollowedPartition(self, *key)
+            followed.name(wanted)
+            self.ready[followed] = None
+        if ask.forgotten:
+            self._forget(ask.forgotten)
 
-    def _forget(self, topics: Iterable[ForgottenTopic]) -> None:
-        for topic in topics:
-            for index in topic.partitions:
-                followed = self.partitions.pop((TopicId(topic.topic_id), index), None)
-                if followed is not None:
-                    followed.unsubscribe()
-                    self.ready.pop(followed, None)
+    def _forget(self, keys: Iterable[PartitionKey]) -> None:
+        for key in keys:
+            followed = self.partitions.pop(key, None)
+            if followed is not None:
+                followed.unsubscribe()
+                self.ready.pop(followed, None)
 
     def refresh(self, since_ms: int, *, absent_only: bool) -> None:
         """A request speaks for all partitions of its session: tell those that it did not name of its time.
@@ -212,16 +212,16 @@ class ReplicaSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def take(self, request: FetchRequest, replica: int, broker_epoch: int, now_ms: int) -> ReplicaSession:
-        """The session that `request` belongs to, brought up to date by it; with id 0 it is for this once."""
-        if request.session_epoch in (FULL, FINAL):
-            self._close(request.session_id)
-            session = ReplicaSession(_NO_SESSION, replica, broker_epoch)
-            if request.session_epoch == FULL:
-                self._keep(session)
+    def take(self, ask: ReplicaAsk, now_ms: int) -> ReplicaSession:
+        """The session that `ask` belongs to, brought up to date by it; with id 0 it is for this once."""
+        if ask.session_epoch not in (FULL, FINAL):
+            session = self._resume(ask)
         else:
-            session = self._resume(request, replica, broker_epoch)
-        session.update(request, now_ms)
+            self._close(ask.session_id)
+            session = ReplicaSession(_NO_SESSION, ask.replica, ask.broker_epoch)
+            if ask.session_epoch == FULL:
+                self._keep(session)
+        session.update(ask, now_ms)
         return session
 
     def _keep(self, session: ReplicaSession) -> None:
@@ -235,14 +235,15 @@ class ReplicaSessions:
             self._close(next(iter(self._sessions)))
         self._sessions[session.id] = session
 
-    def _resume(self, request: FetchRequest, replica: int, broker_epoch: int) -> ReplicaSession:
-        session = self._sessions.get(request.session_id)
-        if session is None or (session.replica, session.broker_epoch) != (replica, broker_epoch):
+    def _resume(self, ask: ReplicaAsk) -> ReplicaSession:
+        session_id, epoch = ask.session_id, ask.session_epoch
+        session = self._sessions.get(session_id)
+        if session is None or session.replica != ask.replica or session.broker_epoch != ask.broker_epoch:
             raise ApiError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
-        if session.epoch != request.session_epoch:
+        if session.epoch != epoch:
             raise ApiError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
-        session.epoch = 1 if session.epoch == _LAST_EPOCH else session.epoch + 1
-        self._sessions[session.id] = self._sessions.pop(session.id)
+        session.epoch = 1 if epoch == _LAST_EPOCH else epoch + 1
+        self._sessions[session_id] = self._sessions.pop(session_id)
         return session
 
     def _close(self, session_id: int) -> None:

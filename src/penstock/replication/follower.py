@@ -44,6 +44,10 @@ class FetchPosition(NamedTuple):
     log_start_offset: int
 
 
+#: `FetchPosition(…)` without the call of a Python function, for what every fetch takes
+_new_position: Final = tuple.__new__
+
+
 class FetchAnswer(NamedTuple):
     """What the leader says about one partition, apart from the records."""
 
@@ -125,13 +129,21 @@ class FollowerState:
 
     def position(self) -> FetchPosition:
         log = self._log
-        return FetchPosition(
-            log.end_offset, log.leader_epochs.latest, self.leader_epoch, log.log_start_offset
+        return _new_position(
+            FetchPosition,
+            (log.end_offset, log.leader_epochs.latest, self.leader_epoch, log.log_start_offset),
         )
 
     def next_fetch(self, now_ms: int) -> FetchPosition | None:
         """What to ask the leader, None while there is nothing to ask."""
         return None if self.fenced or now_ms < self.retry_at_ms else self.position()
+
+    def continued(self, sent: FetchPosition) -> bool:
+        """The leader has answered without trouble: whether what it sent, if anything, continues our log."""
+        if self._is_stale(sent):
+            return False
+        self._pause_ms = self._first_backoff_ms
+        return True
 
     def answered(self, sent: FetchPosition, answer: FetchAnswer, now_ms: int) -> Step:
         if self._is_stale(sent):

@@ -225,13 +225,13 @@ class LeaderState:
 
     def enough_replicas(self) -> bool:
         """Before an append with acks=all: whether the committed ISR can keep its promise."""
-        return len(self.isr) >= self._effective_min_isr()
+        return len(self.isr) >= self.min_isr or len(self.isr) >= self._effective_min_isr()
 
     def acknowledgement(self, end_offset: int) -> ErrorCode | None:
         """The answer to an append with acks=all that ends at `end_offset`; None while it has to wait."""
         if self.high_watermark < end_offset:
             return None
-        if len(self.maximal_isr()) < self._effective_min_isr():
+        if len(self.isr) < self.min_isr and len(self.maximal_isr()) < self._effective_min_isr():
             return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
         return ErrorCode.NONE
 
@@ -258,9 +258,9 @@ class LeaderState:
         return min(self.min_isr, len(self.followers) + 1)
 
     def _advance(self, now_ms: int) -> None:
-        if not self.enough_replicas():
+        if len(self.isr) < self.min_isr and not self.enough_replicas():
             return
-        maximal = self.maximal_isr()
+        maximal = self.isr if self._joining is None and not self._doubted else self.maximal_isr()
         committed = self.local_end
         for replica, progress in self.followers.items():
             if progress.end_offset < committed and (

@@ -19,13 +19,13 @@ from penstock.wire.apis.describe_cluster import DESCRIBE_CLUSTER
 from penstock.wire.apis.describe_log_dirs import DESCRIBE_LOG_DIRS
 from penstock.wire.apis.end_quorum_epoch import END_QUORUM_EPOCH
 from penstock.wire.apis.envelope import ENVELOPE, EnvelopeRequest, EnvelopeResponse
-from penstock.wire.apis.fetch import FETCH
 from penstock.wire.apis.fetch_snapshot import FETCH_SNAPSHOT
 from penstock.wire.apis.list_offsets import LIST_OFFSETS
 from penstock.wire.apis.metadata import METADATA
 from penstock.wire.apis.offset_for_leader_epoch import OFFSET_FOR_LEADER_EPOCH
 from penstock.wire.apis.update_raft_voter import UPDATE_RAFT_VOTER
 from penstock.wire.apis.vote import VOTE
+from penstock.wire.replica_fetch import REPLICA_FETCH
 from penstock.wire.schema import Struct
 
 __all__ = ["INTERNAL_HANDLERS"]
@@ -57,7 +57,7 @@ INTERNAL_HANDLERS: Final[dict[Api[Any, Any], Handler]] = {
     VOTE: ask_quorum,
     BEGIN_QUORUM_EPOCH: begin_epoch,
     END_QUORUM_EPOCH: ask_quorum,
-    FETCH: fetch,
+    REPLICA_FETCH: fetch,
     FETCH_SNAPSHOT: ask_quorum,
     UPDATE_RAFT_VOTER: update_raft_voter,
     ENVELOPE: _envelope,

@@ -35,6 +35,7 @@ from penstock.wire.apis.update_raft_voter import (
     UpdateRaftVoterResponse,
 )
 from penstock.wire.apis.vote import VOTE
+from penstock.wire.replica_fetch import ReplicaAsk
 from penstock.wire.schema import Struct
 
 __all__ = [
@@ -82,11 +83,13 @@ def begin_epoch(context: Context, request: BeginQuorumEpochRequest) -> Struct | 
     return ask_quorum(context, request)
 
 
-def fetch(context: Context, request: FetchRequest) -> Any:
+def fetch(context: Context, request: FetchRequest | ReplicaAsk) -> Any:
     """On the internal listener: the metadata log from the quorum, any other as followers get it.
 
     A node that does not say which replica it is reads as any reader does: what is committed, of any replica.
     """
+    if isinstance(request, ReplicaAsk):
+        return replica_fetch(context, request)
     for topic in request.topics[:1]:
         if topic.topic_id == METADATA_TOPIC_ID or topic.topic == METADATA_TOPIC:
             return ask_quorum(context, request)

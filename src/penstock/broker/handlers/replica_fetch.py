@@ -3,11 +3,14 @@
 For each partition that the request names, in this order: the leader epoch is checked, then whether the
 follower's log is a prefix of ours (if not, where they part is all of the answer), then that its offset lies
 in our log; then our leadership hears how far the follower is, which may commit records; then we read.
+
+The usual request and its answer are read and written in a form of their own (`penstock.wire.replica_fetch`).
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Final
 
 from penstock.broker.context import Context
@@ -15,6 +18,7 @@ from penstock.broker.fetching import SMALL_RANGE
 from penstock.broker.partition import Partition
 from penstock.broker.replica_sessions import FollowedPartition, ReplicaSession
 from penstock.model.errors import ApiError, ErrorCode, OffsetOutOfRange
+from penstock.model.ids import TopicId
 from penstock.net.deferred import Deferred
 from penstock.replication.epochs import EpochEnd, diverging_epoch
 from penstock.storage.scan import ColdPages
@@ -25,88 +29,90 @@ from penstock.wire.apis.fetch import (
     FetchResponse,
     PartitionData,
 )
+from penstock.wire.compiler import Part
+from penstock.wire.replica_fetch import FEW, Answer, ReplicaAsk, Told, ask_of, write_answer
+from penstock.wire.schema import Records
 
 __all__ = ["replica_fetch"]
 
-_REPLICA_STATE_FROM: Final = 15
 _FULL: Final = 0
 _NO_SESSION: Final = 0
 _WARM_TRIES: Final = 3
+_NOTHING: Final = b""
+
+#: what goes back: a response, or the usual one, which is written as soon as its correlation id is known
+_Response = FetchResponse | tuple[Callable[[int, Answer], list[Part]], Answer]
 
 
-def replica_fetch(context: Context, request: FetchRequest) -> FetchResponse | Deferred[FetchResponse | None]:
+def replica_fetch(
+    context: Context, request: FetchRequest | ReplicaAsk
+) -> _Response | Deferred[_Response | None]:
+    ask = request if isinstance(request, ReplicaAsk) else ask_of(request)
     broker = context.broker
-    replica, broker_epoch = request.replica_id, -1
-    if context.version >= _REPLICA_STATE_FROM and request.replica_state is not None:
-        replica, broker_epoch = request.replica_state.replica_id, request.replica_state.replica_epoch
     now_ms = int(broker.clock.monotonic() * 1000)
     try:
-        session = broker.replicas.sessions.take(request, replica, broker_epoch, now_ms)
+        session = broker.replicas.sessions.take(ask, now_ms)
     except ApiError as e:
         return FetchResponse(error_code=e.code)
-    return _ReplicaFetch(context, request, session, now_ms).run()
+    return _ReplicaFetch(context, ask, session, now_ms).run()
 
 
 class _Read:
     """What one look at a session's partitions found."""
 
-    __slots__ = ("answers", "cold", "is_urgent", "quiet", "size")
+    __slots__ = ("cold", "quiet", "size", "told", "troubles")
 
     def __init__(self) -> None:
-        self.answers: list[tuple[FollowedPartition, PartitionData]] = []
+        self.told: list[tuple[FollowedPartition, Partition, Records]] = []
+        #: what the follower should hear of at once
+        self.troubles: list[tuple[FollowedPartition, PartitionData]] = []
         self.size = 0
-        #: something that the follower should hear of at once
-        self.is_urgent = False
         self.cold: list[tuple[Partition, ColdPages]] = []
         #: read to their end: how far they are is told only if there is an answer now
-        self.quiet: list[tuple[FollowedPartition, Partition]] = []
+        self.quiet: list[tuple[FollowedPartition, Partition, Records]] = []
 
 
 class _ReplicaFetch:
     """One fetch on its way: read, perhaps wait and read again, perhaps load what is cold, answer."""
 
     __slots__ = (
+        "_ask",
         "_context",
         "_deferred",
         "_due",
         "_may_wait",
         "_missing",
         "_now_ms",
-        "_request",
         "_session",
         "_timer",
     )
 
-    def __init__(self, context: Context, request: FetchRequest, session: ReplicaSession, now_ms: int) -> None:
+    def __init__(self, context: Context, ask: ReplicaAsk, session: ReplicaSession, now_ms: int) -> None:
         self._context = context
-        self._request = request
+        self._ask = ask
         self._session = session
         self._now_ms = now_ms
-        self._missing = 0
-        self._may_wait = False
         self._due = False
-        self._deferred: Deferred[FetchResponse | None] | None = None
         self._timer: asyncio.TimerHandle | None = None
 
-    def run(self) -> FetchResponse | Deferred[FetchResponse | None]:
-        request = self._request
-        if not request.max_bytes:
+    def run(self) -> _Response | Deferred[_Response | None]:
+        ask, session = self._ask, self._session
+        if not ask.max_bytes:
             # Asked only to end the wait of the request before.
-            return FetchResponse(session_id=self._session.id)
+            return FetchResponse(session_id=session.id)
         # A full request is answered at once if it names anything.
-        is_full = request.session_epoch == _FULL and bool(self._session.ready)
-        self._may_wait = request.max_wait_ms > 0 and self._session.id != _NO_SESSION and not is_full
+        is_full = ask.session_epoch == _FULL and bool(session.ready)
+        self._may_wait = ask.max_wait_ms > 0 and session.id != _NO_SESSION and not is_full
         read = self._read()
-        self._missing = request.min_bytes - read.size
-        if self._missing <= 0 or not self._may_wait or read.is_urgent or read.cold:
+        self._missing = ask.min_bytes - read.size
+        if self._missing <= 0 or not self._may_wait or read.troubles or read.cold:
             return self._answer(read)
-        self._deferred = Deferred()
+        self._deferred: Deferred[_Response | None] = Deferred()
         # What there is to tell when the wait is over is told, if it is no more than how far the log is.
         self._may_wait = False
         self._deferred.on_cancel = self._unpark
-        self._session.parked = self
-        loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(request.max_wait_ms / 1000, self._finish)
+        session.parked = self
+        self._timer = asyncio.get_running_loop().call_later(ask.max_wait_ms / 1000, self._finish)
         return self._deferred
 
     # -- waiting
@@ -121,7 +127,6 @@ class _ReplicaFetch:
     def superseded(self) -> None:
         """The next request of the session is here: this one gets what there is, which is nothing."""
         self._unpark()
-        assert self._deferred is not None
         self._deferred.resolve(FetchResponse(session_id=self._session.id))
 
     def _unpark(self) -> None:
@@ -131,8 +136,7 @@ class _ReplicaFetch:
             self._timer.cancel()
 
     def _finish(self) -> None:
-        assert self._deferred is not None
-        if self._deferred.done or self._session.parked is not self:
+        if self._session.parked is not self or self._deferred.done:
             return
         self._unpark()
         self._now_ms = int(self._context.broker.clock.monotonic() * 1000)
@@ -141,54 +145,52 @@ class _ReplicaFetch:
         except Exception as e:  # noqa: BLE001 - nobody else would tell the follower that waits
             self._context.failed(e)
             return
-        if isinstance(answer, FetchResponse):
-            self._deferred.resolve(answer)
-        else:
+        if isinstance(answer, Deferred):
             answer.then(self._deferred.resolve)
+        else:
+            self._deferred.resolve(answer)
 
     # -- reading
 
     def _read(self) -> _Read:
         """Look at every partition that may have news; at least one batch of the first with any is read."""
         read = _Read()
-        left = self._request.max_bytes
+        left = self._ask.max_bytes
         for followed in list(self._session.ready):
-            answer = self._look_at(followed, left, read)
-            if answer is None:
-                continue
-            if answer.records:
-                size = len(answer.records)
-                read.size += size
-                left = max(0, left - size)
-            elif answer.error_code or answer.diverging_epoch is not None:
-                read.is_urgent = True
-            read.answers.append((followed, answer))
+            self._look_at(followed, left - read.size, read)
         return read
 
-    def _look_at(self, followed: FollowedPartition, left: int, read: _Read) -> PartitionData | None:
-        """What to tell of a partition; None where that can wait until there is more."""
-        partition = self._context.broker.partitions.find(followed.topic_id, followed.index)
-        if isinstance(partition, ErrorCode):
-            followed.unsubscribe()
-            return _failed(followed.index, partition)
-        followed.subscribe(partition)
+    def _look_at(self, followed: FollowedPartition, left: int, read: _Read) -> None:
+        """Find out what to tell of a partition."""
+        partition = followed.partition
+        if partition is None or not partition.hosted:
+            slot = self._context.broker.partitions.find(followed.topic_id, followed.index)
+            if isinstance(slot, ErrorCode):
+                followed.unsubscribe()
+                read.troubles.append((followed, _failed(followed.index, slot)))
+                return
+            partition = slot
+            followed.subscribe(partition)
         try:
-            partition.check_online()
+            if partition.flusher.health.offline is not None:
+                partition.check_online()
             if followed.told is None or followed.told is not partition.leadership:
                 parted = self._hear(partition, followed)
                 if parted is not None:
-                    answer = _described(partition)
-                    answer.diverging_epoch = EpochEndOffset(epoch=parted.epoch, end_offset=parted.end_offset)
-                    return answer
-            if self._may_wait and followed.fetch_offset == partition.log.end_offset:
-                read.quiet.append((followed, partition))
-                return None
-            return self._read_partition(partition, followed, left, at_least_one=not read.size)
+                    read.troubles.append((followed, _parted(partition, parted)))
+                    return
+            if followed.fetch_offset < partition.log.end_offset:
+                records = self._read_partition(partition, followed, left, at_least_one=not read.size)
+                read.size += len(records)
+                read.told.append((followed, partition, records))
+            else:
+                where = read.quiet if self._may_wait else read.told
+                where.append((followed, partition, _NOTHING))
         except ApiError as e:
-            return _failed(followed.index, e.code)
+            read.troubles.append((followed, _failed(followed.index, e.code)))
         except ColdPages as e:
             read.cold.append((partition, e))
-            return _described(partition)
+            read.told.append((followed, partition, _NOTHING))
 
     def _hear(self, partition: Partition, followed: FollowedPartition) -> EpochEnd | None:
         """Tell our leadership how far the follower is; where its log is no prefix of ours, where they part.
@@ -206,39 +208,42 @@ class _ReplicaFetch:
 
     def _read_partition(
         self, partition: Partition, followed: FollowedPartition, left: int, at_least_one: bool
-    ) -> PartitionData:
-        log, offset = partition.log, followed.fetch_offset
-        # Only now: what the leadership has heard may have moved the high watermark.
-        answer = _described(partition)
-        if offset < log.end_offset and (left or at_least_one):
-            throttles = self._context.broker.replicas.throttles
-            is_throttled = throttles.holds_leader(partition, self._session.replica)
-            if is_throttled and throttles.leader.exhausted(self._now_ms):
-                return answer
-            found = log.read(
-                offset,
-                min(followed.max_bytes, left),
-                upper=log.end_offset,
-                at_least_one=at_least_one,
-                cached_only=True,
-            )
-            if found is not None:
-                if is_throttled:
-                    throttles.leader.spent(found.size, self._now_ms)
-                try:
-                    answer.records = found.read() if found.size <= SMALL_RANGE else found
-                except OSError as e:
-                    raise partition.read_failed(e) from e
-        return answer
+    ) -> Records:
+        if left <= 0 and not at_least_one:
+            return _NOTHING
+        throttles = self._context.broker.replicas.throttles
+        is_throttled = throttles.holds_leader(partition, self._session.replica)
+        if is_throttled and throttles.leader.exhausted(self._now_ms):
+            return _NOTHING
+        log = partition.log
+        if at_least_one and not is_throttled:
+            newest = log.newest(followed.fetch_offset)
+            if newest is not None:
+                return newest
+        found = log.read(
+            followed.fetch_offset,
+            min(followed.max_bytes, left),
+            upper=log.end_offset,
+            at_least_one=at_least_one,
+            cached_only=True,
+        )
+        if found is None:
+            return _NOTHING
+        if is_throttled:
+            throttles.leader.spent(found.size, self._now_ms)
+        try:
+            return found.read() if found.size <= SMALL_RANGE else found
+        except OSError as e:
+            raise partition.read_failed(e) from e
 
     # -- answering
 
-    def _answer(self, read: _Read) -> FetchResponse | Deferred[FetchResponse | None]:
+    def _answer(self, read: _Read) -> _Response | Deferred[_Response | None]:
         if read.cold:
             return self._context.spawn(self._warm(read))
         return self._build(read)
 
-    async def _warm(self, read: _Read) -> FetchResponse | None:
+    async def _warm(self, read: _Read) -> _Response | None:
         """Have a worker thread bring in what the page cache lacks, then read again, as for any reader."""
         workers = self._context.broker.workers
         for _ in range(_WARM_TRIES):
@@ -253,34 +258,59 @@ class _ReplicaFetch:
                 break
         return self._build(read)
 
-    def _build(self, read: _Read) -> FetchResponse:
-        response = FetchResponse(session_id=self._session.id)
-        incremental = self._request.session_epoch > _FULL
-        topics = response.responses
-        read.answers += [(followed, _described(partition)) for followed, partition in read.quiet]
-        for followed, answer in read.answers:
-            if incremental and not followed.is_news(answer):
-                followed.sent(answer)
-                continue
-            followed.sent(answer)
-            if not topics or topics[-1].topic_id != followed.topic_id:
-                topics.append(FetchableTopicResponse(topic_id=followed.topic_id))
-            topics[-1].partitions.append(answer)
-        if self._session.id == _NO_SESSION:
-            self._session.close()
+    def _build(self, read: _Read) -> _Response:
+        session, ask = self._session, self._ask
+        is_full = ask.session_epoch <= _FULL
+        told: list[Told] = []
+        for followed, partition, records in read.told + read.quiet if read.quiet else read.told:
+            log = partition.log
+            high_watermark, log_start_offset = log.high_watermark, log.log_start_offset
+            if followed.tell(high_watermark, log_start_offset, records) or is_full:
+                told.append((followed.topic_id, followed.index, high_watermark, log_start_offset, records))
+        for followed, _ in read.troubles:
+            followed.tell_of_trouble()
+        if session.id == _NO_SESSION:
+            session.close()
         self._context.broker.metrics.replication_bytes_out += read.size
-        return response
+        if ask.is_usual and not read.troubles and len(told) <= FEW:
+            return write_answer, (session.id, told)
+        return _response(session.id, told, read.troubles)
 
 
-def _described(partition: Partition) -> PartitionData:
-    log = partition.log
+def _response(
+    session_id: int, told: list[Told], troubles: list[tuple[FollowedPartition, PartitionData]]
+) -> FetchResponse:
+    response = FetchResponse(session_id=session_id)
+    topics = response.responses
+    answers: list[tuple[TopicId, PartitionData]] = [
+        (topic_id, _described(index, high_watermark, log_start_offset, records))
+        for topic_id, index, high_watermark, log_start_offset, records in told
+    ]
+    answers += [(followed.topic_id, answer) for followed, answer in troubles]
+    for topic_id, answer in answers:
+        if not topics or topics[-1].topic_id != topic_id:
+            topics.append(FetchableTopicResponse(topic_id=topic_id))
+        topics[-1].partitions.append(answer)
+    return response
+
+
+def _described(
+    index: int, high_watermark: int, log_start_offset: int, records: Records = _NOTHING
+) -> PartitionData:
     return PartitionData(
-        partition_index=partition.index,
-        high_watermark=log.high_watermark,
-        log_start_offset=log.log_start_offset,
-        records=b"",
+        partition_index=index,
+        high_watermark=high_watermark,
+        log_start_offset=log_start_offset,
+        records=records,
     )
 
 
+def _parted(partition: Partition, parted: EpochEnd) -> PartitionData:
+    log = partition.log
+    answer = _described(partition.index, log.high_watermark, log.log_start_offset)
+    answer.diverging_epoch = EpochEndOffset(epoch=parted.epoch, end_offset=parted.end_offset)
+    return answer
+
+
 def _failed(index: int, code: ErrorCode) -> PartitionData:
-    return PartitionData(partition_index=index, error_code=code, high_watermark=-1, records=b"")
+    return PartitionData(partition_index=index, error_code=code, high_watermark=-1, records=_NOTHING)
