@@ -105,11 +105,11 @@ def measured(folder: Path, frames: Frames, warm_up: int) -> Cost:
 
 
 BUDGETS = {
-    "one record": (one_record, WARM_UP, Cost(1560, 35, 58, 3, 5000, 1)),
-    "one idempotent record": (one_idempotent_record, WARM_UP, Cost(1730, 38, 63, 3, 5000, 1)),
-    "1-MB batch": (one_megabyte, 4, Cost(2090, 53, 82, 4, 5000, 5)),
-    "fetch at the tail": (tail, WARM_UP, Cost(4060, 110, 144, 5, 7500, 3)),
-    "fetch of a file range": (file_range, FILLED, Cost(2270, 67, 87, 6.1, 13_000, 2)),
+    "one record": (one_record, WARM_UP, Cost(1550, 32, 58, 3, 5000, 1)),
+    "one idempotent record": (one_idempotent_record, WARM_UP, Cost(1720, 35, 63, 3, 5000, 1)),
+    "1-MB batch": (one_megabyte, 4, Cost(2060, 50, 80, 4, 5000, 5)),
+    "fetch at the tail": (tail, WARM_UP, Cost(3760, 93, 138, 4, 7500, 3)),
+    "fetch of a file range": (file_range, FILLED, Cost(2300, 65, 87, 6.1, 13_000, 2)),
 }
 
 
