@@ -6,8 +6,9 @@ import socket
 
 import pytest
 
-from penstock.cli.direct import DirectLine, refuse
+from penstock.cli.direct import DirectLine, NoAnswer, refuse
 from penstock.cli.failure import Failure
+from penstock.testing import cluster
 from penstock.wire.apis.api_versions import API_VERSIONS, ApiVersionsRequest
 from penstock.wire.apis.describe_cluster import DESCRIBE_CLUSTER, DescribeClusterRequest
 from penstock.wire.apis.vote import VOTE, VoteRequest
@@ -25,6 +26,36 @@ def test_the_first_that_answers_is_asked(broker: str) -> None:
     with DirectLine(f"{nobody()}, {broker}", 10) as line:
         answer = line.ask(DESCRIBE_CLUSTER, DescribeClusterRequest())
     assert [f"{b.host}:{b.port}" for b in answer.brokers] == [broker]
+
+
+def test_one_that_hangs_holds_nothing_up(broker: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        patience_s = 600  # far more than a test may take
+        with DirectLine(f"127.0.0.1:{mute.getsockname()[1]},{broker}", patience_s) as line:
+            assert line.ask(DESCRIBE_CLUSTER, DescribeClusterRequest()).brokers
+            assert line.ask(API_VERSIONS, ASK).api_keys
+
+
+def test_the_next_is_asked_when_one_is_gone() -> None:
+    with cluster(brokers=2) as running, DirectLine(running.bootstrap, 10) as line:
+        for gone in running.ids:
+            answered = line.ask(DESCRIBE_CLUSTER, DescribeClusterRequest(include_fenced_brokers=True))
+            assert sorted(b.broker_id for b in answered.brokers) == [1, 2]
+            running.kill(gone)
+        with pytest.raises(Failure, match="no broker answers"):
+            line.ask(DESCRIBE_CLUSTER, DescribeClusterRequest())
+        assert line.refused == {running.address(1), running.address(2)}
+
+
+def test_who_takes_too_long_is_not_asked_for_again_elsewhere() -> None:
+    with cluster(brokers=2) as running, DirectLine(running.bootstrap, 0.3) as line:
+        line.ask(API_VERSIONS, ASK)
+        for broker in running.ids:
+            running.pause(broker)
+        with pytest.raises(NoAnswer, match=r"has not answered ApiVersions within 0\.3 s: give it a longer"):
+            line.ask(API_VERSIONS, ASK)
+        for broker in running.ids:
+            running.resume(broker)
 
 
 def test_each_answers_for_itself(broker: str) -> None:

@@ -55,3 +55,28 @@ def test_status_shows_damage_failed_directories_and_balancing(capsys: pytest.Cap
     assert "broker 2: t-0 has 1 damaged range(s)" in printed
     assert "broker 3: the data directory /data is offline" in printed
     assert "0 moving (penstock.balance leaders)" in printed
+
+
+def test_status_tells_who_hangs_from_who_is_gone(capsys: pytest.CaptureFixture[str]) -> None:
+    with cluster(brokers=5) as running:
+        controller = running.controller
+        assert controller is not None
+        hangs, gone, *_ = (broker for broker in running.ids if broker != controller)
+        create(running, "t")
+        running.pause(hangs)
+        running.kill(gone)
+        with DirectLine(running.address(controller), 1.5) as line:
+            overview = cluster_overview(line)
+        running.resume(hangs)
+        with DirectLine(running.address(hangs), 10) as line:  # it takes who has waited before it ends
+            assert cluster_overview(line)["brokers"]
+    states = {broker["broker"]: broker["state"] for broker in overview["brokers"]}
+    assert (states.pop(hangs), states.pop(gone), set(states.values())) == ("silent", "down", {"up"})
+    # Without a controller nobody takes who is gone out of sync, and a leader that is gone is told as none.
+    lost = [
+        partition | {"leader": None, "isr": partition["replicas"]} for partition in overview["partitions"]
+    ]
+    _print_overview(overview | {"controller": None, "partitions": lost})
+    printed = capsys.readouterr().out
+    assert "no controller: nothing can change until more than half of the voters run" in printed
+    assert "\n t " in printed

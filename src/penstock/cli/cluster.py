@@ -1,4 +1,4 @@
-"""`penstock cluster start|status|stop`."""
+"""`penstock cluster start|status|upgrade|stop`."""
 
 from __future__ import annotations
 
@@ -10,8 +10,11 @@ import typer
 
 from penstock.cli.failure import Failure, misused
 from penstock.cli.options import (
+    DEFAULT_BOOTSTRAP,
+    DEFAULT_TIMEOUT,
     AsJson,
     Bootstrap,
+    ClusterIn,
     DataDirectory,
     Patience,
     Timeout,
@@ -96,12 +99,9 @@ def start(
 
 @app.command()
 def status(
-    data: Annotated[
-        Path | None,
-        typer.Option("--data", "-d", help="The cluster in this directory, instead of --bootstrap."),
-    ] = None,
-    bootstrap: Bootstrap = "127.0.0.1:9092",
-    timeout: Timeout = 10.0,
+    data: ClusterIn = None,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Timeout = DEFAULT_TIMEOUT,
     as_json: AsJson = False,
 ) -> None:
     """Show brokers, leaders, replicas in sync, the controller and versions."""
@@ -116,6 +116,32 @@ def status(
         print_json(overview)
     else:
         _print_overview(overview)
+
+
+@app.command()
+def upgrade(
+    data: ClusterIn = None,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+    as_json: AsJson = False,
+) -> None:
+    """Raise features to the highest level that every broker knows: the last step, with no way back."""
+    from penstock.cli.broker_home import bootstrap_of
+    from penstock.cli.direct import DirectLine
+    from penstock.cli.feature_levels import possible_raises, raise_levels
+    from penstock.cli.output import print_json
+
+    with DirectLine(bootstrap_of(data, bootstrap), timeout) as line:
+        raises = possible_raises(line)
+        if raises:
+            raise_levels(line, raises)
+    if as_json:
+        print_json([each._asdict() for each in raises])
+        return
+    for each in raises:
+        print(f"raised {each.feature} from {each.level} to {each.to}")
+    if not raises:
+        print("nothing to raise: every level is the highest that all brokers know")
 
 
 @app.command()
@@ -178,7 +204,9 @@ def _print_overview(overview: dict[str, Any]) -> None:
         f"metadata.version {_or_none(overview['metadata_version'])}"
     )
     if overview["controller"] is None:
-        print("no controller: nothing can change until more than half of the voters run")
+        print(
+            "no controller: nothing can change until more than half of the voters run, and this may be old:"
+        )
     columns = (
         "broker",
         "address",
@@ -192,9 +220,9 @@ def _print_overview(overview: dict[str, Any]) -> None:
         "versions",
     )
     print_rows(overview["brokers"], as_json=False, columns=columns, empty="no brokers")
-    lacking = overview["under_replicated"]
+    lacking = [p for p in overview["partitions"] if p["leader"] is None or len(p["isr"]) < len(p["replicas"])]
     print(
-        f"{len(overview['partitions'])} partitions, {len(lacking)} under-replicated, "
+        f"{len(overview['partitions'])} partitions, {len(overview['under_replicated'])} under-replicated, "
         f"{len(overview['leaderless'])} without a leader, {_or_none(overview['moving'])} moving "
         f"(penstock.balance {_or_none(overview['balance'])})"
     )

@@ -5,23 +5,38 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
 from penstock.broker.world import SystemRng
 from penstock.cli.failure import Failure
 from penstock.model.errors import ErrorCode, UnsupportedVersion
-from penstock.net.client import Peer, PeerGone
+from penstock.net.client import Peer, PeerGone, PeerRefused, PeerTimedOut
 from penstock.wire.api import Api, RequestT, ResponseT
+from penstock.wire.apis.api_versions import API_VERSIONS, ApiVersionsRequest
 
-__all__ = ["DirectLine", "refuse"]
+__all__ = ["HELLO", "DirectLine", "NoAnswer", "refuse"]
+
+#: what any broker answers by itself
+HELLO: Final = ApiVersionsRequest(client_software_name="penstock-cli", client_software_version="1")
+
+
+class NoAnswer(Failure):
+    """A broker is there, and has not answered a request in time."""
 
 
 class DirectLine:
-    """Connections to brokers, for a while: `with DirectLine(bootstrap, timeout_s) as line`."""
+    """Connections to brokers, for a while: `with DirectLine(bootstrap, timeout_s) as line`.
+
+    `ask` asks the broker that was the first to answer a hello, so that one that hangs holds nothing up.
+    """
 
     def __init__(self, bootstrap: str, timeout_s: float) -> None:
         self.bootstrap = bootstrap
         self.timeout_s = timeout_s
+        #: addresses where nobody listens: the process is gone
+        self.refused: set[str] = set()
+        self._addresses = [address.strip() for address in bootstrap.split(",")]
+        self._contact: str | None = None
         self._runner = asyncio.Runner()
         self._peers: dict[str, Peer] = {}
 
@@ -35,8 +50,8 @@ class DirectLine:
         self._runner.close()
 
     def ask(self, api: Api[RequestT, ResponseT], request: RequestT) -> ResponseT:
-        """The answer of the first broker that gives one, of those to start from."""
-        return self._runner.run(self._ask_any(api, request))
+        """The answer of a broker of those to start from."""
+        return self._runner.run(self._ask_contact(api, request))
 
     def ask_each(
         self, addresses: Iterable[str], api: Api[RequestT, ResponseT], request: RequestT
@@ -44,18 +59,52 @@ class DirectLine:
         """The answers of several brokers, asked at once; None from who does not answer."""
         return self._runner.run(self._ask_each(list(addresses), api, request))
 
-    async def _ask_any(self, api: Api[RequestT, ResponseT], request: RequestT) -> ResponseT:
-        for address in self.bootstrap.split(","):
+    async def _ask_contact(self, api: Api[RequestT, ResponseT], request: RequestT) -> ResponseT:
+        untried = set(self._addresses)
+        while True:
+            address = self._contact = self._contact or await self._first_to_answer(untried)
+            if address is None:
+                raise await self._nobody(api)
+            untried.discard(address)
             try:
-                return await self._ask_at(address.strip(), api, request)
-            except PeerGone as error:
-                last: PeerGone = error
+                return await self._ask_at(address, api, request)
+            except PeerTimedOut as error:
+                # Others would take as long, and what it was asked for may still happen.
+                raise NoAnswer(
+                    f"{address} has not answered {api.name} within {self.timeout_s:g} s: give it a longer "
+                    f"--timeout"
+                ) from error
+            except PeerGone:
+                self._contact = None
             except UnsupportedVersion as error:
                 raise Failure(f"{address} does not know {api.name}: it is too old, or too simple") from error
-        raise Failure(
+
+    async def _first_to_answer(self, addresses: Iterable[str]) -> str | None:
+        """Whoever is the first to answer a hello; None if nobody does."""
+        for address in self._addresses:
+            self._peer(address)  # what is no address is told before anybody is asked
+        hellos = [asyncio.create_task(self._answers(address)) for address in addresses]
+        try:
+            for hello in asyncio.as_completed(hellos):
+                address, answers = await hello
+                if answers:
+                    return address
+        finally:
+            for pending in hellos:
+                pending.cancel()
+        return None
+
+    async def _nobody(self, api: Api[RequestT, ResponseT]) -> Failure:
+        if await self._first_to_answer(self._addresses):
+            return NoAnswer(f"{self.bootstrap} hung up instead of an answer to {api.name}: try again")
+        return Failure(
             f"no broker answers at {self.bootstrap}: start one with `penstock up`, or "
             f"name another with --bootstrap"
-        ) from last
+        )
+
+    async def _answers(self, address: str) -> tuple[str, bool]:
+        answers = await self._ask_each([address], API_VERSIONS, HELLO)
+        return address, answers[address] is not None
 
     async def _ask_each(
         self, addresses: list[str], api: Api[RequestT, ResponseT], request: RequestT
@@ -70,6 +119,13 @@ class DirectLine:
         return dict(zip(addresses, answers, strict=True))
 
     async def _ask_at(self, address: str, api: Api[RequestT, ResponseT], request: RequestT) -> ResponseT:
+        try:
+            return await self._peer(address).send(api, request, self.timeout_s)
+        except PeerRefused:
+            self.refused.add(address)
+            raise
+
+    def _peer(self, address: str) -> Peer:
         peer = self._peers.get(address)
         if peer is None:
             host, _, port = address.rpartition(":")
@@ -82,7 +138,7 @@ class DirectLine:
                 client_id="penstock-cli",
                 rng=SystemRng(),
             )
-        return await peer.send(api, request, self.timeout_s)
+        return peer
 
     async def _close(self) -> None:
         for peer in self._peers.values():

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, Final
 
-from penstock.cli.direct import DirectLine, refuse
+from penstock.cli.direct import HELLO, DirectLine, NoAnswer, refuse
 from penstock.cli.failure import Failure
+from penstock.cli.voters import check_majority, configured_voters, endpoints
 from penstock.metadata.image import BROKER
 from penstock.model.ids import METADATA_TOPIC, format_topic_id
-from penstock.wire.apis.api_versions import API_VERSIONS, ApiVersionsRequest, ApiVersionsResponse
+from penstock.wire.apis.api_versions import API_VERSIONS, ApiVersionsResponse
 from penstock.wire.apis.describe_cluster import DESCRIBE_CLUSTER, DescribeClusterRequest
 from penstock.wire.apis.describe_configs import (
     DESCRIBE_CONFIGS,
@@ -39,6 +41,8 @@ __all__ = ["cluster_overview", "quorum_overview"]
 
 _METADATA_VERSION: Final = "metadata.version"
 _BALANCE: Final = "penstock.balance"
+#: a voter that follows asks the leader again after half a second at most
+_VOTERS_FETCH_WITHIN_MS: Final = 600
 
 
 def cluster_overview(line: DirectLine) -> dict[str, Any]:
@@ -58,8 +62,9 @@ def cluster_overview(line: DirectLine) -> dict[str, Any]:
         for partition in sorted(topic.partitions, key=lambda p: p.partition_index)
     ]
     addresses = {broker.broker_id: f"{broker.host}:{broker.port}" for broker in cluster.brokers}
-    answers = line.ask_each(addresses.values(), API_VERSIONS, _VERSIONS)
-    disks = line.ask_each(addresses.values(), DESCRIBE_LOG_DIRS, DescribeLogDirsRequest(topics=None))
+    answers = line.ask_each(addresses.values(), API_VERSIONS, HELLO)
+    awake = [address for address, answer in answers.items() if answer is not None]
+    disks = line.ask_each(awake, DESCRIBE_LOG_DIRS, DescribeLogDirsRequest(topics=None))
     quorum = _quorum_if_any(line)
     return {
         "cluster_id": cluster.cluster_id,
@@ -71,11 +76,11 @@ def cluster_overview(line: DirectLine) -> dict[str, Any]:
                 "broker": broker.broker_id,
                 "address": addresses[broker.broker_id],
                 "rack": broker.rack,
-                "state": _state(broker.is_fenced, answers[addresses[broker.broker_id]]),
+                "state": _state(line, addresses[broker.broker_id], broker.is_fenced, awake),
                 "leads": sum(p["leader"] == broker.broker_id for p in partitions),
                 "replicas": sum(broker.broker_id in p["replicas"] for p in partitions),
                 "in_sync": sum(broker.broker_id in p["isr"] for p in partitions),
-                **_held(disks[addresses[broker.broker_id]]),
+                **_held(disks.get(addresses[broker.broker_id])),
                 "quorum": _role(broker.broker_id, quorum),
                 "versions": _supported(answers[addresses[broker.broker_id]]),
             }
@@ -85,13 +90,15 @@ def cluster_overview(line: DirectLine) -> dict[str, Any]:
         "under_replicated": [p for p in partitions if len(p["isr"]) < len(p["replicas"])],
         "leaderless": [p for p in partitions if p["leader"] is None],
         "damaged": [
-            damage for broker in sorted(addresses) for damage in _damaged(broker, disks[addresses[broker]])
+            damage
+            for broker in sorted(addresses)
+            for damage in _damaged(broker, disks.get(addresses[broker]))
         ],
     }
 
 
 def quorum_overview(line: DirectLine) -> dict[str, Any]:
-    """The metadata quorum: who leads, and how far behind the others are."""
+    """The metadata quorum: who leads, and how far behind the others are; a Failure without a majority."""
     request = DescribeQuorumRequest(
         topics=[
             DescribeQuorumRequestTopic(
@@ -99,23 +106,28 @@ def quorum_overview(line: DirectLine) -> dict[str, Any]:
             )
         ]
     )
-    response = line.ask(DESCRIBE_QUORUM, request)
+    try:
+        response = line.ask(DESCRIBE_QUORUM, request)
+    except NoAnswer as error:
+        check_majority(line, configured_voters(line))
+        raise Failure("the quorum has no leader: ask again, then see the logs of its voters") from error
     refuse(response.error_code, response.error_message, "the quorum")
     partition = response.topics[0].partitions[0]
     refuse(partition.error_code, partition.error_message, "the quorum")
     replicas = [*partition.current_voters, *partition.observers]
     end = max((replica.log_end_offset for replica in replicas), default=-1)
     newest_ms = max((replica.last_fetch_timestamp for replica in replicas), default=-1)
+    voters = [_replica(replica, end, newest_ms) for replica in partition.current_voters]
+    heard = [v for v in voters if v["silent_ms"] is not None and v["silent_ms"] <= _VOTERS_FETCH_WITHIN_MS]
+    if 2 * len(heard) <= len(voters):
+        check_majority(line, endpoints(response.nodes))
     return {
         "leader": None if partition.leader_id < 0 else partition.leader_id,
         "epoch": partition.leader_epoch,
         "high_watermark": partition.high_watermark,
-        "voters": [_replica(replica, end, newest_ms) for replica in partition.current_voters],
+        "voters": voters,
         "observers": [_replica(replica, end, newest_ms) for replica in partition.observers],
     }
-
-
-_VERSIONS: Final = ApiVersionsRequest(client_software_name="penstock-cli", client_software_version="1")
 
 
 def _quorum_if_any(line: DirectLine) -> dict[str, Any]:
@@ -183,9 +195,10 @@ def _replica(replica: ReplicaState, end: int, newest_ms: int) -> dict[str, Any]:
     }
 
 
-def _state(fenced: bool, answer: ApiVersionsResponse | None) -> str:
-    if answer is None:
-        return "down"
+def _state(line: DirectLine, address: str, fenced: bool, awake: Collection[str]) -> str:
+    """`down` where nobody listens; `silent` where a process hangs, or nothing gets through to it."""
+    if address not in awake:
+        return "down" if address in line.refused else "silent"
     return "fenced" if fenced else "up"
 
 

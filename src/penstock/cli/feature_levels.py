@@ -1,0 +1,47 @@
+"""Raising the levels of features once every broker knows how: the last step of an upgrade."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from penstock.cli.direct import HELLO, DirectLine, refuse
+from penstock.cli.failure import Failure
+from penstock.wire.apis.api_versions import API_VERSIONS, ApiVersionsResponse
+from penstock.wire.apis.describe_cluster import DESCRIBE_CLUSTER, DescribeClusterRequest
+from penstock.wire.apis.update_features import UPDATE_FEATURES, FeatureUpdate, UpdateFeaturesRequest
+
+__all__ = ["Raise", "possible_raises", "raise_levels"]
+
+
+class Raise(NamedTuple):
+    """A feature whose level all brokers could raise."""
+
+    feature: str
+    level: int
+    to: int
+
+
+def possible_raises(line: DirectLine) -> list[Raise]:
+    """What could be raised, each to the highest level that every broker knows."""
+    cluster = line.ask(DESCRIBE_CLUSTER, DescribeClusterRequest(include_fenced_brokers=True))
+    addresses = {broker.broker_id: f"{broker.host}:{broker.port}" for broker in cluster.brokers}
+    answers = line.ask_each(addresses.values(), API_VERSIONS, HELLO)
+    found: list[ApiVersionsResponse] = []
+    for broker, address in sorted(addresses.items()):
+        answer = answers[address]
+        if answer is None:
+            raise Failure(f"broker {broker} does not answer: what it knows must be known first, so start it")
+        found.append(answer)
+    newest = max(found, key=lambda answer: answer.finalized_features_epoch)
+    levels = {feature.name: feature.max_version_level for feature in newest.finalized_features}
+    known = [{feature.name: feature.max_version for feature in answer.supported_features} for answer in found]
+    highest = {name: min(each.get(name, 0) for each in known) for name in sorted(known[0])}
+    return [Raise(name, levels.get(name, 0), to) for name, to in highest.items() if to > levels.get(name, 0)]
+
+
+def raise_levels(line: DirectLine, raises: list[Raise]) -> None:
+    """All of them or none; the controller has the last word on what its brokers know."""
+    updates = [FeatureUpdate(feature=each.feature, max_version_level=each.to) for each in raises]
+    request = UpdateFeaturesRequest(timeout_ms=int(line.timeout_s * 1000), feature_updates=updates)
+    response = line.ask(UPDATE_FEATURES, request)
+    refuse(response.error_code, response.error_message, "features")

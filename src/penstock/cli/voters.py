@@ -1,0 +1,78 @@
+"""Whether the metadata quorum can decide anything: who of its voters answers.
+
+A quorum without a majority cannot say so itself: its last leader shows for some seconds what it knew, and
+then nobody answers for it. So the voters are asked one by one whether they are there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from penstock.cli.direct import HELLO, DirectLine
+from penstock.cli.failure import Failure
+from penstock.metadata.image import BROKER
+from penstock.wire.apis.api_versions import API_VERSIONS
+from penstock.wire.apis.describe_cluster import DESCRIBE_CLUSTER, DescribeClusterRequest
+from penstock.wire.apis.describe_configs import (
+    DESCRIBE_CONFIGS,
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+)
+
+if TYPE_CHECKING:
+    from penstock.wire.apis.describe_quorum import QuorumNode
+
+__all__ = ["check_majority", "configured_voters", "endpoints"]
+
+_VOTERS: Final = "controller.quorum.voters"
+
+
+def check_majority(line: DirectLine, voters: Mapping[int, str]) -> None:
+    """Raise a Failure that says who answers, unless more than half of the voters (id to address) do."""
+    # A listener of brokers among themselves may be out of reach from here.
+    addresses = {**voters, **{id_: at for id_, at in _brokers(line).items() if id_ in voters}}
+    answers = line.ask_each(addresses.values(), API_VERSIONS, HELLO)
+    there = [id_ for id_, address in addresses.items() if answers[address] is not None]
+    if addresses and 2 * len(there) <= len(addresses):
+        reached = f"only {_listed(there)}" if there else "none"
+        raise Failure(
+            f"the quorum has no majority: of its voters {_listed(addresses)} {reached} can be reached; start "
+            f"others until more than half run"
+        )
+
+
+def configured_voters(line: DirectLine) -> dict[int, str]:
+    """The voters of the start, as a broker's config names them: without a leader there is no newer word."""
+    brokers = _brokers(line)
+    answers = line.ask_each(brokers.values(), API_VERSIONS, HELLO)
+    for id_, address in brokers.items():
+        if answers[address] is not None:
+            wanted = DescribeConfigsResource(
+                resource_type=BROKER, resource_name=str(id_), configuration_keys=[_VOTERS]
+            )
+            asked = DescribeConfigsRequest(resources=[wanted])
+            described = line.ask_each([address], DESCRIBE_CONFIGS, asked)[address]
+            for result in described.results if described is not None else ():
+                for config in result.configs:
+                    return _parsed(config.value or "")
+    return {}
+
+
+def endpoints(nodes: Iterable[QuorumNode]) -> dict[int, str]:
+    """Where the leader says that voters are found."""
+    return {node.node_id: f"{node.listeners[0].host}:{node.listeners[0].port}" for node in nodes}
+
+
+def _parsed(voters: str) -> dict[int, str]:
+    named = (voter.strip().partition("@") for voter in voters.split(",") if voter.strip())
+    return {int(id_): address for id_, _, address in named}
+
+
+def _brokers(line: DirectLine) -> dict[int, str]:
+    cluster = line.ask(DESCRIBE_CLUSTER, DescribeClusterRequest(include_fenced_brokers=True))
+    return {broker.broker_id: f"{broker.host}:{broker.port}" for broker in cluster.brokers}
+
+
+def _listed(ids: Iterable[int]) -> str:
+    return ", ".join(map(str, sorted(ids)))

@@ -1,0 +1,44 @@
+"""What is said of a quorum that has lost its majority."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.cli.direct import DirectLine
+from penstock.cli.failure import Failure
+from penstock.cli.overview import quorum_overview
+from penstock.cli.voters import configured_voters
+from penstock.testing import cluster
+
+SHOWN_FOR_S = 1.0
+"""A leader that has lost the others shows them as it knew them; it resigns after three seconds."""
+GONE_S = 8.0
+PATIENCE_S = 1.5
+
+
+@pytest.mark.parametrize("since_s", [SHOWN_FOR_S, GONE_S])
+def test_who_is_left_of_a_majority_is_said(since_s: float) -> None:
+    with cluster(brokers=3) as running:
+        controller = running.controller
+        assert controller is not None
+        for broker in running.ids:
+            if broker != controller:
+                running.kill(broker)
+        running.advance(since_s)
+        told = f"no majority: of its voters 1, 2, 3 only {controller} can be reached; start others"
+        with DirectLine(running.bootstrap, PATIENCE_S) as line, pytest.raises(Failure, match=told):
+            quorum_overview(line)
+
+
+def test_a_minority_that_is_gone_is_no_failure() -> None:
+    with cluster(brokers=3) as running, DirectLine(running.bootstrap, 10) as line:
+        controller = running.controller
+        gone = next(broker for broker in running.ids if broker != controller)
+        running.kill(gone)
+        running.advance(SHOWN_FOR_S)
+        overview = quorum_overview(line)
+        silent_ms = {voter["node"]: voter["silent_ms"] for voter in overview["voters"]}
+        assert overview["leader"] == controller
+        assert silent_ms.pop(gone) >= SHOWN_FOR_S * 1000
+        assert all(each < SHOWN_FOR_S * 1000 for each in silent_ms.values())
+        assert sorted(configured_voters(line)) == [1, 2, 3]
