@@ -208,6 +208,22 @@ def test_broker_configs(penstock: Command) -> None:
     assert "node.id" in refused.stderr
 
 
+def test_configs_of_all_brokers(penstock: Command) -> None:
+    assert penstock("config", "describe", "--all-brokers").stderr == "nothing is set for all brokers\n"
+    done = penstock("config", "set", "--all-brokers", "message.max.bytes=2000000")
+    assert (done.returncode, done.stdout) == (0, "set message.max.bytes=2000000\n")
+    (entry,) = json.loads(penstock("config", "describe", "--all-brokers", "--json").stdout)
+    assert (entry["name"], entry["value"]) == ("message.max.bytes", "2000000")
+    of_one = json.loads(penstock("config", "describe", "--broker", "1", "--json").stdout)
+    assert entry in of_one
+    assert entry["source"] == "DYNAMIC_DEFAULT_BROKER_CONFIG"
+    refused = penstock("config", "set", "--all-brokers", "node.id=2")
+    assert (refused.returncode, "node.id" in refused.stderr) == (1, True)
+    assert penstock("config", "unset", "--all-brokers", "message.max.bytes").returncode == 0
+    assert json.loads(penstock("config", "describe", "--all-brokers", "--json").stdout) == []
+    assert penstock("config", "describe", "--all-brokers", "--broker", "1").returncode == 2
+
+
 def test_a_broker_that_there_is_not(penstock: Command) -> None:
     for refused in (
         penstock("config", "describe", "--broker", "7"),

@@ -1,4 +1,7 @@
-"""Reading and altering the configs of topics, brokers and groups over the wire."""
+"""Reading and altering the configs of topics, brokers and groups over the wire.
+
+Through librdkafka, but for what all brokers have in common: it does not know that there is such a thing.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,23 @@ from confluent_kafka.admin import (
 )
 
 from penstock.cli.connection import Cluster
+from penstock.cli.direct import DirectLine, refuse
 from penstock.cli.failure import Failure
+from penstock.metadata.configs import Operation
+from penstock.metadata.image import BROKER
+from penstock.wire.apis.describe_configs import (
+    DESCRIBE_CONFIGS,
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+)
+from penstock.wire.apis.incremental_alter_configs import (
+    INCREMENTAL_ALTER_CONFIGS,
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+
+_ALL_BROKERS = "all brokers"
 
 
 def topic_resource(name: str) -> ConfigResource:
@@ -66,6 +85,36 @@ def alter_configs(
         cluster.admin.incremental_alter_configs([resource], request_timeout=cluster.timeout_s),
         resource,
     )
+
+
+def common_entries(line: DirectLine) -> list[dict[str, Any]]:
+    """What is set for all brokers, by name."""
+    wanted = DescribeConfigsResource(resource_type=BROKER, resource_name="", configuration_keys=None)
+    (result,) = line.ask(DESCRIBE_CONFIGS, DescribeConfigsRequest(resources=[wanted])).results
+    refuse(result.error_code, result.error_message, _ALL_BROKERS)
+    return [
+        {
+            "name": entry.name,
+            "value": entry.value,
+            "source": ConfigSource(entry.config_source).name,
+            "read_only": entry.read_only,
+            "sensitive": entry.is_sensitive,
+        }
+        for entry in sorted(result.configs, key=lambda entry: entry.name)
+    ]
+
+
+def alter_common(line: DirectLine, values: Mapping[str, str], removed: Iterable[str]) -> None:
+    """As `alter_configs`, for all brokers; what a broker has set for itself goes before it."""
+    configs = [
+        *(AlterableConfig(name=n, config_operation=Operation.SET, value=v) for n, v in values.items()),
+        *(AlterableConfig(name=n, config_operation=Operation.DELETE, value=None) for n in removed),
+    ]
+    altered = AlterConfigsResource(resource_type=BROKER, resource_name="", configs=configs)
+    (result,) = line.ask(
+        INCREMENTAL_ALTER_CONFIGS, IncrementalAlterConfigsRequest(resources=[altered])
+    ).responses
+    refuse(result.error_code, result.error_message, _ALL_BROKERS)
 
 
 def _check_is_there(cluster: Cluster, resource: ConfigResource) -> None:

@@ -14,8 +14,13 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Show and change the configs of topics, brokers and groups.", no_args_is_help=True)
 
+_AT_DEFAULT = "everything is at its default: --all shows it"
+
 Topic = Annotated[str | None, typer.Option("--topic", help="The topic's name.")]
 Broker = Annotated[int | None, typer.Option("--broker", help="The broker's id.")]
+AllBrokers = Annotated[
+    bool, typer.Option("--all-brokers", help="Those of all brokers, for who has set none of its own.")
+]
 Group = Annotated[str | None, typer.Option("--group", help="The consumer group's name.")]
 
 
@@ -23,6 +28,7 @@ Group = Annotated[str | None, typer.Option("--group", help="The consumer group's
 def describe(
     topic: Topic = None,
     broker: Broker = None,
+    all_brokers: AllBrokers = False,
     group: Group = None,
     show_all: Annotated[bool, typer.Option("--all", help="Show defaults, too.")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
@@ -30,20 +36,24 @@ def describe(
     as_json: AsJson = False,
 ) -> None:
     """Show what is set, and where; with --all, every config."""
-    resource = _resource(topic, broker, group)
+    resource = _resource(topic, broker, all_brokers, group)
 
-    from penstock.cli.alteration import config_entries
+    from penstock.cli.alteration import common_entries, config_entries
     from penstock.cli.connection import Cluster
+    from penstock.cli.direct import DirectLine
     from penstock.cli.output import print_rows
 
-    cluster = Cluster(bootstrap, timeout)
-    entries = config_entries(cluster, resource)
+    if resource is None:
+        with DirectLine(bootstrap, timeout) as line:
+            entries = common_entries(line)
+    else:
+        entries = config_entries(Cluster(bootstrap, timeout), resource)
     rows = [entry for entry in entries if show_all or entry["source"] != "DEFAULT_CONFIG"]
     print_rows(
         rows,
         as_json=as_json,
         columns=("name", "value", "source", "read_only"),
-        empty="everything is at its default: --all shows it",
+        empty="nothing is set for all brokers" if resource is None else _AT_DEFAULT,
     )
 
 
@@ -52,13 +62,14 @@ def set_configs(
     configs: Annotated[list[str], typer.Argument(metavar="KEY=VALUE")],
     topic: Topic = None,
     broker: Broker = None,
+    all_brokers: AllBrokers = False,
     group: Group = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
     as_json: AsJson = False,
 ) -> None:
     """Set configs; the others stay as they are."""
-    resource = _resource(topic, broker, group)
+    resource = _resource(topic, broker, all_brokers, group)
     values = pairs(configs, "config")
     _alter(resource, values, [], bootstrap, timeout, as_json)
 
@@ -68,18 +79,24 @@ def unset(
     names: Annotated[list[str], typer.Argument(metavar="KEY")],
     topic: Topic = None,
     broker: Broker = None,
+    all_brokers: AllBrokers = False,
     group: Group = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
     as_json: AsJson = False,
 ) -> None:
     """Put configs back to what they are without being set."""
-    _alter(_resource(topic, broker, group), {}, names, bootstrap, timeout, as_json)
+    _alter(_resource(topic, broker, all_brokers, group), {}, names, bootstrap, timeout, as_json)
 
 
-def _resource(topic: str | None, broker: int | None, group: str | None) -> ConfigResource:
-    if sum(whose is not None for whose in (topic, broker, group)) != 1:
-        misused("say whose configs: --topic NAME, --broker ID or --group NAME")
+def _resource(
+    topic: str | None, broker: int | None, all_brokers: bool, group: str | None
+) -> ConfigResource | None:
+    """Whose configs; None for those of all brokers."""
+    if sum((topic is not None, broker is not None, all_brokers, group is not None)) != 1:
+        misused("say whose configs: --topic NAME, --broker ID, --all-brokers or --group NAME")
+    if all_brokers:
+        return None
 
     from penstock.cli.alteration import broker_resource, group_resource, topic_resource
 
@@ -89,19 +106,23 @@ def _resource(topic: str | None, broker: int | None, group: str | None) -> Confi
 
 
 def _alter(
-    resource: ConfigResource,
+    resource: ConfigResource | None,
     values: dict[str, str],
     removed: list[str],
     bootstrap: str,
     timeout: float,
     as_json: bool,
 ) -> None:
-    from penstock.cli.alteration import alter_configs
+    from penstock.cli.alteration import alter_common, alter_configs
     from penstock.cli.connection import Cluster
+    from penstock.cli.direct import DirectLine
     from penstock.cli.output import print_json
 
-    cluster = Cluster(bootstrap, timeout)
-    alter_configs(cluster, resource, values, removed)
+    if resource is None:
+        with DirectLine(bootstrap, timeout) as line:
+            alter_common(line, values, removed)
+    else:
+        alter_configs(Cluster(bootstrap, timeout), resource, values, removed)
     if as_json:
         print_json({"set": values, "unset": removed})
     else:
