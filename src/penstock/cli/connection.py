@@ -7,6 +7,7 @@ and are said once, in our words.
 from __future__ import annotations
 
 import logging
+import socket
 import time
 from collections.abc import Mapping
 from concurrent.futures import Future
@@ -22,9 +23,7 @@ _silent = logging.getLogger("penstock.librdkafka")
 _silent.addHandler(logging.NullHandler())
 _silent.propagate = False
 
-#: What librdkafka says when an address refuses or a name does not resolve: waiting longer will not help.
-_UNREACHABLE = frozenset({KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE})
-
+_CONNECT_S = 1.0
 _ADVICE = {
     "_UNKNOWN_PARTITION": "--partition sends everything to one that exists",
     "TOPIC_EXCEPTION": "choose another name, of letters, digits, '.', '_' and '-'",
@@ -114,4 +113,21 @@ class Cluster:
         }
 
     def _note_error(self, error: KafkaError) -> None:
-        self._unreachable = self._unreachable or error.code() in _UNREACHABLE
+        """Whether an address refuses or a name does not resolve, so that waiting longer will not help.
+
+        librdkafka says that all brokers are down when those are that it has tried yet, of a cluster that has
+        others: what counts is whether anybody listens where we were told to start.
+        """
+        if error.code() == KafkaError._RESOLVE:
+            self._unreachable = True
+        elif error.code() == KafkaError._ALL_BROKERS_DOWN:
+            self._unreachable = not any(map(_listens, self.bootstrap.split(",")))
+
+
+def _listens(address: str) -> bool:
+    host, _, port = address.strip().rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), _CONNECT_S).close()
+    except (OSError, ValueError):
+        return False
+    return True
