@@ -8,6 +8,7 @@ from bench.plot import Group, bars
 from bench.results import Run
 from bench.rows import ROWS
 from bench.table import Metric, Row
+from bench.throughput import PER_MILLION
 
 
 def charts(run: Run) -> Iterator[tuple[str, str, str]]:
@@ -47,7 +48,7 @@ CHARTS: tuple[tuple[str, str, Callable[[Row, Metric], bool]], ...] = (
     (
         "cpu",
         "Broker CPU per million messages, seconds",
-        lambda row, metric: metric.name == "CPU per million",
+        lambda row, metric: metric.name == PER_MILLION,
     ),
     (
         "latency",

@@ -64,6 +64,8 @@ def _hung(contender: Contender, scale: float) -> Values:
             leader = _next_victim(cluster, number)
             broker = cluster.brokers[leader - 1]
             stopped.append(_outage(cluster, leader, IMPATIENT, broker.pause, broker.resume))
+            # Another one: the controller may have moved away from who was stopped.
+            leader = _next_victim(cluster, number)
             cut = partial(links.cut, _all_ways(leader))
             cut_off.append(_outage(cluster, leader, IMPATIENT, cut, links.heal))
     return {"stopped, worst": max(stopped), "cut off, worst": max(cut_off)}
@@ -130,7 +132,8 @@ ROWS = (
     Row(
         "failover-silent",
         "three brokers: a partition's leader is stopped (SIGSTOP) or cut off (proxies let nothing pass), to "
-        f"the next acknowledged write ({HANGS['penstock']} times each, Kafka {HANGS['kafka']})",
+        f"the next acknowledged write ({HANGS['penstock']} times each, Kafka {HANGS['kafka']}; each third is "
+        "the controller, too)",
         (Metric("stopped, worst", "s", False, limit=4), Metric("cut off, worst", "s", False, limit=4)),
         _hung,
         heavy=True,

@@ -92,9 +92,10 @@ static double cpu_s(void) {
                (double)(used.ru_utime.tv_usec + used.ru_stime.tv_usec) / 1e6;
 }
 
-static void report(int64_t messages, int64_t bytes, double seconds, double cpu) {
-        printf("{\"messages\": %" PRId64 ", \"bytes\": %" PRId64 ", \"seconds\": %.6f, \"client_cpu\": %.6f}\n",
-               messages, bytes, seconds, cpu);
+static void report(int64_t messages, int64_t bytes, double began, double seconds, double cpu) {
+        printf("{\"messages\": %" PRId64 ", \"bytes\": %" PRId64
+               ", \"began\": %.6f, \"seconds\": %.6f, \"client_cpu\": %.6f}\n",
+               messages, bytes, began, seconds, cpu);
 }
 
 /* Bytes that compress to about half, as text does; without compression one message's worth, again and again. */
@@ -158,7 +159,7 @@ static void produce(const char *bootstrap, const char *topic, int64_t messages, 
         double seconds = now_s() - began;
         if (delivery.failed)
                 die("delivery", delivery.why);
-        report(messages, messages * (int64_t)size, seconds, cpu_s() - cpu);
+        report(messages, messages * (int64_t)size, began, seconds, cpu_s() - cpu);
         rd_kafka_topic_destroy(rkt);
         rd_kafka_destroy(rk);
         free(payload);
@@ -194,7 +195,7 @@ static void consume(const char *bootstrap, const char *topic, int64_t messages, 
                         rd_kafka_message_destroy(batch[i]);
                 }
         }
-        report(seen, bytes, now_s() - began, cpu_s() - cpu);
+        report(seen, bytes, began, now_s() - began, cpu_s() - cpu);
         for (int partition = 0; partition < partitions; partition++)
                 rd_kafka_consume_stop(rkt, partition);
         rd_kafka_queue_destroy(queue);
@@ -361,7 +362,7 @@ static void steady(const char *bootstrap, const char *topic, int64_t messages, i
         }
         while (acknowledged < sent)
                 rd_kafka_poll(rk, 5);
-        report(sent, sent * (int64_t)sizeof(payload), now_s() - began, cpu_s() - cpu);
+        report(sent, sent * (int64_t)sizeof(payload), began, now_s() - began, cpu_s() - cpu);
         rd_kafka_topic_destroy(rkt);
         rd_kafka_destroy(rk);
 }

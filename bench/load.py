@@ -7,6 +7,7 @@ import json
 import subprocess
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,12 +25,13 @@ PARTITIONS = 4
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """What one run of the generator moved, and the processor time that it took itself."""
+    """What the generator moved, when on the monotonic clock, and the processor time that it took itself."""
 
     messages: int
     bytes: int
     seconds: float
     client_cpu: float = 0.0
+    began: float = 0.0
 
     @property
     def messages_per_second(self) -> float:
@@ -71,8 +73,28 @@ def compiled() -> Path:
     return binary
 
 
-def produce(bootstrap: str, topic: str, messages: int, size: int, settings: Mapping[str, str]) -> Flow:
-    return Flow(**_run("produce", bootstrap, topic, messages, size, settings))
+def produce(
+    bootstrap: str, topic: str, messages: int, size: int, settings: Mapping[str, str], clients: int = 1
+) -> Flow:
+    """Each of the clients is a process, and sends its share at the same time as the others."""
+
+    def run(share: int) -> Flow:
+        return Flow(**_run("produce", bootstrap, topic, share, size, settings))
+
+    with ThreadPoolExecutor(clients) as pool:
+        return joined(list(pool.map(run, [messages // clients] * clients)))
+
+
+def joined(flows: Sequence[Flow]) -> Flow:
+    """What several runs moved at the same time, from the start of the first to the end of the last."""
+    began = min(flow.began for flow in flows)
+    return Flow(
+        sum(flow.messages for flow in flows),
+        sum(flow.bytes for flow in flows),
+        max(flow.began + flow.seconds for flow in flows) - began,
+        sum(flow.client_cpu for flow in flows),
+        began,
+    )
 
 
 def consume(bootstrap: str, topic: str, messages: int, settings: Mapping[str, str]) -> Flow:

@@ -24,8 +24,10 @@ CONSUMER = {"fetch.message.max.bytes": "10485760", "queued.min.messages": "10000
 SYNCED = {"penstock": {"penstock.flush": "group"}, "kafka": {"log.flush.interval.messages": "1"}}
 TOPIC = {"max.message.bytes": "2000000"}
 
+PER_MILLION = "CPU per million"
 CLIENT_CORES = Metric("client cores", "", False)
 BROKER_CORES = Metric("broker cores", "", False)
+OF_ONE = Metric("messages/s of one client", "", True)
 
 
 def _used(flow: Flow, broker_cpu: float) -> Values:
@@ -37,13 +39,18 @@ def _used(flow: Flow, broker_cpu: float) -> Values:
 
 
 def produced(
-    brokers: Server | Cluster, count: int, size: int, settings: Mapping[str, str], replicas: int = 1
+    brokers: Server | Cluster,
+    count: int,
+    size: int,
+    settings: Mapping[str, str],
+    replicas: int = 1,
+    clients: int = 1,
 ) -> Values:
     with topic(brokers.bootstrap, configs=TOPIC, replicas=replicas) as name:
         before = cpu_seconds(*brokers.pids)
-        flow = produce(brokers.bootstrap, name, count, size, settings)
+        flow = produce(brokers.bootstrap, name, count, size, settings, clients)
         spent = cpu_seconds(*brokers.pids) - before
-    cost = {"CPU per million": spent / count * 1e6, "CPU per GB": spent / (flow.bytes / 1e9)}
+    cost = {PER_MILLION: spent / flow.messages * 1e6, "CPU per GB": spent / (flow.bytes / 1e9)}
     return {"messages/s": flow.messages_per_second, **cost, **_used(flow, spent)}
 
 
@@ -54,6 +61,16 @@ def _producing(size: int, messages: int, batch: int, **settings: str) -> Callabl
         return produced(contender.server, int(messages * scale), size, wanted)
 
     return measure
+
+
+def _producing_small(contender: Contender, scale: float) -> Values:
+    """By two clients: one has no more than its own threads can do, whatever the broker could."""
+    wanted = PRODUCER | {"batch.num.messages": "10000"}
+
+    def by(clients: int) -> Values:
+        return produced(contender.server, int(3_000_000 * scale), 100, wanted, clients=clients)
+
+    return {**by(2), OF_ONE.name: by(1)["messages/s"]}
 
 
 def _producing_synced(contender: Contender, scale: float) -> Values:
@@ -85,7 +102,7 @@ def _codec_row(codec: str) -> Row:
     settings = {"compression.codec": codec}
     measure = _producing(1024, CODECS[codec], 1000, **settings)
     what = f"produce 1-KB messages of text, compressed by the client: {codec}"
-    return Row(f"produce-{codec}", what, metrics(None, "CPU per million", None), measure, rounds=2)
+    return Row(f"produce-{codec}", what, metrics(None, PER_MILLION, None), measure, rounds=2)
 
 
 MOSTLY_KERNEL = (
@@ -103,15 +120,15 @@ ROWS = (
     Row(
         "produce-1k",
         "produce 1-KB messages, 4 partitions, acks=all",
-        metrics(1.5, "CPU per million", 0.5),
+        metrics(1.5, PER_MILLION, 0.5),
         _producing(1024, 1_000_000, batch=1000),
         where=MOSTLY_KERNEL,
     ),
     Row(
         "produce-100",
-        "produce 100-byte messages, 4 partitions, acks=all",
-        metrics(1.1, "CPU per million", 0.6),
-        _producing(100, 3_000_000, batch=10_000),
+        "produce 100-byte messages, 4 partitions, acks=all, two clients at once",
+        (*metrics(1.1, PER_MILLION, 0.6), OF_ONE),
+        _producing_small,
         where=MOSTLY_CLIENT,
     ),
     Row(
@@ -139,7 +156,7 @@ ROWS = (
     Row(
         "produce-synced",
         "produce 1-KB messages, on the disk before the answer (`penstock.flush=group`; Kafka: every append)",
-        metrics(None, "CPU per million", None),
+        metrics(None, PER_MILLION, None),
         _producing_synced,
         rounds=2,
     ),
