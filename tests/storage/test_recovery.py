@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from random import Random
 from typing import Any
 
@@ -63,17 +64,6 @@ def test_garbage_behind_the_last_batch_is_cut(garbage: bytes) -> None:
     assert again.recovery.bytes_cut == len(garbage)
 
 
-def test_above_the_recovery_point_the_log_ends_before_the_first_damage() -> None:
-    files = MemoryFiles()
-    log = written(files, 9, segment_bytes=300)
-    target = list(log.segments)[1]
-    files.open(target.path(".log")).pwrite(b"\xff", 100)
-    again = open_log(files, recovery_point=target.base_offset)
-    assert again.end_offset == target.base_offset + 2
-    assert again.recovery.segments_dropped == len(log.segments) - 2
-    assert [r.offset for r in records(again)] == list(range(again.end_offset))
-
-
 def test_a_segment_that_ends_early_ends_the_log_even_where_it_ends_with_a_whole_batch() -> None:
     """The segment behind it was written later but reached the disk earlier."""
     files = MemoryFiles()
@@ -96,6 +86,135 @@ def test_a_compacted_segment_may_end_early() -> None:
     again = open_log(files, recovery_point=0)
     assert again.end_offset == 18
     assert [r.offset for r in records(again)] == [0, 1, *range(list(log.segments)[1].base_offset, 18)]
+
+
+# -- above the recovery point: what a crash leaves out, and what rots
+
+
+SEGMENT_BYTES = 4000
+
+
+def large(files: MemoryFiles) -> Log:
+    """Batches of about 1700 bytes, two in a segment, none of them known to be on the disk."""
+    log = open_log(files, segment_bytes=SEGMENT_BYTES)
+    for i in range(9):
+        log.append(idempotent(i, 1, value=bytes(range(1, 201)) * 8 + b"%d" % i), 0)
+    assert [segment.base_offset for segment in log.segments] == [0, 2, 4, 6, 8]
+    return log
+
+
+def rot(files: MemoryFiles, path: str, position: int) -> None:
+    file = files.open(path)
+    file.pwrite(bytes([file.pread(1, position)[0] ^ 4]), position)
+
+
+@pytest.mark.parametrize(
+    ("number", "at"), [*product([0, 1, 3], [0, 8, 16, 23, 40, 70]), *product([4], [0, 8, 16, 40, 70])]
+)
+def test_a_batch_that_rots_before_sound_ones_is_reported_and_nothing_is_dropped(number: int, at: int) -> None:
+    files = MemoryFiles()
+    log = written(files, 6)
+    rot(files, FIRST + ".log", positions(log)[number] + at)
+    again = open_log(files, recovery_point=0)
+    (damage,) = again.recovery.corruption
+    assert (damage.first_offset, damage.next_offset) == (2 * number, 2 * number + 2)
+    assert (again.end_offset, again.size, again.recovery.bytes_cut) == (12, log.size, 0)
+    with pytest.raises(CorruptLog):
+        again.read(2 * number + 1, 10_000, upper=12)
+    assert again.append(idempotent(12), 0).base_offset == 12
+
+
+@pytest.mark.parametrize("number", range(8))
+def test_rot_in_a_sealed_segment_ends_no_log(number: int) -> None:
+    """Neither in the last batch of a segment, where only the next segment tells that the log goes on."""
+    files = MemoryFiles()
+    log = large(files)
+    segment = log.segments.holding(number)
+    rot(files, segment.path(".log"), segment.find(number) + 300)
+    again = open_log(files, recovery_point=0, segment_bytes=SEGMENT_BYTES)
+    (damage,) = again.recovery.corruption
+    assert (damage.first_offset, damage.next_offset) == (number, number + 1)
+    assert (again.end_offset, again.recovery.segments_dropped) == (9, 0)
+    assert again.producers.states[7].last_sequence == 8
+
+
+def test_the_last_batch_of_the_log_may_be_torn_and_goes() -> None:
+    files = MemoryFiles()
+    log = large(files)
+    rot(files, log.segments.active.path(".log"), 300)
+    again = open_log(files, recovery_point=0, segment_bytes=SEGMENT_BYTES)
+    assert (again.end_offset, again.recovery.corruption) == (8, [])
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_a_hole_that_was_never_written_ends_the_log_whatever_is_behind_it(number: int) -> None:
+    """A disk writes in any order: what is behind a hole was as little acknowledged as what is in it."""
+    files = MemoryFiles()
+    log = large(files)
+    segment = log.segments.holding(number)
+    hole = segment.find(number) // 512 * 512 + 512
+    files.open(segment.path(".log")).pwrite(bytes(512), hole)
+    again = open_log(files, recovery_point=0, segment_bytes=SEGMENT_BYTES)
+    assert (again.end_offset, again.recovery.corruption) == (number, [])
+    assert again.segments.active.base_offset == segment.base_offset
+
+
+@pytest.mark.parametrize("keep", [1, 100, 1650])
+def test_a_segment_that_was_cut_within_a_batch_ends_the_log(keep: int) -> None:
+    files = MemoryFiles()
+    log = large(files)
+    first = log.segments.first
+    files.open(first.path(".log")).truncate(first.find(1) + keep)
+    again = open_log(files, recovery_point=0, segment_bytes=SEGMENT_BYTES)
+    assert (again.end_offset, again.recovery.corruption) == (1, [])
+
+
+def test_a_batch_that_rots_still_says_whose_it_was_and_what_epoch_it_began() -> None:
+    files = MemoryFiles()
+    log = open_log(files)
+    log.append(idempotent(0), 0)
+    log.append(idempotent(0, producer_id=8), 3)
+    log.append(idempotent(1), 3)
+    rot(files, FIRST + ".log", positions(log)[1] + 65)
+    again = open_log(files, recovery_point=0)
+    assert len(again.recovery.corruption) == 1
+    assert (again.leader_epochs.epochs, again.leader_epochs.starts) == ([0, 3], [0, 1])
+    assert again.producers.states[8].last_sequence == 0
+
+
+def test_an_epoch_that_rots_is_not_believed() -> None:
+    files = MemoryFiles()
+    log = written(files, 3)
+    second = positions(log)[1]
+    rot(files, FIRST + ".log", second + 15)
+    rot(files, FIRST + ".log", second + 65)
+    assert open_log(files, recovery_point=0).leader_epochs.epochs == [0]
+
+
+@pytest.mark.parametrize("at", [8, 70])
+@pytest.mark.parametrize("offset", [2, 3])
+def test_a_log_can_be_cut_where_it_is_damaged(offset: int, at: int) -> None:
+    """As a follower does that nobody counts on."""
+    files = MemoryFiles()
+    second = positions(written(files, 6))[1]
+    rot(files, FIRST + ".log", second + at)
+    again = open_log(files, recovery_point=0)
+    again.truncate_to(offset)
+    assert (again.end_offset, again.size, again.recovery.corruption) == (2, second, [])
+    assert again.append(idempotent(2), 0).base_offset == 2
+
+
+def test_a_sealed_segment_of_one_batch_that_rots_is_opened() -> None:
+    files = MemoryFiles()
+    log = open_log(files)
+    for i in range(3):
+        log.append(idempotent(i), 0)
+        log.roll()
+    rot(files, list(log.segments)[1].path(".log"), 65)
+    again = open_log(files, recovery_point=0)
+    assert [(d.first_offset, d.next_offset) for d in again.recovery.corruption] == [(1, 2)]
+    again.close()
+    assert open_log(files, clean=True).end_offset == 3
 
 
 # -- damage below the recovery point

@@ -219,7 +219,7 @@ def load_producers(
 
 def _replay(producers: ProducerStates, segment: Segment, start: int, end_offset: int) -> None:
     try:
-        for position, header in scan(segment.open_file(), segment.find(start), segment.size):
+        for position, header in segment.scan(segment.find(start)):
             if header[0] >= end_offset:
                 break
             size = header[1] + LOG_OVERHEAD if header[5] & CONTROL_BIT else 0

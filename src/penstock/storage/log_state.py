@@ -245,6 +245,7 @@ class LogState:
         """Cut every batch that reaches `offset`: what a follower does with what its leader does not have."""
         if offset >= self.end_offset:
             return
+        offset = self.recovery.end_before(offset)
         with self._disk("truncate"):
             segment, position, end_offset = self._store.cut_point(offset)
         if end_offset <= self.log_start_offset:

@@ -1,8 +1,11 @@
 """Walking segments after a crash: what survived, what has to go, and what should be there and is not.
 
 Everything below the recovery point was on the disk when it was acknowledged. A batch there that is damaged is
-corruption: it is reported, and neither it nor what follows is dropped. Above the recovery point a crash may
-leave anything: the log ends before the first batch that is not whole.
+corruption: it is reported, and neither it nor what follows is dropped.
+
+Above the recovery point a batch may be damaged for two reasons. A crash leaves out: the file is short, or a
+sector of it was never written and reads as zeros. Then the log ends before that batch, whatever lies behind.
+Rot leaves nothing out, it changes: all bytes are there, and what follows is sound. That is corruption, too.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from penstock.records.control import parse_end_transaction
 from penstock.storage.config import FOREVER, LogConfig
 from penstock.storage.epochs import LeaderEpochs
 from penstock.storage.producers import ProducerStates
-from penstock.storage.scan import CorruptLog, plausible
+from penstock.storage.scan import CorruptLog, plausible, scan
 from penstock.storage.segment import LOG, Damage, Segment
 from penstock.storage.transactions import AbortedTransaction
 
@@ -27,6 +30,11 @@ __all__ = ["BatchSearch", "Corruption", "RecoveryReport", "SegmentRecovery", "re
 
 _CHUNK_BYTES: Final = 4 * 1024 * 1024
 _OFFSETS_MAX: Final = 2**31
+#: what a disk writes as a whole or not at all
+_SECTOR_BYTES: Final = 512
+_NEVER_WRITTEN: Final = bytes(_SECTOR_BYTES)
+#: of a batch's start, what has to be seen to know it for a candidate
+_CANDIDATE_BYTES: Final = 17
 
 
 class Corruption(NamedTuple):
@@ -70,6 +78,13 @@ class RecoveryReport:
         """What was damaged is sound again."""
         self.corruption = [each for each in self.corruption if each != damage]
 
+    def end_before(self, offset: int) -> int:
+        """Where to cut a log instead of at `offset`: before what is damaged there, not in the midst of it."""
+        for damage in self.corruption:
+            if damage.first_offset < offset < damage.next_offset:
+                return damage.first_offset
+        return offset
+
     def forget_from(self, offset: int) -> None:
         """The log now ends at `offset`: what was damaged behind it is gone."""
         self.corruption = [damage for damage in self.corruption if damage.first_offset < offset]
@@ -99,6 +114,24 @@ def whole_batches(file: File, position: int, end: int) -> Iterator[tuple[int, tu
         position += size
 
 
+def _written_end(file: File, position: int, end: int) -> int:
+    """Where the first sector from `position` on starts that was never written; `end` if all of them were.
+
+    A sector that lies only partly in [position, end) counts with that part. The first one's has to be longer
+    than what may be zeros at the start of a sound batch.
+    """
+    aligned = position + -position % _SECTOR_BYTES
+    if aligned - position >= LOG_OVERHEAD and not any(file.pread(min(aligned, end) - position, position)):
+        return position
+    for start in range(aligned, end, _CHUNK_BYTES):
+        chunk = memoryview(file.pread(min(_CHUNK_BYTES, end - start), start))
+        for at in range(0, len(chunk), _SECTOR_BYTES):
+            sector = chunk[at : at + _SECTOR_BYTES]
+            if sector == _NEVER_WRITTEN[: len(sector)]:
+                return start + at
+    return end
+
+
 def replay_batch(
     producers: ProducerStates, header: tuple[int, ...], batch: Buffer
 ) -> AbortedTransaction | None:
@@ -126,8 +159,10 @@ class BatchSearch:
         self._recovery_point = recovery_point
         #: behind the last batch that was found
         self.next_offset = 0
-        #: of the segment that is being walked: where its offsets must end, and whether some may be missing
+        #: of the segment that is being walked: where its offsets must end at the latest, whether it is the
+        #: log's last one, and whether some may be missing
         self._limit = 0
+        self._open_end = False
         self._gaps_allowed = False
 
     def _follows(
@@ -146,32 +181,54 @@ class BatchSearch:
         The batch behind it has to follow; behind the last one comes the next segment or the recovery point.
         """
         next_offset = header[0] + header[6] + 1
+        behind = position + header[1] + LOG_OVERHEAD
         if header[0] < at_least or next_offset > self._limit:
             return False
-        following = file.pread(HEADER_SIZE, position + header[1] + LOG_OVERHEAD)
-        if len(following) < HEADER_SIZE or position + header[1] + LOG_OVERHEAD >= end:
+        following = file.pread(HEADER_SIZE, behind)
+        if len(following) < HEADER_SIZE or behind >= end:
             return self._gaps_allowed or next_offset in (self._limit, self._recovery_point)
         base: int = HEADER.unpack(following)[0]
         return base == next_offset or (self._gaps_allowed and base > next_offset)
 
-    def _next_sound(self, file: File, position: int, end: int) -> tuple[int, int] | None:
-        """(position, base offset) of the first batch behind the damage at `position` that can be believed."""
+    def _next_sound(self, file: File, position: int, end: int, search_end: int) -> tuple[int, int] | None:
+        """(position, base offset) of the first batch behind the damage at `position` that can be believed.
+
+        It starts before `search_end`; the segment ends at `end`.
+        """
         # Offsets in one segment share their high half; that and the magic byte make candidates rare.
         high = (self.next_offset >> 32).to_bytes(4, "big")
         candidate = re.compile(b"(?=%s.{12}\\x%02x)" % (re.escape(high), MAGIC), re.DOTALL)
-        rest = memoryview(file.pread(end - position, position))
-        for match in candidate.finditer(rest, 1):
-            at = match.start()
-            if at + HEADER_SIZE > len(rest):
-                break
-            header = HEADER.unpack_from(rest, at)
-            if (
-                plausible(header, len(rest) - at)
-                and crc32c(rest[at + CRC_START : at + header[1] + LOG_OVERHEAD]) == header[4]
-                and self._believable(file, position + at, end, header, self.next_offset)
-            ):
-                return position + at, header[0]
+        for start in range(position + 1, search_end, _CHUNK_BYTES):
+            size = min(_CHUNK_BYTES, search_end - start) + _CANDIDATE_BYTES - 1
+            for match in candidate.finditer(file.pread(size, start)):
+                at = start + match.start()
+                header = self._sound_header(file, at, end)
+                if header is not None and (
+                    self._believable(file, at, end, header, self.next_offset)
+                    or self._ends_log(file, position, at, end, header)
+                ):
+                    return at, header[0]
         return None
+
+    def _ends_log(self, file: File, damaged: int, position: int, end: int, header: tuple[int, ...]) -> bool:
+        """Whether a sound batch is the log's last one: what is left of the damaged one says so, too."""
+        size, next_offset = header[1] + LOG_OVERHEAD, self.next_offset
+        return (
+            self._open_end
+            and position + size == end
+            and header[0] == next_offset + HEADER.unpack(file.pread(HEADER_SIZE, damaged))[6] + 1
+        )
+
+    def _sound_header(self, file: File, position: int, end: int) -> tuple[int, ...] | None:
+        """The header of the batch at `position`, if its checksum holds."""
+        data = file.pread(HEADER_SIZE, position)
+        if len(data) < HEADER_SIZE:
+            return None
+        header = HEADER.unpack(data)
+        if not plausible(header, end - position):
+            return None
+        checked = file.pread(header[1] + LOG_OVERHEAD - CRC_START, position + CRC_START)
+        return header if crc32c(checked) == header[4] else None
 
 
 class SegmentRecovery(BatchSearch):
@@ -190,34 +247,64 @@ class SegmentRecovery(BatchSearch):
         self._epochs = epochs
         self._producers = producers
         self._report = report
+        #: of the damaged batches before the next sound one, those whose headers fit
+        self._rotten: list[tuple[int, ...]] = []
 
     def walk(self, segment: Segment, following_base: int | None) -> bool:
         """Recover `segment`; False if the log ends in it and whatever follows must go."""
         self.next_offset = max(self.next_offset, segment.base_offset)
         self._limit = following_base or segment.base_offset + _OFFSETS_MAX
+        self._open_end = following_base is None
         self._gaps_allowed = segment.is_compacted
         segment.transactions.clear()
         segment.start_indexes()
         file = segment.open_file()
         end = segment.size
-        position = self._walk_sound(segment, file, 0, end)
-        while position < end and self.next_offset < self._recovery_point:
-            resume = self._next_sound(file, position, end)
-            if resume is None:
-                self._report_corrupt(segment, position, end, following_base)
-                # The bytes stay where they are, but nothing may be read or written behind what is sound.
-                segment.size = position
-                break
-            self._report_corrupt(segment, position, *resume)
-            position = self._walk_sound(segment, file, resume[0], end)
         self._report.segments_walked += 1
         self._report.bytes_walked += end
-        if position < segment.size:
-            self._report.bytes_cut += segment.size - position
-            file.truncate(position)
+        position = self._walk_sound(segment, file, 0, end)
+        while position < end and (resume := self._resume(file, position, end, following_base)) is not None:
+            self._report_corrupt(segment, file, position, *resume)
+            position = self._walk_sound(segment, file, resume[0], end)
+        if position < end:
             segment.size = position
-            return False
+            if self.next_offset >= self._recovery_point:
+                self._report.bytes_cut += end - position
+                file.truncate(position)
+                return False
+            # The bytes stay where they are, but nothing may be read or written behind what is sound.
+            self._report_corrupt(segment, file, position, end, following_base)
         return self._continues(segment, following_base)
+
+    def _resume(
+        self, file: File, position: int, end: int, following_base: int | None
+    ) -> tuple[int, int] | None:
+        """(position, offset) where the log is sound again behind damage; None if the log ends before it."""
+        acknowledged = self.next_offset < self._recovery_point
+        written = end if acknowledged else _written_end(file, position, end)
+        found = self._next_sound(file, position, end, written)
+        if (
+            found is None
+            and written == end
+            and following_base is not None
+            and self._headers(file, position, end, following_base)
+        ):
+            # Only the next segment is left to follow; that nothing is missing before it, the headers say.
+            return end, following_base
+        return found
+
+    def _headers(self, file: File, position: int, end: int, next_offset: int) -> list[tuple[int, ...]]:
+        """The headers of damaged batches; none unless they lead from here to exactly `next_offset`."""
+        headers, offset = [], self.next_offset
+        try:
+            for _, header in scan(file, position, end):
+                if header[0] != offset:
+                    return []
+                headers.append(header)
+                offset += header[6] + 1
+        except CorruptLog:
+            return []
+        return headers if offset == next_offset else []
 
     def _continues(self, segment: Segment, following_base: int | None) -> bool:
         """Whether the next segment follows: what was rolled later may have reached the disk earlier."""
@@ -226,7 +313,7 @@ class SegmentRecovery(BatchSearch):
         if self.next_offset < following_base and self._gaps_allowed:
             return True
         if self.next_offset < self._recovery_point:
-            self._report_corrupt(segment, segment.size, segment.size, following_base)
+            self._report_corrupt(segment, segment.open_file(), segment.size, segment.size, following_base)
             return True
         return False
 
@@ -241,6 +328,8 @@ class SegmentRecovery(BatchSearch):
             size = header[1] + LOG_OVERHEAD
             next_offset = header[0] + header[6] + 1
             segment.index(start, size, next_offset - 1, header[8], interval)
+            if self._rotten:
+                self._learn_epochs(header[2])
             if header[2] > epochs.latest:
                 epochs.assign(header[2], header[0])
             aborted = replay_batch(producers, header, batch)
@@ -250,10 +339,26 @@ class SegmentRecovery(BatchSearch):
         self.next_offset = next_offset
         return sound_to
 
-    def _report_corrupt(self, segment: Segment, position: int, end: int, next_offset: int | None) -> None:
-        """Note that [position, end) is damaged, or that offsets are missing if that is nothing."""
+    def _learn_epochs(self, epoch: int) -> None:
+        """Take in what epochs damaged batches began: `epoch`, of the sound one behind, is the limit."""
+        for header in self._rotten:
+            if self._epochs.latest < header[2] <= epoch:
+                self._epochs.assign(header[2], header[0])
+        self._rotten = []
+
+    def _report_corrupt(
+        self, segment: Segment, file: File, position: int, end: int, next_offset: int | None
+    ) -> None:
+        """Note that [position, end) is damaged, or that offsets are missing if that is nothing.
+
+        Where it is only records that have rotted, headers still tell what their producers have sent.
+        """
         if next_offset is None:
             next_offset = self._recovery_point
+        self._rotten = self._headers(file, position, end, next_offset)
+        for header in self._rotten:
+            if header[9] >= 0 and not header[5] & CONTROL_BIT:
+                self._producers.apply(header, header[0], None)
         path, first_offset = segment.path(LOG), self.next_offset
         self._report.corruption.append(Corruption(path, position, end - position, first_offset, next_offset))
         if end > position:

@@ -83,7 +83,7 @@ class _Scrub(BatchSearch):
         until = min(self._position + size, end)
         self._walk(file, until)
         while self._position < until:
-            resume = self._next_sound(file, self._position, end)
+            resume = self._next_sound(file, self._position, end, end)
             self._damaged(*(resume or (end, self._sealed.end_offset)))
             self._walk(file, until)
         if self._position >= end and self.next_offset < self._limit and not self._gaps_allowed:

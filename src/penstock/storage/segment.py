@@ -9,6 +9,7 @@ Where the caller asks not to wait for a disk, reads raise `ColdPages` instead.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from itertools import islice
 from typing import Final, NamedTuple
@@ -311,9 +312,9 @@ class Segment:
         """Have the index end with the last batch, so that opening the segment finds its end at once."""
         if self.size:
             indexed = offsets.positions[-1] if offsets.positions else 0
-            *_, (position, header) = self.scan(indexed)
-            if position > indexed:
-                offsets.add(header[0] + header[6] - self.base_offset, position)
+            for position, header in deque(self.scan(indexed), maxlen=1):
+                if position > indexed:
+                    offsets.add(header[0] + header[6] - self.base_offset, position)
 
     def _write_index(self, suffix: str, data: bytes) -> File:
         file = self._files.open(self._path + suffix, create=True)
@@ -329,7 +330,7 @@ class Segment:
 
     def load_first_timestamp(self) -> int:
         """`first_timestamp` of a segment that has batches."""
-        _, header = next(scan(self.open_file(), 0, self.size))
+        _, header = next(self.scan(0))
         self.first_timestamp = header[8]
         return self.first_timestamp
 

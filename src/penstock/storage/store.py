@@ -230,7 +230,7 @@ class SegmentStore:
         """Where to cut so that no batch reaches `offset`: segment, position, and the end that this makes."""
         segment = self.segments.holding(offset)
         position = segment.find(offset)
-        if position == segment.size:
+        if position == segment.size or any(position == damage.position for damage in segment.damage):
             return segment, position, offset
         _, header = next(scan(segment.open_file(), position, segment.size))
         return segment, position, header[0]

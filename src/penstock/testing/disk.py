@@ -3,8 +3,9 @@
 It is a file system in memory that remembers what has been synced. `crash_at` makes the power go at the n-th
 change, `restart` brings the machine back with what a disk would have:
 
-- of a file, what was synced, and of what was written since then a prefix, the last write of it perhaps torn,
-  perhaps followed by zeros where the size reached the disk and the data did not;
+- of a file, what was synced, and of what was written since then a prefix, the last write of it perhaps torn.
+  Where the size reached the disk and the data did not there are zeros, from a sector's start on, and behind
+  them perhaps all that was written later: nothing makes a disk write in order;
 - of a directory, the names at its last sync; of the changes since, those up to some moment, the same for all
   directories, as a file system with a journal has them. A rename happens in both directories or in none.
 
@@ -15,9 +16,9 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from penstock.ports import Buffer, Clock
 from penstock.storage.memory import Directory, Inode, MemoryFiles
@@ -25,6 +26,10 @@ from penstock.storage.memory import Directory, Inode, MemoryFiles
 __all__ = ["FaultyDisk", "PowerLoss"]
 
 _Node: TypeAlias = Inode | Directory
+
+
+#: what is written as a whole or not at all
+_SECTOR_BYTES: Final = 512
 
 
 class PowerLoss(BaseException):
@@ -145,15 +150,29 @@ class FaultyDisk(MemoryFiles):
         for position, data in history.writes[:kept]:
             _write(left.content, position, data)
         if kept < len(history.writes):
-            self._tear(left.content, *history.writes[kept])
+            self._tear(left.content, history.writes[kept:])
         return left
 
-    def _tear(self, content: bytearray, position: int, data: bytes | None) -> None:
-        """Half a write: a part of the data, or none and zeros in its place."""
-        if data is not None:
-            written = self._rng.randint(0, len(data))
-            zeros = self._rng.choice((0, len(data) - written))
-            _write(content, position, data[:written] + bytes(zeros))
+    def _tear(self, content: bytearray, writes: Sequence[tuple[int, bytes | None]]) -> None:
+        """Half a write: a part of the data, or none and zeros in its place, and then the rest of `writes`."""
+        position, data = writes[0]
+        if data is None:
+            return
+        written = self._rng.randint(0, len(data))
+        if self._rng.choice((False, True)):
+            written = max(0, (position + written) // _SECTOR_BYTES * _SECTOR_BYTES - position)
+            _write(content, position, data[:written] + bytes(len(data) - written))
+            self._write_behind(content, writes[1:])
+        else:
+            _write(content, position, data[:written])
+
+    def _write_behind(self, content: bytearray, writes: Sequence[tuple[int, bytes | None]]) -> None:
+        """Have what was written behind a hole, from the next sector on: the one with its end is as torn."""
+        begin = len(content) + -len(content) % _SECTOR_BYTES
+        for position, data in writes:
+            if data is None or position + len(data) <= begin:
+                continue
+            _write(content, max(position, begin), data[max(0, begin - position) :])
 
     def _settle(self, directory: Directory) -> None:
         """What is there after a start is what the disk has."""

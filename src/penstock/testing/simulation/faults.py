@@ -10,10 +10,8 @@ import errno
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from penstock.model.ids import TopicPartition
 from penstock.records.batch import HEADER_SIZE
 from penstock.records.record import iter_batches
-from penstock.storage.checkpoint import parse_checkpoint
 from penstock.storage.scrub import describe, sealed_segments
 from penstock.testing.simulation.cast import replica_on
 from penstock.testing.simulation.network import Link
@@ -27,7 +25,6 @@ __all__ = ["FAULTS", "Fault", "heal"]
 Fault: TypeAlias = Callable[["Simulation"], None]
 _SLOW_SYNC_S: Final = (0.05, 1.5)
 _HEALTHY_SYNC_S: Final = (0.0001, 0.002)
-_RECOVERY_POINTS: Final = "/disk/recovery-point-offset-checkpoint"
 
 
 def _node(simulation: Simulation) -> Node:
@@ -115,10 +112,10 @@ def disk_fails(simulation: Simulation) -> None:
 def bit_rot(simulation: Simulation) -> None:
     """A bit changes in a sealed segment, always of the same machine: what the others have has to mend it."""
     node, rng = simulation.nodes[simulation.seed % len(simulation.nodes)], simulation.rng
-    settled = _settled_segments(simulation, node)
-    if not settled or len(simulation.nodes) < 3:
+    sealed = _sealed_segments(simulation, node)
+    if not sealed or len(simulation.nodes) < 3:
         return
-    path = rng.choice(settled)
+    path = rng.choice(sealed)
     # In a batch's records: what invariants are checked by is the headers, whose checksums cover the rest.
     start, header = rng.choice(list(iter_batches(node.disk.read(path))))
     position = start + rng.randrange(HEADER_SIZE, header.size)
@@ -126,22 +123,18 @@ def bit_rot(simulation: Simulation) -> None:
     node.note(f"a bit of {path} flips at {position}")
 
 
-def _settled_segments(simulation: Simulation, node: Node) -> list[str]:
-    """Files below the recovery point: above it nobody can tell rot from what a crash has torn."""
-    if node.broker is None or not node.disk.exists(_RECOVERY_POINTS):
+def _sealed_segments(simulation: Simulation, node: Node) -> list[str]:
+    """Their files, whether or not a checkpoint says that they are on the disk."""
+    if node.broker is None:
         return []
-    recovery_points: dict[TopicPartition, int] = {}
-    for entry in parse_checkpoint(node.disk.read(_RECOVERY_POINTS)):
-        topic, index, offset = entry.split()
-        recovery_points[TopicPartition(topic, int(index))] = int(offset)
-    settled = []
-    for partition in simulation.partitions:
-        replica = replica_on(node, partition)
-        if replica is not None:
-            found = [describe(replica.log, segment) for segment in sealed_segments(replica.log)]
-            point = recovery_points.get(partition, 0)
-            settled += [each.path for each in found if each is not None and each.end_offset <= point]
-    return settled
+    replicas = [replica_on(node, partition) for partition in simulation.partitions]
+    return [
+        sealed.path
+        for replica in replicas
+        if replica is not None
+        for segment in sealed_segments(replica.log)
+        if (sealed := describe(replica.log, segment)) is not None
+    ]
 
 
 def clock_jump(simulation: Simulation) -> None:

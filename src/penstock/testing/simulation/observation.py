@@ -46,7 +46,7 @@ class _LogMirror:
         self.batches: list[BatchView] = []
 
     def refresh(self, log: Log) -> _Appended:
-        """Follow the log; what has been appended to it, perhaps after a cut."""
+        """Follow the log, passing over damage; what has been appended to it, perhaps after a cut."""
         batches, end = self.batches, log.end_offset
         while batches and (
             batches[-1].end > end or log.leader_epochs.epoch_of(batches[-1].base) != batches[-1].epoch
@@ -57,7 +57,8 @@ class _LogMirror:
             batches[:] = [batch for batch in batches if batch.end > start]
         known = len(batches)
         position = batches[-1].end if batches else start
-        while position < end:
+        damaged = {damage.first_offset: damage.next_offset for damage in log.recovery.corruption}
+        while (position := damaged.get(position, position)) < end:
             found = log.read(position, _READ_BYTES, upper=end)
             if found is None:
                 break
