@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
+from penstock.broker.scrubber import Scrubber
 from penstock.broker.world import OsFiles
 from penstock.model.errors import ErrorCode
 from penstock.storage.segment import LOG
@@ -39,8 +41,11 @@ async def sealed_topic(nodes: Cluster) -> None:
 def damage(nodes: Cluster, node: int) -> None:
     """Flip a bit in the middle of a sealed segment."""
     segment = replica(nodes[node]).log.segments.first
-    file = nodes.disks[node].open(segment.path(LOG))
-    position = segment.size // 2
+    flip(nodes, node, segment.path(LOG), segment.size // 2)
+
+
+def flip(nodes: Cluster, node: int, path: str, position: int) -> None:
+    file = nodes.disks[node].open(path)
     (byte,) = file.pread(1, position)
     file.pwrite(bytes([byte ^ 4]), position)
 
@@ -105,6 +110,27 @@ def test_rounds_come_by_themselves() -> None:
     run(main())
 
 
+def test_what_is_known_to_be_damaged_does_not_wait_for_the_next_round(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Who could mend it may have been away in the last one."""
+    monkeypatch.setattr("penstock.broker.scrubber._SETTLE_S", 0.02)
+    monkeypatch.setattr(Scrubber, "scrub_all", _find_nothing)
+
+    async def main() -> None:
+        async with cluster(3) as nodes:
+            await sealed_topic(nodes)
+            damage(nodes, 1)
+            await nodes[1].scrubber.scrub(replica(nodes[1]))
+            await eventually(lambda: nodes[1].metrics.corruption_repaired == 1)
+
+    run(main())
+
+
+async def _find_nothing(self: Scrubber) -> None:
+    """A round that is over before anything is damaged."""
+
+
 def test_a_corrupt_minority_does_not_spread_by_repairs() -> None:
     """The leader is damaged at the same place and does not know yet: its bytes are refused."""
 
@@ -134,5 +160,30 @@ def test_what_nobody_else_has_stays_reported() -> None:
                 (found,) = replica(nodes[node]).log.recovery.corruption
                 answer = await fetch(nodes, node, found.first_offset)
                 assert answer.error_code == ErrorCode.CORRUPT_MESSAGE
+
+    run(main())
+
+
+@pytest.mark.parametrize("number", [2, 5], ids=["in the middle", "last of its segment"])
+def test_a_leader_that_was_killed_keeps_what_follows_rot_and_is_healed(number: int) -> None:
+    """Nothing says of its segments that they are on the disk; and it alone may lead."""
+
+    async def main() -> None:
+        nodes = Cluster([1], [2, 3], {"penstock.scrub.interval.ms": "20"})
+        try:
+            await nodes.start()
+            await sealed_topic(nodes)
+            healthy = stored(replica(nodes[1]))
+            await asyncio.gather(nodes.kill(2), nodes.kill(3))
+            await eventually(lambda: list(described(nodes[1]).isr) == [1])
+            segment = replica(nodes[1]).log.segments.first
+            await nodes.kill(1)
+            flip(nodes, 1, segment.path(LOG), segment.find(number) + 65)
+            await nodes.start()
+            await eventually(lambda: nodes[1].metrics.corruption_repaired == 1)
+            assert described(nodes[1]).leader == 1
+            assert [stored(replica(nodes[node])) for node in (1, 2, 3)] == [healthy] * 3
+        finally:
+            await nodes.close()
 
     run(main())

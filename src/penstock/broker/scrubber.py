@@ -3,7 +3,7 @@
 Round after round every sealed segment of every replica here is read, in pieces, in a process of its own, at
 `penstock.scrub.bytes.per.second`. What is damaged is reported, and from then on neither clients nor followers
 get it, until it has been replaced (`repair`). Then the same segments are compared with other replicas'
-(`comparison`), which finds what no checksum does.
+(`comparison`), which finds what no checksum does. What could not be mended is tried again between rounds.
 
 What is known to be damaged is not kept over a restart: the first round begins soon after the start, and finds
 it again.
@@ -12,6 +12,7 @@ it again.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final
 
 from penstock.broker.comparison import compare_replica
@@ -30,7 +31,8 @@ if TYPE_CHECKING:
 __all__ = ["Scrubber"]
 
 log = get_logger("scrubber")
-#: how long a broker that has started is left alone: those that it serves and follows come first
+#: How long a broker that has started is left alone: those that it serves and follows come first. And how soon
+#: damage that is known is looked at again: who can mend it may be back.
 _SETTLE_S: Final = 60.0
 
 
@@ -50,10 +52,14 @@ class Scrubber:
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def _run(self) -> None:
-        await asyncio.sleep(min(_SETTLE_S, self._interval_s))
+        next_round_s = 0.0
         while True:
-            await self.scrub_all()
-            await asyncio.sleep(self._interval_s)
+            await asyncio.sleep(min(_SETTLE_S, self._interval_s))
+            if self._broker.clock.monotonic() >= next_round_s:
+                await self.scrub_all()
+                next_round_s = self._broker.clock.monotonic() + self._interval_s
+            else:
+                await self._each(self.repair)
 
     @property
     def _interval_s(self) -> float:
@@ -61,11 +67,18 @@ class Scrubber:
 
     async def scrub_all(self) -> None:
         """One round over everything that is here."""
+
+        async def tend(partition: Partition) -> None:
+            await self.scrub(partition)
+            await self.repair(partition)
+            await compare_replica(self._broker, partition)
+
+        await self._each(tend)
+
+    async def _each(self, task: Callable[[Partition], Awaitable[None]]) -> None:
         for partition in list(self._broker.partitions):
             try:
-                await self.scrub(partition)
-                await self.repair(partition)
-                await compare_replica(self._broker, partition)
+                await task(partition)
             except (PenstockError, OSError) as e:
                 log.error("scrub_failed", partition=partition.name, error=str(e))
             except Exception as e:
