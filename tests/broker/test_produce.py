@@ -70,6 +70,21 @@ def test_records_get_the_next_offsets(client: RawClient, topic: Topic, version: 
     assert [(r.offset, r.value) for r in read_all(client, topic)] == [(0, b"0"), (1, b"1"), (2, b"2")]
 
 
+@ALL
+def test_each_partition_of_a_topic_is_answered_for_itself(client: RawClient, version: int) -> None:
+    """What the answers of a topic's partitions have in common is kept once for all of them."""
+    topic = create_topic(client, partitions=3)
+    append(client, topic, b"0", b"1", b"2", partition=1)
+    append(client, topic, b"0", partition=2)
+    delete_before(client, topic, 2, partition=1)
+    for _ in range(2):
+        answers = [produce(client, topic, batch_of([b"x"]), partition=n, version=version) for n in range(3)]
+        assert [answer.index for answer in answers] == [0, 1, 2]
+        if version >= 5:
+            assert [answer.log_start_offset for answer in answers] == [0, 2, 0]
+    assert [answer.base_offset for answer in answers] == [1, 4, 2]
+
+
 def test_keys_values_headers_and_timestamps_come_back(client: RawClient, topic: Topic) -> None:
     at = now_ms() - 5000
     sent = [

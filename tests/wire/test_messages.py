@@ -209,14 +209,16 @@ def test_broken_responses(frame: bytes) -> None:
         decode_response(METADATA, 9, memoryview(frame))
 
 
-@pytest.mark.parametrize("version", range(PRODUCE.min_supported, PRODUCE.max_version + 1))
-def test_a_skeleton_is_what_the_encoder_writes(version: int) -> None:
-    def message(base_offset: int) -> ProduceResponse:
-        answer = PartitionProduceResponse(index=1, base_offset=base_offset, log_start_offset=-1)
-        return ProduceResponse(responses=[TopicProduceResponse(name="t", partition_responses=[answer])])
+def acknowledgement(index: int, base_offset: int, log_start_offset: int) -> ProduceResponse:
+    answer = PartitionProduceResponse(index=index, base_offset=base_offset, log_start_offset=log_start_offset)
+    return ProduceResponse(responses=[TopicProduceResponse(name="t", partition_responses=[answer])])
 
-    fill = response_skeleton(PRODUCE, version, message)
-    for correlation_id, number in ((0, 0), (7, 2**62 + 1), (2**31 - 1, -1)):
-        assert joined([*fill(correlation_id, number)]) == joined(
-            [*encode_response(PRODUCE, version, correlation_id, message(number))]
+
+@pytest.mark.parametrize("version", range(5, PRODUCE.max_version + 1))
+@pytest.mark.parametrize("numbers", [(0, 0, 0), (4999, 2**62 + 1, 2**40), (2**31 - 1, -1, -1)])
+def test_a_skeleton_is_what_the_encoder_writes(version: int, numbers: tuple[int, int, int]) -> None:
+    fill = response_skeleton(PRODUCE, version, acknowledgement)
+    for correlation_id in (0, 2**31 - 1):
+        assert joined([*fill(correlation_id, numbers)]) == joined(
+            [*encode_response(PRODUCE, version, correlation_id, acknowledgement(*numbers))]
         )

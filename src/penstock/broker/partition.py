@@ -9,7 +9,6 @@ it, and followers take it over from their leader.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from penstock.model.errors import (
@@ -26,6 +25,7 @@ from penstock.storage.config import FOREVER, LogConfig
 from penstock.storage.directory import DataDirectory
 from penstock.storage.log import Appended, AppendOrigin, Log
 from penstock.storage.validation import Rules
+from penstock.wire.messages import Skeleton
 
 if TYPE_CHECKING:
     from penstock.broker.flusher import Flusher
@@ -88,7 +88,9 @@ class Partition:
         log: Log,
         directory: DataDirectory,
         flusher: Flusher,
+        acknowledgements: dict[int, Skeleton],
     ) -> None:
+        """`acknowledgements` are how producers are answered, by version; a topic's partitions share them."""
         self.topic = topic
         self.topic_id = topic_id
         self.index = index
@@ -115,8 +117,7 @@ class Partition:
         self.order = asyncio.Lock()
         #: whether what was appended last has to be synced before it is acknowledged (`flush.messages`)
         self.sync_due = False
-        #: the answers that producers get, by version: log start offset, and all else but the base offset
-        self.acknowledgements: dict[int, tuple[int, Callable[[int, int], tuple[bytes]]]] = {}
+        self.acknowledgements = acknowledgements
         self.reconfigure(log.config)
 
     def reconfigure(self, config: LogConfig) -> None:

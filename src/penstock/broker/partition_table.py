@@ -13,6 +13,7 @@ from penstock.broker.partition import Partition
 from penstock.metadata.image import TopicImage
 from penstock.model.errors import ErrorCode
 from penstock.model.ids import TopicId
+from penstock.wire.messages import Skeleton
 
 __all__ = ["PartitionTable", "Slot"]
 
@@ -26,6 +27,7 @@ class PartitionTable:
         self._by_name: dict[str, dict[int, Slot]] = {}
         self._by_id: dict[TopicId, dict[int, Slot]] = {}
         self._names: dict[TopicId, str] = {}
+        self._acknowledgements: dict[TopicId, dict[int, Skeleton]] = {}
 
     def find(self, topic: str | TopicId, index: int) -> Slot:
         """The partition, or why there is none."""
@@ -63,10 +65,15 @@ class PartitionTable:
         self._names[topic.id] = topic.name
         return slots
 
+    def acknowledgements(self, topic: TopicImage) -> dict[int, Skeleton]:
+        """How producers are answered, by version: one for all partitions of a topic."""
+        return self._acknowledgements.setdefault(topic.id, {})
+
     def drop(self, topic_id: TopicId) -> tuple[str, dict[int, Slot]]:
         """Forget a topic; its name and the places of its partitions."""
         slots = self._by_id.pop(topic_id, {})
         name = self._names.pop(topic_id, "")
+        self._acknowledgements.pop(topic_id, None)
         if self._by_name.get(name) is slots:
             del self._by_name[name]
         return name, slots

@@ -355,7 +355,15 @@ class Partitions(PartitionTable):
                     ranges=[str(c) for c in opened.recovery.corruption],
                 )
             self._counts[directory] += 1
-            partition = Partition(topic.name, topic.id, index, opened, directory, self._flushers[directory])
+            partition = Partition(
+                topic.name,
+                topic.id,
+                index,
+                opened,
+                directory,
+                self._flushers[directory],
+                self.acknowledgements(topic),
+            )
             self.slots(topic)[index] = partition
             self.on_hosted(partition)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Final, TypeAlias
 
 from penstock.broker.context import Context
@@ -26,11 +25,12 @@ from penstock.wire.apis.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
+from penstock.wire.messages import Skeleton
 
 __all__ = ["Acknowledgement", "Rest", "Uncommitted", "finished", "refuse"]
 
-#: a response that is encoded but for its base offset, and that
-Acknowledgement: TypeAlias = tuple[Callable[[int, int], tuple[bytes]], int]
+#: a response that is encoded but for three numbers, and those: partition, base offset, log start offset
+Acknowledgement: TypeAlias = tuple[Skeleton, tuple[int, int, int]]
 
 #: errors before or instead of a look at the log: with any other, clients learn where it starts
 _WITHOUT_LOG_START: Final = frozenset(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from penstock.model.errors import ProtocolError
 from penstock.wire.api import Api, RequestT, ResponseT
@@ -20,6 +20,7 @@ from penstock.wire.varint import skip_tags
 
 __all__ = [
     "RequestHeader",
+    "Skeleton",
     "decode_request_header",
     "decode_response",
     "encode_request",
@@ -44,7 +45,10 @@ _unpack_request_header = _REQUEST_HEADER.unpack_from
 _REQUEST_HEADER_SIZE = _REQUEST_HEADER.size
 _FLEXIBLE_FROM = {api.key: api.flexible_from for api in APIS.values()}
 _NEVER = 1 << 15
-_NUMBER_SIZE = 8
+_NUMBER_FORMATS = {4: "i", 8: "q"}
+
+#: a response that is encoded but for its correlation id and three numbers (`response_skeleton`)
+Skeleton: TypeAlias = Callable[[int, tuple[int, int, int]], tuple[bytes]]
 
 
 class RequestHeader(NamedTuple):
@@ -112,22 +116,33 @@ def response_writer(api: Api[Any, ResponseT], version: int) -> Callable[[int, Re
 
 
 def response_skeleton(
-    api: Api[Any, ResponseT], version: int, message: Callable[[int], ResponseT]
-) -> Callable[[int, int], tuple[bytes]]:
-    """A function of (correlation id, number) that gives the response `message(number)` as it goes out.
+    api: Api[Any, ResponseT], version: int, message: Callable[[int, int, int], ResponseT]
+) -> Skeleton:
+    """A function of (correlation id, three numbers) that gives `message(*numbers)` as it goes out.
 
-    For a response that is sent again and again with nothing new but one 64-bit field: it is encoded here, and
-    from then on the two numbers are all that is written.
+    For a response that is sent again and again with nothing new but three fields of 32 or 64 bits, in the
+    order in which they are encoded: it is encoded here, and from then on only the numbers are written.
     """
     write = response_writer(api, version)
-    zeros, ones = (b"".join(write(0, message(number))) for number in (0, -1))  # type: ignore[arg-type]
-    at = next(index for index, pair in enumerate(zip(zeros, ones, strict=True)) if pair[0] != pair[1])
-    assert ones == zeros[:at] + b"\xff" * _NUMBER_SIZE + zeros[at + _NUMBER_SIZE :], "one field, once"
-    size, between, behind = zeros[:4], zeros[8:at], zeros[at + _NUMBER_SIZE :]
-    pack = struct.Struct(f">4si{len(between)}sq{len(behind)}s").pack
 
-    def fill(correlation_id: int, number: int) -> tuple[bytes]:
-        return (pack(size, correlation_id, between, number, behind),)
+    def encoded(*numbers: int) -> bytes:
+        return b"".join(write(0, message(*numbers)))  # type: ignore[arg-type]  # nothing in it is a file's
+
+    zeros = encoded(0, 0, 0)
+    layout, constants, position = ">4si", [], 8
+    for ones in (encoded(-1, 0, 0), encoded(0, -1, 0), encoded(0, 0, -1)):
+        changed = [at for at, pair in enumerate(zip(zeros, ones, strict=True)) if pair[0] != pair[1]]
+        start, end = changed[0], changed[-1] + 1
+        assert start >= position and ones[start:end] == b"\xff" * (end - start), "a field each, in order"
+        layout += f"{start - position}s{_NUMBER_FORMATS[end - start]}"
+        constants.append(zeros[position:start])
+        position = end
+    head, (before_a, before_b, before_c), tail = zeros[:4], constants, zeros[position:]
+    pack = struct.Struct(f"{layout}{len(tail)}s").pack
+
+    def fill(correlation_id: int, numbers: tuple[int, int, int]) -> tuple[bytes]:
+        a, b, c = numbers
+        return (pack(head, correlation_id, before_a, a, before_b, b, before_c, c, tail),)
 
     return fill
 

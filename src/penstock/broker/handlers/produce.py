@@ -32,9 +32,10 @@ from penstock.wire.messages import response_skeleton
 
 __all__ = ["produce"]
 
-#: the first version by topic id, and the first that may carry zstd
+#: the first version by topic id, that may carry zstd, and that is told where the log starts
 _BY_TOPIC_ID: Final = 13
 _ZSTD_FROM: Final = 7
+_LOG_START_FROM: Final = 5
 _VALID_ACKS: Final = (-1, 1, 0)
 
 
@@ -52,7 +53,11 @@ def produce(
     topics: list[TopicProduceResponse] = []
     rest: Rest | None = None
     failed = False
-    one = acks and len(request.topic_data) == 1 == len(request.topic_data[0].partition_data)
+    one = (
+        acks
+        and version >= _LOG_START_FROM
+        and len(request.topic_data) == 1 == len(request.topic_data[0].partition_data)
+    )
     for topic in request.topic_data:
         key = TopicId(topic.topic_id) if version >= _BY_TOPIC_ID else topic.name
         answers: list[PartitionProduceResponse] = []
@@ -108,19 +113,18 @@ def produce(
 def _acknowledged(
     partition: Partition, version: int, topic: TopicProduceData, appended: Appended
 ) -> Acknowledgement:
-    """The answer to the usual request, one batch without an append time: only its offset is news."""
-    log_start_offset = appended[3]
-    known = partition.acknowledgements.get(version)
-    if known is None or known[0] != log_start_offset:
+    """The answer to the usual request, one batch without an append time: three numbers are all its news."""
+    skeleton = partition.acknowledgements.get(version)
+    if skeleton is None:
 
-        def message(base_offset: int) -> ProduceResponse:
-            answer = _answer(partition.index, appended)
-            answer.base_offset = base_offset
+        def message(index: int, base_offset: int, log_start_offset: int) -> ProduceResponse:
+            answer = PartitionProduceResponse(
+                index=index, base_offset=base_offset, log_start_offset=log_start_offset
+            )
             return ProduceResponse(responses=[_topic_answer(topic, [answer])])
 
-        known = log_start_offset, response_skeleton(PRODUCE, version, message)
-        partition.acknowledgements[version] = known
-    return known[1], appended[0]
+        skeleton = partition.acknowledgements[version] = response_skeleton(PRODUCE, version, message)
+    return skeleton, (partition.index, appended[0], appended[3])
 
 
 def _refuse_acks(request: ProduceRequest) -> ProduceResponse:
