@@ -21,9 +21,19 @@ from penstock.records.record import recompress
 from penstock.storage.log import Appended, LongWalk
 from penstock.storage.validation import one_batch
 
-__all__ = ["append_at_once", "append_later"]
+__all__ = ["PendingAppends", "append_at_once", "append_later"]
 
 log = get_logger("deferred_appends")
+
+
+class PendingAppends:
+    """What a partition has only while there are any: the tasks, and the lock that keeps them in order."""
+
+    __slots__ = ("order", "tasks")
+
+    def __init__(self) -> None:
+        self.order = asyncio.Lock()
+        self.tasks: set[asyncio.Task[None]] = set()
 
 
 class Result(Protocol):
@@ -33,7 +43,7 @@ class Result(Protocol):
 def append_at_once(partition: Partition, batch: memoryview) -> Appended | None:
     """Append what a client sent; None if it takes work first, and has to be appended later."""
     codec = partition.codec
-    if partition.pending or (codec is not None and codec_of(batch) != codec):
+    if partition.pending is not None or (codec is not None and codec_of(batch) != codec):
         # The limit holds for what is sent, too, and before it is copied; the append looks at what is stored.
         size_max = partition.log.config.max_message_bytes
         if len(batch) > size_max:
@@ -51,18 +61,24 @@ def append_later(
     """Append a copy of `batch` in the topic's codec, and call `result` when that is done."""
     size = len(batch)
     memory.charge(size)
-    task = asyncio.get_running_loop().create_task(_append(workers, partition, bytearray(batch), result))
+    pending = partition.pending = partition.pending or PendingAppends()
+    append = _append(workers, partition, bytearray(batch), result, pending.order)
+    task = asyncio.get_running_loop().create_task(append)
 
     def done(task: asyncio.Task[None]) -> None:
-        partition.pending.discard(task)
+        pending.tasks.discard(task)
+        if not pending.tasks:
+            partition.pending = None
         memory.release(size)
 
-    partition.pending.add(task)
+    pending.tasks.add(task)
     task.add_done_callback(done)
 
 
-async def _append(workers: Workers, partition: Partition, batch: bytearray, result: Result) -> None:
-    async with partition.order:
+async def _append(
+    workers: Workers, partition: Partition, batch: bytearray, result: Result, order: asyncio.Lock
+) -> None:
+    async with order:
         try:
             codec = partition.codec
             if codec is not None and codec_of(batch) != codec:

@@ -8,7 +8,6 @@ it, and followers take it over from their leader.
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Protocol
 
 from penstock.model.errors import (
@@ -28,6 +27,7 @@ from penstock.storage.validation import Rules
 from penstock.wire.messages import Skeleton
 
 if TYPE_CHECKING:
+    from penstock.broker.deferred_appends import PendingAppends
     from penstock.broker.flusher import Flusher
     from penstock.broker.leadership import Leadership
 
@@ -72,7 +72,6 @@ class Partition:
         "leadership",
         "leading",
         "log",
-        "order",
         "pending",
         "sync_due",
         "topic",
@@ -112,9 +111,8 @@ class Partition:
         self.flusher = flusher
         #: appended, but behind the high watermark until the disk has them
         self.hidden_bytes = 0
-        #: appends that are with a worker, and the lock that keeps them in order (see `deferred_appends`)
-        self.pending: set[asyncio.Task[None]] = set()
-        self.order = asyncio.Lock()
+        #: appends that are with a worker; None if there are none
+        self.pending: PendingAppends | None = None
         #: whether what was appended last has to be synced before it is acknowledged (`flush.messages`)
         self.sync_due = False
         self.acknowledgements = acknowledgements

@@ -281,7 +281,8 @@ class Partitions(PartitionTable):
     async def close(self) -> None:
         """Bring everything to the disk and leave the mark of a clean shutdown, where the disk allows it."""
         for partition in self:
-            await asyncio.gather(*partition.pending, return_exceptions=True)
+            if partition.pending is not None:
+                await asyncio.gather(*partition.pending.tasks, return_exceptions=True)
         await asyncio.gather(*self._deletions, return_exceptions=True)
         await asyncio.gather(*map(self._close_directory, self._flushers))
 
