@@ -17,6 +17,7 @@ from penstock.storage.memory import MemoryFiles
 from penstock.wire.apis.fetch import FETCH, FetchResponse
 from penstock.wire.apis.metadata import METADATA, MetadataRequest
 from penstock.wire.apis.produce import PRODUCE, PartitionProduceResponse, ProduceResponse
+from tests.broker.configs import TOPIC, set_config
 from tests.broker.disks import BrokerOnDisk, Disk, on_disk
 from tests.broker.raw import RawClient
 from tests.broker.requests import (
@@ -64,6 +65,13 @@ def other(client: RawClient) -> Iterator[RawClient]:
 
 def send(client: RawClient, topic: Topic, batch: bytes, acks: int = -1) -> None:
     client.send(PRODUCE, 13, produce_request(topic, batch, acks=acks, version=13), answered=bool(acks))
+
+
+def append_synced(client: RawClient, topic: Topic, disk: Disk) -> None:
+    """Append something, and return when there was a sync after it."""
+    synced = disk.syncs
+    append(client, topic, b"x")
+    until(lambda: disk.syncs > synced)
 
 
 def answer(client: RawClient) -> PartitionProduceResponse:
@@ -206,6 +214,18 @@ def test_interval_acks_at_once_and_syncs_soon() -> None:
         until(lambda: disk.syncs > before)
 
 
+@pytest.mark.parametrize("policy", ["group", "interval"])
+def test_what_is_written_after_a_sync_gets_one_of_its_own(policy: str) -> None:
+    disk = Disk()
+    with (
+        on_disk(disk, penstock_flush=policy, penstock_flush_interval_ms="20") as running,
+        RawClient(running.bootstrap) as client,
+    ):
+        topic = create_topic(client)
+        for _ in range(3):
+            append_synced(client, topic, disk)
+
+
 def test_os_never_syncs_until_the_broker_stops() -> None:
     disk = Disk()
     with on_disk(disk, penstock_flush="os") as running, RawClient(running.bootstrap) as client:
@@ -257,10 +277,16 @@ def test_flush_messages_makes_acknowledgements_wait_for_the_disk_once_so_many_ar
 def test_flush_ms_syncs_what_has_waited_that_long() -> None:
     disk = Disk()
     with on_disk(disk, penstock_flush="os") as running, RawClient(running.bootstrap) as client:
-        topic = create_topic(client, configs={"flush.ms": "20"})
-        synced = disk.syncs
+        append_synced(client, create_topic(client, configs={"flush.ms": "20"}), disk)
+
+
+def test_flush_ms_counts_from_the_first_write_after_it_was_set() -> None:
+    disk = Disk()
+    with on_disk(disk, penstock_flush="os") as running, RawClient(running.bootstrap) as client:
+        topic = create_topic(client)
         append(client, topic, b"1")
-        until(lambda: disk.syncs > synced)
+        set_config(client, TOPIC, topic.name, "flush.ms", "20")
+        append_synced(client, topic, disk)
 
 
 def test_a_callback_that_fails_and_a_waiter_that_gave_up_do_not_end_the_syncs() -> None:

@@ -47,8 +47,9 @@ class Flusher:
         self._timer: asyncio.TimerHandle | None = None
 
     def wrote(self, partition: Partition) -> None:
-        """Note that `partition` has bytes that the disk may not have."""
+        """Note that `partition` has bytes that the disk may not have; once is enough until the next sync."""
         self._dirty[partition] = None
+        partition.unsynced = True
         if self.acks_wait:
             # Even if nobody waits for an acknowledgement: readers do.
             self._start()
@@ -124,6 +125,8 @@ class Flusher:
         except StorageError as e:
             return e
         rounds = [(p, p.log.flush_plan(), p.hidden_bytes) for p in self._dirty]
+        for partition in self._dirty:
+            partition.unsynced = False
         self._dirty = {}
         try:
             await self._workers.in_thread(self._sync_plans, [plan for _, plan, _ in rounds])

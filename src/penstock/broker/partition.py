@@ -76,6 +76,7 @@ class Partition:
         "sync_due",
         "topic",
         "topic_id",
+        "unsynced",
         "waiters",
     )
 
@@ -115,6 +116,8 @@ class Partition:
         self.pending: PendingAppends | None = None
         #: whether what was appended last has to be synced before it is acknowledged (`flush.messages`)
         self.sync_due = False
+        #: whether the flusher knows that bytes were written since it last planned a sync
+        self.unsynced = False
         self.acknowledgements = acknowledgements
         self.reconfigure(log.config)
 
@@ -133,6 +136,8 @@ class Partition:
         #: the topic's own wish: sync after so many seconds, or records; None leaves it to the broker
         self.flush_s = config.flush_ms / 1000 if config.flush_ms < FOREVER else None
         self._flush_records = config.flush_messages if config.flush_messages < FOREVER else None
+        # What is planned may come too late for the new config: the next write tells the flusher again.
+        self.unsynced = False
         if self.leadership is not None:
             self.leadership.reconfigure(config.min_insync_replicas)
 
@@ -161,7 +166,8 @@ class Partition:
         size = len(batches)
         appended = log.append(batches, self.leader_epoch, origin, checked_by)
         if not appended.duplicate:
-            flusher.wrote(self)
+            if not self.unsynced:
+                flusher.wrote(self)
             if self._flush_records is not None:
                 self.sync_due = log.end_offset - log.recovery_point >= self._flush_records
             if self.leadership is not None:
@@ -177,7 +183,8 @@ class Partition:
     def append_replicated(self, batches: memoryview) -> None:
         """Append what the leader has, as its follower."""
         self.log.append_replicated(batches)
-        self.flusher.wrote(self)
+        if not self.unsynced:
+            self.flusher.wrote(self)
 
     def follow_watermarks(self, high_watermark: int, log_start_offset: int, size: int) -> None:
         """Take over what the leader says is committed, and kept; `size` bytes have come since it last did."""
