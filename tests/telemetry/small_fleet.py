@@ -75,12 +75,11 @@ def samples(first: int = 0, end: int = MINUTES) -> Iterator[dict[str, Any]]:
                 yield {"gpu_id": gpu_id, "device": "nvidia0", "reason": None, **about, **measured}
 
 
-def _run_here(messages: list[dict[str, Any]], task: ShardTask) -> tuple[list[ShardResult], int]:
+def _run_here(messages: list[dict[str, Any]], task: ShardTask) -> list[ShardResult]:
     parts: list[list[dict[str, Any]]] = [[] for _ in range(task.shards)]
     for row in messages:
         parts[int(row["gpu_id"][-1]) % task.shards].append(row)
-    results = [task.run(shard, pa.Table.from_pylist(part, ROWS)) for shard, part in enumerate(parts)]
-    return results, len(messages)
+    return [task.run(shard, pa.Table.from_pylist(part, ROWS), len(part)) for shard, part in enumerate(parts)]
 
 
 class SmallPipeline:

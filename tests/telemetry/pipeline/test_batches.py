@@ -21,13 +21,12 @@ from tests.telemetry.pipeline.messages import NOW_MS
 CLOCK = NOW_MS + 3_600_000
 
 
-def run_here(messages: list[Any], task: ShardTask) -> tuple[list[ShardResult], int]:
+def run_here(messages: list[Any], task: ShardTask) -> list[ShardResult]:
     """Every shard in this process: what Spark does with them is tested where Spark is."""
     parts: list[list[dict[str, Any]]] = [[] for _ in range(task.shards)]
     for row in messages:
         parts[len(row["gpu_id"] or "") % task.shards].append(row)
-    results = [task.run(shard, pa.Table.from_pylist(part, ROWS)) for shard, part in enumerate(parts)]
-    return results, len(messages)
+    return [task.run(shard, pa.Table.from_pylist(part, ROWS), len(part)) for shard, part in enumerate(parts)]
 
 
 def pipeline(
@@ -127,11 +126,37 @@ def test_windows_close_behind_the_watermark(undisturbed: Path) -> None:
 def test_a_clock_that_is_fast_does_not_make_others_late(tmp_path: Path) -> None:
     reports: list[BatchReport] = []
     batches = pipeline(tmp_path, reports)
-    # Both are taken: nobody knows yet whose clock is wrong.
-    batches.process(placed([sample(3600), sample(3600 + 250, gpu="GPU-22")]), 0)
-    batches.process(placed([sample(3600 + 1)], 2), 1)
-    assert [(report.counts.valid, report.counts.late) for report in reports] == [(2, 0), (1, 0)]
+    # All are taken: nobody knows yet whose clock is wrong. Most of them are ahead of ours.
+    fast = [sample(3600 + 250, gpu=gpu) for gpu in ("GPU-22", "GPU-333")]
+    batches.process(placed([sample(3600), *fast]), 0)
+    batches.process(placed([sample(3600 + 1)], 3), 1)
+    assert [(report.counts.valid, report.counts.late) for report in reports] == [(3, 0), (1, 0)]
     assert reports[1].watermark_ms == CLOCK - 30_000
+
+
+def test_nor_does_it_in_a_backfill(tmp_path: Path) -> None:
+    """Then our own clock is far ahead of all samples, and says nothing of theirs."""
+    reports: list[BatchReport] = []
+    batches = pipeline(tmp_path, reports, clock=CLOCK + 86_400_000)
+    fleet = [sample(gpu=f"GPU-{number}") for number in range(4)]
+    batches.process(placed([*fleet, sample(7200, gpu="GPU-fast")]), 0)
+    batches.process(placed([{**each, "at": each["at"] + 60_000} for each in fleet], 5), 1)
+    batches.process(placed([sample(61)], 9), 2)
+    assert [(report.counts.valid, report.counts.late) for report in reports] == [(5, 0), (4, 0), (1, 0)]
+    assert [report.watermark_ms for report in reports] == [0, NOW_MS - 30_000, NOW_MS + 30_000]
+    assert not any(report.alerts for report in reports), "nobody is silent"
+
+
+def test_rows_that_go_missing_fail_the_batch(tmp_path: Path) -> None:
+    def loses_one(messages: list[Any], task: ShardTask) -> list[ShardResult]:
+        first, second = run_here(messages[1:], task)
+        return [first, second._replace(read=second.read + 1)]
+
+    batches = pipeline(tmp_path)
+    batches._run_shards = loses_one
+    with pytest.raises(PipelineBroken, match="6 rows were read and 5 are accounted for"):
+        batches.process(placed(FIRST), 0)
+    assert Tables(str(tmp_path / "tables")).open("samples").to_pyarrow_table().num_rows == 0
 
 
 def test_tables_can_be_asked_for_any_column(undisturbed: Path) -> None:

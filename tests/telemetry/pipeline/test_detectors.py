@@ -33,7 +33,7 @@ def rows(step: int, values: np.ndarray[Any, Any], gpus: list[str] | None = None)
     names = gpus if gpus is not None else [f"GPU-{number}" for number in range(len(values))]
     steps = [START_MS + step * STEP_MS] * len(values)
     return pa.table(
-        [steps, names, ["host"] * len(values), [None] * len(values), *values.T], schema=FEATURES_SCHEMA
+        [steps, steps, names, ["host"] * len(values), [None] * len(values), *values.T], schema=FEATURES_SCHEMA
     )
 
 
@@ -143,9 +143,8 @@ def simulated(seed: int, hosts: int) -> tuple[Fleet, list[Fault], list[Alert]]:
             [fleet.hostnames[g // 8] for g in heard],
             [jobs[g] for g in heard],
         )
-        step = pa.table(
-            [[START_MS + second * 1000] * len(heard), *about, *values[heard].T], schema=FEATURES_SCHEMA
-        )
+        times = [[START_MS + second * 1000] * len(heard)] * 2
+        step = pa.table([*times, *about, *values[heard].T], schema=FEATURES_SCHEMA)
         alerts += detectors.advance(step, READ_MS)
     return fleet, faults, alerts
 

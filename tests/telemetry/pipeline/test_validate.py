@@ -83,6 +83,7 @@ def test_a_gpu_has_one_shard_and_every_message_one(spark: SparkSession) -> None:
         shards.setdefault(block.shard, set()).update(found["gpu_id"].to_pylist())
         offsets += found["offset"].to_pylist()
     assert sorted(offsets) == list(range(62))
+    assert sum(block.read for block in blocks) == 62
     gpus = [gpu for owned in shards.values() for gpu in owned if gpu is not None]
     assert len(gpus) == len(set(gpus)) == 20
     assert len(shards) > 1

@@ -24,6 +24,7 @@ import pyarrow as pa
 
 from penstock.model.errors import PenstockError
 from penstock.telemetry.pipeline.detectors import Alert, Detectors
+from penstock.telemetry.pipeline.detectors.features import reached
 from penstock.telemetry.pipeline.publish import ALERTS, Topics, alert_records
 from penstock.telemetry.pipeline.shard import Counts
 from penstock.telemetry.pipeline.storage import Store
@@ -69,6 +70,7 @@ class _Manifest:
 
     query_id: str
     batch_id: int = -1
+    #: the samples' time that the fleet has reached; never ahead of our own clock
     newest_ms: int = 0
     #: by shard, the file of each table of its state
     shards: dict[int, dict[str, str]] = field(default_factory=dict)
@@ -115,7 +117,7 @@ class Batches:
         topics: Topics | None = None,
         report: Callable[[BatchReport], None] = lambda report: None,
         clock: Callable[[], int] = now_ms,
-        run_shards: Callable[[Any, ShardTask], tuple[list[ShardResult], int]] = run_on_spark,
+        run_shards: Callable[[Any, ShardTask], list[ShardResult]] = run_on_spark,
         storage_options: dict[str, str] | None = None,
     ) -> None:
         self.tables = Tables(tables, storage_options)
@@ -140,19 +142,20 @@ class Batches:
             )
         begun = self._begin(batch_id)
         task = self._task(batch_id, begun)
-        results, consumed = self._run_shards(messages, task)
-        counts = _total([result.counts for result in results])
-        if counts.consumed != consumed or len(results) != self._settings.shards:
-            raise PipelineBroken(f"{consumed} rows were read and {counts.consumed} are accounted for")
+        results = self._run_shards(messages, task)
+        counts, read = _total([result.counts for result in results]), sum(result.read for result in results)
+        if counts.consumed != read or len(results) != self._settings.shards:
+            raise PipelineBroken(f"{read} rows were read and {counts.consumed} are accounted for")
         detectors = self._detectors(begun.thresholds)
         features = pa.concat_tables([result.features for result in results])
-        alerts = detectors.advance(features, task.read_at_ms)
+        reached_ms = max(before.newest_ms, min(reached(features), task.read_at_ms))
+        alerts = detectors.advance(features, reached_ms)
         files = [file for result in results for file in result.files]
         report = BatchReport(batch_id, counts, task.watermark_ms, task.read_at_ms, alerts)
         self._commit(batch_id, files + self._write_own(report))
         if self._topics is not None and alerts:
             self._topics.send(ALERTS, alert_records(alerts, batch_id))
-        self._finish(results, detectors, report)
+        self._finish(results, detectors, report, reached_ms)
         self._report(report)
 
     def _task(self, batch_id: int, begun: _Begun) -> ShardTask:
@@ -193,16 +196,16 @@ class Batches:
             if own:
                 self.tables.commit(table, own, self._manifest.query_id, batch_id)
 
-    def _finish(self, results: list[ShardResult], detectors: Detectors, report: BatchReport) -> None:
+    def _finish(
+        self, results: list[ShardResult], detectors: Detectors, report: BatchReport, reached_ms: int
+    ) -> None:
         before = self._manifest
         remembered = f"{report.batch_id}-{uuid4().hex}-detectors.arrow"
         self._state.write_table(remembered, detectors.fleet.to_table())
-        # A sample may be ahead of our clock; the watermark may not, or one fast clock makes all others late.
-        newest_ms = min(report.counts.newest_ms, report.read_at_ms)
         after = _Manifest(
             before.query_id,
             report.batch_id,
-            max(before.newest_ms, newest_ms),
+            reached_ms,
             {result.shard: result.state for result in results},
             remembered,
         )

@@ -15,8 +15,7 @@ from uuid import uuid4
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import TaskContext
-from pyspark.sql import DataFrame, Observation
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame
 
 from penstock.telemetry.pipeline.detectors.features import FEATURES_SCHEMA, features
 from penstock.telemetry.pipeline.publish import DEAD_LETTERS, Topics, dead_letter_records
@@ -28,29 +27,34 @@ from penstock.telemetry.pipeline.validate import validate
 __all__ = ["ShardResult", "ShardTask", "run_on_spark"]
 
 _RESULT_DDL: Final = "summary STRING, features BINARY"
+#: what `validate` gives
+_BLOCKS: Final = pa.schema([("shard", pa.int32()), ("rows", pa.binary()), ("read", pa.int32())])
 
 
 class ShardResult(NamedTuple):
     """What the driver is told of a shard. `state` names the file of each table of the state."""
 
     shard: int
+    #: of the messages that were read, those that are counted with this shard's blocks
+    read: int
     counts: Counts
     files: list[DataFile]
     state: dict[str, str]
     features: Any
 
     @classmethod
-    def read(cls, row: Mapping[str, Any]) -> ShardResult:
+    def of(cls, row: Mapping[str, Any]) -> ShardResult:
         told = json.loads(row["summary"])
         found = pa.ipc.open_stream(row["features"]).read_all()
         files = [DataFile(*each) for each in told["files"]]
-        return cls(told["shard"], Counts(*told["counts"]), files, told["state"], found)
+        return cls(told["shard"], told["read"], Counts(*told["counts"]), files, told["state"], found)
 
     def row(self) -> Any:
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, FEATURES_SCHEMA) as writer:
             writer.write_table(self.features)
-        summary = {"shard": self.shard, "counts": self.counts, "files": self.files, "state": self.state}
+        told = ("shard", "read", "counts", "files", "state")
+        summary = {name: getattr(self, name) for name in told}
         return pa.RecordBatch.from_pydict(
             {"summary": [json.dumps(summary)], "features": [sink.getvalue().to_pybytes()]}
         )
@@ -75,13 +79,15 @@ class ShardTask:
     def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
         context = TaskContext.get()
         assert context is not None, "runs in a task only"
-        streams = [rows.as_buffer() for batch in batches for rows in batch["rows"]]
+        given = pa.Table.from_batches(batches, _BLOCKS)
+        streams = [rows.as_buffer() for rows in given["rows"]]
         blocks = [pa.ipc.open_stream(stream).read_all() for stream in streams]
         # A shard without rows has windows to close as well. Blocks of one partition have its order within.
         blocks.sort(key=_place)
-        yield self.run(context.partitionId(), pa.concat_tables([ROWS.empty_table(), *blocks])).row()
+        rows, read = pa.concat_tables([ROWS.empty_table(), *blocks]), pc.sum(given["read"]).as_py() or 0
+        yield self.run(context.partitionId(), rows, read).row()
 
-    def run(self, shard: int, rows: Any) -> ShardResult:
+    def run(self, shard: int, rows: Any, read: int) -> ShardResult:
         paths = self.before.get(shard, {})
         tables = {name: self.state.read_table(path) for name, path in paths.items()}
         before = ShardState.of(tables) if tables else ShardState()
@@ -91,7 +97,7 @@ class ShardTask:
         ]
         self._send_dead_letters(outcome.rows["dead_letters"])
         state = self._keep(shard, outcome.state, before, paths)
-        return ShardResult(shard, outcome.counts, files, state, features(outcome.taken))
+        return ShardResult(shard, read, outcome.counts, files, state, features(outcome.taken))
 
     def _keep(
         self, shard: int, state: ShardState, before: ShardState, paths: dict[str, str]
@@ -113,11 +119,8 @@ def _place(block: Any) -> tuple[str, int, int]:
     return block["topic"][0].as_py(), block["partition"][0].as_py(), block["offset"][0].as_py()
 
 
-def run_on_spark(messages: DataFrame, task: ShardTask) -> tuple[list[ShardResult], int]:
-    """Run `task` for every shard of the connector's `messages`; also says how many messages there were."""
-    # Counted apart from everything that follows, so that nothing that goes missing there goes unnoticed.
-    seen = Observation()
-    counted = messages.observe(seen, F.count(F.lit(1)).alias("rows"))
-    blocks = validate(counted, task.shards, task.read_at_ms, task.ahead_ms)
+def run_on_spark(messages: DataFrame, task: ShardTask) -> list[ShardResult]:
+    """Run `task` for every shard of the connector's `messages`."""
+    blocks = validate(messages, task.shards, task.read_at_ms, task.ahead_ms)
     found = blocks.repartitionById(task.shards, "shard").mapInArrow(task, _RESULT_DDL).toArrow()
-    return [ShardResult.read(row) for row in found.to_pylist()], int(seen.get["rows"])
+    return [ShardResult.of(row) for row in found.to_pylist()]

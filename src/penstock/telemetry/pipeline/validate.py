@@ -36,7 +36,7 @@ for _name in ("timestamp", "metric_name", "gpu_id", "device", "hostname"):
 _SAMPLE.add("value", DoubleType()).add("labels", _LABELS)
 _DECODER: Final = JsonValues(_SAMPLE)
 _MESSAGE: Final = ("value", "topic", "partition", "offset")
-_BLOCK_DDL: Final = "shard INT, rows BINARY"
+_BLOCK_DDL: Final = "shard INT, rows BINARY, read INT"
 
 REASONS: Final = (
     "not a sample",
@@ -69,11 +69,14 @@ _HIGH: Final = _limits(lambda number: FIELDS[number].high)
 def validate(messages: DataFrame, shards: int, now_ms: int, ahead_ms: int) -> DataFrame:
     """Blocks of judged messages: rows of ROWS, as an Arrow stream, of GPUs that belong to one shard.
 
+    `read` adds up to the messages that were read. It is counted before anything is done with them, and goes
+    with the blocks: a task that Spark runs again is not counted again.
+
     A sample from more than `ahead_ms` after `now_ms` is refused: it would move the watermark past all others.
     """
 
     def blocks(batches: Iterator[Any]) -> Iterator[Any]:
-        for batch in batches:
+        for batch in filter(len, batches):
             rows = judge(batch, now_ms + ahead_ms)
             owners = _shard_of(rows, shards)
             found = [(shard, rows.filter(pa.array(owners == shard))) for shard in np.unique(owners)]
@@ -81,8 +84,9 @@ def validate(messages: DataFrame, shards: int, now_ms: int, ahead_ms: int) -> Da
                 [
                     pa.array([shard for shard, _ in found], pa.int32()),
                     pa.array([_stream(part) for _, part in found], pa.binary()),
+                    pa.array([len(batch), *(0 for _ in found[1:])], pa.int32()),
                 ],
-                ["shard", "rows"],
+                ["shard", "rows", "read"],
             )
 
     return messages.select(*_MESSAGE).mapInArrow(blocks, _BLOCK_DDL)

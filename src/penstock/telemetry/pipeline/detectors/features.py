@@ -10,7 +10,16 @@ import pyarrow.compute as pc
 
 from penstock.telemetry.fields import FIELDS, Kind
 
-__all__ = ["COUNTERS", "FEATURES", "FEATURES_SCHEMA", "LAST_CODES", "STEP_MS", "column_of", "features"]
+__all__ = [
+    "COUNTERS",
+    "FEATURES",
+    "FEATURES_SCHEMA",
+    "LAST_CODES",
+    "STEP_MS",
+    "column_of",
+    "features",
+    "reached",
+]
 
 STEP_MS: Final = 10_000
 #: the fields by number, in the order of a matrix's columns
@@ -25,6 +34,8 @@ _NAMES: Final = ("gpu_id", "hostname", "job")
 FEATURES_SCHEMA: Final = pa.schema(
     [
         ("step", pa.int64()),
+        # the newest sample of the GPU in the step
+        ("at", pa.int64()),
         *((name, pa.string()) for name in _NAMES),
         *((str(each), pa.float64()) for each in FEATURES),
     ]
@@ -54,4 +65,14 @@ def features(samples: Any) -> Any:
     matrix = np.full((len(cells), len(FEATURES)), np.nan)
     matrix[row[order][wanted], column[wanted]] = samples["value"].to_numpy()[order][wanted]
     about = [samples[name].combine_chunks().take(pa.array(last)).cast(pa.string()) for name in _NAMES]
-    return pa.table([pa.array(steps[step[last]]), *about, *matrix.T], schema=FEATURES_SCHEMA)
+    times = [pa.array(steps[step[last]]), pa.array(at[last])]
+    return pa.table([*times, *about, *matrix.T], schema=FEATURES_SCHEMA)
+
+
+def reached(found: Any) -> int:
+    """The time that half of the GPUs in a batch's rows have reached; 0 if there is none.
+
+    The newest time of all would be that of the one whose clock is fastest, and by it all others were late.
+    """
+    newest = np.sort(found.group_by("gpu_id").aggregate([("at", "max")])["at_max"].to_numpy())
+    return int(newest[(len(newest) - 1) // 2]) if len(newest) else 0

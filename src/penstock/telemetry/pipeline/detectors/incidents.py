@@ -50,10 +50,10 @@ class Detectors:
         rules = tuple(RULES)
         self.fleet = Fleet(rules) if remembered is None else Fleet.from_table(remembered, rules)
 
-    def advance(self, features: Any, read_at_ms: int) -> list[Alert]:
+    def advance(self, features: Any, until_ms: int) -> list[Alert]:
         """Take rows of FEATURES_SCHEMA, step by step, and say what has changed.
 
-        Nothing is judged at a time after `read_at_ms`: by a clock that is fast all others would be silent.
+        Nothing is judged at a time after `until_ms`: by a clock that is fast all others would be silent.
         """
         alerts: list[Alert] = []
         steps = features["step"].to_numpy()
@@ -70,7 +70,7 @@ class Detectors:
                 told.smoothing_s,
                 told.ecc.corrected_smoothing_s,
             )
-            now_ms = min(self.fleet.newest_ms, read_at_ms // STEP_MS * STEP_MS)
+            now_ms = min(self.fleet.newest_ms, until_ms // STEP_MS * STEP_MS)
             alerts += self._judge(now_ms, heard)
         return alerts
 
