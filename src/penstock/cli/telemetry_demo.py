@@ -20,6 +20,7 @@ from penstock.cli.requirements import require_extra, require_java
 
 if TYPE_CHECKING:
     from penstock.telemetry.demo import Outcome, Setting, Show
+    from penstock.telemetry.demo.watchman import Watchman
 
 __all__ = ["demo"]
 
@@ -52,12 +53,18 @@ def demo(
     folder = _folder(data)
 
     from penstock.telemetry.demo import Setting, Show
+    from penstock.telemetry.demo.watchman import watching
 
-    with stoppable() as stop, _cluster(folder / "brokers", brokers) as bootstrap:
+    with (
+        stoppable() as stop,
+        watching() as watchman,
+        _cluster(folder / "brokers", brokers, watchman) as bootstrap,
+    ):
         metrics_port, api_port = _free_ports()
         show = Show(Setting(bootstrap, folder, hosts, seed, for_s, metrics_port, api_port))
         try:
             show.start()
+            watchman.watch(*show.pids)
             _watch(show, stop)
         finally:
             show.stop()
@@ -87,7 +94,7 @@ def _free_ports() -> tuple[int, int]:
 
 
 @contextmanager
-def _cluster(folder: Path, brokers: int) -> Iterator[str]:
+def _cluster(folder: Path, brokers: int, watchman: Watchman) -> Iterator[str]:
     """A cluster for a while: its address. Nothing is left of it."""
     from penstock.cli.processes import wait_for_end
     from penstock.cli.starting import ClusterPlan, make_homes, start_all
@@ -98,6 +105,7 @@ def _cluster(folder: Path, brokers: int) -> Iterator[str]:
     topic = DeclaredTopic(TOPIC, PARTITIONS, -1, {})
     homes = make_homes(folder, ClusterPlan(brokers, _HOST, 0, [], {}, [topic]))
     start_all(homes, _BROKERS_S, together=True)
+    watchman.watch(*(process.pid for home in homes if (process := home.process()) is not None))
     try:
         yield ",".join(home.address for home in homes)
     finally:

@@ -4,6 +4,7 @@
     show       who takes part and how each is started, and the order in which they end
     watch      what can be seen of all of them from outside, like any client: metrics and topics
     view       that, for a terminal or as lines
+    watchman   ends all of it if whoever started it is killed
     outcome    what is true in the end: every message accounted for, alerts against the ground truth
 
 Brokers come from whoever starts the show. `thresholds.yaml` is for this show only, whose faults last half a

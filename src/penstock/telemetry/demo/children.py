@@ -41,6 +41,11 @@ class Child:
             )
 
     @property
+    def pid(self) -> int:
+        assert self._process is not None, "not started"
+        return self._process.pid
+
+    @property
     def exit_code(self) -> int | None:
         """None while it runs, and before it was started."""
         process = self._process

@@ -106,6 +106,10 @@ class Show:
         self._simulator.start()
         self._api.start()
 
+    @property
+    def pids(self) -> list[int]:
+        return [child.pid for child in (self._pipeline, self._simulator, self._api)]
+
     def check(self) -> None:
         """Raise ShowBroken if anybody has ended who should not have: only the simulator may, and in peace."""
         for child in (self._pipeline, self._api, self._simulator):

@@ -1,0 +1,94 @@
+"""One who outlives the show by a moment: ends its processes when whoever started them is gone without a word.
+
+A process that is killed cannot end its children. This one holds the other end of a pipe, which closes then.
+It knows a process by a descriptor, not by a number that others may get; where there are none (other systems
+than Linux) nobody watches.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import IO, Final
+
+__all__ = ["Watchman", "watching"]
+
+_DISMISSED: Final = "dismissed"
+#: how long processes may take to end in order
+_GRACE_S: Final = 20.0
+
+
+class Watchman:
+    """Tell it of every process that must not stay behind."""
+
+    __slots__ = ("_pipe",)
+
+    def __init__(self, pipe: IO[str] | None) -> None:
+        self._pipe = pipe
+
+    def watch(self, *pids: int) -> None:
+        self._say(*map(str, pids))
+
+    def dismiss(self) -> None:
+        """All has ended in order."""
+        self._say(_DISMISSED)
+
+    def _say(self, *words: str) -> None:
+        if self._pipe is not None:
+            # The show goes on without a watchman.
+            with suppress(BrokenPipeError):
+                self._pipe.write("".join(f"{word}\n" for word in words))
+                self._pipe.flush()
+
+
+@contextmanager
+def watching() -> Iterator[Watchman]:
+    """A watchman at work, in a process and session of its own."""
+    if not hasattr(os, "pidfd_open"):
+        yield Watchman(None)
+        return
+    # By its file, which needs nothing but Python: there in a moment, and hardly noticed.
+    command = [sys.executable, "-I", __file__]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, text=True, start_new_session=True) as process:
+        watchman = Watchman(process.stdin)
+        try:
+            yield watchman
+        finally:
+            watchman.dismiss()
+
+
+def _watch(words: IO[str]) -> None:
+    """Until dismissed; or until there is nobody to say so, and then end those who were named."""
+    watched: list[int] = []
+    for word in map(str.strip, words):
+        if word == _DISMISSED:
+            return
+        # One that has ended since needs no watching.
+        with suppress(ProcessLookupError):
+            watched.append(os.pidfd_open(int(word)))
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        for each in watched:
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(each, number)
+        watched = _still_alive(watched)
+
+
+def _still_alive(watched: list[int]) -> list[int]:
+    """Those of them that have not ended in time."""
+    left, poll = set(watched), select.poll()
+    for each in watched:
+        poll.register(each, select.POLLIN)
+    while left and (ended := poll.poll(_GRACE_S * 1000)):
+        for each, _ in ended:
+            poll.unregister(each)
+            left.discard(each)
+    return [*left]
+
+
+if __name__ == "__main__":
+    _watch(sys.stdin)
