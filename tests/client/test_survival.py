@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import shutil
 import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from lab.apache_kafka import apache_kafka
-from lab.home import REPOSITORY
 from lab.penstock import penstock
 from lab.server import Server
 from penstock.client import Admin, Consumer, Producer
 from tests.client.conftest import QUICK_GROUPS
 
-JARS = Path(os.environ.get("PENSTOCK_LAB") or REPOSITORY / ".lab") / "kafka" / "libs"
 KILLS = 2
 BETWEEN_KILLS = 100
 
@@ -112,13 +107,6 @@ def test_the_next_member_goes_on_where_one_closed(bootstrap: str) -> None:
     assert asyncio.run(_both_ways(bootstrap)) == EVERYTHING_ONCE
 
 
-@pytest.mark.skipif(shutil.which("java") is None, reason="java is not installed")
-@pytest.mark.skipif(not list(JARS.glob("kafka-clients-*.jar")), reason="the lab has no Apache Kafka")
-def test_apache_kafka_is_as_good_a_broker(tmp_path: Path) -> None:
-    server = apache_kafka(tmp_path, {"group.initial.rebalance.delay.ms": "0"})
-    server.start()
-    try:
-        seen = asyncio.run(asyncio.wait_for(_both_ways(server.bootstrap), 45))
-    finally:
-        server.stop()
-    assert seen == EVERYTHING_ONCE
+@pytest.mark.slow
+def test_apache_kafka_is_as_good_a_broker(real_kafka: str) -> None:
+    assert asyncio.run(asyncio.wait_for(_both_ways(real_kafka), 45)) == EVERYTHING_ONCE
