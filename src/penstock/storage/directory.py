@@ -19,24 +19,23 @@ The event loop's thread owns a directory. What only touches files says so, and b
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from itertools import count
 from typing import Final, NamedTuple
 
 from penstock.model.ids import NO_TOPIC_ID, TopicId, TopicPartition, format_topic_id, parse_topic_id
 from penstock.ports import Clock, File, Files, Rng
-from penstock.storage.checkpoint import format_checkpoint, parse_checkpoint
 from penstock.storage.config import LogConfig
 from penstock.storage.flush import FlushPlan
 from penstock.storage.health import Health
 from penstock.storage.log import Log
+from penstock.storage.offset_checkpoints import Checkpoint, OffsetCheckpoints
 from penstock.storage.ownership import DirectoryRefused, Owner, make_durably, own
 from penstock.storage.segments import SegmentCache
 
 __all__ = [
     "MANY_FILES",
-    "Checkpoint",
     "DataDirectory",
     "DirectoryRefused",
     "PartitionRemoval",
@@ -45,9 +44,6 @@ __all__ = [
 
 _LOCK: Final = "lock"
 _CLEAN: Final = "clean-shutdown"
-_RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
-_LOG_STARTS: Final = "log-start-offset-checkpoint"
-_HIGH_WATERMARKS: Final = "replication-offset-checkpoint"
 _TOPICS: Final = "topics"
 _DELETED: Final = "deleted"
 _TOPIC_METADATA: Final = "topic.metadata"
@@ -62,34 +58,6 @@ class StoredPartition(NamedTuple):
     topic: str
     partition: int
     topic_id: TopicId
-
-
-class Checkpoint:
-    """Offsets of one moment, to be written by a worker thread."""
-
-    __slots__ = ("_contents", "_files", "_health", "_path", "partitions")
-
-    def __init__(
-        self,
-        files: Files,
-        path: str,
-        health: Health,
-        contents: Mapping[str, bytes],
-        partitions: Set[TopicPartition] = frozenset(),
-    ) -> None:
-        #: that it speaks of
-        self.partitions = partitions
-        self._files = files
-        self._path = path
-        self._health = health
-        self._contents = contents
-
-    def write(self) -> None:
-        for name, content in self._contents.items():
-            try:
-                self._files.write_atomic(f"{self._path}/{name}", content)
-            except OSError as e:
-                raise self._health.failed(e, f"cannot write {self._path}/{name}") from e
 
 
 class PartitionRemoval:
@@ -134,13 +102,7 @@ class DataDirectory:
         self.health = Health()
         self.cache = SegmentCache()
         self._logs: dict[TopicPartition, Log] = {}
-        #: what the checkpoints said of logs that have not been opened since
-        self._recovery_points = self._read_offsets(_RECOVERY_POINTS)
-        self._log_starts = self._read_offsets(_LOG_STARTS)
-        self._high_watermarks = self._read_offsets(_HIGH_WATERMARKS)
-        self._knows_high_watermarks = bool(self._high_watermarks)
-        #: what the checkpoints on the disk may speak of
-        self._checkpointed = self._checkpoint_keys()
+        self._checkpoints = OffsetCheckpoints(files, path, self.health)
         self._opened: set[TopicPartition] = set()
         self._removals = count()
 
@@ -182,9 +144,15 @@ class DataDirectory:
             log.close(clean)
         if clean:
             self.checkpoint().write()
-            Checkpoint(self._files, self.path, self.health, {_CLEAN: b""}).write()
+            self._mark_clean()
         self._logs = {}
         self._lock.close()
+
+    def _mark_clean(self) -> None:
+        try:
+            self._files.write_atomic(f"{self.path}/{_CLEAN}", b"")
+        except OSError as e:
+            raise self.health.failed(e, f"cannot write {self.path}/{_CLEAN}") from e
 
     def seal(self) -> list[tuple[Log, FlushPlan]]:
         """Before `close`: write what the next start needs; the plans sync it. Touches files only.
@@ -253,11 +221,8 @@ class DataDirectory:
         would have the new logs recovered by the old ones' offsets.
         """
         keys = {TopicPartition(topic, partition) for topic, partition, _ in partitions}
-        for key in keys:
-            self._recovery_points.pop(key, None)
-            self._log_starts.pop(key, None)
-            self._high_watermarks.pop(key, None)
-        return not keys.isdisjoint(self._checkpointed)
+        self._checkpoints.forget(keys)
+        return self._checkpoints.may_be_written(keys)
 
     def create_partitions(self, partitions: Iterable[StoredPartition]) -> None:
         """Make places for logs, durably. Touches files only; syncs once per topic, however many they are."""
@@ -309,28 +274,38 @@ class DataDirectory:
             clock,
             # What this process has had open already may have been left in any state.
             clean=self.clean and key not in self._opened,
-            recovery_point=self._recovery_points.get(key, 0),
-            log_start_offset=self._log_starts.get(key, 0),
+            recovery_point=self._checkpoints.recovery_points.get(key, 0),
+            log_start_offset=self._checkpoints.log_starts.get(key, 0),
             rng=rng,
             health=self.health,
             cache=self.cache,
         )
         # An earlier one does no harm: the leader, or the replicas, tell the rest.
-        log.advance_high_watermark(self._high_watermarks.get(key, 0))
+        log.advance_high_watermark(self._checkpoints.high_watermarks.get(key, 0))
         return log
 
     def adopt(self, topic: str, partition: int, log: Log) -> None:
         """Keep a log that was loaded from here with the others."""
-        log.before_truncation = lambda: self.checkpoint().write()
         key = TopicPartition(topic, partition)
+        log.before_truncation = lambda: self._before_truncation(key, log)
         self._opened.add(key)
         self._logs[key] = log
+
+    def _before_truncation(self, key: TopicPartition, log: Log) -> None:
+        """A log's recovery point has been lowered: the disk must not have a higher one when it is cut.
+
+        That it has is rare: what is cut is newer than the last checkpoint, mostly.
+        """
+        if self._checkpoints.is_above(key, log.recovery_point):
+            checkpoint = self.checkpoint()
+            checkpoint.write()
+            self.checkpointed(checkpoint)
 
     def close_log(self, topic: str, partition: int, clean: bool = True) -> None:
         key = TopicPartition(topic, partition)
         log = self._logs.pop(key)
         log.close(clean)
-        self._remember(key, log)
+        self._checkpoints.remember(key, log)
 
     def remove_partition(self, topic: str, partition: int) -> PartitionRemoval:
         """Let go of one partition, its log open or not."""
@@ -353,67 +328,25 @@ class DataDirectory:
         log = self._logs.pop(key, None)
         if log is not None:
             log.close(clean=False)
-        self._recovery_points.pop(key, None)
-        self._log_starts.pop(key, None)
-        self._high_watermarks.pop(key, None)
+        self._checkpoints.forget([key])
 
     # -- checkpoints
 
     def checkpoint(self) -> Checkpoint:
         """What the logs are at now; `write` it in a worker thread."""
         for key, log in self._logs.items():
-            self._remember(key, log)
-        partitions = self._checkpoint_keys()
-        self._checkpointed |= partitions
-        contents = {
-            _LOG_STARTS: _format_offsets(self._log_starts),
-            _RECOVERY_POINTS: _format_offsets(self._recovery_points),
-        }
-        if self._knows_high_watermarks:
-            contents[_HIGH_WATERMARKS] = _format_offsets(self._high_watermarks)
-        return Checkpoint(self._files, self.path, self.health, contents, partitions)
+            self._checkpoints.remember(key, log)
+        return self._checkpoints.take()
 
     def keep_high_watermark(self, topic: str, partition: int) -> None:
         """Write down a log's high watermark from now on: with other replicas it cannot tell by itself."""
         key = TopicPartition(topic, partition)
-        self._high_watermarks[key] = self._logs[key].high_watermark
-        self._knows_high_watermarks = True
+        self._checkpoints.keep_high_watermark(key, self._logs[key].high_watermark)
 
     def checkpoint_high_watermarks(self) -> Checkpoint | None:
         """Only the high watermarks, which move all the time; `write` it in a worker thread."""
-        if not self._knows_high_watermarks:
-            return None
-        for key in self._high_watermarks.keys() & self._logs.keys():
-            self._high_watermarks[key] = self._logs[key].high_watermark
-        self._checkpointed |= self._high_watermarks.keys()
-        contents = {_HIGH_WATERMARKS: _format_offsets(self._high_watermarks)}
-        return Checkpoint(self._files, self.path, self.health, contents)
+        return self._checkpoints.take_high_watermarks(self._logs)
 
     def checkpointed(self, written: Checkpoint) -> None:
         """`written` is on the disk: what only earlier ones spoke of is gone from there."""
-        self._checkpointed = self._checkpoint_keys() | written.partitions
-
-    def _checkpoint_keys(self) -> set[TopicPartition]:
-        return {*self._recovery_points, *self._log_starts, *self._high_watermarks}
-
-    def _remember(self, key: TopicPartition, log: Log) -> None:
-        self._recovery_points[key] = log.recovery_point
-        if key in self._high_watermarks:
-            self._high_watermarks[key] = log.high_watermark
-        self._log_starts.pop(key, None)
-        if log.log_start_offset:
-            # Even where it is the first segment's base: that file may be gone after a power loss.
-            self._log_starts[key] = log.log_start_offset
-
-    def _read_offsets(self, name: str) -> dict[TopicPartition, int]:
-        """A checkpoint's offsets; none where the file is missing or damaged: then all has to be looked at."""
-        offsets = {}
-        with suppress(FileNotFoundError, ValueError):
-            for line in parse_checkpoint(self._files.read(f"{self.path}/{name}")):
-                topic, partition, offset = line.split(" ")
-                offsets[TopicPartition(topic, int(partition))] = int(offset)
-        return offsets
-
-
-def _format_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
-    return format_checkpoint(f"{key.topic} {key.partition} {offset}" for key, offset in offsets.items())
+        self._checkpoints.written(written)

@@ -1,0 +1,191 @@
+"""The checkpoint files of a data directory: what they say of its logs, and what they should say.
+
+Three files have a line per log: how far it is on the disk, where DeleteRecords has moved its start to, and
+its high watermark. The event loop's thread owns what is in memory; a `Checkpoint` is of one moment, and any
+thread may write it.
+
+Invariants: a recovery point on the disk is never above the log's own when the log is cut; of two checkpoints
+the later one stays, whichever thread is done first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from itertools import count
+from threading import Lock
+from typing import Final, Protocol
+
+from penstock.model.ids import TopicPartition
+from penstock.ports import Files
+from penstock.storage.checkpoint import format_checkpoint, parse_checkpoint
+from penstock.storage.health import Health
+
+__all__ = ["Checkpoint", "OffsetCheckpoints"]
+
+_RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
+_LOG_STARTS: Final = "log-start-offset-checkpoint"
+_HIGH_WATERMARKS: Final = "replication-offset-checkpoint"
+
+
+class _Offsets(Protocol):
+    """What is remembered of a log."""
+
+    recovery_point: int
+    log_start_offset: int
+    high_watermark: int
+
+
+class _Newest:
+    """Which checkpoint each file is of; held while one is written."""
+
+    __slots__ = ("lock", "numbers")
+
+    def __init__(self) -> None:
+        self.lock = Lock()
+        self.numbers: dict[str, int] = {}
+
+
+class Checkpoint:
+    """Offsets of one moment, to be written by a worker thread."""
+
+    __slots__ = (
+        "_contents",
+        "_files",
+        "_health",
+        "_newest",
+        "_path",
+        "number",
+        "partitions",
+        "recovery_points",
+    )
+
+    def __init__(
+        self,
+        files: Files,
+        path: str,
+        health: Health,
+        newest: _Newest,
+        number: int,
+        contents: Mapping[str, Mapping[TopicPartition, int]],
+    ) -> None:
+        self._files = files
+        self._path = path
+        self._health = health
+        self._newest = newest
+        #: later ones have higher ones
+        self.number = number
+        self._contents = {name: _format_offsets(offsets) for name, offsets in contents.items()}
+        self.recovery_points = dict(contents.get(_RECOVERY_POINTS, {}))
+        #: that it speaks of
+        self.partitions = frozenset[TopicPartition]().union(*contents.values())
+
+    def write(self) -> None:
+        with self._newest.lock:
+            for name, content in self._contents.items():
+                if self._newest.numbers.get(name, -1) < self.number:
+                    self._write(name, content)
+                    self._newest.numbers[name] = self.number
+
+    def _write(self, name: str, content: bytes) -> None:
+        try:
+            self._files.write_atomic(f"{self._path}/{name}", content)
+        except OSError as e:
+            raise self._health.failed(e, f"cannot write {self._path}/{name}") from e
+
+
+class OffsetCheckpoints:
+    """Offsets of the logs of one directory, those of logs that have not been opened included."""
+
+    def __init__(self, files: Files, path: str, health: Health) -> None:
+        self._files = files
+        self._path = path
+        self._health = health
+        self._newest = _Newest()
+        self._numbers = count()
+        self.recovery_points = self._read(_RECOVERY_POINTS)
+        self.log_starts = self._read(_LOG_STARTS)
+        self.high_watermarks = self._read(_HIGH_WATERMARKS)
+        self._knows_high_watermarks = bool(self.high_watermarks)
+        #: what the checkpoints on the disk may speak of, and the highest recovery points that they may have
+        self._checkpointed = self._keys()
+        self._written = dict(self.recovery_points)
+        self._latest = -1
+
+    def _read(self, name: str) -> dict[TopicPartition, int]:
+        """A checkpoint's offsets; none where the file is missing or damaged: then all has to be looked at."""
+        offsets = {}
+        with suppress(FileNotFoundError, ValueError):
+            for line in parse_checkpoint(self._files.read(f"{self._path}/{name}")):
+                topic, partition, offset = line.split(" ")
+                offsets[TopicPartition(topic, int(partition))] = int(offset)
+        return offsets
+
+    def _keys(self) -> set[TopicPartition]:
+        return {*self.recovery_points, *self.log_starts, *self.high_watermarks}
+
+    def forget(self, keys: Iterable[TopicPartition]) -> None:
+        for key in keys:
+            self.recovery_points.pop(key, None)
+            self.log_starts.pop(key, None)
+            self.high_watermarks.pop(key, None)
+
+    def may_be_written(self, keys: Iterable[TopicPartition]) -> bool:
+        """Whether a checkpoint on the disk may speak of one of `keys`."""
+        return not self._checkpointed.isdisjoint(keys)
+
+    def remember(self, key: TopicPartition, log: _Offsets) -> None:
+        self.recovery_points[key] = log.recovery_point
+        if key in self.high_watermarks:
+            self.high_watermarks[key] = log.high_watermark
+        self.log_starts.pop(key, None)
+        if log.log_start_offset:
+            # Even where it is the first segment's base: that file may be gone after a power loss.
+            self.log_starts[key] = log.log_start_offset
+
+    def keep_high_watermark(self, key: TopicPartition, offset: int) -> None:
+        self.high_watermarks[key] = offset
+        self._knows_high_watermarks = True
+
+    def is_above(self, key: TopicPartition, offset: int) -> bool:
+        """Whether a recovery point on the disk, or on its way there, may be above `offset`."""
+        return self._written.get(key, 0) > offset
+
+    def take(self) -> Checkpoint:
+        """All that is remembered now."""
+        self._checkpointed |= self._keys()
+        for key, offset in self.recovery_points.items():
+            if offset > self._written.get(key, 0):
+                self._written[key] = offset
+        contents: dict[str, Mapping[TopicPartition, int]] = {
+            _LOG_STARTS: self.log_starts,
+            _RECOVERY_POINTS: self.recovery_points,
+        }
+        if self._knows_high_watermarks:
+            contents[_HIGH_WATERMARKS] = self.high_watermarks
+        checkpoint = self._checkpoint(contents)
+        self._latest = checkpoint.number
+        return checkpoint
+
+    def take_high_watermarks(self, logs: Mapping[TopicPartition, _Offsets]) -> Checkpoint | None:
+        """Only the high watermarks, which move all the time; None where there are none."""
+        if not self._knows_high_watermarks:
+            return None
+        for key in self.high_watermarks.keys() & logs.keys():
+            self.high_watermarks[key] = logs[key].high_watermark
+        self._checkpointed |= self.high_watermarks.keys()
+        return self._checkpoint({_HIGH_WATERMARKS: self.high_watermarks})
+
+    def _checkpoint(self, contents: Mapping[str, Mapping[TopicPartition, int]]) -> Checkpoint:
+        number = next(self._numbers)
+        return Checkpoint(self._files, self._path, self._health, self._newest, number, contents)
+
+    def written(self, checkpoint: Checkpoint) -> None:
+        """It is on the disk, or a later one is: what only earlier ones spoke of is gone from there."""
+        self._checkpointed = self._keys() | checkpoint.partitions
+        if checkpoint.number == self._latest:
+            self._written = checkpoint.recovery_points
+
+
+def _format_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
+    return format_checkpoint(f"{key.topic} {key.partition} {offset}" for key, offset in offsets.items())

@@ -1,0 +1,79 @@
+"""Checkpoint files: a recovery point on the disk is never above that of a log that is cut; none is in vain."""
+
+from __future__ import annotations
+
+from penstock.model.ids import TopicId, TopicPartition
+from penstock.storage.config import LogConfig
+from penstock.storage.directory import DataDirectory, StoredPartition
+from penstock.storage.health import Health
+from penstock.storage.log import Log
+from penstock.storage.memory import MemoryFiles
+from penstock.storage.offset_checkpoints import OffsetCheckpoints
+from tests.storage.logs import CLOCK, Tokens, batch, flush
+
+RECOVERY_POINTS = "/data/recovery-point-offset-checkpoint"
+KEY = TopicPartition("a", 0)
+
+
+def log_of(files: MemoryFiles, appended: int) -> tuple[DataDirectory, Log]:
+    """A log whose first batches are in a checkpoint, and all of whose `appended` ones are on the disk."""
+    directory = DataDirectory.open(files, "/data", cluster_id="c", node_id=1, rng=Tokens())
+    directory.create_partitions([StoredPartition("a", 0, TopicId(bytes(16)))])
+    log = directory.open_log("a", 0, LogConfig(), CLOCK)
+    for number in range(appended):
+        if number == 5:
+            flush(log)
+            checkpoint = directory.checkpoint()
+            checkpoint.write()
+            directory.checkpointed(checkpoint)
+        log.append(batch(), 0)
+    flush(log)
+    return directory, log
+
+
+def test_what_is_newer_than_the_last_checkpoint_is_cut_without_another() -> None:
+    """A checkpoint syncs several files: followers that cut hundreds of logs after an election must not."""
+    files = MemoryFiles()
+    _, log = log_of(files, 9)
+    before = files.read(RECOVERY_POINTS)
+    log.truncate_to(7)
+    log.truncate_to(5)
+    assert (log.recovery_point, files.read(RECOVERY_POINTS)) == (5, before)
+    log.truncate_to(4)
+    assert files.read(RECOVERY_POINTS) == b"0\n1\na 0 4\n"
+
+
+def test_what_is_on_its_way_to_the_disk_counts() -> None:
+    files = MemoryFiles()
+    directory, log = log_of(files, 9)
+    slow = directory.checkpoint()
+    log.truncate_to(6)
+    slow.write()
+    directory.checkpointed(slow)
+    assert files.read(RECOVERY_POINTS) == b"0\n1\na 0 6\n"
+    # The disk has what was written at the first cut: the second needs another.
+    log.truncate_to(5)
+    assert files.read(RECOVERY_POINTS) == b"0\n1\na 0 5\n"
+
+
+def test_an_earlier_checkpoint_of_all_does_not_undo_a_later_one_of_high_watermarks() -> None:
+    files = MemoryFiles()
+    files.makedirs("/data")
+    checkpoints = OffsetCheckpoints(files, "/data", Health())
+    checkpoints.recovery_points[KEY] = 3
+    checkpoints.keep_high_watermark(KEY, 1)
+    early = checkpoints.take()
+    checkpoints.keep_high_watermark(KEY, 2)
+    late = checkpoints.take_high_watermarks({})
+    assert late is not None
+    late.write()
+    early.write()
+    assert files.read("/data/replication-offset-checkpoint") == b"0\n1\na 0 2\n"
+    assert files.read(RECOVERY_POINTS) == b"0\n1\na 0 3\n"
+
+
+def test_recovery_points_that_were_found_count() -> None:
+    files = MemoryFiles()
+    log_of(files, 9)
+    again = OffsetCheckpoints(files, "/data", Health())
+    assert [again.is_above(KEY, offset) for offset in (4, 5)] == [True, False]
