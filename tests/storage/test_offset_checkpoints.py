@@ -1,4 +1,4 @@
-"""Checkpoint files: a recovery point on the disk is never above that of a log that is cut; none is in vain."""
+"""Checkpoint files: a recovery point on the disk is never above that of a log that is cut."""
 
 from __future__ import annotations
 
