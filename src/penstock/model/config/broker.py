@@ -10,16 +10,17 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
+from penstock.model.config.broker_checks import check_dynamic_name, check_together, topic_default
 from penstock.model.config.broker_keys import BROKER_KEYS, SYNONYM_GROUPS
 from penstock.model.config.group_keys import GROUP_KEYS
-from penstock.model.config.groups import check_broker_group_configs
 from penstock.model.config.keys import (
     ConfigKey,
     ConfigSource,
     ConfigType,
     ConfigValue,
     Synonym,
-    UpdateMode,
+    as_integer,
+    as_strings,
     find_key,
 )
 from penstock.model.config.listeners import (
@@ -31,7 +32,6 @@ from penstock.model.config.listeners import (
     parse_voters,
 )
 from penstock.model.config.topic_keys import TOPIC_KEYS
-from penstock.model.errors import InvalidConfig
 
 #: What `queued.max.request.bytes=-1` means: a bound all the same, with room for two of the largest requests.
 _DEFAULT_REQUEST_MEMORY = 256 * 1024 * 1024
@@ -183,7 +183,7 @@ class BrokerConfig(Mapping[str, ConfigValue]):
     @property
     def is_broker(self) -> bool:
         """Whether this node holds partitions and serves clients."""
-        return "broker" in _strings(self._values["process.roles"])
+        return "broker" in as_strings(self._values["process.roles"])
 
     @property
     def static(self) -> Mapping[str, str]:
@@ -266,16 +266,16 @@ class BrokerConfig(Mapping[str, ConfigValue]):
 
     def _checked(self, dynamic: dict[str, str], dynamic_default: dict[str, str]) -> dict[str, ConfigValue]:
         for name in dynamic:
-            _check_dynamic_name(name, cluster_wide=False)
+            check_dynamic_name(name, cluster_wide=False)
         for name in dynamic_default:
-            _check_dynamic_name(name, cluster_wide=True)
+            check_dynamic_name(name, cluster_wide=True)
         values = {name: key.default for name, key in BROKER_KEYS.items()}
         for source in (self._static, dynamic_default, dynamic):
             for name, text in source.items():
                 values[name] = parse_broker_config(name, text)
         if values["broker.id"] == BROKER_KEYS["broker.id"].default:
             values["broker.id"] = values["node.id"]
-        _check_together(values)
+        check_together(values)
         return values
 
     def _apply(self, dynamic: dict[str, str], dynamic_default: dict[str, str]) -> None:
@@ -285,13 +285,13 @@ class BrokerConfig(Mapping[str, ConfigValue]):
         self._dynamic_default = dynamic_default
         # Plain instance attributes: the hot path reads them at the price of one dictionary look-up.
         self.__dict__.update((name.replace(".", "_"), value) for name, value in values.items())
-        self.data_dirs = _strings(values["log.dirs"]) or _strings(values["log.dir"])
+        self.data_dirs = as_strings(values["log.dirs"]) or as_strings(values["log.dir"])
         self.max_connections_by_ip = parse_connection_overrides(values)
-        limit = _integer(values["queued.max.request.bytes"])
+        limit = as_integer(values["queued.max.request.bytes"])
         self.request_memory_bytes = (
             limit if limit > 0 else max(_DEFAULT_REQUEST_MEMORY, 2 * self.socket_request_max_bytes)
         )
-        self.topic_defaults = {name: _topic_default(key, values) for name, key in TOPIC_KEYS.items()}
+        self.topic_defaults = {name: topic_default(key, values) for name, key in TOPIC_KEYS.items()}
 
     def _entry(self, key: ConfigKey) -> ConfigEntry:
         value = key.format(self._values[key.name])
@@ -347,70 +347,3 @@ def _same_ids(static: dict[str, str]) -> dict[str, str]:
         if name in static:
             static.setdefault(twin, static[name])
     return static
-
-
-def _check_dynamic_name(name: str, *, cluster_wide: bool) -> None:
-    key = find_key(BROKER_KEYS, name, "broker")
-    if key.read_only:
-        raise InvalidConfig(
-            f"Cannot update {name} dynamically: set it in the broker's config file and restart"
-        )
-    if cluster_wide and key.update_mode is UpdateMode.PER_BROKER:
-        raise InvalidConfig(f"Cannot update {name} for the whole cluster: name the broker it is for")
-
-
-def _check_together(values: Mapping[str, ConfigValue]) -> None:
-    """What no value can be checked for alone, or that has parts."""
-    parse_connection_overrides(values)
-    if values["broker.id"] != values["node.id"]:
-        raise InvalidConfig("node.id and broker.id must be the same: set only node.id")
-    retention_ms = _topic_default(TOPIC_KEYS["retention.ms"], values)
-    if retention_ms == 0:
-        raise InvalidConfig("log.retention.ms must be at least 1, or -1 to keep data for ever")
-    least, most = (
-        _integer(values["log.cleaner.min.compaction.lag.ms"]),
-        values["log.cleaner.max.compaction.lag.ms"],
-    )
-    if least > _integer(most):
-        raise InvalidConfig(
-            f"log.cleaner.min.compaction.lag.ms ({least}) must not be more than "
-            f"log.cleaner.max.compaction.lag.ms ({most})"
-        )
-    memory, request = (
-        _integer(values["queued.max.request.bytes"]),
-        _integer(values["socket.request.max.bytes"]),
-    )
-    if 0 < memory < request:
-        raise InvalidConfig(
-            f"queued.max.request.bytes ({memory}) must hold at least one request of "
-            f"socket.request.max.bytes ({request})"
-        )
-    check_broker_group_configs(values)
-    wait = _integer(values["replica.fetch.wait.max.ms"])
-    for name in ("replica.socket.timeout.ms", "replica.lag.time.max.ms"):
-        if wait > _integer(values[name]):
-            raise InvalidConfig(
-                f"replica.fetch.wait.max.ms ({wait}) must not be more than {name} ({values[name]})"
-            )
-
-
-def _topic_default(key: ConfigKey, values: Mapping[str, ConfigValue]) -> ConfigValue:
-    """A topic key's value where the topic does not set it: the first of its synonyms that has one."""
-    for name, factor in key.synonyms:
-        value = values[name]
-        if value is None:
-            continue
-        if factor == 1:
-            return value
-        return max(-1, _integer(value) * factor)
-    return key.default
-
-
-def _integer(value: ConfigValue) -> int:
-    assert isinstance(value, int)
-    return value
-
-
-def _strings(value: ConfigValue) -> tuple[str, ...]:
-    assert value is None or isinstance(value, tuple)
-    return value or ()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from penstock.model.config.group_keys import GROUP_KEYS
-from penstock.model.config.keys import ConfigValue, find_key
+from penstock.model.config.keys import ConfigValue, as_integer, find_key
 from penstock.model.errors import InvalidConfig
 
 __all__ = ["check_broker_group_configs", "check_group_configs", "group_values"]
@@ -19,7 +19,7 @@ def check_group_configs(overrides: Mapping[str, str], broker: Mapping[str, Confi
     """Raise InvalidConfig if a group cannot have `overrides`."""
     values = _defaults(broker)
     for name, text in overrides.items():
-        values[name] = _integer(find_key(GROUP_KEYS, name, "group").parse(text))
+        values[name] = as_integer(find_key(GROUP_KEYS, name, "group").parse(text))
         _check_bounds(name, values[name], broker)
     _check_session(values, prefix="")
 
@@ -36,13 +36,13 @@ def group_values(overrides: Mapping[str, str], broker: Mapping[str, ConfigValue]
     """Every group config with the value that counts."""
     values = _defaults(broker)
     for name, text in overrides.items():
-        least, most = (_integer(broker[bound]) for bound in _bounds(name))
-        values[name] = min(max(_integer(GROUP_KEYS[name].parse(text)), least), most)
+        least, most = (as_integer(broker[bound]) for bound in _bounds(name))
+        values[name] = min(max(as_integer(GROUP_KEYS[name].parse(text)), least), most)
     return values
 
 
 def _defaults(broker: Mapping[str, ConfigValue]) -> dict[str, int]:
-    return {name: _integer(broker[key.synonyms[0].name]) for name, key in GROUP_KEYS.items()}
+    return {name: as_integer(broker[key.synonyms[0].name]) for name, key in GROUP_KEYS.items()}
 
 
 def _bounds(name: str) -> tuple[str, str]:
@@ -53,9 +53,9 @@ def _bounds(name: str) -> tuple[str, str]:
 
 def _check_bounds(name: str, value: int, broker: Mapping[str, ConfigValue], prefix: str = "") -> None:
     least, most = _bounds(name)
-    if value < _integer(broker[least]):
+    if value < as_integer(broker[least]):
         raise InvalidConfig(f"{prefix}{name} ({value}) must not be less than {least} ({broker[least]})")
-    if value > _integer(broker[most]):
+    if value > as_integer(broker[most]):
         raise InvalidConfig(f"{prefix}{name} ({value}) must not be more than {most} ({broker[most]})")
 
 
@@ -66,8 +66,3 @@ def _check_session(values: Mapping[str, int], prefix: str) -> None:
             f"{prefix}{session} ({values[session]}) must be more than "
             f"{prefix}{heartbeat} ({values[heartbeat]})"
         )
-
-
-def _integer(value: ConfigValue) -> int:
-    assert isinstance(value, int)
-    return value

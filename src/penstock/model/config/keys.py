@@ -195,3 +195,14 @@ def find_key(keys: Mapping[str, ConfigKey], name: str, kind: str) -> ConfigKey:
     nearest = get_close_matches(name, keys, n=1, cutoff=0.6)
     hint = f"; did you mean {nearest[0]}?" if nearest else ""
     raise InvalidConfig(f"Unknown {kind} config name: {name}{hint}")
+
+
+def as_integer(value: ConfigValue) -> int:
+    assert isinstance(value, int)
+    return value
+
+
+def as_strings(value: ConfigValue) -> tuple[str, ...]:
+    """The entries of a list, none where it is not set."""
+    assert value is None or isinstance(value, tuple)
+    return value or ()

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from penstock.model.config.keys import ConfigValue
+from penstock.model.config.keys import ConfigValue, as_strings
 from penstock.model.errors import InvalidConfig
 
 _LISTENER = re.compile(
@@ -46,7 +46,7 @@ def parse_endpoints(values: Mapping[str, ConfigValue]) -> tuple[Endpoint, ...]:
         for name, address in bound.items()
         if name not in _internal_names(values)
     )
-    if not endpoints and "broker" in _strings(values["process.roles"]):
+    if not endpoints and "broker" in as_strings(values["process.roles"]):
         raise InvalidConfig("listeners has only controller listeners: add one for clients")
     inter_broker = values["inter.broker.listener.name"]
     if inter_broker is not None and inter_broker not in bound:
@@ -70,7 +70,7 @@ def parse_internal_endpoint(values: Mapping[str, ConfigValue]) -> Endpoint | Non
 def parse_voters(values: Mapping[str, ConfigValue]) -> dict[int, tuple[str, int]]:
     """The voters that the quorum starts with, by id; raises InvalidConfig."""
     voters: dict[int, tuple[str, int]] = {}
-    for text in _strings(values[_VOTERS]):
+    for text in as_strings(values[_VOTERS]):
         match = _VOTER.fullmatch(text)
         if match is None or int(match["port"]) > 65535:
             raise InvalidConfig(f"{_VOTERS} has {text!r}: write ID@HOST:PORT, for example 1@127.0.0.1:19092")
@@ -84,28 +84,23 @@ def check_roles(
     values: Mapping[str, ConfigValue], internal: Endpoint | None, voters: Mapping[int, tuple[str, int]]
 ) -> None:
     """Raise InvalidConfig where a node's roles, its internal listener and the voters cannot go together."""
-    servers = _strings(values[_BOOTSTRAP])
+    servers = as_strings(values[_BOOTSTRAP])
     # A node that is to find itself is a cluster of its own, as Kafka's stock config is.
     ports = [server.rpartition(":")[2] for server in servers]
     if servers and not voters and (internal is None or ports != [str(internal.port)]):
         raise InvalidConfig(f"{_BOOTSTRAP} does not say who votes: set {_VOTERS}, to the same on every node")
-    if "controller" not in _strings(values["process.roles"]):
+    if "controller" not in as_strings(values["process.roles"]):
         if not voters:
             raise InvalidConfig(f"a node that is no controller needs to know who is: set {_VOTERS}")
         if values["node.id"] in voters:
             raise InvalidConfig(f"node {values['node.id']} is a voter, so process.roles must have controller")
-    if internal is None and (voters or "broker" not in _strings(values["process.roles"])):
+    if internal is None and (voters or "broker" not in as_strings(values["process.roles"])):
         name = (*_internal_names(values), "INTERNAL")[0]
         raise InvalidConfig(f"a node of a cluster needs a listener for the others: add {name}://HOST:PORT")
 
 
 def _internal_names(values: Mapping[str, ConfigValue]) -> tuple[str, ...]:
-    return tuple(name.upper() for name in _strings(values["controller.listener.names"]))
-
-
-def _strings(value: ConfigValue) -> tuple[str, ...]:
-    assert isinstance(value, tuple)
-    return value
+    return tuple(name.upper() for name in as_strings(values["controller.listener.names"]))
 
 
 def _bound_and_advertised(

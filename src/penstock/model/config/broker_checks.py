@@ -1,0 +1,72 @@
+"""What a broker's config values are checked for together, and which may change while it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from penstock.model.config.broker_keys import BROKER_KEYS
+from penstock.model.config.groups import check_broker_group_configs
+from penstock.model.config.keys import ConfigKey, ConfigValue, UpdateMode, as_integer, find_key
+from penstock.model.config.listeners import parse_connection_overrides
+from penstock.model.config.topic_keys import TOPIC_KEYS
+from penstock.model.errors import InvalidConfig
+
+__all__ = ["check_dynamic_name", "check_together", "topic_default"]
+
+
+def check_dynamic_name(name: str, *, cluster_wide: bool) -> None:
+    """Refuse a name that cannot be changed while brokers run, or not for all of them at once."""
+    key = find_key(BROKER_KEYS, name, "broker")
+    if key.read_only:
+        raise InvalidConfig(
+            f"Cannot update {name} dynamically: set it in the broker's config file and restart"
+        )
+    if cluster_wide and key.update_mode is UpdateMode.PER_BROKER:
+        raise InvalidConfig(f"Cannot update {name} for the whole cluster: name the broker it is for")
+
+
+def check_together(values: Mapping[str, ConfigValue]) -> None:
+    """What no value can be checked for alone, or that has parts."""
+    parse_connection_overrides(values)
+    if values["broker.id"] != values["node.id"]:
+        raise InvalidConfig("node.id and broker.id must be the same: set only node.id")
+    retention_ms = topic_default(TOPIC_KEYS["retention.ms"], values)
+    if retention_ms == 0:
+        raise InvalidConfig("log.retention.ms must be at least 1, or -1 to keep data for ever")
+    least, most = (
+        as_integer(values["log.cleaner.min.compaction.lag.ms"]),
+        values["log.cleaner.max.compaction.lag.ms"],
+    )
+    if least > as_integer(most):
+        raise InvalidConfig(
+            f"log.cleaner.min.compaction.lag.ms ({least}) must not be more than "
+            f"log.cleaner.max.compaction.lag.ms ({most})"
+        )
+    memory, request = (
+        as_integer(values["queued.max.request.bytes"]),
+        as_integer(values["socket.request.max.bytes"]),
+    )
+    if 0 < memory < request:
+        raise InvalidConfig(
+            f"queued.max.request.bytes ({memory}) must hold at least one request of "
+            f"socket.request.max.bytes ({request})"
+        )
+    check_broker_group_configs(values)
+    wait = as_integer(values["replica.fetch.wait.max.ms"])
+    for name in ("replica.socket.timeout.ms", "replica.lag.time.max.ms"):
+        if wait > as_integer(values[name]):
+            raise InvalidConfig(
+                f"replica.fetch.wait.max.ms ({wait}) must not be more than {name} ({values[name]})"
+            )
+
+
+def topic_default(key: ConfigKey, values: Mapping[str, ConfigValue]) -> ConfigValue:
+    """A topic key's value where the topic does not set it: the first of its synonyms that has one."""
+    for name, factor in key.synonyms:
+        value = values[name]
+        if value is None:
+            continue
+        if factor == 1:
+            return value
+        return max(-1, as_integer(value) * factor)
+    return key.default
