@@ -80,3 +80,14 @@ def test_status_tells_who_hangs_from_who_is_gone(capsys: pytest.CaptureFixture[s
     printed = capsys.readouterr().out
     assert "no controller: nothing can change until more than half of the voters run" in printed
     assert "\n t " in printed
+
+
+def test_status_is_what_the_controller_knows() -> None:
+    """Whoever answers first may have a disk that failed, and know nothing newer."""
+    with cluster(brokers=3) as running:
+        controller = running.controller
+        other = next(broker for broker in running.ids if broker != controller)
+        with DirectLine(running.address(other), 10) as line:
+            assert cluster_overview(line)["controller"] == controller
+            running.kill(other)
+            assert cluster_overview(line)["controller"] == controller

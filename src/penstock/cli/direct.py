@@ -53,6 +53,10 @@ class DirectLine:
         """The answer of a broker of those to start from."""
         return self._runner.run(self._ask_contact(api, request))
 
+    def turn_to(self, address: str) -> None:
+        """Ask this broker from now on: it knows more than who answered first."""
+        self._contact = address
+
     def ask_each(
         self, addresses: Iterable[str], api: Api[RequestT, ResponseT], request: RequestT
     ) -> dict[str, ResponseT | None]:

@@ -11,7 +11,11 @@ from penstock.cli.voters import check_majority, configured_voters, endpoints
 from penstock.metadata.image import BROKER
 from penstock.model.ids import METADATA_TOPIC, format_topic_id
 from penstock.wire.apis.api_versions import API_VERSIONS, ApiVersionsResponse
-from penstock.wire.apis.describe_cluster import DESCRIBE_CLUSTER, DescribeClusterRequest
+from penstock.wire.apis.describe_cluster import (
+    DESCRIBE_CLUSTER,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
 from penstock.wire.apis.describe_configs import (
     DESCRIBE_CONFIGS,
     DescribeConfigsRequest,
@@ -47,8 +51,8 @@ _VOTERS_FETCH_WITHIN_MS: Final = 600
 
 def cluster_overview(line: DirectLine) -> dict[str, Any]:
     """Brokers with what they lead and hold, and the partitions that lack something."""
-    cluster = line.ask(DESCRIBE_CLUSTER, DescribeClusterRequest(include_fenced_brokers=True))
-    refuse(cluster.error_code, cluster.error_message, "the cluster")
+    quorum = _quorum_if_any(line)
+    cluster = _cluster_as_known_to(line, quorum["leader"])
     metadata = line.ask(METADATA, MetadataRequest(topics=None, allow_auto_topic_creation=False))
     partitions: list[dict[str, Any]] = [
         {
@@ -65,7 +69,6 @@ def cluster_overview(line: DirectLine) -> dict[str, Any]:
     answers = line.ask_each(addresses.values(), API_VERSIONS, HELLO)
     awake = [address for address, answer in answers.items() if answer is not None]
     disks = line.ask_each(awake, DESCRIBE_LOG_DIRS, DescribeLogDirsRequest(topics=None))
-    quorum = _quorum_if_any(line)
     return {
         "cluster_id": cluster.cluster_id,
         "controller": quorum["leader"],
@@ -95,6 +98,21 @@ def cluster_overview(line: DirectLine) -> dict[str, Any]:
             for damage in _damaged(broker, disks.get(addresses[broker]))
         ],
     }
+
+
+def _cluster_as_known_to(line: DirectLine, controller: int | None) -> DescribeClusterResponse:
+    """Who is in the cluster. What follows is asked of the controller, too, where clients reach it.
+
+    A broker whose disk has failed, or that is cut off, answers with what it knew by then.
+    """
+    request = DescribeClusterRequest(include_fenced_brokers=True)
+    cluster = line.ask(DESCRIBE_CLUSTER, request)
+    for broker in cluster.brokers:
+        if broker.broker_id == controller:
+            line.turn_to(f"{broker.host}:{broker.port}")
+            cluster = line.ask(DESCRIBE_CLUSTER, request)
+    refuse(cluster.error_code, cluster.error_message, "the cluster")
+    return cluster
 
 
 def quorum_overview(line: DirectLine) -> dict[str, Any]:
