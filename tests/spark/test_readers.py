@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import pickle
 import threading
 import time
@@ -15,7 +16,7 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, ReadMinRows
 
 from penstock.model.errors import ApiError, ErrorCode
-from penstock.spark import fetching
+from penstock.spark import fetching, readers
 from penstock.spark.connection import Connection, close_clusters
 from penstock.spark.errors import DataLost, Disconnected, WrongOption
 from penstock.spark.options import ReadOptions
@@ -73,6 +74,22 @@ def test_values_larger_than_a_fetch(topics: Topics, topic: str) -> None:
     sent = [bytes([number]) * size for number, size in enumerate([10, 1 << 20, 5 << 20, 1 << 20, 10])]
     topics.fill(topic, sent)
     assert values(batch_rows(topics.bootstrap, subscribe=topic)) == sent
+
+
+def test_a_worker_spares_what_it_has_loaded_the_collections_after_its_tasks(
+    topics: Topics, topic: str
+) -> None:
+    topics.fill(topic, [b"v"])
+    readers._spare_what_is_loaded.cache_clear()
+    gc.unfreeze()
+    try:
+        batch_rows(topics.bootstrap, subscribe=topic)
+        spared = gc.get_freeze_count()
+        assert spared > 10_000, "modules are most of what there is"
+        batch_rows(topics.bootstrap, subscribe=topic)
+        assert gc.get_freeze_count() <= spared, "what a task leaves behind is garbage"
+    finally:
+        gc.unfreeze()
 
 
 def test_exact_offsets(topics: Topics, topic: str) -> None:
