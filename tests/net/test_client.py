@@ -493,6 +493,31 @@ class StuckLoop(asyncio.SelectorEventLoop):
         return await super().create_connection(*args, **kwargs)
 
 
+def test_the_one_timer_goes_on_looking_for_answers_that_are_overdue(run: Run) -> None:
+    """It goes off for the first call, which was answered, and has to find that the second is not."""
+
+    async def scenario() -> None:
+        other = Fake(serve)
+        async with other.serving() as port, peer_at(port) as peer:
+            await metadata(peer, SHORT_S)
+            other.reply = hang
+            with pytest.raises(PeerTimedOut):
+                await metadata(peer, 2 * SHORT_S)
+
+    run(scenario())
+
+
+def test_a_call_may_be_due_at_once_while_others_are_made(run: Run) -> None:
+    async def scenario() -> None:
+        other = Fake(hang)
+        async with other.serving() as port, peer_at(port) as peer:
+            calls = [asyncio.ensure_future(metadata(peer, seconds)) for seconds in (0.0004, 0.0, SHORT_S)]
+            failures = await asyncio.gather(*calls, return_exceptions=True)
+            assert all(isinstance(failure, PeerGone) for failure in failures), failures
+
+    run(scenario())
+
+
 def test_connecting_takes_no_longer_than_a_call_may_wait() -> None:
     fake, gone = Fake(serve), Gone()
 

@@ -7,7 +7,7 @@ import pytest
 from penstock.model.errors import OffsetOutOfRange
 from penstock.records.batch import read_header
 from penstock.records.record import iter_batches
-from penstock.storage.log import Log
+from penstock.storage.log import AppendOrigin, Log
 from penstock.storage.memory import MemoryFiles
 from tests.storage.logs import NOW_MS, PATH, StillClock, batch, idempotent, open_log, records, stored
 
@@ -278,3 +278,47 @@ def test_an_empty_fetch_changes_nothing() -> None:
     log = filled([1])
     log.append_replicated(b"")
     assert log.end_offset == 1
+
+
+def test_what_a_client_appended_last_is_at_hand_until_there_is_more() -> None:
+    log = open_log()
+    first = bytes(batch(2))
+    log.append(memoryview(bytearray(first)), 0)
+    newest = log.newest(0)
+    assert newest == stored(log)
+    assert log.newest(1) is None, "a batch is found by its first offset"
+    log.append(batch(1), 0)
+    assert (log.newest(0), log.newest(2)) == (None, stored(log)[len(first) :])
+
+
+def test_what_is_large_or_not_a_clients_is_not_kept_at_hand() -> None:
+    log = open_log()
+    log.append(batch(200), 0)
+    assert log.newest(0) is None
+    log.append(batch(1), 0, AppendOrigin.COORDINATOR)
+    assert log.newest(200) is None
+
+
+def placed(data: memoryview, offset: int) -> memoryview:
+    """A batch as a leader has it, from `offset` on."""
+    data[:8] = offset.to_bytes(8, "big")
+    return data
+
+
+@pytest.mark.parametrize("how", ["truncate", "reset", "delete"])
+def test_what_was_cut_is_not_at_hand(how: str) -> None:
+    """A leader that was deposed, and got another batch in the place of its own, must not serve its own."""
+    log = open_log()
+    log.append(batch(1), 0)
+    log.append(batch(1), 0)
+    assert log.newest(1) is not None
+    if how == "truncate":
+        log.truncate_to(1)
+        log.append_replicated(placed(batch(1, value=b"another"), 1))
+    elif how == "reset":
+        log.reset_to(1)
+        log.append_replicated(placed(batch(1, value=b"another"), 1))
+    else:
+        log.advance_high_watermark(2)
+        log.delete_records(2)
+    assert log.newest(1) is None

@@ -146,8 +146,8 @@ class ReplicaFetcher:
         self._rest = asyncio.get_running_loop().create_future()
         # Looked up anew: since the last time the leader may have moved, and somebody else be where it was.
         self._peer = self._broker.peer(self._leader, self._purpose)
-        self._post(planned)
         try:
+            self._post(planned)
             answer = await self._rest
         finally:
             self._waiting = None

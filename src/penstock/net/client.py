@@ -107,6 +107,7 @@ class Peer:
         "_client_id",
         "_closed",
         "_connecting",
+        "_due_at",
         "_is_attempting",
         "_last_error",
         "_link",
@@ -152,7 +153,9 @@ class Peer:
         self._last_error: PeerGone = PeerTimedOut(f"{self.address}: not asked yet")
         self._waiting: deque[_Call] = deque()
         #: goes off when the first answer may be overdue; one timer, however many are awaited
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: asyncio.Handle | None = None
+        #: when that is; not asked of the timer: one of uvloop's that is due at once does not know
+        self._due_at = 0.0
         self._closed = False
 
     @property
@@ -189,7 +192,7 @@ class Peer:
             answer.set_exception(_copy(self._last_error))
             return
         call = _Call(api, request, timeout_s, self._loop.time(), answered, answer)
-        if self._timer is None or call.deadline < self._timer.when():
+        if self._timer is None or call.deadline < self._due_at:
             self._watch(call.deadline)
         self._waiting.append(call)
         self._advance()
@@ -256,6 +259,7 @@ class Peer:
         """Look for answers that are overdue at `deadline`, not at the time before."""
         if self._timer is not None:
             self._timer.cancel()
+        self._due_at = deadline
         self._timer = self._loop.call_at(deadline, self._look_for_overdue)
 
     def _look_for_overdue(self) -> None:
