@@ -44,8 +44,11 @@ def ranges_between(
 def plan(
     ranges: Iterable[OffsetRange], *, min_partitions: int | None, max_records: int | None
 ) -> list[OffsetRange]:
-    """`ranges` in parts of at most `max_records` offsets, and in about `min_partitions` parts at least."""
-    parts = list(ranges)
+    """`ranges` in parts of at most `max_records` offsets, and in about `min_partitions` parts at least.
+
+    The largest range comes first: Spark starts tasks in this order, and the last to end should be a small one.
+    """
+    parts = sorted(ranges, key=lambda each: each.size, reverse=True)
     if max_records is not None:
         parts = [part for each in parts for part in _cut(each, math.ceil(each.size / max_records))]
     if min_partitions is not None and len(parts) < min_partitions:
