@@ -46,7 +46,7 @@ def plan(
 ) -> list[OffsetRange]:
     """`ranges` in parts of at most `max_records` offsets, and in about `min_partitions` parts at least.
 
-    The largest range comes first: Spark starts tasks in this order, and the last to end should be a small one.
+    The largest range comes first: Spark starts tasks in this order, and the last to end should be small.
     """
     parts = sorted(ranges, key=lambda each: each.size, reverse=True)
     if max_records is not None:
