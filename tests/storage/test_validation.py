@@ -21,7 +21,9 @@ from penstock.model.errors import (
 from penstock.records.batch import CONTROL_BIT, TIMESTAMP_TYPE_BIT, read_header
 from penstock.records.codecs import Codec
 from penstock.records.record import Record, build_batch, iter_records, open_batch, seal
+from penstock.storage.config import LogConfig
 from penstock.storage.log import AppendOrigin, Log, LongWalk
+from penstock.storage.validation import rules_of
 from tests.storage.logs import NOW_MS, append_checked, batch, idempotent, open_log, records
 
 COMPACT = frozenset({"compact"})
@@ -225,6 +227,12 @@ def test_a_check_by_rules_of_before_does_not_count() -> None:
     log.reconfigure(replace(log.config, message_timestamp_before_max_ms=1000))
     with pytest.raises(LongWalk):
         log.append(keyed(1001), 0, checked_by=walk.value.rules)
+
+
+def test_logs_share_the_rules_of_configs_that_are_the_same_and_of_no_others() -> None:
+    rules = rules_of(LogConfig(max_message_bytes=1000))
+    assert rules_of(LogConfig(max_message_bytes=1000)) is rules
+    assert rules_of(LogConfig(max_message_bytes=1001)).message_bytes_max == 1001
 
 
 def test_only_clients_send_batches_that_take_long() -> None:

@@ -25,7 +25,7 @@ from penstock.storage.segments import Segments
 from penstock.storage.snapshot import encode_snapshot
 from penstock.storage.store import SegmentStore
 from penstock.storage.swap import Swap
-from penstock.storage.validation import Rules
+from penstock.storage.validation import rules_of
 
 __all__ = ["NOTHING_NEW", "LogState"]
 
@@ -88,7 +88,7 @@ class LogState:
     def reconfigure(self, config: LogConfig) -> None:
         """Take a new config; it holds for what is appended, rolled and retained from now on."""
         self.config = config
-        self._rules = Rules(config)
+        self._rules = rules_of(config)
         self._index_interval = config.index_interval_bytes
         self._store.reconfigure(config)
 

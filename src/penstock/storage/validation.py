@@ -7,6 +7,7 @@ may have been damaged on the way is a CorruptMessage: clients send that again.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from itertools import islice
 from struct import Struct, error
 from typing import Final
@@ -40,7 +41,7 @@ from penstock.records.record import records_without_key, timestamps
 from penstock.storage.config import FOREVER, LogConfig
 from penstock.storage.producers import AppendOrigin
 
-__all__ = ["LongWalk", "NotOneBatch", "Rules", "check_replicated", "one_batch", "validate"]
+__all__ = ["LongWalk", "NotOneBatch", "Rules", "check_replicated", "one_batch", "rules_of", "validate"]
 
 _CLIENT: Final = AppendOrigin.CLIENT
 _CODEC_MAX: Final = max(Codec)
@@ -57,6 +58,8 @@ _ATTRIBUTES_POSITION: Final = 21
 _MAX_TIMESTAMP_POSITION: Final = 35
 #: how many of a batch's bad records are named: the answer must not take longer than the check
 _NAMED_MAX: Final = 1000
+#: for how many configs rules are remembered: topics hardly have that many different ones
+_RULES_KEPT: Final = 64
 #: a batch from a client has no business with these
 _FORBIDDEN: Final = CONTROL_BIT | TIMESTAMP_TYPE_BIT
 
@@ -84,6 +87,12 @@ class Rules:
         bounded = self.before_max_ms < FOREVER and not self.log_append_time
         #: whether records themselves have to be looked at
         self.walk = self.compact or bounded
+
+
+@lru_cache(_RULES_KEPT)
+def rules_of(config: LogConfig) -> Rules:
+    """Logs with the same config share their rules: those of many logs stay in the processor's caches."""
+    return Rules(config)
 
 
 class NotOneBatch(InvalidRecord):
