@@ -13,14 +13,15 @@ import pytest
 from penstock.telemetry.demo.watchman import watching
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="nobody watches on this system")
-PATIENCE_S = 30.0
-#: starts a child in a session of its own, has it watched, says so and waits to be killed
+#: starts one child that ends and one that does not, has both watched, says so and waits to be killed
 PARENT = """
 import subprocess, sys, time
 from penstock.telemetry.demo.watchman import watching
 with watching() as watchman:
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
     child = subprocess.Popen(sys.argv[1:], start_new_session=True)
-    watchman.watch(child.pid)
+    watchman.watch(ended.pid, child.pid)
     print("ready", flush=True)
     time.sleep(600)
 """
@@ -51,10 +52,3 @@ def test_one_that_is_dismissed_touches_nobody(sleeper: subprocess.Popen[bytes]) 
         watchman.watch(sleeper.pid)
     # It has ended by now, and with it all that it would have done.
     assert sleeper.poll() is None
-
-
-def test_one_that_has_ended_needs_no_watching(sleeper: subprocess.Popen[bytes]) -> None:
-    sleeper.kill()
-    sleeper.wait(PATIENCE_S)
-    with watching() as watchman:
-        watchman.watch(sleeper.pid)
