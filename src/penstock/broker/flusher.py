@@ -44,7 +44,11 @@ class Flusher:
         self._dirty: dict[Partition, None] = {}
         self._callbacks: list[Callable[[StorageError | None], None]] = []
         self._cycle: asyncio.Task[None] | None = None
-        self._timer: asyncio.TimerHandle | None = None
+        #: what a worker thread syncs now
+        self._syncing: asyncio.Future[None] | None = None
+        self._timer: asyncio.Handle | None = None
+        #: when that is; not asked of the timer: one of uvloop's that is due at once does not know
+        self._due_at = 0.0
 
     def wrote(self, partition: Partition) -> None:
         """Note that `partition` has bytes that the disk may not have; once is enough until the next sync."""
@@ -74,6 +78,11 @@ class Flusher:
         if error is not None:
             raise error
 
+    async def let_go(self) -> None:
+        """Return when the sync that is under way is over: until then it keeps files open."""
+        if self._syncing is not None:
+            await asyncio.wait([self._syncing])
+
     async def stop(self) -> None:
         """Start no more syncs, and return when none is running; nothing may be written from now on."""
         if self._timer is not None:
@@ -92,9 +101,10 @@ class Flusher:
         """Flush after `delay_s`, or when it was planned anyway if that is earlier."""
         loop = asyncio.get_running_loop()
         if self._timer is not None:
-            if self._timer.when() <= loop.time() + delay_s:
+            if self._due_at <= loop.time() + delay_s:
                 return
             self._timer.cancel()
+        self._due_at = loop.time() + delay_s
         self._timer = loop.call_later(delay_s, self._interval_over)
 
     def _interval_over(self) -> None:
@@ -128,8 +138,10 @@ class Flusher:
         for partition in self._dirty:
             partition.unsynced = False
         self._dirty = {}
+        plans = [plan for _, plan, _ in rounds]
+        self._syncing = asyncio.ensure_future(self._workers.in_thread(self._sync_plans, plans))
         try:
-            await self._workers.in_thread(self._sync_plans, [plan for _, plan, _ in rounds])
+            await self._syncing
         except StorageError as e:
             log.error("flush_failed", directory=self.directory, error=str(e))
             for partition, plan, _ in rounds:
@@ -137,6 +149,8 @@ class Flusher:
                     partition.log.flush_failed(plan)
                     self._dirty[partition] = None
             return e
+        finally:
+            self._syncing = None
         for partition, plan, size in rounds:
             partition.log.flushed(plan)
             partition.flushed(plan.end_offset, size)

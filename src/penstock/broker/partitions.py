@@ -244,7 +244,7 @@ class Partitions(PartitionTable):
         except StorageError as e:
             log.error("topic_not_removed", topic=name, directory=directory.path, error=str(e))
         else:
-            self.delete_later(removal)
+            self.delete_later(removal, self._flushers[directory])
 
     def reconfigure(self, name: str, overrides: Mapping[str, str]) -> None:
         """Take over a topic's changed configs."""
@@ -368,8 +368,13 @@ class Partitions(PartitionTable):
             self.slots(topic)[index] = partition
             self.on_hosted(partition)
 
-    def delete_later(self, removal: PartitionRemoval | Removal) -> None:
+    def delete_later(self, removal: PartitionRemoval | Removal, flusher: Flusher | None = None) -> None:
+        """Have a worker thread free what was let go of, once `flusher` does not keep it open any more."""
+
         async def delete() -> None:
+            if flusher is not None:
+                # Who closes a file last, after its name is gone, frees its memory: not the event loop.
+                await flusher.let_go()
             try:
                 await self._workers.in_thread(removal.delete)
             except OSError as e:
