@@ -113,8 +113,8 @@ MOSTLY_KERNEL = (
     "a third."
 )
 MOSTLY_CLIENT = (
-    "in the client: the broker keeps a fifth of a core busy, so a broker that took no time at all would add "
-    "a tenth to the rate."
+    "in the clients, which fill the machine: the broker takes a sixth of the processor time that a message "
+    "costs, so one that took none at all would add a fifth to the rate."
 )
 ROWS = (
     Row(
