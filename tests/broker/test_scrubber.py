@@ -10,6 +10,7 @@ import pytest
 from penstock.broker.scrubber import Scrubber
 from penstock.broker.world import OsFiles
 from penstock.model.errors import ErrorCode
+from penstock.storage.scan import CorruptLog
 from penstock.storage.segment import LOG
 from tests.broker.nodes import Cluster, cluster, eventually
 from tests.broker.replication import (
@@ -185,5 +186,20 @@ def test_a_leader_that_was_killed_keeps_what_follows_rot_and_is_healed(number: i
             assert [stored(replica(nodes[node])) for node in (1, 2, 3)] == [healthy] * 3
         finally:
             await nodes.close()
+
+    run(main())
+
+
+def test_a_node_whose_metadata_has_rotted_does_not_start() -> None:
+    """Cut there, a voter could elect who lacks what it had voted for, and a lone broker would lose topics."""
+
+    async def main() -> None:
+        async with cluster(1) as nodes:
+            await make_topic(nodes, 1, min_isr=1)
+            path = nodes[1].node.log.log.segments.active.path(LOG)
+            await nodes.kill(1)
+            flip(nodes, 1, path, 100)
+            with pytest.raises(CorruptLog, match="damaged"):
+                await nodes.start()
 
     run(main())
