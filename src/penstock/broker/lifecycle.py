@@ -205,7 +205,7 @@ class Lifecycle:
                     BROKER_HEARTBEAT, request, patience_s, purpose="heartbeat"
                 )
         except (ControllerUnavailable, TimeoutError) as e:
-            log.warning("controller_unavailable", error=str(e))
+            log.warning("controller_unavailable", error=str(e) or f"no answer in {patience_s:g} s")
             if self._wants_down:
                 # The last of a cluster that is being stopped: nobody is left to lead anything.
                 self._down.set()
