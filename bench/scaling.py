@@ -205,9 +205,9 @@ def _row(
 
 OUR_GROWTH = "the ask is on our own growth; what a request costs either of us is in `requests`"
 COLD_CACHES = (
-    "the steps of a request do not depend on the count, nor does its time in the kernel; what is added is "
-    "user time (26 to 38 µs with `penstock.flush=os`): by the time that a partition's turn comes again, the "
-    "processor's caches have most likely forgotten it."
+    "neither steps nor system calls of a request depend on the count, and no garbage is collected; what is "
+    "added is memory that the processor's caches have forgotten by a partition's next turn, half of it the "
+    "kernel's: `pwrite` alone takes 7.3 µs for 16 KB on one file, and 9.5 on 5,000 in turn."
 )
 REOPENED = (
     "the files of sealed segments beyond the latest used 256 (`SegmentCache`) are closed, and reading from "
