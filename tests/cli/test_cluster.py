@@ -162,6 +162,16 @@ def test_a_broker_takes_its_share_and_gives_it_back(cli: Cli, directory: Path) -
     assert (directory / "removed-broker-4" / "broker.log").exists()
 
 
+def test_a_broker_that_is_gone_for_good_is_forgotten(cli: Cli) -> None:
+    """As the runbook has it of a machine that is gone, and of a broken disk, when there are others enough."""
+    assert cli("broker", "add").returncode == 0
+    assert cli("broker", "kill", "4").returncode == 0
+    removed = cli("broker", "remove", "4")
+    assert removed.returncode == 0, removed.stderr
+    overview = until(cli, lambda o: not o["under_replicated"])
+    assert [b["broker"] for b in overview["brokers"]] == [1, 2, 3]
+
+
 def test_a_broker_that_the_replicas_need_is_not_removed(cli: Cli) -> None:
     refused = cli("broker", "remove", "3")
     assert refused.returncode == 1
