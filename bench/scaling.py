@@ -206,8 +206,9 @@ def _row(
 OUR_GROWTH = "the ask is on our own growth; what a request costs either of us is in `requests`"
 COLD_CACHES = (
     "neither steps nor system calls of a request depend on the count, and no garbage is collected; what is "
-    "added is memory that the processor's caches have forgotten by a partition's next turn, half of it the "
-    "kernel's: `pwrite` alone takes 7.3 µs for 16 KB on one file, and 9.5 on 5,000 in turn."
+    "added, half of it in the kernel, is most likely waiting for memory that the processor's caches have "
+    "forgotten by a partition's next turn: `pwrite` alone takes 7.3 µs for 16 KB on one file, and 9.5 on "
+    "5,000."
 )
 REOPENED = (
     "the files of sealed segments beyond the latest used 256 (`SegmentCache`) are closed, and reading from "
