@@ -105,10 +105,10 @@ def measured(folder: Path, frames: Frames, warm_up: int) -> Cost:
 
 
 BUDGETS = {
-    "one record": (one_record, WARM_UP, Cost(1550, 32, 58, 3, 5000, 1)),
-    "one idempotent record": (one_idempotent_record, WARM_UP, Cost(1720, 35, 63, 3, 5000, 1)),
-    "1-MB batch": (one_megabyte, 4, Cost(2060, 50, 80, 4, 5000, 5)),
-    "fetch at the tail": (tail, WARM_UP, Cost(3760, 93, 138, 4, 7500, 3)),
+    "one record": (one_record, WARM_UP, Cost(1540, 31, 58, 3, 5000, 1)),
+    "one idempotent record": (one_idempotent_record, WARM_UP, Cost(1710, 34, 63, 3, 5000, 1)),
+    "1-MB batch": (one_megabyte, 4, Cost(2050, 49, 80, 4, 5000, 5)),
+    "fetch at the tail": (tail, WARM_UP, Cost(3750, 92, 138, 4, 7500, 3)),
     "fetch of a file range": (file_range, FILLED, Cost(2300, 65, 87, 6.1, 13_000, 2)),
 }
 
