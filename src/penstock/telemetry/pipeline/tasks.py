@@ -27,8 +27,6 @@ from penstock.telemetry.pipeline.validate import validate
 __all__ = ["ShardResult", "ShardTask", "run_on_spark"]
 
 _RESULT_DDL: Final = "summary STRING, features BINARY"
-#: what `validate` gives
-_BLOCKS: Final = pa.schema([("shard", pa.int32()), ("rows", pa.binary()), ("read", pa.int32())])
 
 
 class ShardResult(NamedTuple):
@@ -79,13 +77,13 @@ class ShardTask:
     def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
         context = TaskContext.get()
         assert context is not None, "runs in a task only"
-        given = pa.Table.from_batches(batches, _BLOCKS)
-        streams = [rows.as_buffer() for rows in given["rows"]]
+        given = list(batches)
+        streams = [rows.as_buffer() for batch in given for rows in batch["rows"]]
         blocks = [pa.ipc.open_stream(stream).read_all() for stream in streams]
         # A shard without rows has windows to close as well. Blocks of one partition have its order within.
         blocks.sort(key=_place)
-        rows, read = pa.concat_tables([ROWS.empty_table(), *blocks]), pc.sum(given["read"]).as_py() or 0
-        yield self.run(context.partitionId(), rows, read).row()
+        read = sum(sum(batch["read"].to_pylist()) for batch in given)
+        yield self.run(context.partitionId(), pa.concat_tables([ROWS.empty_table(), *blocks]), read).row()
 
     def run(self, shard: int, rows: Any, read: int) -> ShardResult:
         paths = self.before.get(shard, {})
