@@ -73,7 +73,8 @@ class DirectLine:
             try:
                 return await self._ask_at(address, api, request)
             except PeerTimedOut as error:
-                # Others would take as long, and what it was asked for may still happen.
+                # What it was asked for may still happen, so nobody else is asked for it. It may hang, though.
+                self._contact = None
                 raise NoAnswer(
                     f"{address} has not answered {api.name} within {self.timeout_s:g} s: give it a longer "
                     f"--timeout"
