@@ -87,8 +87,7 @@ class _Names:
             name = batch.base, batch.epoch
             if self._known.setdefault(name, (batch.end, batch.crc)) != (batch.end, batch.crc):
                 raise Violation("offset and epoch name two records", f"{where} at {name}")
-            # What lies in between may be damaged, and then it is not known.
-            if before is not None and before.end == batch.base:
+            if before is not None:
                 known = self._before.setdefault(name, (before.base, before.epoch))
                 if known != (before.base, before.epoch):
                     raise Violation("log matching", f"{where}: {known} and {before} both come before {name}")

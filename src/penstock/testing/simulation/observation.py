@@ -35,8 +35,10 @@ _READ_BYTES: Final = 1 << 20
 
 
 class _Appended(NamedTuple):
+    """New batches one behind the other, and the one before them, if that is known."""
+
     before: BatchView | None
-    batches: Sequence[BatchView]
+    batches: list[BatchView]
 
 
 class _LogMirror:
@@ -45,8 +47,8 @@ class _LogMirror:
     def __init__(self) -> None:
         self.batches: list[BatchView] = []
 
-    def refresh(self, log: Log) -> _Appended:
-        """Follow the log, passing over damage; what has been appended to it, perhaps after a cut."""
+    def refresh(self, log: Log) -> list[_Appended]:
+        """Follow the log; what has been appended to it, perhaps after a cut, on each side of any damage."""
         batches, end = self.batches, log.end_offset
         while batches and (
             batches[-1].end > end or log.leader_epochs.epoch_of(batches[-1].base) != batches[-1].epoch
@@ -55,19 +57,23 @@ class _LogMirror:
         start = log.log_start_offset
         if batches and batches[0].end <= start:
             batches[:] = [batch for batch in batches if batch.end > start]
-        known = len(batches)
         position = batches[-1].end if batches else start
+        appended = [_Appended(batches[-1] if batches else None, [])]
         damaged = {damage.first_offset: damage.next_offset for damage in log.recovery.corruption}
-        while (position := damaged.get(position, position)) < end:
+        while position < end:
+            if position in damaged:
+                position = damaged[position]
+                appended.append(_Appended(None, []))
+                continue
             found = log.read(position, _READ_BYTES, upper=end)
             if found is None:
                 break
             for _, header in iter_batches(found.read()):
-                batches.append(
-                    BatchView(header.base_offset, header.next_offset, header.leader_epoch, header.crc)
-                )
+                batch = BatchView(header.base_offset, header.next_offset, header.leader_epoch, header.crc)
+                batches.append(batch)
+                appended[-1].batches.append(batch)
             position = batches[-1].end
-        return _Appended(batches[known - 1] if known else None, batches[known:])
+        return appended
 
 
 class _Seen:
@@ -137,7 +143,8 @@ class Observation:
             appended = seen.metadata.refresh(log.log)
         except PenstockError:
             return  # a disk that has failed has nothing to show
-        self._raft.appended(node.key.id, *appended)
+        for part in appended:
+            self._raft.appended(node.key.id, *part)
         self._raft.check(_raft_view(node, seen.metadata.batches))
 
     def _look_at_image(self, image: ClusterImage) -> None:
@@ -159,7 +166,8 @@ class Observation:
                 continue
             seen.replicas[partition] = ends
             name = TopicPartition(partition.topic, partition.index)
-            self._partitions.appended(name, seen.broker.node_id, *appended)
+            for part in appended:
+                self._partitions.appended(name, seen.broker.node_id, *part)
             self._partitions.replica_changed(ReplicaView(name, seen.broker.node_id, *ends))
 
 
