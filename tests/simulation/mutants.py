@@ -113,13 +113,13 @@ def _acknowledge_before_sync(self: Flusher, callback: Callable[[StorageError | N
     callback(None)
 
 
-def _never_sync(self: FlushPlan) -> None:
+def _never_sync(self: FlushPlan, synced: bool = False) -> None:
     """Say that everything is on the disk."""
 
 
-def _ignore_failed_sync(self: FlushPlan) -> None:
+def _ignore_failed_sync(self: FlushPlan, synced: bool = False) -> None:
     try:
-        _sync(self)
+        _sync(self, synced)
     except StorageError as e:
         del e
 
