@@ -50,7 +50,7 @@ def with_code(code: float) -> np.ndarray[Any, Any]:
 def test_an_xid_is_a_change_of_the_last_code() -> None:
     detectors = Detectors(load_thresholds("xid: {clear_s: 0}"))
     seen = [
-        told(detectors.advance(rows(step, with_code(code)), READ_MS))
+        told(detectors.advance(rows(step, with_code(code)), READ_MS, READ_MS))
         for step, code in enumerate((31, 31, 79, 79, 48, 0))
     ]
     opened, resolved = [("xid", "GPU-0", "open")], [("xid", "GPU-0", "resolved")]
@@ -61,22 +61,24 @@ def test_an_xid_is_a_change_of_the_last_code() -> None:
 def test_a_gpu_is_silent_while_others_are_not_and_then_is_not() -> None:
     detectors = Detectors(load_thresholds())
     both, alone = np.full((2, len(FEATURES)), 1.0), np.full((1, len(FEATURES)), 1.0)
-    detectors.advance(rows(0, both), READ_MS)
-    quiet = [alert for step in range(1, 8) for alert in detectors.advance(rows(step, alone), READ_MS)]
+    detectors.advance(rows(0, both), READ_MS, READ_MS)
+    quiet = [
+        alert for step in range(1, 8) for alert in detectors.advance(rows(step, alone), READ_MS, READ_MS)
+    ]
     assert told(quiet) == [("silent", "GPU-1", "open")]
     assert quiet[0].at_ms == START_MS + 7 * STEP_MS
-    assert ("silent", "GPU-1", "resolved") in told(detectors.advance(rows(8, both), READ_MS))
+    assert ("silent", "GPU-1", "resolved") in told(detectors.advance(rows(8, both), READ_MS, READ_MS))
 
 
 def test_the_rest_of_a_step_does_not_turn_time_back() -> None:
     detectors = Detectors(load_thresholds())
-    detectors.advance(rows(0, np.zeros((3, len(FEATURES)))), READ_MS)
+    detectors.advance(rows(0, np.zeros((3, len(FEATURES)))), READ_MS, READ_MS)
     one = np.zeros((1, len(FEATURES)))
-    assert told(detectors.advance(rows(6, one), READ_MS)) == [
+    assert told(detectors.advance(rows(6, one), READ_MS, READ_MS)) == [
         ("silent", "GPU-1", "open"),
         ("silent", "GPU-2", "open"),
     ]
-    (resolved,) = detectors.advance(rows(5, one, ["GPU-2"]), READ_MS)
+    (resolved,) = detectors.advance(rows(5, one, ["GPU-2"]), READ_MS, READ_MS)
     assert (resolved.subject, resolved.state) == ("GPU-2", "resolved")
     assert resolved.at_ms == START_MS + 7 * STEP_MS
 
@@ -85,16 +87,27 @@ def test_others_are_not_silent_by_a_clock_that_is_fast() -> None:
     detectors = Detectors(load_thresholds())
     one = np.zeros((1, len(FEATURES)))
     read_at_ms = START_MS + STEP_MS
-    detectors.advance(rows(0, one), read_at_ms)
-    assert told(detectors.advance(rows(25, one, ["GPU-fast"]), read_at_ms)) == []
-    assert told(detectors.advance(rows(1, one), read_at_ms)) == []
+    detectors.advance(rows(0, one), read_at_ms, read_at_ms)
+    assert told(detectors.advance(rows(25, one, ["GPU-fast"]), read_at_ms, read_at_ms)) == []
+    assert told(detectors.advance(rows(1, one), read_at_ms, read_at_ms)) == []
+
+
+def test_nor_are_they_in_a_batch_of_many_steps_after_it() -> None:
+    """As in a backfill: each step is judged at its own time, not at the time that the batch reaches."""
+    detectors = Detectors(load_thresholds())
+    four = np.zeros((4, len(FEATURES)))
+    fast = rows(720, four[:1], ["GPU-fast"])
+    first_ms, last_ms = START_MS + STEP_MS, START_MS + 31 * STEP_MS
+    assert told(detectors.advance(pa.concat_tables([rows(0, four), fast]), 0, first_ms)) == []
+    steps = pa.concat_tables([rows(step, four) for step in range(1, 31)])
+    assert told(detectors.advance(steps, first_ms, last_ms)) == []
 
 
 def test_memory_survives_being_kept() -> None:
     detectors = Detectors(load_thresholds())
-    detectors.advance(rows(0, with_code(0)), READ_MS)
+    detectors.advance(rows(0, with_code(0)), READ_MS, READ_MS)
     again = Detectors(load_thresholds(), detectors.fleet.to_table())
-    assert told(again.advance(rows(1, with_code(79)), READ_MS)) == [("xid", "GPU-0", "open")]
+    assert told(again.advance(rows(1, with_code(79)), READ_MS, READ_MS)) == [("xid", "GPU-0", "open")]
 
 
 def test_features_are_the_last_values_of_a_step() -> None:
@@ -145,7 +158,7 @@ def simulated(seed: int, hosts: int) -> tuple[Fleet, list[Fault], list[Alert]]:
         )
         times = [[START_MS + second * 1000] * len(heard)] * 2
         step = pa.table([*times, *about, *values[heard].T], schema=FEATURES_SCHEMA)
-        alerts += detectors.advance(step, READ_MS)
+        alerts += detectors.advance(step, READ_MS, READ_MS)
     return fleet, faults, alerts
 
 
@@ -200,7 +213,7 @@ def test_phases_of_a_real_h200_are_recognised() -> None:
         "job": ["capture"] * len(recorded),
     }
     quick = "{idle_occupied: {for_s: 20, clear_s: 0}, power_throttle: {for_s: 10, clear_s: 10}}"
-    alerts = Detectors(load_thresholds(quick)).advance(features(pa.table(columns)), READ_MS)
+    alerts = Detectors(load_thresholds(quick)).advance(features(pa.table(columns)), READ_MS, READ_MS)
     began = [
         (alert.rule, format_timestamp(alert.since_ms)[11:19]) for alert in alerts if alert.state == "open"
     ]

@@ -149,7 +149,7 @@ class Batches:
         detectors = self._detectors(begun.thresholds)
         features = pa.concat_tables([result.features for result in results])
         reached_ms = max(before.newest_ms, min(reached(features), task.read_at_ms))
-        alerts = detectors.advance(features, reached_ms)
+        alerts = detectors.advance(features, before.newest_ms, reached_ms)
         files = [file for result in results for file in result.files]
         report = BatchReport(batch_id, counts, task.watermark_ms, task.read_at_ms, alerts)
         self._commit(batch_id, files + self._write_own(report))

@@ -50,10 +50,11 @@ class Detectors:
         rules = tuple(RULES)
         self.fleet = Fleet(rules) if remembered is None else Fleet.from_table(remembered, rules)
 
-    def advance(self, features: Any, until_ms: int) -> list[Alert]:
+    def advance(self, features: Any, since_ms: int, until_ms: int) -> list[Alert]:
         """Take rows of FEATURES_SCHEMA, step by step, and say what has changed.
 
-        Nothing is judged at a time after `until_ms`: by a clock that is fast all others would be silent.
+        The batches before have reached `since_ms`, this one reaches `until_ms`. A step is judged at its own
+        time within those: by a clock that is fast, or by the batch's end, all others would be silent.
         """
         alerts: list[Alert] = []
         steps = features["step"].to_numpy()
@@ -61,6 +62,7 @@ class Detectors:
         about = {name: features[name].to_pylist() for name in ("gpu_id", "hostname", "job")}
         order = np.argsort(steps, kind="stable")
         bounds = np.flatnonzero(np.diff(steps[order])) + 1
+        now_ms = min(self.fleet.newest_ms, since_ms // STEP_MS * STEP_MS)
         for rows in np.split(order, bounds) if len(order) else ():
             told = self._thresholds
             heard = self.fleet.heard(
@@ -70,7 +72,7 @@ class Detectors:
                 told.smoothing_s,
                 told.ecc.corrected_smoothing_s,
             )
-            now_ms = min(self.fleet.newest_ms, until_ms // STEP_MS * STEP_MS)
+            now_ms = max(now_ms, min(int(steps[rows[0]]), until_ms // STEP_MS * STEP_MS))
             alerts += self._judge(now_ms, heard)
         return alerts
 
