@@ -11,13 +11,13 @@ import pyarrow.parquet as pq
 
 __all__ = ["Store", "file_system"]
 
-#: deltalake's names, and Arrow's
+#: deltalake's names, all that it has for each, and Arrow's
 _S3_OPTIONS: Final = {
-    "aws_access_key_id": "access_key",
-    "aws_secret_access_key": "secret_key",
-    "aws_session_token": "session_token",
-    "aws_region": "region",
-    "aws_endpoint_url": "endpoint_override",
+    **dict.fromkeys(("access_key_id", "aws_access_key_id"), "access_key"),
+    **dict.fromkeys(("secret_access_key", "aws_secret_access_key"), "secret_key"),
+    **dict.fromkeys(("token", "session_token", "aws_token", "aws_session_token"), "session_token"),
+    **dict.fromkeys(("default_region", "aws_default_region", "region", "aws_region"), "region"),
+    **dict.fromkeys(("endpoint", "endpoint_url", "aws_endpoint", "aws_endpoint_url"), "endpoint_override"),
 }
 
 
