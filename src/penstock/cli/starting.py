@@ -90,8 +90,14 @@ def internal_port(host: str, client_port: int, taken: set[int]) -> int:
     return free_port(host, wanted if wanted < _ANY_PORTS.stop else 0, taken)
 
 
-def start_all(homes: Sequence[BrokerHome], timeout_s: float, *, together: bool = False) -> None:
-    """Start brokers that do not run and return when each is ready.
+def start_all(
+    homes: Sequence[BrokerHome],
+    timeout_s: float,
+    *,
+    together: bool = False,
+    started: Callable[[BrokerHome], None] = lambda home: None,
+) -> None:
+    """Start brokers that do not run and return when each is ready; `started` hears of each process.
 
     A Failure names one that is not. The others go on, unless they are started `together`, for the first time:
     then none is left.
@@ -100,6 +106,7 @@ def start_all(homes: Sequence[BrokerHome], timeout_s: float, *, together: bool =
     try:
         for home in homes:
             outputs[home.start()] = home
+            started(home)
         with _progress(len(homes)) as advance:
             failures = _await_ready(dict(outputs), timeout_s, advance, together=together)
         if failures:

@@ -19,6 +19,7 @@ from penstock.cli.interruption import stoppable
 from penstock.cli.requirements import require_extra, require_java
 
 if TYPE_CHECKING:
+    from penstock.cli.broker_home import BrokerHome
     from penstock.telemetry.demo import Outcome, Setting, Show
     from penstock.telemetry.demo.watchman import Watchman
 
@@ -104,8 +105,12 @@ def _cluster(folder: Path, brokers: int, watchman: Watchman) -> Iterator[str]:
 
     topic = DeclaredTopic(TOPIC, PARTITIONS, -1, {})
     homes = make_homes(folder, ClusterPlan(brokers, _HOST, 0, [], {}, [topic]))
-    start_all(homes, _BROKERS_S, together=True)
-    watchman.watch(*(process.pid for home in homes if (process := home.process()) is not None))
+
+    def watch(home: BrokerHome) -> None:
+        if (process := home.process()) is not None:
+            watchman.watch(process.pid)
+
+    start_all(homes, _BROKERS_S, together=True, started=watch)
     try:
         yield ",".join(home.address for home in homes)
     finally:

@@ -42,8 +42,8 @@ class Watchman:
         if self._pipe is not None:
             # The show goes on without a watchman.
             with suppress(BrokenPipeError):
-                self._pipe.write("".join(f"{word}\n" for word in words))
-                self._pipe.flush()
+                # Past the buffer: what is left in it would fail again when the pipe is closed.
+                os.write(self._pipe.fileno(), "".join(f"{word}\n" for word in words).encode())
 
 
 @contextmanager
@@ -68,8 +68,8 @@ def _watch(words: IO[str]) -> None:
     for word in map(str.strip, words):
         if word == _DISMISSED:
             return
-        # One that has ended since needs no watching.
-        with suppress(ProcessLookupError):
+        # One that has ended since, or that the system does not let us watch.
+        with suppress(OSError):
             watched.append(os.pidfd_open(int(word)))
     for number in (signal.SIGTERM, signal.SIGKILL):
         for each in watched:
