@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from penstock.records.record import iter_batches
 from penstock.storage.log import Log
-from penstock.storage.memory import MemoryFiles
+from penstock.storage.memory import Inode, MemoryFiles
 from penstock.storage.scan import ColdPages, CorruptLog
 from penstock.testing.disk import FaultyDisk
 from tests.storage.logs import (
@@ -103,9 +103,20 @@ def large(files: MemoryFiles) -> Log:
     return log
 
 
-def rot(files: MemoryFiles, path: str, position: int) -> None:
+def rot(files: MemoryFiles, path: str, position: int, bits: int = 4) -> None:
     file = files.open(path)
-    file.pwrite(bytes([file.pread(1, position)[0] ^ 4]), position)
+    file.pwrite(bytes([file.pread(1, position)[0] ^ bits]), position)
+
+
+class CountingFiles(MemoryFiles):
+    """Knows how much was read."""
+
+    bytes_read = 0
+
+    def read_content(self, inode: Inode, size: int, position: int) -> bytes:
+        data = super().read_content(inode, size, position)
+        self.bytes_read += len(data)
+        return data
 
 
 @pytest.mark.parametrize(
@@ -191,7 +202,7 @@ def test_an_epoch_that_rots_is_not_believed() -> None:
     assert open_log(files, recovery_point=0).leader_epochs.epochs == [0]
 
 
-@pytest.mark.parametrize("at", [8, 70])
+@pytest.mark.parametrize("at", [8, 16, 70])
 @pytest.mark.parametrize("offset", [2, 3])
 def test_a_log_can_be_cut_where_it_is_damaged(offset: int, at: int) -> None:
     """As a follower does that nobody counts on."""
@@ -202,6 +213,71 @@ def test_a_log_can_be_cut_where_it_is_damaged(offset: int, at: int) -> None:
     again.truncate_to(offset)
     assert (again.end_offset, again.size, again.recovery.corruption) == (2, second, [])
     assert again.append(idempotent(2), 0).base_offset == 2
+
+
+@pytest.mark.parametrize("at", [8, 16, 70])
+@pytest.mark.parametrize(("offset", "end"), [(4, 4), (8, 8), (9, 8), (11, 10)])
+def test_a_log_can_be_cut_behind_what_is_damaged(offset: int, end: int, at: int) -> None:
+    files = MemoryFiles()
+    log = written(files, 6)
+    starts = positions(log)
+    rot(files, FIRST + ".log", starts[1] + at)
+    again = open_log(files, recovery_point=0)
+    again.truncate_to(offset)
+    assert (again.end_offset, again.size) == (end, starts[end // 2])
+    assert [(d.first_offset, d.next_offset) for d in again.recovery.corruption] == [(2, 4)]
+    assert again.append(batch(1), 0).base_offset == end
+
+
+def test_what_only_looks_like_a_batch_is_not_read_to_its_end() -> None:
+    """Records full of small numbers have thousands of places that look like the start of one."""
+    files = CountingFiles()
+    log = open_log(files)
+    numbers = b"".join(number.to_bytes(8, "little") for number in range(1, 4000))
+    for _ in range(6):
+        log.append(batch(1, value=numbers), 0)
+    rot(files, FIRST + ".log", positions(log)[1] + 100)
+    files.bytes_read = 0
+    again = open_log(files, recovery_point=0)
+    assert [(d.first_offset, d.next_offset) for d in again.recovery.corruption] == [(1, 2)]
+    assert files.bytes_read < 10 * again.size
+
+
+def test_zeros_that_end_a_segment_are_no_sector_that_was_never_written() -> None:
+    """A record's last byte is its number of headers."""
+    files = MemoryFiles()
+    log = open_log(files)
+    log.append(batch(1), 0)
+    missing = 512 + 1 - (log.size + len(batch(1, value=b"v" * 200))) % 512
+    log.append(batch(1, value=b"v" * (200 + missing)), 0)
+    assert log.size % 512 == 1
+    second = positions(log)[1]
+    log.roll()
+    log.append(batch(1), 0)
+    rot(files, FIRST + ".log", second + 70)
+    again = open_log(files, recovery_point=0)
+    assert (again.end_offset, again.recovery.segments_dropped) == (3, 0)
+    assert [(d.first_offset, d.next_offset) for d in again.recovery.corruption] == [(1, 2)]
+
+
+def test_damage_that_the_logs_start_has_passed_is_given_up() -> None:
+    files = MemoryFiles()
+    rot(files, FIRST + ".log", positions(written(files, 6))[1] + 70)
+    again = open_log(files, recovery_point=0)
+    again.advance_high_watermark(again.end_offset)
+    again.delete_records(3)
+    assert again.recovery.corruption, "half of it is still there"
+    again.delete_records(4)
+    assert again.recovery.corruption == []
+
+
+def test_a_transaction_that_rot_has_begun_is_not_believed() -> None:
+    files = MemoryFiles()
+    second = positions(written(files, 3))[1]
+    rot(files, FIRST + ".log", second + 22, 0x10)
+    again = open_log(files, recovery_point=0)
+    again.advance_high_watermark(again.end_offset)
+    assert again.last_stable_offset == again.end_offset
 
 
 def test_a_sealed_segment_of_one_batch_that_rots_is_opened() -> None:

@@ -70,6 +70,7 @@ class LogState:
         self.leader_epochs = loaded.epochs
         self.producers = loaded.producers
         self.recovery = loaded.report
+        self.recovery.forget_before(loaded.log_start_offset)
         self.end_offset = loaded.end_offset
         self.log_start_offset = loaded.log_start_offset
         #: where this broker's own copy starts; the same as long as nothing is tiered
@@ -202,6 +203,7 @@ class LogState:
     def _start_at(self, offset: int) -> None:
         if offset > self.log_start_offset:
             self.log_start_offset = self.local_log_start_offset = offset
+            self.recovery.forget_before(offset)
 
     def apply_retention(self, now_ms: int, *, cached_only: bool = False) -> list[Removal]:
         """Let go of segments that are too old or too many; `delete` each in a worker thread, later."""
@@ -280,10 +282,10 @@ class LogState:
         """Before what was durable goes: a crash must not miss it, and no flush in flight may count."""
         self._generation += 1
         self._newest = NOTHING_NEW
-        if offset < self.recovery_point:
-            self.recovery_point = offset
-            if self.before_truncation is not None:
-                self.before_truncation()
+        self.recovery_point = min(self.recovery_point, offset)
+        # Even where it was that low: the last time the disk may not have taken it.
+        if self.before_truncation is not None:
+            self.before_truncation()
 
     def delete(self) -> None:
         """Let go of the log and remove its directory."""

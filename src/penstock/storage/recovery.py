@@ -16,7 +16,15 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from penstock.ports import Buffer, File
-from penstock.records.batch import CONTROL_BIT, CRC_START, HEADER, HEADER_SIZE, LOG_OVERHEAD, MAGIC
+from penstock.records.batch import (
+    CONTROL_BIT,
+    CRC_START,
+    HEADER,
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    MAGIC,
+    TRANSACTIONAL_BIT,
+)
 from penstock.records.checksum import crc32c
 from penstock.records.control import parse_end_transaction
 from penstock.storage.config import FOREVER, LogConfig
@@ -33,6 +41,8 @@ _OFFSETS_MAX: Final = 2**31
 #: what a disk writes as a whole or not at all
 _SECTOR_BYTES: Final = 512
 _NEVER_WRITTEN: Final = bytes(_SECTOR_BYTES)
+#: a shorter piece at the end of a segment says nothing by being zeros: values may end with some, records do
+_LAST_PIECE_BYTES: Final = 64
 #: of a batch's start, what has to be seen to know it for a candidate
 _CANDIDATE_BYTES: Final = 17
 
@@ -85,6 +95,10 @@ class RecoveryReport:
                 return damage.first_offset
         return offset
 
+    def forget_before(self, offset: int) -> None:
+        """The log now starts at `offset`: what was damaged before it is given up."""
+        self.corruption = [damage for damage in self.corruption if damage.next_offset > offset]
+
     def forget_from(self, offset: int) -> None:
         """The log now ends at `offset`: what was damaged behind it is gone."""
         self.corruption = [damage for damage in self.corruption if damage.first_offset < offset]
@@ -117,8 +131,8 @@ def whole_batches(file: File, position: int, end: int) -> Iterator[tuple[int, tu
 def _written_end(file: File, position: int, end: int) -> int:
     """Where the first sector from `position` on starts that was never written; `end` if all of them were.
 
-    A sector that lies only partly in [position, end) counts with that part. The first one's has to be longer
-    than what may be zeros at the start of a sound batch.
+    A sector that lies only partly in [position, end) counts with that part, if it is longer than what may be
+    zeros at the start of a sound batch, or at its end.
     """
     aligned = position + -position % _SECTOR_BYTES
     if aligned - position >= LOG_OVERHEAD and not any(file.pread(min(aligned, end) - position, position)):
@@ -127,7 +141,7 @@ def _written_end(file: File, position: int, end: int) -> int:
         chunk = memoryview(file.pread(min(_CHUNK_BYTES, end - start), start))
         for at in range(0, len(chunk), _SECTOR_BYTES):
             sector = chunk[at : at + _SECTOR_BYTES]
-            if sector == _NEVER_WRITTEN[: len(sector)]:
+            if len(sector) >= _LAST_PIECE_BYTES and sector == _NEVER_WRITTEN[: len(sector)]:
                 return start + at
     return end
 
@@ -202,10 +216,15 @@ class BatchSearch:
             size = min(_CHUNK_BYTES, search_end - start) + _CANDIDATE_BYTES - 1
             for match in candidate.finditer(file.pread(size, start)):
                 at = start + match.start()
-                header = self._sound_header(file, at, end)
-                if header is not None and (
-                    self._believable(file, at, end, header, self.next_offset)
-                    or self._ends_log(file, position, at, end, header)
+                header = _header(file, at, end)
+                if (
+                    header is not None
+                    and (
+                        self._believable(file, at, end, header, self.next_offset)
+                        or self._ends_log(file, position, at, end, header)
+                    )
+                    # Last: what only looks like a batch may claim all the rest of the segment.
+                    and _checksum_holds(file, at, header)
                 ):
                     return at, header[0]
         return None
@@ -219,16 +238,17 @@ class BatchSearch:
             and header[0] == next_offset + HEADER.unpack(file.pread(HEADER_SIZE, damaged))[6] + 1
         )
 
-    def _sound_header(self, file: File, position: int, end: int) -> tuple[int, ...] | None:
-        """The header of the batch at `position`, if its checksum holds."""
-        data = file.pread(HEADER_SIZE, position)
-        if len(data) < HEADER_SIZE:
-            return None
-        header = HEADER.unpack(data)
-        if not plausible(header, end - position):
-            return None
-        checked = file.pread(header[1] + LOG_OVERHEAD - CRC_START, position + CRC_START)
-        return header if crc32c(checked) == header[4] else None
+
+def _header(file: File, position: int, end: int) -> tuple[int, ...] | None:
+    """The header of a batch that may be at `position`."""
+    data = file.pread(HEADER_SIZE, position)
+    header = HEADER.unpack(data) if len(data) == HEADER_SIZE else None
+    return header if header is not None and plausible(header, end - position) else None
+
+
+def _checksum_holds(file: File, position: int, header: tuple[int, ...]) -> bool:
+    checked = file.pread(header[1] + LOG_OVERHEAD - CRC_START, position + CRC_START)
+    return bool(crc32c(checked) == header[4])
 
 
 class SegmentRecovery(BatchSearch):
@@ -357,7 +377,8 @@ class SegmentRecovery(BatchSearch):
             next_offset = self._recovery_point
         self._rotten = self._headers(file, position, end, next_offset)
         for header in self._rotten:
-            if header[9] >= 0 and not header[5] & CONTROL_BIT:
+            # A bit that makes a transaction of it may be what has rotted: nobody would ever end that one.
+            if header[9] >= 0 and not header[5] & (CONTROL_BIT | TRANSACTIONAL_BIT):
                 self._producers.apply(header, header[0], None)
         path, first_offset = segment.path(LOG), self.next_offset
         self._report.corruption.append(Corruption(path, position, end - position, first_offset, next_offset))

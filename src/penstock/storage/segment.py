@@ -394,7 +394,7 @@ class Segment:
         """After a cut the last time entry may miss batches behind it: look at those."""
         largest = self.max_timestamp()
         start, _ = self.offsets().bracket(self._max_timestamp_end - self.base_offset, self.size)
-        for _, header in scan(self.open_file(), start, self.size):
+        for _, header in self.scan(start):
             if header[8] > largest:
                 largest = self._max_timestamp = header[8]
                 self._max_timestamp_end = header[0] + header[6]

@@ -248,8 +248,8 @@ class SegmentStore:
             # If they came back after a crash that the cut below survives, there would be a hole before them.
             self.files.sync_dir(self.path)
         self._cache.forget(segment)
-        segment.cut(position, end_offset)
         segment.damage = [damage for damage in segment.damage if damage.end <= position]
+        segment.cut(position, end_offset)
         segment.limit_indexes(self._index_bytes_max)
         self.unsynced.append(segment.open_file())
 
