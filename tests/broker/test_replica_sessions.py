@@ -118,6 +118,17 @@ def test_an_incremental_answer_names_only_news() -> None:
     assert followed.tell(6, 1, b"records")
 
 
+def test_what_was_told_in_an_earlier_leader_epoch_is_told_again() -> None:
+    """An answer that arrives in another epoch than it was asked in is nothing to the follower."""
+    session = full(new_sessions(), 0)
+    (followed,) = session.partitions.values()
+    assert followed.tell(5, 0, b"")
+    followed.name((TOPIC_ID, 0, -1, 5, -1, -1, 100))
+    assert not followed.tell(5, 0, b"")
+    followed.name((TOPIC_ID, 0, 1, 5, -1, -1, 100))
+    assert followed.tell(5, 0, b"")
+
+
 def test_trouble_is_told_each_time_and_what_came_before_it_again() -> None:
     session = full(new_sessions(), 0, 1)
     first = next(iter(session.partitions.values()))

@@ -63,12 +63,17 @@ class FollowedPartition:
         self.index = index
         #: where it is subscribed to news
         self.partition: Partition | None = None
+        self.leader_epoch = -1
         self.sent_high_watermark = -1
         self.sent_log_start = -1
 
     def name(self, wanted: Wanted) -> None:
         """The follower is here now."""
-        _, _, self.leader_epoch, offset, self.last_fetched_epoch, self.log_start_offset, most = wanted
+        _, _, leader_epoch, offset, self.last_fetched_epoch, self.log_start_offset, most = wanted
+        if leader_epoch != self.leader_epoch:
+            # An answer that was on its way in the epoch before is nothing to the follower: it may not know.
+            self.sent_high_watermark = self.sent_log_start = -1
+        self.leader_epoch = leader_epoch
         self.fetch_offset = offset
         self.max_bytes = most
         #: the leadership that has heard of this position, and found that it is one of its log
