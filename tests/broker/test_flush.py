@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import select
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -13,6 +14,8 @@ from penstock.broker.workers import SystemWorkers
 from penstock.broker.world import SystemRng
 from penstock.model.errors import ErrorCode, StorageError
 from penstock.storage.directory import DataDirectory
+from penstock.storage.flush import FlushPlan
+from penstock.storage.log_state import LogState
 from penstock.storage.memory import MemoryFiles
 from penstock.wire.apis.fetch import FETCH, FetchResponse
 from penstock.wire.apis.metadata import METADATA, MetadataRequest
@@ -298,12 +301,45 @@ def test_flush_ms_of_nothing_syncs_several_partitions_of_one_request() -> None:
         assert [partition.error_code for partition in answer.partition_responses] == [0, 0]
 
 
+def test_a_topic_with_a_long_flush_ms_does_not_hold_up_the_others() -> None:
+    disk = Disk()
+    with (
+        on_disk(disk, penstock_flush="interval", penstock_flush_interval_ms="20") as running,
+        RawClient(running.bootstrap) as client,
+    ):
+        patient, other = create_topic(client, configs={"flush.ms": "3600000"}), create_topic(client)
+        append_synced(client, other, disk)
+        append(client, patient, b"x")
+        append_synced(client, other, disk)
+
+
 def test_flush_ms_counts_from_the_first_write_after_it_was_set() -> None:
     disk = Disk()
     with on_disk(disk, penstock_flush="os") as running, RawClient(running.bootstrap) as client:
         topic = create_topic(client)
         append(client, topic, b"1")
         set_config(client, TOPIC, topic.name, "flush.ms", "20")
+        append_synced(client, topic, disk)
+
+
+def test_what_could_not_be_planned_is_synced_with_the_next_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    disk, planned, failed = Disk(), LogState.flush_plan, threading.Event()
+
+    def fail_once(log: LogState) -> FlushPlan:
+        if not failed.is_set():
+            failed.set()
+            raise MemoryError
+        return planned(log)
+
+    with (
+        on_disk(disk, penstock_flush="interval", penstock_flush_interval_ms="20") as running,
+        RawClient(running.bootstrap) as client,
+    ):
+        topic = create_topic(client)
+        append_synced(client, topic, disk)
+        monkeypatch.setattr(LogState, "flush_plan", fail_once)
+        append(client, topic, b"x")
+        assert failed.wait(5)
         append_synced(client, topic, disk)
 
 

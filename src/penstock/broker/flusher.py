@@ -59,7 +59,7 @@ class Flusher:
             self._start()
         elif partition.flush_s is not None:
             self._flush_later(partition.flush_s)
-        elif self._timer is None and self.policy == "interval":
+        elif self.policy == "interval":
             self._flush_later(self._interval_s)
 
     def forget(self, partition: Partition) -> None:
@@ -126,6 +126,9 @@ class Flusher:
                     _tell(callback, error)
         finally:
             self._cycle = None
+            # Where a round fails before it is planned, these are still its own: the next write starts one.
+            for partition in self._dirty:
+                partition.unsynced = False
         if error is not None and self.health.offline is None:
             self._flush_later(self._interval_s)
 
