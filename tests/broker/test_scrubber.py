@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
 
+from penstock.broker.broker import Broker
+from penstock.broker.partition import Partition
 from penstock.broker.scrubber import Scrubber
 from penstock.broker.world import OsFiles
 from penstock.model.errors import ErrorCode
@@ -111,12 +114,22 @@ def test_rounds_come_by_themselves() -> None:
     run(main())
 
 
-def test_what_is_known_to_be_damaged_does_not_wait_for_the_next_round(
-    monkeypatch: pytest.MonkeyPatch,
+async def _find_nothing(self: Scrubber) -> None:
+    """A round that is over before anything is damaged."""
+
+
+async def _go_on(self: Scrubber) -> None:
+    """A round over more than can be read in the time."""
+    await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize("scrub_all", [_find_nothing, _go_on], ids=["after a round", "during a round"])
+def test_what_is_known_to_be_damaged_does_not_wait_for_a_round(
+    monkeypatch: pytest.MonkeyPatch, scrub_all: Callable[[Scrubber], Awaitable[None]]
 ) -> None:
     """Who could mend it may have been away in the last one."""
     monkeypatch.setattr("penstock.broker.scrubber._SETTLE_S", 0.02)
-    monkeypatch.setattr(Scrubber, "scrub_all", _find_nothing)
+    monkeypatch.setattr(Scrubber, "scrub_all", scrub_all)
 
     async def main() -> None:
         async with cluster(3) as nodes:
@@ -128,8 +141,27 @@ def test_what_is_known_to_be_damaged_does_not_wait_for_the_next_round(
     run(main())
 
 
-async def _find_nothing(self: Scrubber) -> None:
-    """A round that is over before anything is damaged."""
+def test_what_a_comparison_judges_is_mended_by_its_verdict_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of those who are in sync, some may have the same wrong bytes."""
+
+    async def main() -> None:
+        async with cluster(3) as nodes:
+            await sealed_topic(nodes)
+            scrubber, metrics = nodes[1].scrubber, nodes[1].metrics
+
+            async def judge(broker: Broker, partition: Partition) -> None:
+                if partition is replica(nodes[1]):
+                    damage(nodes, 1)
+                    await scrubber.scrub(partition)
+                    await scrubber.mend_all()
+
+            monkeypatch.setattr("penstock.broker.scrubber.compare_replica", judge)
+            await scrubber.scrub_all()
+            assert (metrics.corruption_found, metrics.corruption_repaired) == (1, 0)
+            await scrubber.mend_all()
+            assert metrics.corruption_repaired == 1
+
+    run(main())
 
 
 def test_a_corrupt_minority_does_not_spread_by_repairs() -> None:

@@ -3,7 +3,8 @@
 Round after round every sealed segment of every replica here is read, in pieces, in a process of its own, at
 `penstock.scrub.bytes.per.second`. What is damaged is reported, and from then on neither clients nor followers
 get it, until it has been replaced (`repair`). Then the same segments are compared with other replicas'
-(`comparison`), which finds what no checksum does. What could not be mended is tried again between rounds.
+(`comparison`), which finds what no checksum does. Beside the rounds what is known to be damaged, from one of
+them or from recovery, is tried again every minute.
 
 What is known to be damaged is not kept over a restart: the first round begins soon after the start, and finds
 it again.
@@ -41,29 +42,41 @@ class Scrubber:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._task: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        #: the replica that is being compared: what differs there is mended by a verdict, not by who has it
+        self._compared: Partition | None = None
 
     def start(self) -> None:
-        self._task = asyncio.get_running_loop().create_task(self._run())
+        loop = asyncio.get_running_loop()
+        self._tasks = [loop.create_task(self._scrub_in_rounds()), loop.create_task(self._mend_often())]
 
     async def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def _run(self) -> None:
-        next_round_s = 0.0
+    async def _scrub_in_rounds(self) -> None:
+        await asyncio.sleep(self._pause_s)
         while True:
-            await asyncio.sleep(min(_SETTLE_S, self._interval_s))
-            if self._broker.clock.monotonic() >= next_round_s:
-                await self.scrub_all()
-                next_round_s = self._broker.clock.monotonic() + self._interval_s
-            else:
-                await self._each(self.repair)
+            await self.scrub_all()
+            await asyncio.sleep(self._interval_s)
+
+    async def _mend_often(self) -> None:
+        """Beside the rounds: one may take a day, and what is known to be damaged must not wait for its turn.
+
+        Whoever repairs asks before each write whether the range is damaged still, so two may be at it.
+        """
+        while True:
+            await asyncio.sleep(self._pause_s)
+            await self.mend_all()
 
     @property
     def _interval_s(self) -> float:
         return self._broker.config.penstock_scrub_interval_ms / 1000
+
+    @property
+    def _pause_s(self) -> float:
+        return min(_SETTLE_S, self._interval_s)
 
     async def scrub_all(self) -> None:
         """One round over everything that is here."""
@@ -71,9 +84,22 @@ class Scrubber:
         async def tend(partition: Partition) -> None:
             await self.scrub(partition)
             await self.repair(partition)
-            await compare_replica(self._broker, partition)
+            self._compared = partition
+            try:
+                await compare_replica(self._broker, partition)
+            finally:
+                self._compared = None
 
         await self._each(tend)
+
+    async def mend_all(self) -> None:
+        """Repair what is known to be damaged, but for what a comparison judges at the moment."""
+
+        async def mend(partition: Partition) -> None:
+            if partition is not self._compared:
+                await self.repair(partition)
+
+        await self._each(mend)
 
     async def _each(self, task: Callable[[Partition], Awaitable[None]]) -> None:
         for partition in list(self._broker.partitions):
