@@ -21,7 +21,7 @@ from penstock.storage.scrub import (
     sealed_segments,
 )
 from penstock.storage.segment import LOG
-from tests.storage.logs import PATH, batch, open_log, stored
+from tests.storage.logs import NOW_MS, PATH, batch, open_log, record_at_or_after, stored
 
 BATCHES = 6
 SEALED = f"{PATH}/{0:020d}{LOG}"
@@ -115,6 +115,37 @@ def test_what_is_damaged_is_not_read_until_it_is_repaired() -> None:
     repaired(log, damage)
     assert stored(log) == before
     assert damage_in(files, log) == []
+
+
+@pytest.mark.parametrize("sealed", [True, False])
+def test_what_was_repaired_is_found_by_its_timestamp_again(sealed: bool) -> None:
+    """Recovery has built the indexes without it, and behind it with smaller timestamps."""
+    files = MemoryFiles()
+    log = open_log(files, index_interval_bytes=1)
+    late_ms = NOW_MS + 1000
+    for i in range(BATCHES):
+        log.append(batch(2, timestamp=late_ms if i == 2 else NOW_MS + i), 0)
+    if sealed:
+        log.roll()
+        log.append(batch(2), 0)
+    healthy = stored(log)
+    flip(files, [at for at, _ in iter_batches(healthy)][2] + 70)
+    log = open_log(files, recovery_point=2 * BATCHES, index_interval_bytes=1)
+    log.advance_high_watermark(log.end_offset)
+    (damage,) = log.recovery.corruption
+    assert record_at_or_after(log, late_ms) is None
+
+    file = repair_target(log, damage)
+    assert file is not None
+    file.pwrite(healthy[damage.position : damage.position + damage.size], damage.position)
+    repaired(log, damage)
+    for _ in range(2):
+        assert log.segments.first.max_timestamp() == late_ms + 1
+        for timestamp, offset in ((NOW_MS + 3, 4), (late_ms, 4), (late_ms + 1, 5)):
+            found = record_at_or_after(log, timestamp)
+            assert found is not None and found.offset == offset
+        log.close()
+        log = open_log(files, clean=True)
 
 
 def test_what_is_not_committed_or_no_longer_there_is_not_written_over() -> None:

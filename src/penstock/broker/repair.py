@@ -112,14 +112,23 @@ async def _copy(broker: Broker, partition: Partition, damage: Corruption, replic
         return False
     if position != end:
         raise CorruptMessage(f"its batches from {damage.first_offset} on take less room than ours")
-    try:
-        await broker.workers.in_thread(file.sync)
-    except OSError as e:
-        raise partition.flusher.health.sync_failed(e, f"cannot sync {opened.path}") from e
+    await _sync(broker, partition, [file])
     if _target(partition, damage) is None:
         return False
-    repaired(opened, damage)
+    try:
+        indexes = repaired(opened, damage)
+    except OSError as e:
+        raise partition.flusher.health.failed(e, f"cannot index {opened.path}") from e
+    await _sync(broker, partition, indexes)
     return True
+
+
+async def _sync(broker: Broker, partition: Partition, files: Iterable[File]) -> None:
+    for file in files:
+        try:
+            await broker.workers.in_thread(file.sync)
+        except OSError as e:
+            raise partition.flusher.health.sync_failed(e, f"cannot sync {file.path}") from e
 
 
 def _target(partition: Partition, damage: Corruption) -> File | None:

@@ -103,6 +103,11 @@ class TimeIndex:
             timestamps.append(timestamp)
             self.ends.append(end)
 
+    def add_late(self, timestamp: int, end: int) -> None:
+        """Take in a batch that later ones were noted without: what it makes untrue goes."""
+        late = slice(bisect_left(self.ends, end), bisect_left(self.timestamps, timestamp))
+        del self.ends[late], self.timestamps[late]
+
     def before(self, timestamp: int) -> int:
         """A relative offset up to which every batch has smaller timestamps only; -1 if there is none."""
         slot = bisect_left(self.timestamps, timestamp)

@@ -12,8 +12,10 @@ from typing import NamedTuple
 
 from penstock.ports import File, Files
 from penstock.records.batch import LOG_OVERHEAD
+from penstock.storage.config import FOREVER
 from penstock.storage.log import Log
 from penstock.storage.recovery import BatchSearch, Corruption, whole_batches
+from penstock.storage.scan import scan
 from penstock.storage.segment import LOG, Damage, Segment
 
 __all__ = [
@@ -136,9 +138,20 @@ def repair_target(log: Log, damage: Corruption) -> File | None:
     return segment.open_file()
 
 
-def repaired(log: Log, damage: Corruption) -> None:
-    """The range is sound again, and on the disk."""
+def repaired(log: Log, damage: Corruption) -> list[File]:
+    """The range is sound again, and on the disk. Returns what has to be synced for its indexes to last."""
     segment = log.segments.holding(damage.first_offset)
     gone = Damage(damage.position, damage.position + damage.size, damage.next_offset)
     segment.damage = [each for each in segment.damage if each != gone]
     log.recovery.replaced(damage)
+    _date(segment, gone)
+    return [] if segment is log.segments.active else segment.save_indexes()
+
+
+def _date(segment: Segment, regained: Damage) -> None:
+    """Have timestamps lead to batches that recovery built the indexes without; offsets do anyway."""
+    for position, header in scan(segment.open_file(), regained.position, regained.end):
+        last_offset = header[0] + header[6]
+        segment.index(position, header[1] + LOG_OVERHEAD, last_offset, header[8], FOREVER)
+        segment.times().add_late(header[8], last_offset - segment.base_offset)
+    segment.indexes_saved = False
