@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+
+import pytest
+
+from penstock.broker.partition import Partition
 from penstock.model.errors import ErrorCode
 from penstock.wire.apis.find_coordinator import FIND_COORDINATOR, Coordinator, FindCoordinatorRequest
 from penstock.wire.apis.offset_commit import (
@@ -15,9 +20,11 @@ from penstock.wire.apis.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
+    OffsetFetchResponseGroup,
 )
 from tests.broker.nodes import Cluster, cluster, eventually
 from tests.broker.replication import TOPIC, make_topic, run
+from tests.storage.logs import note_rot
 
 GROUP = "group"
 
@@ -38,11 +45,16 @@ async def commit(nodes: Cluster, node: int, offset: int) -> ErrorCode:
     return ErrorCode(answer.error_code)
 
 
-async def committed(nodes: Cluster, node: int) -> int:
+async def offsets(nodes: Cluster, node: int) -> OffsetFetchResponseGroup:
     topic_id = nodes[node].image.topics[TOPIC].id
     topic = OffsetFetchRequestTopics(name=TOPIC, topic_id=topic_id, partition_indexes=[0])
     request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=GROUP, topics=[topic])])
     (group,) = (await nodes.ask(node, OFFSET_FETCH, request)).groups
+    return group
+
+
+async def committed(nodes: Cluster, node: int) -> int:
+    group = await offsets(nodes, node)
     assert group.error_code == ErrorCode.NONE
     ((answer,),) = [t.partitions for t in group.topics]
     return answer.committed_offset
@@ -69,5 +81,41 @@ def test_offsets_survive_the_loss_of_their_coordinator() -> None:
             await eventually(lambda: offsets.index in nodes[successor].groups.runtime)
             assert (await coordinator(nodes, left.node_id)).node_id == successor
             assert await committed(nodes, successor) == 42
+
+    run(main())
+
+
+def offsets_partition(nodes: Cluster, node: int) -> Partition:
+    partition = nodes[node].partitions.find("__consumer_offsets", 0)
+    assert isinstance(partition, Partition)
+    return partition
+
+
+def test_a_coordinator_whose_log_has_rotted_comes_back_when_it_is_mended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Until then members are told to wait: what is damaged here may be what they have committed."""
+    monkeypatch.setattr("penstock.broker.coordinator_seat._RELOAD_LIMIT_S", 0.02)
+
+    async def main() -> None:
+        async with cluster(3, config={"offsets.topic.num.partitions": "1"}) as nodes:
+            await make_topic(nodes, 1, 2, 3)
+            leader = (await coordinator(nodes, 1)).node_id
+            assert await commit(nodes, leader, 42) == ErrorCode.NONE
+            broker, partition = nodes[leader], offsets_partition(nodes, leader)
+            # Followers hear with the next answer how far all is committed.
+            await eventually(
+                lambda: all(offsets_partition(nodes, node).log.high_watermark == 1 for node in nodes.brokers)
+            )
+            note_rot(partition.log, -1)
+            broker.groups.resigned(0)
+            broker.groups.elected(0)
+            waits = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            assert await commit(nodes, leader, 43) == waits
+            await broker.scrubber.repair(partition)
+            assert broker.metrics.corruption_repaired == 1
+            while (await offsets(nodes, leader)).error_code == waits:  # noqa: ASYNC110 - a client can only ask
+                await asyncio.sleep(0.01)
+            assert await committed(nodes, leader) == 42
 
     run(main())

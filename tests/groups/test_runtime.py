@@ -36,6 +36,7 @@ from penstock.wire.apis.offset_fetch import (
     OffsetFetchRequestTopics,
     OffsetFetchResponseGroup,
 )
+from tests.storage.logs import note_rot
 
 CLIENT = Client("c", "/h", 9)
 GROUP = "g"
@@ -276,6 +277,31 @@ def test_a_load_that_takes_long_or_fails_is_not_waited_for(
                 loads.set()
             assert (await answer(waits)).error_code == code
             assert fetch(broker).error_code == code
+
+    run(test)
+
+
+@pytest.mark.parametrize(("damaged", "left"), [(0, 3), (1, 3), (2, 2)])
+def test_a_lone_log_that_is_damaged_is_loaded_as_far_as_it_is_sound(
+    monkeypatch: pytest.MonkeyPatch, damaged: int, left: int
+) -> None:
+    """Nobody can mend it, and all groups would be without a coordinator for a few offsets."""
+    said: list[tuple[str, object]] = []
+    monkeypatch.setattr(
+        coordinator_seat.log,
+        "error",
+        lambda event, **fields: said.append((event, fields.get("first_offset"))),
+    )
+
+    async def test() -> None:
+        async with running() as broker:
+            for offset in (1, 2, 3):
+                await answer(commit(broker, offset))
+            note_rot(offsets_partition(broker).log, damaged)
+            broker.groups.runtime.resigned(0)
+            broker.groups.runtime.elected(0)
+            assert await fetched(broker) == left
+            assert said == [("coordinator_records_lost", damaged)]
 
     run(test)
 

@@ -12,6 +12,9 @@ from penstock.storage.config import LogConfig
 from penstock.storage.log import Appended, AppendOrigin, Log, LongWalk
 from penstock.storage.lookup import TimestampOffset
 from penstock.storage.memory import MemoryFiles
+from penstock.storage.recovery import Corruption
+from penstock.storage.scrub import note_damage
+from penstock.storage.segment import LOG
 
 PATH = "/data/topics/t/partition-0"
 NOW_MS = 1_700_000_000_000
@@ -98,6 +101,14 @@ def records(log: Log) -> list[Record]:
         for position, header in iter_batches(data)
         for record in iter_records(memoryview(data)[position : position + header.size])
     ]
+
+
+def note_rot(log: Log, nth: int) -> None:
+    """Do what a scrubber does that finds a batch of the last segment rotten."""
+    segment = log.segments.active
+    position, header = list(iter_batches(segment.open_file().pread(segment.size, 0)))[nth]
+    damage = Corruption(segment.path(LOG), position, header.size, header.base_offset, header.next_offset)
+    note_damage(log, segment, damage)
 
 
 def flush(log: Log) -> None:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from penstock.broker.logs import get_logger
 from penstock.broker.partition import Partition
 from penstock.ports import Workers
 from penstock.records.batch import HEADER_SIZE, BatchHeader
@@ -14,6 +15,7 @@ from penstock.storage.producers import AppendOrigin
 
 __all__ = ["append_records", "load_records"]
 
+log = get_logger("coordinator")
 _READ_BYTES: Final = 1 << 20
 #: more than a record costs beside its key and value: lengths, offset and timestamp
 _RECORD_OVERHEAD: Final = 64
@@ -44,17 +46,36 @@ def _batch(records: Sequence[tuple[bytes, bytes | None]], now_ms: int) -> bytes:
 async def load_records(
     partition: Partition, replay: Callable[[bytes, bytes | None], None], workers: Workers
 ) -> None:
-    """Replay everything that the log holds now, a piece at a time."""
-    log = partition.log
-    offset, end = log.log_start_offset, log.end_offset
-    while offset < end:
-        found = log.read(offset, _READ_BYTES, upper=end)
+    """Replay everything that the log holds now, a piece at a time.
+
+    `CorruptLog` where it is damaged and other replicas are not: that can be mended.
+    """
+    opened = partition.log
+    offset, end = opened.log_start_offset, opened.end_offset
+    while (offset := _sound_from(partition, offset)) < end:
+        found = opened.read(offset, _READ_BYTES, upper=end)
         assert found is not None
         data = await workers.in_thread(found.read)
         for position, header in iter_batches(data):
             _replay_batch(memoryview(data)[position : position + header.size], header, replay)
             offset = header.next_offset
         await asyncio.sleep(0)
+
+
+def _sound_from(partition: Partition, offset: int) -> int:
+    """`offset`, or the first sound one behind it where it is damaged and no other replica has it."""
+    if partition.leadership is None:
+        for damage in partition.log.recovery.corruption:
+            if damage.first_offset <= offset < damage.next_offset:
+                log.error(
+                    "coordinator_records_lost",
+                    partition=partition.name,
+                    first_offset=offset,
+                    next_offset=damage.next_offset,
+                    path=damage.path,
+                )
+                offset = damage.next_offset
+    return offset
 
 
 def _replay_batch(

@@ -8,7 +8,8 @@ Later turns see records that are not committed yet. If the log refuses them, or 
 thrown away and replayed from the log, and everyone who waits is told to try again: with NOT_COORDINATOR
 where the partition or its disk is gone, COORDINATOR_NOT_AVAILABLE where the cluster is short of replicas,
 as in Kafka. Who asks while it is being loaded waits for that, but not for long. A log that goes on refusing,
-as a full disk does, is tried again with growing pauses.
+as a full disk does, is tried again with growing pauses; one that is damaged, until it has been mended. Where
+there is no other replica to mend it from, what is sound is loaded.
 
 Owned by the event loop's thread.
 """
@@ -26,9 +27,10 @@ from penstock.broker.logs import get_logger
 from penstock.broker.partition import Partition
 from penstock.groups.ledger import Answer, LogRecord, Outbox, bytes_of
 from penstock.groups.timers import TimerKey, Timers
-from penstock.model.errors import ApiError, ErrorCode, PenstockError, StorageError
+from penstock.model.errors import ApiError, CorruptMessage, ErrorCode, PenstockError, StorageError
 from penstock.net.deferred import Deferred
 from penstock.ports import Clock, Workers
+from penstock.storage.scan import CorruptLog
 from penstock.wire.schema import Struct
 
 __all__ = ["Question", "Seat", "Shard"]
@@ -159,7 +161,12 @@ class Seat(Generic[S]):
             await load_records(self.partition, shard.replay, self._workers)
         except PenstockError as e:
             log.error("coordinator_not_loaded", partition=self.partition.name, error=str(e))
-            self._refuse_early(ErrorCode.NOT_COORDINATOR)
+            if isinstance(e, (CorruptLog, CorruptMessage)):
+                # Others have what is damaged here, and the scrubber gets it from them.
+                self._refuse_early(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+                self._reload = asyncio.get_running_loop().call_later(_RELOAD_LIMIT_S, self.load)
+            else:
+                self._refuse_early(ErrorCode.NOT_COORDINATOR)
             return
         log.info("coordinator_loaded", partition=self.partition.name)
         self._loaded(shard)
