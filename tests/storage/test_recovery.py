@@ -422,6 +422,23 @@ def test_a_sealed_segments_index_is_rebuilt_when_it_cannot_be_trusted(suffix: st
         assert found.timestamp >= NOW_MS + i
 
 
+def test_indexes_that_are_rebuilt_know_the_largest_timestamp() -> None:
+    files = MemoryFiles()
+    log = open_log(files)
+    log.append(batch(1, timestamp=NOW_MS + 5), 0)
+    log.append(batch(1), 0)
+    log.roll()
+    log.append(batch(1), 0)
+    log.close()
+    for suffix in (".index", ".timeindex"):
+        files.remove(FIRST + suffix)
+    again = open_log(files, clean=True)
+    assert again.segments.first.max_timestamp() == NOW_MS + 5
+    found = record_at_or_after(again, NOW_MS + 5)
+    assert found is not None
+    assert (found.timestamp, found.offset) == (NOW_MS + 5, 0)
+
+
 def test_a_damaged_epoch_checkpoint_is_rebuilt_from_what_is_walked() -> None:
     files = MemoryFiles()
     log = open_log(files)

@@ -242,6 +242,8 @@ class Segment:
         self.start_indexes()
         for position, header in scan(self.open_file(), 0, self.size):
             self.index(position, header[1] + LOG_OVERHEAD, header[0] + header[6], header[8], interval)
+        # As in a segment that was sealed: its last entry has its largest timestamp.
+        self.times().add(self.max_timestamp(), self._max_timestamp_end - self.base_offset)
 
     def index(self, position: int, size: int, last_offset: int, max_timestamp: int, interval: int) -> None:
         """Note the batch at `position`, which must be behind everything noted before."""
