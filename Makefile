@@ -4,7 +4,7 @@ VENV := .venv
 PY := $(VENV)/bin/python
 READY := $(VENV)/.ready
 
-.PHONY: help run test lint format docs bench profile fuzz sim mutants chaos exactly-once test-spark-next conformance clean
+.PHONY: help run test test-brokers test-pipeline lint format docs bench profile fuzz sim mutants chaos exactly-once test-spark-next conformance clean
 .DEFAULT_GOAL := help
 
 help: ## show this list
@@ -18,8 +18,16 @@ $(READY): pyproject.toml constraints.txt
 run: $(READY) ## the whole product, live: brokers, simulated GPUs, Spark, API (FOR=90 ends with a summary)
 	@$(PY) -m penstock telemetry demo $(if $(FOR),--for $(FOR)) $(if $(DATA),--data $(DATA)) $(ARGS)
 
+# Most tests keep one core busy at most, so that two parts at once take little more than the longer one.
 test: lint ## everything that must hold: lint, tests, and other people's tests (a four-minute part)
-	$(PY) -m pytest -q
+	@echo "two parts at once, each told of when it is done: some fifteen minutes on two cores"
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=line test-brokers test-pipeline
+
+test-brokers: $(READY) ## the first half of the tests: all but Spark's and the pipeline's
+	$(PY) -m pytest -q --ignore=tests/spark --ignore=tests/telemetry
+
+test-pipeline: $(READY) ## the second half: Spark, the pipeline, and other people's tests
+	$(PY) -m pytest -q tests/spark tests/telemetry
 	$(PY) -m conformance --subset
 
 lint: $(READY) ## style, types, import contracts

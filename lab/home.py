@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import shutil
@@ -47,18 +48,22 @@ def command(arguments: Sequence[str | Path], cwd: Path) -> str:
 def built(folder: Path, recipe: Sequence[str], build: Callable[[Path], None]) -> Path:
     """`folder`, built by `build(folder)` unless its stamp says that this very recipe already did.
 
-    The stamp is written last: a build that was interrupted starts again from an empty folder.
+    The stamp is written last: a build that was interrupted starts again from an empty folder. Who comes
+    while another process builds it waits for that.
     """
     stamp = folder.with_name(folder.name + ".stamp")
     wanted = hashlib.sha256("\n".join(recipe).encode()).hexdigest()
-    if folder.is_dir() and stamp.is_file() and stamp.read_text().strip() == wanted:
-        return folder
-    if folder.is_symlink():
-        folder.unlink()
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    build(folder)
-    stamp.write_text(wanted + "\n")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with folder.with_name(folder.name + ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if folder.is_dir() and stamp.is_file() and stamp.read_text().strip() == wanted:
+            return folder
+        if folder.is_symlink():
+            folder.unlink()
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        build(folder)
+        stamp.write_text(wanted + "\n")
     return folder
 
 
