@@ -164,8 +164,11 @@ def test_one_link_that_is_cut_leaves_the_others(three: Cluster) -> None:
     create(three, "t")
     leader = three.wait_for_leader("t")
     follower = next(broker for broker in three.ids if broker not in (leader, three.controller))
-    three.partition(leader, follower)
+    # Before: where the leader is the controller, too, the follower could not get the client a producer id.
     waiting = producer(three)
+    waiting.produce("t", b"before")
+    assert waiting.flush(10) == 0
+    three.partition(leader, follower)
     waiting.produce("t", b"v")
     assert waiting.flush(0.2) == 1
     three.advance(40)
