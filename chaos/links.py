@@ -61,15 +61,17 @@ class Links:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(_PATIENCE_S)
 
     async def _add(self, node: int, port: int) -> int:
-        async def accepted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            task = asyncio.current_task()
-            assert task is not None
-            self._passing.add(task)
-            task.add_done_callback(self._passing.discard)
+        async def passing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             # A broker that is down has its connections dropped at once, as its system would refuse them.
             with suppress(OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
                 await self._pass_on(node, port, reader, writer)
-            writer.transport.abort()
+
+        def accepted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            # Here, not in the task: one that is cancelled before its first step closes nothing.
+            task = self._loop.create_task(passing(reader, writer))
+            self._passing.add(task)
+            task.add_done_callback(lambda ended: writer.transport.abort())
+            task.add_done_callback(self._passing.discard)
 
         server = await asyncio.start_server(accepted, "127.0.0.1", 0)
         self._servers.append(server)
@@ -95,10 +97,10 @@ class Links:
         try:
             await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
         finally:
+            far_writer.transport.abort()
             for way in ways:
                 way.cancel()
             await asyncio.gather(*ways, return_exceptions=True)
-            far_writer.transport.abort()
 
     async def _close(self) -> None:
         for server in self._servers:
@@ -106,6 +108,8 @@ class Links:
         for task in list(self._passing):
             task.cancel()
         await asyncio.gather(*self._passing, return_exceptions=True)
+        # Their callbacks come after this turn of the loop.
+        await asyncio.sleep(0)
 
 
 def _set_event() -> asyncio.Event:
