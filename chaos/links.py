@@ -16,6 +16,8 @@ from collections.abc import Coroutine, Iterable
 from contextlib import suppress
 from typing import Any, Final, TypeVar
 
+from penstock.testing.links import stop_listening
+
 __all__ = ["Links"]
 
 _HEADER: Final = struct.Struct(">ihhih")
@@ -32,6 +34,7 @@ class Links:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="links", daemon=True)
         self._servers: list[asyncio.Server] = []
+        #: the loop itself would forget them
         self._passing: set[asyncio.Task[None]] = set()
         self._clear: dict[tuple[int, int], asyncio.Event] = defaultdict(_set_event)
 
@@ -104,11 +107,14 @@ class Links:
 
     async def _close(self) -> None:
         for server in self._servers:
-            server.close()
-        for task in list(self._passing):
-            task.cancel()
-        await asyncio.gather(*self._passing, return_exceptions=True)
-        # Their callbacks come after this turn of the loop.
+            stop_listening(server)
+        # Who is being accepted gets a transport in this turn, and a task of ours in one of the next.
+        await asyncio.sleep(0)
+        while others := asyncio.all_tasks() - {asyncio.current_task()}:
+            for task in others:
+                task.cancel()
+            await asyncio.gather(*others, return_exceptions=True)
+        # What they have aborted is closed after this turn.
         await asyncio.sleep(0)
 
 

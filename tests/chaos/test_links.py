@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import socket
 import struct
 import threading
@@ -96,3 +97,18 @@ def test_where_nobody_listens_connections_are_dropped(links: Links) -> None:
             assert visitor.recv(1) == b""
         except ConnectionResetError:
             return
+
+
+def test_the_end_leaves_nobody_who_was_just_accepted(echo: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    unclosed: list[object] = []
+    monkeypatch.setattr("sys.unraisablehook", unclosed.append)
+    for _ in range(10):
+        links = Links()
+        links.start()
+        port = links.add(1, echo)
+        visitors = [socket.create_connection(("127.0.0.1", port)) for _ in range(30)]
+        links.close()
+        for visitor in visitors:
+            visitor.close()
+    gc.collect()
+    assert not unclosed

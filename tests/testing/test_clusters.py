@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -87,6 +89,21 @@ def test_no_thread_stays_whatever_was_done_to_the_brokers() -> None:
         running.pause(2)
         running.kill(3)
     assert threading.active_count() == before
+
+
+def test_no_connection_stays_that_came_in_the_moment_of_death(monkeypatch: pytest.MonkeyPatch) -> None:
+    unclosed: list[object] = []
+    monkeypatch.setattr("sys.unraisablehook", unclosed.append)
+    with cluster(brokers=1) as running:
+        host, port = running.address(1).split(":")
+        for _ in range(10):
+            visitors = [socket.create_connection((host, int(port))) for _ in range(30)]
+            running.kill(1)
+            for visitor in visitors:
+                visitor.close()
+            running.start(1)
+    gc.collect()
+    assert not unclosed
 
 
 def test_a_killed_leader_takes_nothing_with_it(three: Cluster) -> None:

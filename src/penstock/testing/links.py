@@ -15,7 +15,7 @@ from typing import Any, TypeAlias, cast
 
 from penstock.ports import Buffer
 
-__all__ = ["Gate", "Link", "Links"]
+__all__ = ["Gate", "Link", "Links", "stop_listening"]
 
 #: two brokers, in either order
 Link: TypeAlias = frozenset[int]
@@ -132,3 +132,15 @@ class Gate(asyncio.BufferedProtocol, asyncio.Transport):
         del self._gates[self]
         if not self._given_up:
             self._inner.connection_lost(exc)
+
+
+def stop_listening(server: asyncio.AbstractServer) -> None:
+    """Close a server of asyncio's own loop when those whom it has just accepted have their transports.
+
+    One that is closed before never closes their sockets.
+    """
+    assert isinstance(server, asyncio.Server)
+    loop = server.get_loop()
+    for listening in server.sockets:
+        loop.remove_reader(listening)
+    loop.call_soon(server.close)

@@ -11,13 +11,13 @@ import asyncio
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from penstock.broker.broker import Broker
 from penstock.model.config import BrokerConfig
 from penstock.ports import World
 from penstock.testing.brokers import BrokerThread
-from penstock.testing.links import Gate, Link, Links
+from penstock.testing.links import Gate, Link, Links, stop_listening
 from penstock.testing.shared_time import SessionClock, SharedTime
 
 __all__ = ["NodeThread"]
@@ -53,6 +53,9 @@ class _NodeLoop(asyncio.SelectorEventLoop):
             await attempt
         return await super().create_connection(lambda: self._gated(protocol_factory(), link), host, port)
 
+    async def create_server(self, *args: Any, **options: Any) -> asyncio.Server:
+        return cast("asyncio.Server", _Listening(await super().create_server(*args, **options)))
+
     def _gated(self, protocol: asyncio.BaseProtocol, link: Link) -> asyncio.BaseProtocol:
         if not isinstance(protocol, asyncio.BufferedProtocol):
             # It only sees whether somebody is there, and is gone in a moment.
@@ -73,6 +76,18 @@ class _NodeLoop(asyncio.SelectorEventLoop):
             gate.drop()
         # Their sockets are closed in the loop's next turn.
         await asyncio.sleep(0)
+
+
+class _Listening:
+    """A server that may be closed in the moment in which it accepts somebody."""
+
+    def __init__(self, server: asyncio.Server) -> None:
+        self._server = server
+        self.sockets = server.sockets
+        self.start_serving = server.start_serving
+
+    def close(self) -> None:
+        stop_listening(self._server)
 
 
 class NodeThread(BrokerThread):
