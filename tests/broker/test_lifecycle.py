@@ -7,6 +7,7 @@ import errno
 
 import pytest
 
+from penstock.broker import replicas
 from penstock.broker.lifecycle import Lifecycle
 from penstock.metadata.image import TOPIC
 from penstock.model.errors import ErrorCode
@@ -232,8 +233,12 @@ def test_controllers_and_brokers_may_be_nodes_of_their_own() -> None:
     run(main())
 
 
-def test_a_topic_that_asks_for_it_gets_a_leader_that_may_lack_records() -> None:
+def test_a_topic_that_asks_for_it_gets_a_leader_that_may_lack_records(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """`unclean.leader.election.enable` takes effect when it is set, not only when a broker comes or goes."""
+    warnings: list[tuple[str, dict[str, object]]] = []
+    monkeypatch.setattr(replicas.log, "warning", lambda event, **fields: warnings.append((event, fields)))
 
     async def main() -> None:
         async with cluster(3, config={"broker.session.timeout.ms": "600"}) as nodes:
@@ -248,6 +253,9 @@ def test_a_topic_that_asks_for_it_gets_a_leader_that_may_lack_records() -> None:
             key = "unclean.leader.election.enable"
             assert await alter(nodes, controller.node_id, TOPIC, "topic", key, "true") == ErrorCode.NONE
             await eventually(lambda: partition.leader in partition.replicas)
+            await eventually(
+                lambda: warnings == [("unclean_leader", {"partition": "topic-0", "end_offset": 0})]
+            )
 
     run(main())
 

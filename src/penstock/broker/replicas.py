@@ -18,7 +18,7 @@ from penstock.broker.partition import Partition
 from penstock.broker.replica_fetcher import ReplicaFetcher
 from penstock.broker.replica_sessions import ReplicaSessions
 from penstock.broker.throttles import Throttles
-from penstock.metadata.image import BROKER, NO_LEADER, TOPIC, PartitionImage
+from penstock.metadata.image import BROKER, NO_LEADER, RECOVERING, TOPIC, PartitionImage
 from penstock.model.ids import OFFSETS_TOPIC, TopicId
 from penstock.replication.fetch_plan import PartitionKey
 from penstock.replication.follower import FollowerState
@@ -174,6 +174,9 @@ class Replicas:
         if not partition.leading and partition.topic == OFFSETS_TOPIC:
             # It may have stepped down by itself: what its coordinator knew then is not what the log has now.
             self._broker.groups.resigned(partition.index)
+        if wanted.leader_recovery == RECOVERING:
+            # Whatever was acknowledged behind this end is gone: somebody will want to know.
+            log.warning("unclean_leader", partition=partition.name, end_offset=partition.log.end_offset)
         partition.lead(wanted.leader_epoch, leadership)
         if leadership is None:
             self._led.pop(wanted.key, None)
