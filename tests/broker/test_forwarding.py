@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from struct import pack
 from typing import Any
 
@@ -40,6 +41,7 @@ from penstock.wire.apis.init_producer_id import INIT_PRODUCER_ID, InitProducerId
 from penstock.wire.apis.metadata import METADATA, MetadataRequest, MetadataRequestTopic
 from penstock.wire.apis.produce import PRODUCE
 from penstock.wire.apis.update_features import UPDATE_FEATURES, FeatureUpdate, UpdateFeaturesRequest
+from penstock.wire.schema import Struct
 from tests.broker.nodes import Cluster, cluster, eventually
 from tests.broker.test_quorum import create, run
 
@@ -71,6 +73,44 @@ def test_configs_and_deletions_go_to_the_controller() -> None:
             request = DeleteTopicsRequest(topics=[DeleteTopicState(name="topic")], timeout_ms=5000)
             (answer,) = (await nodes.ask(node, DELETE_TOPICS, request)).responses
             assert answer.error_code == ErrorCode.NONE and "topic" not in image.topics
+
+    run(main())
+
+
+def test_another_change_is_not_taken_for_the_one_that_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who was asked answers when it knows what was made, not when it hears of just anything."""
+    monkeypatch.setattr("penstock.broker.forwarding._CATCH_UP_S", 60)
+
+    async def main() -> None:
+        async with cluster(3) as nodes:
+            node = await follower(nodes)
+            controller = (await nodes.settled()).node_id
+            loader = nodes[node].node.loader
+            follow, busy, go_on, release = loader.on_applied, *(asyncio.Event() for _ in range(3))
+
+            async def take_time(records: Sequence[Struct]) -> None:
+                busy.set()
+                await go_on.wait()
+                await follow(records)
+
+            async def rest() -> None:
+                await release.wait()
+
+            loader.on_applied = take_time
+            assert await create(nodes, controller, "another") == ErrorCode.NONE
+            await busy.wait()
+            asked = asyncio.create_task(create(nodes, node, "topic"))
+            await eventually(lambda: "topic" in nodes[controller].image.topics)
+            # When it has followed the other change, it does not get to this one yet.
+            held = asyncio.create_task(loader.between_changes(rest))
+            await asyncio.sleep(0)
+            go_on.set()
+            answered, _ = await asyncio.wait([asked], timeout=0.1)
+            assert not answered
+            release.set()
+            assert await asked == ErrorCode.NONE
+            assert "topic" in nodes[node].image.topics
+            await held
 
     run(main())
 
@@ -180,7 +220,7 @@ def test_requests_survive_the_controllers_death() -> None:
             answers = set(await asked)
             # An answer may have been lost with the one who gave it: then the second attempt finds the topic.
             assert answers <= {ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS}
-            assert {f"topic-{n}" for n in range(5)} <= set(nodes[node].image.topics)
+            await eventually(lambda: {f"topic-{n}" for n in range(5)} <= set(nodes[node].image.topics))
 
     run(main())
 

@@ -113,7 +113,6 @@ async def forward(
 ) -> Any:
     """The active controller's response, by `here` if this node is it; ControllerUnavailable if none is."""
     node = broker.node
-    known = node.loader.applied
 
     async def attempt(patience_s: float) -> Any:
         if node.leader_id == node.node_id:
@@ -127,7 +126,7 @@ async def forward(
             return None
         response = decode_response(api, version, memoryview(answer.response_data))
         if _has_changed_something(api, request, response):
-            await _hear_of_it(broker, known)
+            await _hear_of_it(broker, answer.metadata_end)
         return response
 
     timeout_s = getattr(request, "timeout_ms", 0) / 1000 or _DEFAULT_TIMEOUT_S
@@ -206,11 +205,11 @@ def _has_changed_something(api: Api[Any, Any], request: Any, response: Any) -> b
     return bool(getattr(response, "error_code", ErrorCode.NONE) == ErrorCode.NONE)
 
 
-async def _hear_of_it(broker: Broker, known: int) -> None:
-    """Wait until the log has grown past what was `known` before the change was asked for."""
+async def _hear_of_it(broker: Broker, metadata_end: int) -> None:
+    """Wait until this broker knows all that the controller did when it answered."""
     try:
         async with asyncio.timeout(_CATCH_UP_S):
-            await broker.node.loader.wait_for(known + 1)
+            await broker.node.loader.wait_for(metadata_end)
     except TimeoutError:
         return
 
@@ -236,4 +235,7 @@ async def carry_out(
     except NotController:
         return EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER)
     parts = encode_response(api, header.api_version, header.correlation_id, response)
-    return EnvelopeResponse(response_data=b"".join(parts)[_SIZE:])  # type: ignore[arg-type]
+    return EnvelopeResponse(
+        response_data=b"".join(parts)[_SIZE:],  # type: ignore[arg-type]
+        metadata_end=broker.node.loader.applied,
+    )
