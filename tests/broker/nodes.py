@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 
@@ -13,22 +12,10 @@ from penstock.model.config import BrokerConfig
 from penstock.net.client import Peer
 from penstock.ports import Files
 from penstock.storage.memory import MemoryFiles
+from penstock.testing.clusters import HOST, reserve_port
 from penstock.wire.api import Api, RequestT, ResponseT
 
-__all__ = ["Cluster", "cluster", "eventually", "free_ports"]
-
-HOST = "127.0.0.1"
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that nobody has just now."""
-    sockets = [socket.socket() for _ in range(count)]
-    for each in sockets:
-        each.bind((HOST, 0))
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
+__all__ = ["HOST", "Cluster", "cluster", "eventually"]
 
 
 async def eventually(condition: Callable[..., bool], within_s: float = 10.0) -> None:
@@ -45,7 +32,8 @@ class Cluster:
         self, voters: Sequence[int], observers: Sequence[int] = (), config: Mapping[str, str] | None = None
     ) -> None:
         ids = [*voters, *observers]
-        ports = free_ports(2 * len(ids))
+        self._reserved = [reserve_port() for _ in range(2 * len(ids))]
+        ports = [each.getsockname()[1] for each in self._reserved]
         internal = dict(zip(ids, ports, strict=False))
         quorum = ",".join(f"{node}@{HOST}:{internal[node]}" for node in voters)
         self.settings = {
@@ -86,6 +74,13 @@ class Cluster:
         for client in self._clients:
             client.close()
         await asyncio.gather(*(self.kill(node) for node in list(self.brokers)))
+        for reserved in self._reserved:
+            reserved.close()
+
+    def new_port(self) -> int:
+        """One more that nobody else gets."""
+        self._reserved.append(reserve_port())
+        return int(self._reserved[-1].getsockname()[1])
 
     def __getitem__(self, node: int) -> Broker:
         return self.brokers[node]

@@ -6,7 +6,7 @@ from penstock.model.errors import ErrorCode
 from penstock.wire.apis.add_raft_voter import ADD_RAFT_VOTER, AddRaftVoterRequest
 from penstock.wire.apis.endpoints import Endpoint
 from penstock.wire.apis.remove_raft_voter import REMOVE_RAFT_VOTER, RemoveRaftVoterRequest
-from tests.broker.nodes import Cluster, cluster, eventually, free_ports
+from tests.broker.nodes import Cluster, cluster, eventually
 from tests.broker.test_quorum import create, run
 
 
@@ -82,7 +82,7 @@ def test_a_voter_that_moves_says_so() -> None:
             node = 3
             await nodes.kill(node)
             await nodes.settled()
-            (port,) = free_ports(1)
+            port = nodes.new_port()
             listener = nodes.settings[node]["listeners"].split(",")[0]
             nodes.settings[node]["listeners"] = f"{listener},INTERNAL://127.0.0.1:{port}"
             await nodes.start(node)

@@ -47,7 +47,7 @@ class Cluster:
     def __init__(self, brokers: int, config: Mapping[str, str]) -> None:
         self.ids = range(1, brokers + 1)
         self._time = SharedTime()
-        self._reserved = [_reserve_port() for _ in range(2 * brokers)]
+        self._reserved = [reserve_port() for _ in range(2 * brokers)]
         ports = [each.getsockname()[1] for each in self._reserved]
         internal = dict(zip(self.ids, ports[brokers:], strict=True))
         self._links = Links({port: node for node, port in internal.items()})
@@ -253,7 +253,7 @@ def _nothing() -> None:
     """A turn of a broker's loop, in which it does what is due."""
 
 
-def _reserve_port() -> socket.socket:
+def reserve_port() -> socket.socket:
     """A loopback port that no other process gets, though a broker may come and go there.
 
     The socket never listens: whoever connects while no broker is there is refused.
