@@ -51,7 +51,7 @@ async def make_topic(
     configs: Mapping[str, str] | None = None,
     min_isr: int = 2,
 ) -> None:
-    """One partition on the brokers `replicas`, the first of which leads; returns when all know and follow."""
+    """One partition on the brokers `replicas`, the first of which leads; returns when everybody knows."""
     settings = {"min.insync.replicas": str(min_isr), **(configs or {})}
     topic = CreatableTopic(
         name=name,
@@ -63,7 +63,11 @@ async def make_topic(
     request = CreateTopicsRequest(topics=[topic], timeout_ms=10_000)
     (result,) = (await nodes.ask(replicas[0], CREATE_TOPICS, request)).topics
     assert result.error_code == ErrorCode.NONE, result.error_message
-    await eventually(lambda: all(hosts(broker, name) for n, broker in nodes.brokers.items() if n in replicas))
+
+    def is_known(node: int) -> bool:
+        return hosts(nodes[node], name) if node in replicas else name in nodes[node].image.topics
+
+    await eventually(lambda: all(map(is_known, nodes.brokers)))
 
 
 def hosts(broker: Broker, name: str = TOPIC) -> bool:

@@ -22,6 +22,9 @@ from tests.broker.replication import described, make_topic, produce, replica
 from tests.broker.test_forwarding import alter
 from tests.broker.test_quorum import create, run
 
+#: so long that whatever comes to pass does so for another reason than that somebody was silent
+_PATIENT = {"broker.session.timeout.ms": "120000", "controller.quorum.fetch.timeout.ms": "60000"}
+
 
 def others(nodes: Cluster, *without: int) -> list[int]:
     return [node for node in nodes.brokers if node not in without]
@@ -29,13 +32,11 @@ def others(nodes: Cluster, *without: int) -> list[int]:
 
 def test_a_process_that_dies_is_fenced_long_before_its_session_ends() -> None:
     async def main() -> None:
-        async with cluster(3) as nodes:
+        async with cluster(3, config=_PATIENT) as nodes:
             controller = await nodes.settled()
             dead = others(nodes, controller.node_id)[0]
-            began = asyncio.get_running_loop().time()
             await nodes.kill(dead)
             await eventually(lambda: controller.image.brokers[dead].fenced)
-            assert asyncio.get_running_loop().time() - began < 0.3
 
     run(main())
 
@@ -44,13 +45,11 @@ def test_the_death_of_the_controllers_process_fences_its_broker_too() -> None:
     """One kill in three hits the quorum's leader: whoever follows has to find out by itself."""
 
     async def main() -> None:
-        async with cluster(3) as nodes:
+        async with cluster(3, config=_PATIENT) as nodes:
             first = await nodes.settled()
-            began = asyncio.get_running_loop().time()
             await nodes.kill(first.node_id)
             second = await nodes.settled()
             await eventually(lambda: second.image.brokers[first.node_id].fenced)
-            assert asyncio.get_running_loop().time() - began < 1.0
 
     run(main())
 
@@ -112,28 +111,29 @@ def test_leaders_move_away_before_a_broker_stops() -> None:
 
 def test_the_controllers_node_hands_both_of_its_parts_over() -> None:
     async def main() -> None:
-        async with cluster(3) as nodes:
+        async with cluster(3, config=_PATIENT) as nodes:
             first = await nodes.settled()
             assert await create(nodes, first.node_id, "topic", factor=3) == ErrorCode.NONE
-            began = asyncio.get_running_loop().time()
             await nodes.stop(first.node_id)
             second = await nodes.settled()
-            assert asyncio.get_running_loop().time() - began < 2.0, "neither a session nor a fetch timed out"
             assert second.image.brokers[first.node_id].fenced
             assert second.image.topics["topic"].partitions[0].leader in nodes.brokers
 
     run(main())
 
 
-def test_the_last_node_of_a_cluster_that_is_stopped_does_not_wait_for_the_others() -> None:
+def test_the_last_node_of_a_cluster_that_is_stopped_does_not_wait_for_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("penstock.broker.broker._HANDOVER_S", 120)
+
     async def main() -> None:
         async with cluster(3) as nodes:
             await nodes.settled()
             for node in (1, 2):
                 await nodes.stop(node)
-            began = asyncio.get_running_loop().time()
-            await nodes.stop(3)
-            assert asyncio.get_running_loop().time() - began < 3.0
+            async with asyncio.timeout(60):
+                await nodes.stop(3)
 
     run(main())
 
@@ -241,7 +241,9 @@ def test_a_topic_that_asks_for_it_gets_a_leader_that_may_lack_records(
     monkeypatch.setattr(replicas.log, "warning", lambda event, **fields: warnings.append((event, fields)))
 
     async def main() -> None:
-        async with cluster(3, config={"broker.session.timeout.ms": "600"}) as nodes:
+        # Heartbeats enough for a session that short, however busy the machine is.
+        short = {"broker.session.timeout.ms": "600", "broker.heartbeat.interval.ms": "50"}
+        async with cluster(3, config=short) as nodes:
             controller = await nodes.settled()
             assert await create(nodes, controller.node_id, "topic", factor=2) == ErrorCode.NONE
             partition = controller.image.topics["topic"].partitions[0]
@@ -262,7 +264,11 @@ def test_a_topic_that_asks_for_it_gets_a_leader_that_may_lack_records(
 
 def test_leaders_go_back_to_where_they_are_preferred() -> None:
     async def main() -> None:
-        config = {"leader.imbalance.check.interval.seconds": "1", "broker.session.timeout.ms": "1000"}
+        config = {
+            "leader.imbalance.check.interval.seconds": "1",
+            "broker.session.timeout.ms": "1000",
+            "broker.heartbeat.interval.ms": "50",
+        }
         async with cluster(3, config=config) as nodes:
             controller = await nodes.settled()
             assert await create(nodes, controller.node_id, "topic", factor=3) == ErrorCode.NONE

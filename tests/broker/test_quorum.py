@@ -79,13 +79,12 @@ def test_a_topic_made_through_any_node_is_known_everywhere(asked: int) -> None:
 
 def test_the_controllers_death_elects_another_which_knows_everything() -> None:
     async def main() -> None:
-        async with cluster(3) as nodes:
+        # It is not by this that they find out.
+        async with cluster(3, config={"controller.quorum.fetch.timeout.ms": "60000"}) as nodes:
             first = await nodes.settled()
             assert await create(nodes, first.node_id, "before") == ErrorCode.NONE
-            began = asyncio.get_running_loop().time()
             await nodes.kill(first.node_id)
             second = await nodes.settled()
-            assert asyncio.get_running_loop().time() - began < 1.0, "not the fetch timeout"
             assert second is not first and "before" in second.image.topics
             for node in nodes.brokers:
                 assert await create(nodes, node, f"after-{node}") == ErrorCode.NONE
@@ -102,8 +101,10 @@ def test_a_restarted_node_catches_up() -> None:
             assert await create(nodes, other, "missed") == ErrorCode.NONE
             await nodes.start(follower)
             assert "missed" in nodes[follower].image.topics
-            epochs = {b.image.brokers[follower].epoch for b in nodes.brokers.values()}
-            assert epochs == {nodes[follower].broker_epoch}
+            epoch = nodes[follower].broker_epoch
+            await eventually(
+                lambda: {b.image.brokers[follower].epoch for b in nodes.brokers.values()} == {epoch}
+            )
 
     run(main())
 

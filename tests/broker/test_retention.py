@@ -68,6 +68,7 @@ def test_records_that_are_too_old_go(client: RawClient) -> None:
 
     # Whole segments go: the last old record may share one with the first young one.
     until(lambda: start_of(client, topic) >= 8)
+    passes(client)  # or a segment of which half was written then may go now
 
     start = start_of(client, topic)
     assert start <= 10
