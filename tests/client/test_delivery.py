@@ -6,11 +6,14 @@ import asyncio
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from penstock.client import Consumer, Producer, Record
+from penstock.testing import broker
+from tests.client.conftest import QUICK_GROUPS
 
 COUNT = 10
 CRASHES_AT = 6
@@ -39,6 +42,18 @@ async def main():
 
 asyncio.run(main())
 """
+
+#: of members that die; those that live on a busy machine need more time
+SHORT_SESSIONS = {
+    "group.consumer.min.session.timeout.ms": "1000",
+    "group.consumer.session.timeout.ms": "1000",
+}
+
+
+@pytest.fixture(scope="module")
+def bootstrap() -> Iterator[str]:
+    with broker(config=QUICK_GROUPS | SHORT_SESSIONS) as running:
+        yield running.bootstrap
 
 
 def crash(bootstrap: str, topic: str, delivery: str, style: str, seen: Path) -> list[int]:

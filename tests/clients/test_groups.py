@@ -29,14 +29,18 @@ from confluent_kafka.admin import (
 from lab.penstock import penstock
 from lab.server import Server
 
-#: quick rounds, and sessions that end within a test
+#: long enough that nobody loses one because the machine is busy, but shorter than a close may take
+SESSION_MS = 10_000
+#: for whoever is to lose it
+SHORT_SESSION_MS = 1500
+#: quick rounds
 SETTINGS = {
     "penstock.log.level": "warning",
     "group.initial.rebalance.delay.ms": "50",
     "group.min.session.timeout.ms": "500",
     "group.consumer.heartbeat.interval.ms": "100",
     "group.consumer.min.heartbeat.interval.ms": "100",
-    "group.consumer.session.timeout.ms": "1500",
+    "group.consumer.session.timeout.ms": str(SESSION_MS),
     "group.consumer.min.session.timeout.ms": "1000",
     "group.consumer.assignment.interval.ms": "0",
 }
@@ -109,6 +113,14 @@ def set_group_config(bootstrap: str, group: str, key: str, value: str) -> None:
     admin.incremental_alter_configs([resource])[resource].result(10)
 
 
+def with_sessions(bootstrap: str, group: str, protocol: str, session_ms: int) -> dict[str, Any]:
+    """What members of the group ask for, so that they have sessions of that length."""
+    if protocol != "consumer":
+        return {"session_timeout_ms": session_ms}
+    set_group_config(bootstrap, group, "consumer.session.timeout.ms", str(session_ms))
+    return {}
+
+
 def configured(bootstrap: str, group: str, protocol: str, **more: Any) -> dict[str, Any]:
     config: dict[str, Any] = {
         "bootstrap.servers": bootstrap,
@@ -123,7 +135,7 @@ def configured(bootstrap: str, group: str, protocol: str, **more: Any) -> dict[s
     else:
         config |= {
             "partition.assignment.strategy": protocol,
-            "session.timeout.ms": 1500,
+            "session.timeout.ms": SESSION_MS,
             "heartbeat.interval.ms": 100,
         }
     return config | {key.replace("_", "."): value for key, value in more.items()}
@@ -263,7 +275,8 @@ def test_work_goes_on_where_it_was_committed(bootstrap: str, topic: str, group: 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_member_that_crashes_is_replaced(bootstrap: str, topic: str, group: str, protocol: str) -> None:
     """It stops sending heartbeats: its process is there, but does not serve its sockets."""
-    with another_process(LONELY_MEMBER, configured(bootstrap, group, protocol), topic) as said:
+    short = with_sessions(bootstrap, group, protocol, SHORT_SESSION_MS)
+    with another_process(LONELY_MEMBER, configured(bootstrap, group, protocol, **short), topic) as said:
         next(share for share in said if len(share) == 4)
         said.pause()
         with member(bootstrap, group, protocol, [topic]) as second:
@@ -274,15 +287,8 @@ def test_a_member_that_crashes_is_replaced(bootstrap: str, topic: str, group: st
 def test_a_static_member_that_restarts_disturbs_nobody(
     bootstrap: str, topic: str, group: str, protocol: str
 ) -> None:
-    """KIP-345: within its session it gets back what it had, and nobody else notices.
-
-    Sessions are long enough that nobody loses one because the machine is busy.
-    """
-    patient: dict[str, Any] = {}
-    if protocol == "consumer":
-        set_group_config(bootstrap, group, "consumer.session.timeout.ms", "30000")
-    else:
-        patient["session_timeout_ms"] = 30_000
+    """KIP-345: within its session it gets back what it had, and nobody else notices."""
+    patient = with_sessions(bootstrap, group, protocol, 3 * SESSION_MS)
     static = {"group_instance_id": "here"} | patient
     with ExitStack() as stack:
         rounds: list[int] = []
@@ -314,11 +320,9 @@ def test_partitions_that_are_added_get_readers(bootstrap: str, topic: str, group
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_member_that_stops_polling_is_out(bootstrap: str, topic: str, group: str, protocol: str) -> None:
     """`max.poll.interval.ms`: its heartbeats go on, but it leaves by itself."""
-    busy: dict[str, Any] = {"max_poll_interval_ms": 2000} | (
-        {} if protocol == "consumer" else {"session_timeout_ms": 1500}
-    )
+    session = with_sessions(bootstrap, group, protocol, SHORT_SESSION_MS)
     with (
-        member(bootstrap, group, protocol, [topic], **busy) as stuck,
+        member(bootstrap, group, protocol, [topic], max_poll_interval_ms=2000, **session) as stuck,
         member(bootstrap, group, protocol, [topic]) as other,
     ):
         until(divided(stuck, other), stuck, other)
