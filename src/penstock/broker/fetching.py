@@ -21,7 +21,7 @@ from penstock.wire.apis.fetch import AbortedTransaction, EpochEndOffset, Partiti
 if TYPE_CHECKING:
     from penstock.broker.partitions import Partitions
 
-__all__ = ["FetchLimits", "FetchRead", "WaitingFetch", "read_partitions"]
+__all__ = ["FetchLimits", "FetchRead", "WaitingFetch", "read_partition", "read_partitions"]
 
 #: a range up to this size is copied: that is cheaper than the system calls of sending a file
 SMALL_RANGE: Final = 24 << 10
@@ -78,7 +78,7 @@ def read_partitions(
             answer = _failed(want.index, partition)
         else:
             try:
-                answer = _read(partition, want, left, limits, not read.size, may_wait)
+                answer = read_partition(partition, want, left, limits, not read.size, may_wait)
                 if answer is _QUIET:
                     read.quiet.append((len(read.answers), partition))
                     read.answers.append(answer)
@@ -108,14 +108,15 @@ def read_partitions(
 _QUIET: Final = PartitionData()
 
 
-def _read(
+def read_partition(
     partition: Partition,
     want: WantedPartition,
     left: int,
     limits: FetchLimits,
     at_least_one: bool,
-    may_wait: bool,
+    may_wait: bool = False,
 ) -> PartitionData:
+    """What to answer of one partition, with up to `left` bytes of it; ApiError, or ColdPages to be warmed."""
     _, committed, only_leader, nearest = limits
     partition.check_leader_epoch(want.current_leader_epoch, only_leader)
     partition.check_online()
@@ -138,9 +139,9 @@ def _read(
     if may_wait and want.fetch_offset == upper:
         return _QUIET
     answer = _described(partition, want.index)
-    if at_least_one and upper == log.end_offset:
+    if upper == log.end_offset:
         newest = log.newest(want.fetch_offset)
-        if newest is not None:
+        if newest is not None and (at_least_one or len(newest) <= min(left, want.max_bytes)):
             answer.records = newest
             if committed:
                 answer.aborted_transactions = []

@@ -70,6 +70,7 @@ class Connection(asyncio.BufferedProtocol):
         "active_at",
         "closed",
         "listener",
+        "memo",
         "peer",
         "principal",
         "software",
@@ -82,6 +83,8 @@ class Connection(asyncio.BufferedProtocol):
         self.principal = "User:ANONYMOUS"
         #: (name, version) that the client said of itself in ApiVersions
         self.software: tuple[str, str] | None = None
+        #: whatever the application remembers of it
+        self.memo: object = None
         self.closed = False
         self.active_at = 0.0
         self._answers: deque[Parts | Deferred[Parts | None]] = deque()
@@ -115,6 +118,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.closed = True
+        self.memo = None
         self._output.close()
         self._release_buffer()
         answers, self._answers = self._answers, deque()

@@ -25,7 +25,7 @@ from penstock.broker.handlers.configs import (
     is_of_this_node,
     list_config_resources,
 )
-from penstock.broker.handlers.fetch import fetch
+from penstock.broker.handlers.fetch import client_fetch
 from penstock.broker.handlers.group_offsets import offset_commit, offset_delete, offset_fetch
 from penstock.broker.handlers.groups import (
     consumer_group_describe,
@@ -68,7 +68,6 @@ from penstock.wire.apis.describe_producers import DESCRIBE_PRODUCERS
 from penstock.wire.apis.describe_quorum import DESCRIBE_QUORUM
 from penstock.wire.apis.describe_topic_partitions import DESCRIBE_TOPIC_PARTITIONS
 from penstock.wire.apis.elect_leaders import ELECT_LEADERS
-from penstock.wire.apis.fetch import FETCH
 from penstock.wire.apis.find_coordinator import FIND_COORDINATOR
 from penstock.wire.apis.heartbeat import HEARTBEAT
 from penstock.wire.apis.incremental_alter_configs import INCREMENTAL_ALTER_CONFIGS
@@ -89,6 +88,7 @@ from penstock.wire.apis.remove_raft_voter import REMOVE_RAFT_VOTER
 from penstock.wire.apis.sync_group import SYNC_GROUP
 from penstock.wire.apis.unregister_broker import UNREGISTER_BROKER
 from penstock.wire.apis.update_features import UPDATE_FEATURES
+from penstock.wire.fetch_form import CLIENT_FETCH
 
 __all__ = ["FORWARDED", "HANDLERS"]
 
@@ -111,7 +111,7 @@ FORWARDED: Final[dict[Api[Any, Any], AsyncHandler]] = {
 
 HANDLERS: Final[dict[Api[Any, Any], Handler]] = {
     PRODUCE: produce,
-    FETCH: fetch,
+    CLIENT_FETCH: client_fetch,
     LIST_OFFSETS: list_offsets,
     METADATA: metadata,
     OFFSET_COMMIT: offset_commit,

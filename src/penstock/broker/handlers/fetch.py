@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from penstock.broker.context import Context
 from penstock.broker.fetch_sessions import (
@@ -16,6 +16,7 @@ from penstock.broker.fetch_sessions import (
 )
 from penstock.broker.fetching import FetchLimits, FetchRead, WaitingFetch, read_partitions
 from penstock.broker.leader_hints import MOVED, current_leader, leader_endpoints
+from penstock.broker.steady_fetch import SteadyReader
 from penstock.model.errors import ApiError, ErrorCode
 from penstock.model.ids import TopicId
 from penstock.net.deferred import Deferred
@@ -32,11 +33,12 @@ from penstock.wire.apis.fetch import (
     NodeEndpoint,
     PartitionData,
 )
+from penstock.wire.compiler import Decoder
 
 if TYPE_CHECKING:
     from penstock.broker.broker import Broker
 
-__all__ = ["fetch"]
+__all__ = ["client_fetch", "fetch"]
 
 _BY_TOPIC_ID: Final = 13
 _ZSTD_FROM: Final = 10
@@ -48,6 +50,40 @@ _WARM_TRIES: Final = 3
 #: `FetchLimits(…)` without the call of a Python function, for what every Fetch makes
 _new_limits: Final = tuple.__new__
 _WALK_CHUNK: Final = 16 << 10
+
+
+def client_fetch(context: Context, came: tuple[memoryview, int, Decoder[FetchRequest]]) -> Any:
+    """As clients ask: one that asks for the same again has its partitions, and its answer's form, ready."""
+    frame, start, decode = came
+    if context.version < _BY_TOPIC_ID:
+        return fetch(context, decode(frame, start))
+    reader = context.connection.memo
+    if isinstance(reader, SteadyReader):
+        answer = reader.answer(context, frame, start)
+        if answer is not None:
+            return answer
+    request = decode(frame, start)
+    if request.session_epoch == FINAL_EPOCH:
+        if not isinstance(reader, SteadyReader):
+            reader = context.connection.memo = SteadyReader(_now)
+        reader.learn(context, request, bytes(frame[start:]), _limits(context, request))
+    return fetch(context, request)
+
+
+def _now(context: Context, request: FetchRequest) -> FetchResponse | Deferred[FetchResponse | None]:
+    """Answer at once, with what there is."""
+    return _Fetch(context, request, None, False, list(wanted_partitions(request, by_id=True))).now()
+
+
+def _limits(context: Context, request: FetchRequest) -> FetchLimits:
+    broker = context.broker
+    limits = (
+        min(request.max_bytes, broker.config.fetch_max_bytes),
+        request.isolation_level == _READ_COMMITTED,
+        context.version < _RACKS_FROM,
+        _nearest(broker, request.rack_id) if request.rack_id else None,
+    )
+    return _new_limits(FetchLimits, limits)
 
 
 def fetch(context: Context, request: FetchRequest) -> FetchResponse | Deferred[FetchResponse | None]:
@@ -90,15 +126,7 @@ class _Fetch:
         self._session = session
         self._incremental = incremental
         self._wanted = wanted
-        self._limits = _new_limits(
-            FetchLimits,
-            (
-                min(request.max_bytes, context.broker.config.fetch_max_bytes),
-                request.isolation_level == _READ_COMMITTED,
-                context.version < _RACKS_FROM,
-                _nearest(context.broker, request.rack_id) if request.rack_id else None,
-            ),
-        )
+        self._limits = _limits(context, request)
         self._deferred: Deferred[FetchResponse | None] | None = None
 
     def run(self) -> FetchResponse | Deferred[FetchResponse | None]:
@@ -122,8 +150,7 @@ class _Fetch:
         """Enough bytes came, or the time is up: answer with what there is now."""
         assert self._deferred is not None
         try:
-            read = read_partitions(self._context.broker.partitions, self._wanted, self._limits)
-            answer = self._answer(read)
+            answer = self.now()
         except Exception as e:  # noqa: BLE001 - nobody else would tell the client that waits
             self._context.failed(e)
             return
@@ -131,6 +158,10 @@ class _Fetch:
             self._deferred.resolve(answer)
         else:
             answer.then(self._deferred.resolve)
+
+    def now(self) -> FetchResponse | Deferred[FetchResponse | None]:
+        """Answer with what there is, be it nothing."""
+        return self._answer(read_partitions(self._context.broker.partitions, self._wanted, self._limits))
 
     def _answer(self, read: FetchRead) -> FetchResponse | Deferred[FetchResponse | None]:
         if read.cold:

@@ -1,0 +1,169 @@
+"""Fetch of a client that asks for the same partitions again and again, without a session.
+
+librdkafka's clients do: every request names all partitions, and from one to the next nothing changes but
+offsets. A `FetchForm` is what such requests have in common. It finds the offsets of a further one, and writes
+its answer, with a `struct` call each; the bytes are those of the tables in `penstock.wire.apis.fetch`, tests
+say so.
+
+`CLIENT_FETCH` is `FETCH` with its requests left as they came, for whoever has a form at hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from struct import Struct
+from typing import Any, Final
+
+from penstock.wire.api import Api
+from penstock.wire.apis.fetch import FETCH, FetchRequest
+from penstock.wire.compiler import Decoder, Part
+from penstock.wire.schema import Records
+from penstock.wire.varint import encode_uvarint
+
+__all__ = ["CLIENT_FETCH", "FetchForm", "Told"]
+
+#: high watermark, last stable offset, log start offset, records; of a partition from which all is well
+Told = tuple[int, int, int, Records]
+
+#: partitions: what is told of them is joined one by one
+_MOST: Final = 32
+#: topics are named by their ids, which are all of one size
+_FIRST_VERSION: Final = 13
+_REPLICA_UNTIL: Final = 14
+#: what comes before the topics: waits, limits, isolation level, session, and up to version 14 a replica
+_HEAD_SIZE: Final = 21
+_REPLICA_SIZE: Final = 4
+_TOPIC_ID_SIZE: Final = 16
+#: a partition: where its offset is, and its size without tags
+_OFFSET_AT: Final = 8
+_PARTITION_SIZE: Final = 33
+_OFFSET_SIZE: Final = 8
+_NO_TAGS: Final = b"\0"
+#: no records, no tags
+_NOTHING: Final = b"\1\0"
+#: throttle time, error, session: none of them
+_NO_SESSION: Final = bytes(10)
+#: what lies before a partition, the partition, error, three offsets, aborted + 1, preferred replica
+_pack_entry: Final = Struct(">0sihqqqBi").pack
+#: the size of an answer, its correlation id, no tags
+_HEAD: Final = Struct(">iiB")
+_ID_SIZE: Final = 5
+
+
+class FetchForm:
+    """Requests that differ in nothing but the offsets, one for each partition, and what answers them."""
+
+    __slots__ = ("_constants", "_entries", "_fields", "_size", "_unpack", "_version")
+
+    def __init__(
+        self, version: int, fields: Struct, constants: Sequence[bytes], entries: Sequence[tuple[Any, ...]]
+    ) -> None:
+        self._version = version
+        self._fields = fields
+        self._size = fields.size
+        self._unpack = fields.unpack_from
+        #: what lies before, between and behind the offsets
+        self._constants = tuple(constants)
+        #: for each partition: how to pack what is told of it, and what of that is always the same
+        self._entries = entries
+
+    @classmethod
+    def of(cls, version: int, request: FetchRequest, body: bytes) -> FetchForm | None:
+        """The form of a request; None where it is none of the usual ones, or has not the fewest bytes."""
+        named = [len(topic.partitions) for topic in request.topics]
+        if version < _FIRST_VERSION or not named or not all(named) or sum(named) > _MOST:
+            return None
+        start = _HEAD_SIZE + (_REPLICA_SIZE if version <= _REPLICA_UNTIL else 0)
+        layout, position = ">", 0
+        at = start + len(encode_uvarint(len(request.topics) + 1))
+        for topic in request.topics:
+            at += _TOPIC_ID_SIZE + len(encode_uvarint(len(topic.partitions) + 1))
+            for _ in topic.partitions:
+                layout += f"{at + _OFFSET_AT - position}sq"
+                position = at + _OFFSET_AT + _OFFSET_SIZE
+                at += _PARTITION_SIZE
+            at += len(_NO_TAGS)
+        fields = Struct(f"{layout}{max(0, len(body) - position)}s")
+        if fields.size != len(body) or not _is_usual(version, request, body, start, at):
+            return None
+        return cls(version, fields, fields.unpack(body)[::2], _entries(request))
+
+    def offsets(self, version: int, frame: memoryview, start: int) -> Sequence[int] | None:
+        """The offsets in a request whose body starts at `start`; None where it has another form."""
+        if len(frame) - start != self._size or version != self._version:
+            return None
+        fields = self._unpack(frame, start)
+        return fields[1::2] if fields[::2] == self._constants else None
+
+    def request(self, offsets: Sequence[int]) -> FetchRequest:
+        """The request that asks for these offsets."""
+        constants = self._constants
+        between = [field for pair in zip(constants, offsets, strict=False) for field in pair]
+        body = self._fields.pack(*between, constants[-1])
+        return FETCH.request_decoder(self._version)(memoryview(body), 0)
+
+    def write(self, correlation_id: int, told: Sequence[Told]) -> list[Part]:
+        """An answer as it goes out, its size first: of each partition in the request's order."""
+        parts: list[Part] = []
+        written, size = _NO_SESSION, _ID_SIZE
+        for (pack, before, index, aborted), (high_watermark, stable, log_start, records) in zip(
+            self._entries, told, strict=True
+        ):
+            written += pack(before, index, 0, high_watermark, stable, log_start, aborted, -1)
+            length = len(records)
+            if length:
+                written += encode_uvarint(length + 1)
+                size += len(written) + length
+                parts += (written, records)
+                written = _NO_TAGS
+            else:
+                written += _NOTHING
+        # The ends of the last topic, and of all.
+        written += b"\0\0"
+        parts.append(written)
+        parts[0] = _HEAD.pack(size + len(written), correlation_id, 0) + parts[0]  # type: ignore[operator]
+        return parts
+
+
+def _is_usual(version: int, request: FetchRequest, body: bytes, start: int, end: int) -> bool:
+    """Whether the topics lie in [start, end) without tags, and all is written as we would."""
+    encode = FETCH.request_encoder(version)
+    topics, request.topics = request.topics, []
+    rest = b"".join(encode(request))  # type: ignore[arg-type]  # nothing in it is a file's
+    request.topics = topics
+    return body[end:] == rest[start + 1 :] and body == b"".join(encode(request))  # type: ignore[arg-type]
+
+
+def _entries(request: FetchRequest) -> list[tuple[Any, ...]]:
+    # Only readers of committed records are told of aborted transactions, here of none.
+    aborted = 1 if request.isolation_level else 0
+    entries = []
+    before = encode_uvarint(len(request.topics) + 1)
+    for topic in request.topics:
+        before += topic.topic_id + encode_uvarint(len(topic.partitions) + 1)
+        for partition in topic.partitions:
+            pack = Struct(f">{len(before)}sihqqqBi").pack if before else _pack_entry
+            entries.append((pack, before, partition.partition, aborted))
+            before = b""
+        before += _NO_TAGS
+    return entries
+
+
+class _ClientFetch(Api[Any, Any]):
+    """See above: a request is its frame, where its body starts, and what would decode it."""
+
+    __slots__ = ()
+
+    def request_decoder(self, version: int) -> Decoder[Any]:
+        decode = FETCH.request_decoder(version)
+        return lambda frame, offset: (frame, offset, decode)
+
+
+CLIENT_FETCH: Final = _ClientFetch(
+    FETCH.key,
+    FETCH.name,
+    (FETCH.min_supported, FETCH.max_version),
+    request=FETCH.request,
+    response=FETCH.response,
+    flexible_from=FETCH.flexible_from,
+)

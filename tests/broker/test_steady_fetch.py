@@ -1,0 +1,290 @@
+"""A client that asks for the same again is told exactly what one is told that asks for the first time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from penstock.broker.steady_fetch import SteadyFetch, SteadyReader
+from penstock.model.errors import ErrorCode
+from penstock.records.control import EndTransaction, build_end_transaction
+from penstock.storage.memory import MemoryFiles
+from penstock.storage.producers import AppendOrigin
+from penstock.wire.apis.fetch import FETCH, FetchRequest, FetchResponse, PartitionData
+from tests.broker.disks import BrokerOnDisk, on_disk
+from tests.broker.raw import RawClient
+from tests.broker.requests import (
+    Topic,
+    append,
+    batch_of,
+    create_topic,
+    delete_before,
+    delete_topic,
+    fetch_request,
+    now_ms,
+    until,
+    values_in,
+    wanted,
+)
+
+VERSION = 16
+COMMITTED = 1
+LONG_MS = 30_000
+
+
+@pytest.fixture
+def running() -> Iterator[BrokerOnDisk]:
+    with on_disk(MemoryFiles()) as started:
+        yield started
+
+
+@pytest.fixture
+def client(running: BrokerOnDisk) -> Iterator[RawClient]:
+    with RawClient(running.bootstrap) as connected:
+        yield connected
+
+
+@pytest.fixture
+def topic(client: RawClient) -> Topic:
+    return create_topic(client, partitions=3)
+
+
+def request(topic: Topic, *offsets: int, max_bytes: int = 1 << 20, **settings: Any) -> FetchRequest:
+    """For each partition from an offset."""
+    named = [wanted(offset, index, max_bytes) for index, offset in enumerate(offsets)]
+    return fetch_request([(topic, named)], version=VERSION, **settings)
+
+
+class Reader:
+    """A connection on which the same is asked again and again, and one for each question beside it."""
+
+    def __init__(self, running: BrokerOnDisk) -> None:
+        self.client = RawClient(running.bootstrap)
+        self._broker = running.broker
+
+    @property
+    def steady(self) -> SteadyFetch | None:
+        """What the broker has ready for the connection."""
+        address = "{}:{}".format(*self.client.socket.getsockname())
+        (connection,) = [known for known in self._broker.server.connections if known.peer == address]
+        return connection.memo.last if isinstance(connection.memo, SteadyReader) else None
+
+    def ask(self, asked: FetchRequest) -> FetchResponse:
+        """The answer, which is the one that a new connection gets, too."""
+        answer = self.client.ask(FETCH, VERSION, asked)
+        with self.client.another() as other:
+            assert _told(answer) == _told(other.ask(FETCH, VERSION, asked))
+        return answer
+
+
+def _told(response: FetchResponse) -> list[Any]:
+    names = [field.name for field in PartitionData.fields if field.name != "records"]
+    return [
+        (topic.topic_id, bytes(told.records or b""), *(getattr(told, name) for name in names))  # type: ignore[arg-type]
+        for topic in response.responses
+        for told in topic.partitions
+    ]
+
+
+@pytest.fixture
+def fresh(running: BrokerOnDisk) -> Iterator[Reader]:
+    """One who has not asked yet."""
+    reader = Reader(running)
+    yield reader
+    reader.client.close()
+
+
+@pytest.fixture
+def reader(fresh: Reader, topic: Topic) -> Reader:
+    """One who has asked for three partitions from their beginnings twice."""
+    fresh.ask(request(topic, 0, 0, 0))
+    first = fresh.steady
+    fresh.ask(request(topic, 0, 0, 0))
+    assert first is None and fresh.steady is not None
+    return fresh
+
+
+@pytest.fixture
+def patient(client: RawClient, topic: Topic, fresh: Reader) -> Reader:
+    """One who has asked twice for the one record of the first partition, and would have waited for it."""
+    append(client, topic, b"old")
+    for _ in range(2):
+        fresh.ask(request(topic, 0, 0, 0, max_wait_ms=LONG_MS))
+    return fresh
+
+
+def wait_for_more(patient: Reader, topic: Topic) -> None:
+    """Ask for what comes next, and return when the broker knows."""
+    patient.client.send(FETCH, VERSION, request(topic, 1, 0, 0, max_wait_ms=LONG_MS))
+    until(lambda: patient.steady is not None and patient.steady.is_busy)
+
+
+def received(reader: Reader) -> FetchResponse:
+    answer = reader.client.receive()
+    assert isinstance(answer, FetchResponse)
+    return answer
+
+
+def values(response: FetchResponse) -> list[list[bytes | None]]:
+    return [values_in(told) for topic in response.responses for told in topic.partitions]
+
+
+def codes(response: FetchResponse) -> list[int]:
+    return [told.error_code for topic in response.responses for told in topic.partitions]
+
+
+def test_what_was_appended_last_is_read(client: RawClient, topic: Topic, reader: Reader) -> None:
+    kept = reader.steady
+    append(client, topic, b"a", partition=1)
+    assert values(reader.ask(request(topic, 0, 0, 0))) == [[], [b"a"], []]
+    append(client, topic, b"b", partition=0)
+    append(client, topic, b"c", partition=1)
+    assert values(reader.ask(request(topic, 0, 1, 0))) == [[b"b"], [b"c"], []]
+    assert values(reader.ask(request(topic, 1, 2, 0))) == [[], [], []]
+    assert reader.steady is kept
+
+
+def test_partitions_may_be_named_in_turns(client: RawClient, topic: Topic, fresh: Reader) -> None:
+    """As librdkafka does, so that none of them is always the last."""
+    offsets = [0, 0, 0]
+    known: list[object] = []
+    for asked in range(15):
+        changed = asked % 2
+        append(client, topic, b"%d" % asked, partition=changed)
+        order = [(asked + place) % 3 for place in range(3)]
+        named = [wanted(offsets[index], index) for index in order]
+        answer = fresh.ask(fetch_request([(topic, named)], version=VERSION, max_wait_ms=LONG_MS))
+        (told,) = [told.partitions for told in answer.responses]
+        assert {data.partition_index: values_in(data) for data in told} == {
+            index: [b"%d" % asked] if index == changed else [] for index in range(3)
+        }
+        offsets[changed] += 1
+        known.append(fresh.steady)
+    assert known[:3] == [None] * 3
+    assert None not in known[3:]
+    assert known[6:9] == known[9:12] == known[12:]
+    assert len(set(known[6:])) == 3
+
+
+def test_more_than_that_is_read_from_the_log(client: RawClient, topic: Topic, reader: Reader) -> None:
+    kept = reader.steady
+    for value in (b"a", b"b", b"c"):
+        append(client, topic, value, partition=2)
+    append(client, topic, b"x" * 100_000, partition=0)
+    assert values(reader.ask(request(topic, 0, 0, 0))) == [[b"x" * 100_000], [], [b"a", b"b", b"c"]]
+    assert values(reader.ask(request(topic, 1, 0, 1))) == [[], [], [b"b", b"c"]]
+    assert reader.steady is kept
+
+
+@pytest.mark.parametrize(("max_bytes", "first"), [(250, 10), (3000, 5000)])
+def test_limits_hold(client: RawClient, topic: Topic, fresh: Reader, max_bytes: int, first: int) -> None:
+    """At least one batch goes out, and of the others as much as has room."""
+    for _ in range(2):
+        fresh.ask(request(topic, 0, 0, 0, max_bytes=max_bytes))
+    append(client, topic, b"a" * first, partition=0)
+    append(client, topic, b"b" * 300, partition=1)
+    append(client, topic, b"c", partition=2)
+    found = values(fresh.ask(request(topic, 0, 0, 0, max_bytes=max_bytes)))
+    assert found[0] == [b"a" * first]
+    assert found[1] == ([] if max_bytes < 300 else [b"b" * 300])
+    assert fresh.steady is not None
+
+
+def test_it_waits_for_the_first_bytes(client: RawClient, topic: Topic, patient: Reader) -> None:
+    for offset, value in enumerate((b"a", b"b", b"c")):
+        patient.client.send(FETCH, VERSION, request(topic, 1, 0, offset, max_wait_ms=LONG_MS))
+        until(lambda: patient.steady is not None and patient.steady.is_busy)
+        append(client, topic, value, partition=2)
+        assert values(received(patient)) == [[], [], [value]]
+
+
+def test_it_answers_when_its_time_is_up(topic: Topic, fresh: Reader) -> None:
+    for _ in range(4):
+        assert values(fresh.ask(request(topic, 0, 0, 0, max_wait_ms=20))) == [[], [], []]
+    assert fresh.steady is not None and not fresh.steady.is_busy
+
+
+def test_one_that_comes_while_another_waits_is_answered_behind_it(
+    client: RawClient, topic: Topic, patient: Reader
+) -> None:
+    wait_for_more(patient, topic)
+    patient.client.send(FETCH, VERSION, request(topic, 0, 0, 0, max_wait_ms=LONG_MS))
+    append(client, topic, b"new", partition=1)
+    assert values(received(patient)) == [[], [b"new"], []]
+    assert values(received(patient))[0] == [b"old"]
+    assert patient.steady is not None and not patient.steady.is_busy
+
+
+def test_who_leaves_while_waiting_leaves_nothing(
+    topic: Topic, patient: Reader, running: BrokerOnDisk
+) -> None:
+    partition = running.broker.partitions.find(topic.id, 1)
+    assert not isinstance(partition, ErrorCode)
+    wait_for_more(patient, topic)
+    assert partition.waiters
+    patient.client.close()
+    until(lambda: not partition.waiters)
+
+
+def test_an_offset_that_is_gone_is_told(client: RawClient, topic: Topic, reader: Reader) -> None:
+    append(client, topic, b"a", b"b", partition=1)
+    delete_before(client, topic, 2, partition=1)
+    gone = [ErrorCode.NONE, ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.NONE]
+    assert codes(reader.ask(request(topic, 0, 0, 0))) == gone
+    assert codes(reader.ask(request(topic, 0, 3, 0))) == gone
+    assert codes(reader.ask(request(topic, 0, 2, 0))) == [ErrorCode.NONE] * 3
+
+
+def test_a_topic_that_is_deleted_is_told(client: RawClient, topic: Topic, reader: Reader) -> None:
+    delete_topic(client, topic)
+    assert codes(reader.ask(request(topic, 0, 0, 0))) == [ErrorCode.UNKNOWN_TOPIC_ID] * 3
+    assert reader.steady is None
+
+
+def test_a_topic_that_is_deleted_under_one_who_waits_is_told(
+    client: RawClient, topic: Topic, patient: Reader
+) -> None:
+    wait_for_more(patient, topic)
+    delete_topic(client, topic)
+    assert set(codes(received(patient))) == {ErrorCode.UNKNOWN_TOPIC_ID}
+
+
+def test_a_leader_that_has_changed_is_told(
+    client: RawClient, topic: Topic, running: BrokerOnDisk, reader: Reader
+) -> None:
+    partition = running.broker.partitions.find(topic.id, 1)
+    assert not isinstance(partition, ErrorCode)
+    old = partition.leader_epoch
+    running.call(lambda: partition.lead(old + 1, None))
+    append(client, topic, b"a", partition=1)
+    assert values(reader.ask(request(topic, 0, 0, 0))) == [[], [b"a"], []]
+    assert reader.steady is None
+    told = request(topic, 0, 0, 0)
+    told.topics[0].partitions[1].current_leader_epoch = old
+    assert codes(reader.ask(told))[1] == ErrorCode.FENCED_LEADER_EPOCH
+
+
+def test_readers_of_committed_records_hear_of_aborted_ones(
+    client: RawClient, topic: Topic, running: BrokerOnDisk, fresh: Reader
+) -> None:
+    append(client, topic, b"plain", partition=1)
+    for _ in range(2):
+        fresh.ask(request(topic, 0, 0, 0, isolation_level=COMMITTED))
+    assert fresh.steady is not None
+    partition = running.broker.partitions.find(topic.id, 1)
+    assert not isinstance(partition, ErrorCode)
+    open_one = bytearray(
+        batch_of([b"open"], producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
+    )
+    end = bytearray(
+        build_end_transaction(EndTransaction(False, 0), producer_id=7, producer_epoch=0, timestamp=now_ms())
+    )
+    running.call(lambda: partition.append(memoryview(open_one)))
+    held_back = fresh.ask(request(topic, 0, 1, 0, isolation_level=COMMITTED))
+    assert values(held_back) == [[], [], []]
+    running.call(lambda: partition.append(memoryview(end), AppendOrigin.COORDINATOR))
+    answer = fresh.ask(request(topic, 0, 1, 0, isolation_level=COMMITTED))
+    (told,) = [told for told in answer.responses[0].partitions if told.partition_index == 1]
+    assert [aborted.first_offset for aborted in told.aborted_transactions or []] == [1]
