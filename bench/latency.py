@@ -14,6 +14,7 @@ SECONDS = 10.0
 CORES = Metric("broker cores", "", False)
 QUEUE = Metric("in the client's queue, p50", "ms", False)
 BEHIND_QUEUE = "p50 without the client's queue"
+QUEUE_TAIL = Metric("in the client's queue, p99", "ms", False)
 REQUEST = Metric("Produce round trip, p50", "ms", False)
 REQUEST_TAIL = Metric("Produce round trip, p99", "ms", False)
 
@@ -42,15 +43,16 @@ def arrived(
         REQUEST.name: seen.request.p50,
         REQUEST_TAIL.name: seen.request.p99,
         QUEUE.name: seen.queue.p50,
+        QUEUE_TAIL.name: seen.queue.p99,
         BEHIND_QUEUE: seen.end_to_end.p50 - seen.queue.p50,
     }
 
 
 WHERE = (
-    "with a linger of 1 ms a message spends 0.74 ms of the median in the client's queue, before the broker "
-    "can know of it, and that is the same on both sides; it is shown apart. The rest is the Produce round "
-    "trip, the answer to the waiting Fetch, and the client's threads that hand the message on. Tails are the "
-    "scheduler's: broker and client have two cores between them."
+    "with a linger of 1 ms a message waits in the client's queue before any broker can know of it, on both "
+    "sides as long: at 10,000 a second that alone is 0.7 times Kafka's median, so that a broker that took no "
+    "time at all would miss its ask, and nearly all of the 99th percentile. The rest is the append, the "
+    "answer to the waiting Fetch, and five hand-overs between threads that share two cores."
 )
 ROWS = (
     Row(
@@ -61,6 +63,7 @@ ROWS = (
             Metric("p99", "ms", False, times_kafka=0.7),
             Metric("p99.9", "ms", False, times_kafka=0.7),
             QUEUE,
+            QUEUE_TAIL,
             Metric(BEHIND_QUEUE, "ms", False, times_kafka=0.7),
             REQUEST,
             REQUEST_TAIL,
