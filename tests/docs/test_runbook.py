@@ -16,7 +16,7 @@ def test_its_events_are_logged() -> None:
     logged = {
         event
         for source in sources
-        for event in re.findall(r'log\.[a-z]+\(\s*"([a-z_]+)"', source.read_text(encoding="utf-8"))
+        for event in re.findall(r'(?:log\.[a-z]+|report)\(\s*"([a-z_]+)"', source.read_text(encoding="utf-8"))
     }
     named = set(re.findall(r"`([a-z]+(?:_[a-z]+)+)", RUNBOOK))
     assert len(named) > 5
