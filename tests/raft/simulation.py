@@ -77,6 +77,8 @@ class Simulation:
         self.core_class = core
         self.now_ms = 0.0
         self.loss = 0.0
+        #: how long a message takes that is not lost
+        self.latency_ms = (0.2, 8.0)
         #: a batch at a time shows what happens between them
         self.fetch_max_bytes = self.random.choice([1, 300])
         self.cut: set[tuple[int, int]] = set()
@@ -177,8 +179,9 @@ class Simulation:
 
         for _ in range(1 + (self.random.random() < self.loss)):
             if self.random.random() >= self.loss:
-                slow = 300 if self.random.random() < self.loss / 4 else 8
-                self.at(self.now_ms + self.random.uniform(0.2, slow), arrive)
+                least, most = self.latency_ms
+                most = 300 if self.random.random() < self.loss / 4 else most
+                self.at(self.now_ms + self.random.uniform(least, most), arrive)
 
     def _request(self, node: SimulatedNode, request: Request, answered: Callable[[Response], None]) -> None:
         core = node.core

@@ -58,14 +58,27 @@ class Elections(Snapshots):
         return ErrorCode.NONE if self._is_me(request.voter) else ErrorCode.INVALID_VOTER_KEY
 
     def _would_vote(self, request: VoteRequest) -> bool:
-        if isinstance(self.role, Leader) or self._trusts_leader():
+        if isinstance(self.role, Leader) or self._trusts_leader() or self._goes_first(request):
             return False
         return self._lacks_nothing(request)
 
     def _trusts_leader(self) -> bool:
         """Whether this node hears from its leader, so that an election would only disturb."""
         role = self.role
-        return isinstance(role, Follower) and role.has_fetched and role.leader_id not in self._gone
+        if not isinstance(role, Follower) or not role.has_fetched or role.leader_id in self._gone:
+            return False
+        return self._now_ms - self.contact.at_ms < self.config.trust_ms
+
+    def _goes_first(self, request: VoteRequest) -> bool:
+        """Whether this node asks for pre-votes just now, with as good a log: of two, one has to go on alone.
+
+        Followers of a silent leader time out together. Each would promise the other its vote, and then give
+        it to itself.
+        """
+        role = self.role
+        if not isinstance(role, Nominee) or not role.pre_vote or request.log_end != self.log_end:
+            return False
+        return self.key.id < request.candidate.id
 
     def _may_vote(self, candidate: ReplicaKey) -> bool:
         """Whether this epoch's vote is still to be had, or was the candidate's before."""
@@ -107,7 +120,11 @@ class Elections(Snapshots):
             role.granted.add(peer)
         else:
             role.rejected.add(peer)
-        self._count_votes()
+        if peer in role.rejected and peer == self.leader_id:
+            # It lives and leads on: there is nothing more to ask.
+            self._lose(role)
+        else:
+            self._count_votes()
 
     def _count_votes(self) -> None:
         role, voters = self.role, self.voters
@@ -163,6 +180,9 @@ class Elections(Snapshots):
         elif not self._is_me(request.voter):
             error = ErrorCode.INVALID_VOTER_KEY
         else:
+            if (request.epoch, request.leader_id) != (self.epoch, self.leader_id):
+                # One that leads on may be deaf: only its answers show that it is not.
+                self._heard(request.leader_id)
             self._observe(request.epoch, request.leader_id)
             if isinstance(self.role, Nominee) and self.leader_id == request.leader_id:
                 self._become_follower(self.epoch, request.leader_id)

@@ -107,6 +107,9 @@ class RaftNode(Membership):
         elif isinstance(role, Nominee) and role.pre_vote:
             self._lose(role)
         else:
+            if isinstance(role, Follower):
+                # Nobody waits for its vote, either.
+                self._gone.add(role.leader_id)
             self._stand()
 
     def request(self, token: Hashable, request: Request, now_ms: float) -> None:
@@ -123,7 +126,6 @@ class RaftNode(Membership):
                 self._heard(request.candidate.id)
                 self._on_vote(token, request)
             case BeginEpochRequest():
-                self._heard(request.leader_id)
                 self._on_begin_epoch(token, request)
             case EndEpochRequest():
                 self._on_end_epoch(token, request)
@@ -151,7 +153,7 @@ class RaftNode(Membership):
     def failure(self, peer: int, request: Request, now_ms: float) -> None:
         """`request` to `peer` will not be answered. Votes and epochs are sent again by themselves."""
         self._now_ms = now_ms
-        if request == self._fetch:
+        if request is self._fetch:
             self._on_fetch_failure(peer)
 
     # -- consequences

@@ -27,7 +27,7 @@ from penstock.raft.messages import (
     VoterChangeResponse,
 )
 from penstock.raft.ready import Message, QuorumViolation, RaftConfig, Reply
-from penstock.raft.roles import Follower, Resigned, Role, Unattached
+from penstock.raft.roles import Follower, LeaderContact, Resigned, Role, Unattached
 from penstock.raft.state import QuorumState
 from penstock.raft.voters import VoterHistory, VoterSet
 
@@ -51,6 +51,7 @@ class Quorum:
         "_saved",
         "_truncated_to",
         "config",
+        "contact",
         "flushed_offset",
         "high_watermark",
         "history",
@@ -78,7 +79,7 @@ class Quorum:
         self.high_watermark = log.snapshot.offset if log.snapshot is not None else log.start_offset
         #: everything below is on this node's disk; <= the log's end
         self.flushed_offset = log.end_offset
-        #: nodes believed dead, or that said farewell: a hint, which their next message takes back
+        #: nodes believed dead, or silent, or that said farewell: a hint, which their next message takes back
         self._gone: set[int] = set()
         #: elections lost in a row
         self._losses = 0
@@ -90,6 +91,8 @@ class Quorum:
         self._truncated_to: int | None = None
         self._installed: LogPoint | None = None
         self.role = self._first_role()
+        #: with the leader of this epoch; where this node leads, with the one before it, if it followed that
+        self.contact = LeaderContact(NO_NODE, now_ms)
         # Asking at once is harmless (pre-vote), and finds the leader or makes one without waiting.
         self._deadline_ms = now_ms + self._jitter()
 
@@ -149,6 +152,7 @@ class Quorum:
         self._fetch = None
         self._fetch_ms = self._now_ms
         if isinstance(left, Leader):
+            self.contact = LeaderContact(NO_NODE, self._now_ms)
             error = ErrorCode.NOT_LEADER_OR_FOLLOWER
             for token in left.parked:
                 self._reply(token, FetchResponse(error, self.epoch, self.leader_id))
@@ -163,6 +167,7 @@ class Quorum:
 
     def _become_follower(self, epoch: int, leader_id: int) -> None:
         assert epoch >= self.epoch and leader_id != self.key.id
+        is_another = (epoch, leader_id) != (self.epoch, self.leader_id)
         voted = self.state.voted if epoch == self.epoch else None
         self.state = QuorumState(epoch, leader_id, voted)
         if leader_id in self._gone:
@@ -171,6 +176,8 @@ class Quorum:
             self._losses = 0
             deadline = self._now_ms + self.config.fetch_timeout_ms
         self._enter(Follower(leader_id), deadline)
+        if is_another:
+            self.contact = LeaderContact(leader_id, self._now_ms)
 
     def _become_resigned(self, role: Leader) -> None:
         """Give the epoch up, tell the others, and propose who should follow."""

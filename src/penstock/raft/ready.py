@@ -42,6 +42,11 @@ class RaftConfig(NamedTuple):
         return 1.5 * self.fetch_timeout_ms
 
     @property
+    def trust_ms(self) -> float:
+        """Who has heard from its leader within this refuses pre-votes; longer than a fetch may wait there."""
+        return self.fetch_timeout_ms / 2
+
+    @property
     def begin_epoch_ms(self) -> float:
         """Voters that have not fetched for this long are told who leads."""
         return self.fetch_timeout_ms / 2

@@ -16,7 +16,7 @@ from penstock.raft.leader import Leader, ParkedFetch
 from penstock.raft.messages import FetchRequest, FetchResponse, FetchSnapshotRequest, LogPoint
 from penstock.raft.quorum import Quorum
 from penstock.raft.ready import QuorumViolation
-from penstock.raft.roles import Follower, Unattached
+from penstock.raft.roles import Follower, LeaderContact, Unattached
 
 __all__ = ["Replication"]
 
@@ -112,7 +112,7 @@ class Replication(Quorum):
     # -- as a follower
 
     def _on_fetch_response(self, peer: int, request: FetchRequest, response: FetchResponse) -> None:
-        if request != self._fetch:
+        if request is not self._fetch:
             return
         self._fetch = None
         self._fetch_ms = self._now_ms + self.config.retry_ms
@@ -142,6 +142,7 @@ class Replication(Quorum):
     def _leader_answered(self) -> None:
         assert isinstance(self.role, Follower)
         self.role.has_fetched = True
+        self.contact = LeaderContact(self.leader_id, self._now_ms)
         self.role.probing = False
         self._losses = 0
         self._deadline_ms = self._now_ms + self.config.fetch_timeout_ms
@@ -221,13 +222,15 @@ class Replication(Quorum):
         return self.flushed_offset >= self.log.end_offset
 
     def _next_fetch(self, following: bool) -> FetchRequest | FetchSnapshotRequest:
-        end = self.log_end
+        end, role = self.log_end, self.role
+        # One that has not answered yet is to do so at once, so that this node knows that it leads.
+        waits = following and isinstance(role, Follower) and role.has_fetched
         return FetchRequest(
             self.key,
             self.epoch,
             end.offset,
             end.epoch,
-            self.config.fetch_max_wait_ms if following else 0,
+            self.config.fetch_max_wait_ms if waits else 0,
             self.config.fetch_max_bytes,
             self.high_watermark,
         )

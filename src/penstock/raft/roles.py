@@ -5,12 +5,19 @@ A role is thrown away when it ends. What outlives it, epoch, vote and leader, is
 
 from __future__ import annotations
 
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from penstock.raft.leader import Leader
 from penstock.raft.messages import LogPoint, ReplicaKey
 
-__all__ = ["Follower", "Nominee", "Resigned", "Role", "Unattached"]
+__all__ = ["Follower", "LeaderContact", "Nominee", "Resigned", "Role", "Unattached"]
+
+
+class LeaderContact(NamedTuple):
+    """When the leader that a node followed last was last heard of: its answers, or that it leads."""
+
+    node: int
+    at_ms: float
 
 
 class Unattached:
@@ -45,7 +52,7 @@ class Follower:
 
     def __init__(self, leader_id: int) -> None:
         self.leader_id = leader_id
-        #: whether the leader has answered: pre-votes are refused then until the fetch timeout
+        #: whether the leader has answered: pre-votes are refused then, as long as it goes on
         self.has_fetched = False
         #: whether the next fetch goes to another voter, to learn of a new leader
         self.probing = False

@@ -55,7 +55,7 @@ class Snapshots(Replication):
     def _on_fetch_snapshot_response(
         self, peer: int, request: FetchSnapshotRequest, response: FetchSnapshotResponse
     ) -> None:
-        if request != self._fetch:
+        if request is not self._fetch:
             return
         self._fetch = None
         self._fetch_ms = self._now_ms + self.config.retry_ms
