@@ -102,3 +102,16 @@ def test_what_all_active_brokers_have_read() -> None:
     assert sessions.lowest_offset(stage.image) == 20
     stage.fence(1, 2)
     assert sessions.lowest_offset(stage.image) == stage.image.offset
+
+
+def test_who_had_no_chance_to_be_heard_is_spared_unless_it_is_gone() -> None:
+    stage = Stage(3)
+    sessions = Sessions(stage.image, 3000, 0)
+    heard(sessions, stage, 3, 2000)
+    sessions.gone(2, stage.epoch(2))
+
+    sessions.spare(4000)
+
+    assert sessions.expired(stage.image, 3999) == [2]
+    assert sessions.expired(stage.image, 4000) == [2, 1]
+    assert sessions.expired(stage.image, 5000) == [2, 1, 3]

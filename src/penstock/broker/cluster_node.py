@@ -162,7 +162,7 @@ class ClusterNode:
     def led(self, epoch: int, leader_id: int) -> None:
         self.controller.leader_changed()
         if self.internal is not None:
-            self.duties.leader_changed(leader_id)
+            self.duties.leader_changed(leader_id, self.quorum.node.contact)
             self.balancer.leader_changed(leader_id)
         news, self._news = self._news, asyncio.Event()
         news.set()

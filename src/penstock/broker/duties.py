@@ -3,6 +3,7 @@
 A broker that is silent for its session's length is fenced. One whose process ends is fenced at once: its
 connection closes, and nobody listens where it did. A new active controller gives every broker a whole session
 and looks for each process itself, because the one that has died may have taken the old controller with it.
+Only the old controller's session goes on: it has been silent since it last answered as the quorum's leader.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from penstock.model.errors import ApiError, StorageError
 from penstock.net.connection import Connection
 from penstock.ports import Clock
 from penstock.raft.messages import NO_NODE
+from penstock.raft.roles import LeaderContact
 from penstock.wire.metadata_records import FeatureLevelRecord
 from penstock.wire.schema import Struct
 
@@ -34,6 +36,8 @@ __all__ = ["Duties"]
 log = get_logger("controller")
 #: a controller that wakes up later than this has been held up itself: its brokers' silence says nothing
 _LATE_MS: Final = 500
+#: how long one that led before, and lives, may take to hear of who leads now and to send a heartbeat
+_GREETING_MS: Final = 250
 
 
 class Duties:
@@ -50,8 +54,8 @@ class Duties:
         self.sessions: Sessions | None = None
         #: brokers by the connection that their heartbeats come through
         self._callers: dict[Connection, int] = {}
-        #: the node that led the quorum before this one
-        self._last_leader = NO_NODE
+        #: with the node that led the quorum before this one
+        self._last_contact = LeaderContact(NO_NODE, 0)
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -62,15 +66,15 @@ class Duties:
     def now_ms(self) -> float:
         return self._clock.monotonic() * 1000
 
-    def leader_changed(self, leader_id: int) -> None:
+    def leader_changed(self, leader_id: int, last: LeaderContact) -> None:
+        """Another leads, or nobody; `last` is when this node last heard of a leader that it followed."""
         if self._task is not None:
             self._task.cancel()
             self._task = None
         self.sessions = None
         if leader_id == self._config.node_id:
+            self._last_contact = last
             self._task = asyncio.get_running_loop().create_task(self._serve())
-        elif leader_id != NO_NODE:
-            self._last_leader = leader_id
 
     async def stop(self) -> None:
         if self._task is not None:
@@ -134,7 +138,7 @@ class Duties:
 
     def _begin(self) -> tuple[Sequence[Struct], None]:
         """The first decision of an active controller: everything of earlier ones is in the image."""
-        self.sessions = self._new_sessions()
+        self.sessions = self._first_sessions()
         log.info("controller_active", node_id=self._config.node_id)
         for broker in self._image.brokers.values():
             if not broker.fenced and broker.id != self._config.node_id:
@@ -145,14 +149,14 @@ class Duties:
             FeatureLevelRecord(name=name, feature_level=level) for name, level in INITIAL_FEATURES.items()
         ], None
 
-    def _new_sessions(self) -> Sessions:
-        """A whole session for everybody but the last leader: it has been silent since before the election."""
-        now_ms = self.now_ms()
-        sessions = Sessions(self._image, self._config.broker_session_timeout_ms, now_ms)
-        last = self._image.brokers.get(self._last_leader)
+    def _first_sessions(self) -> Sessions:
+        """A whole session for everybody but the last leader, however long the election has taken."""
+        now_ms, timeout_ms = self.now_ms(), self._config.broker_session_timeout_ms
+        sessions = Sessions(self._image, timeout_ms, now_ms)
+        last = self._image.brokers.get(self._last_contact.node)
         if last is not None and not last.fenced:
-            silent_ms = self._config.controller_quorum_fetch_timeout_ms
-            sessions.heard(last.id, last.epoch, -1, now_ms - silent_ms)
+            sessions.heard(last.id, last.epoch, -1, self._last_contact.at_ms)
+            sessions.spare(now_ms + min(_GREETING_MS, timeout_ms))
         return sessions
 
     async def _fence_expired(self) -> None:
@@ -183,7 +187,8 @@ class Duties:
             async with asyncio.timeout(max(0.0, due_ms - self.now_ms()) / 1000):
                 await self._wake.wait()
         except TimeoutError:
-            if self.now_ms() - due_ms > _LATE_MS:
-                log.warning("controller_was_held_up", ms=round(self.now_ms() - due_ms))
-                self.sessions = self._new_sessions()
+            now_ms = self.now_ms()
+            if now_ms - due_ms > _LATE_MS:
+                log.warning("controller_was_held_up", ms=round(now_ms - due_ms))
+                self.sessions.spare(now_ms + 2 * self._config.broker_heartbeat_interval_ms)
         self._wake.clear()

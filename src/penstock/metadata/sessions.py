@@ -1,15 +1,21 @@
 """Who is alive, as the active controller sees it: heartbeats, and hints that a process is gone.
 
 The controller's memory only, never in the log: a new active controller gives every broker a whole session
-again. Times are milliseconds of a clock that does not go back. A wrong suspicion is harmless: the broker is
-fenced, loses its leaderships to others of the ISR, and is unfenced at its next heartbeat.
+again, unless it knows better. Times are milliseconds of a clock that does not go back. A wrong suspicion is
+harmless: the broker is fenced, loses its leaderships to others of the ISR, and is unfenced at its next
+heartbeat.
 """
 
 from __future__ import annotations
 
+from typing import Final
+
 from penstock.metadata.image import ClusterImage
 
 __all__ = ["Sessions"]
+
+#: when the session of a process that is gone has ended
+_GONE: Final = float("-inf")
 
 
 class _Session:
@@ -50,7 +56,13 @@ class Sessions:
         """
         session = self._sessions.get(broker)
         if session is not None and session.epoch == epoch:
-            session.expires = float("-inf")
+            session.expires = _GONE
+
+    def spare(self, until_ms: float) -> None:
+        """Let no silence end a session before: brokers that live have had no chance to be heard."""
+        for session in self._sessions.values():
+            if session.expires != _GONE:
+                session.expires = max(session.expires, until_ms)
 
     def forget(self, broker: int) -> None:
         """It was unregistered, or another incarnation of it has registered."""

@@ -1,0 +1,82 @@
+"""Whose silence the active controller counts, and from when on."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from penstock.broker.duties import Duties
+from penstock.metadata.sessions import Sessions
+from penstock.raft.messages import NO_NODE
+from penstock.raft.roles import LeaderContact
+from tests.broker.nodes import cluster
+from tests.broker.test_quorum import run
+
+
+def begun(duties: Duties, last: LeaderContact) -> Sessions:
+    """The sessions that it begins with if `last` is what it knows of the leader before."""
+    duties._last_contact = last
+    return duties._first_sessions()
+
+
+def test_the_last_controller_is_silent_since_it_last_answered() -> None:
+    """However long the election took: that has been part of its silence."""
+
+    async def main() -> None:
+        async with cluster(3) as nodes:
+            duties = (await nodes.settled()).node.duties
+            image = duties._image
+            before = duties._config.node_id
+            others = sorted(node for node in nodes.brokers if node != before)
+            now_ms = duties.now_ms()
+            sessions = begun(duties, LeaderContact(before, now_ms - 2100))
+            assert sessions.expired(image, now_ms + 899) == []
+            assert sessions.expired(image, now_ms + 901) == [before]
+            assert sessions.expired(image, now_ms + 3100) == [before, *others]
+
+    run(main())
+
+
+@pytest.mark.parametrize("silent_ms", [2900, 60_000])
+def test_one_that_led_and_lives_has_the_time_to_send_a_heartbeat(silent_ms: int) -> None:
+    """Perhaps all were silent: a machine that was suspended."""
+
+    async def main() -> None:
+        async with cluster(3) as nodes:
+            duties = (await nodes.settled()).node.duties
+            node, now_ms = duties._config.node_id, duties.now_ms()
+            sessions = begun(duties, LeaderContact(node, now_ms - silent_ms))
+            assert sessions.expired(duties._image, now_ms + 249) == []
+            assert sessions.expired(duties._image, now_ms + 500) == [node]
+
+    run(main())
+
+
+def test_a_controller_that_followed_nobody_gives_everybody_a_whole_session() -> None:
+    async def main() -> None:
+        async with cluster(3) as nodes:
+            duties = (await nodes.settled()).node.duties
+            now_ms = duties.now_ms()
+            sessions = begun(duties, LeaderContact(NO_NODE, now_ms - 60_000))
+            assert sessions.expired(duties._image, now_ms + 2999) == []
+
+    run(main())
+
+
+def test_a_controller_that_was_held_up_lets_brokers_be_heard_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their heartbeats may be there already, unread; a session is not given anew to who hangs."""
+
+    async def main() -> None:
+        async with cluster(3) as nodes:
+            duties = (await nodes.settled()).node.duties
+            assert duties.sessions is not None
+            late_ms = duties.now_ms() + 3700
+            monkeypatch.setattr(duties, "now_ms", lambda: late_ms)
+            await duties._sleep_until(late_ms - 600)
+            first = duties.sessions.next_expiry(duties._image)
+            assert first == late_ms + 1000
+            monkeypatch.undo()
+            await asyncio.sleep(0)
+
+    run(main())
