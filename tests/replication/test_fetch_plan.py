@@ -13,7 +13,7 @@ from penstock.replication.follower import FetchAnswer, FetchPosition, FollowerSt
 from penstock.replication.throttle import ReplicationThrottle
 from tests.replication.logs import ModelLog
 
-BACKOFF_MS = 100
+BACKOFF_MS = 10
 
 
 def key(index: int) -> PartitionKey:

@@ -192,11 +192,17 @@ def test_a_fenced_epoch_waits_for_metadata() -> None:
         ErrorCode.KAFKA_STORAGE_ERROR,
     ],
 )
-def test_what_passes_is_tried_again_after_the_backoff(code: ErrorCode) -> None:
+def test_what_passes_is_tried_again_after_pauses_that_double(code: ErrorCode) -> None:
+    """Most of it has passed within moments: a leader that is asked before it knows that it leads."""
     follower = following(ModelLog("0"))
-    assert follower.answered(ask(follower), FetchAnswer(code), 0) is Hold.BACKOFF
-    assert follower.next_fetch(BACKOFF_MS - 1) is None
-    assert follower.next_fetch(BACKOFF_MS) is not None
+    now_ms = 0
+    for pause_ms in (10, 20, 40, 80, 160, 320, 640, BACKOFF_MS, BACKOFF_MS):
+        assert follower.answered(ask(follower, now_ms), FetchAnswer(code), now_ms) is Hold.BACKOFF
+        assert follower.next_fetch(now_ms + pause_ms - 1) is None
+        now_ms += pause_ms
+    assert follower.continued(ask(follower, now_ms))
+    assert follower.answered(ask(follower, now_ms), FetchAnswer(code), now_ms) is Hold.BACKOFF
+    assert follower.next_fetch(now_ms + 10) is not None, "the next trouble is another one"
 
 
 # -- KAFKA-18723

@@ -41,8 +41,6 @@ __all__ = ["Replicas"]
 log = get_logger("replicas")
 #: how long a replica that has caught up may wait until its leader notices that it may join
 _JOIN_MS: Final = 500
-#: how soon a leader that was not ready is asked again: it has not heard of its election yet
-_FIRST_BACKOFF_MS: Final = 10
 #: how long clients are still told of a broker that was fenced
 _FAREWELL_MS: Final = 10_000
 

@@ -31,6 +31,8 @@ __all__ = [
     "size_in_epoch",
 ]
 
+#: the first pause, which doubles: a leader that has not heard of its election yet will within moments
+_FIRST_BACKOFF_MS: Final = 10
 #: of a batch: what follows its base offset
 _LENGTH_AND_EPOCH: Final = Struct(">8xii")
 
@@ -98,7 +100,6 @@ class FollowerState:
 
     __slots__ = (
         "_backoff_ms",
-        "_first_backoff_ms",
         "_log",
         "_pause_ms",
         "fenced",
@@ -107,21 +108,13 @@ class FollowerState:
         "retry_at_ms",
     )
 
-    def __init__(
-        self,
-        leader: int,
-        leader_epoch: int,
-        log: ReplicaLog,
-        backoff_ms: int,
-        first_backoff_ms: int | None = None,
-    ) -> None:
-        """Pauses double from `first_backoff_ms` up to `backoff_ms`: a new leader is ready within moments."""
+    def __init__(self, leader: int, leader_epoch: int, log: ReplicaLog, backoff_ms: int) -> None:
+        """`backoff_ms` is the longest pause."""
         self.leader = leader
         self.leader_epoch = leader_epoch
         self._log = log
         self._backoff_ms = backoff_ms
-        self._first_backoff_ms = backoff_ms if first_backoff_ms is None else first_backoff_ms
-        self._pause_ms = self._first_backoff_ms
+        self._pause_ms = _FIRST_BACKOFF_MS
         #: not to be fetched before
         self.retry_at_ms = 0
         #: not to be fetched in this leader epoch any more
@@ -142,14 +135,14 @@ class FollowerState:
         """The leader has answered without trouble: whether what it sent, if anything, continues our log."""
         if self._is_stale(sent):
             return False
-        self._pause_ms = self._first_backoff_ms
+        self._pause_ms = _FIRST_BACKOFF_MS
         return True
 
     def answered(self, sent: FetchPosition, answer: FetchAnswer, now_ms: int) -> Step:
         if self._is_stale(sent):
             return Hold.STALE
         if answer.error is ErrorCode.NONE:
-            self._pause_ms = self._first_backoff_ms
+            self._pause_ms = _FIRST_BACKOFF_MS
             if answer.diverging is not None:
                 return self._truncate(truncation_offset(self._log, answer.diverging), now_ms)
             return Append(answer.high_watermark, answer.log_start_offset)
