@@ -11,6 +11,7 @@ from penstock.broker.peers import Peers
 from penstock.broker.world import SystemRng
 from penstock.net.client import PeerTimedOut
 from penstock.testing.clusters import reserve_port
+from penstock.wire.apis.api_versions import API_VERSIONS, ApiVersionsRequest
 from tests.broker.nodes import HOST, eventually
 from tests.broker.test_quorum import run
 
@@ -86,6 +87,29 @@ def test_who_asks_when_a_search_has_ended_gets_one_of_their_own(nobody: tuple[st
         await again.wait()
         await eventually(lambda: gone == [2, 2])
         peers.close()
+
+    run(main())
+
+
+def test_who_owes_an_answer_for_long_and_gives_no_sign_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that is asked for the first time, and is slow, may only be slow."""
+
+    async def main() -> None:
+        server = await asyncio.get_running_loop().create_server(_Keeps, HOST, 0)
+        peers = Peers(1, SystemRng(), lambda node: server.sockets[0].getsockname(), lambda node: None)
+        await peers.confirm([2])
+        assert peers.missing() == set()
+        asking = asyncio.ensure_future(peers.get(2, "test").send(API_VERSIONS, ApiVersionsRequest(), 30))
+        await peers.confirm([2])
+        assert peers.missing() == set(), "not for long yet"
+        monkeypatch.setattr("penstock.broker.peers._SILENT_S", 0.05)
+        await peers.confirm([2])
+        assert peers.missing() == {2}
+        peers.get(2, "other").link_heard()
+        assert peers._silent_for(2, asyncio.get_running_loop().time()) < 0.05, "it has said something else"
+        peers.close()
+        server.close()
+        await asyncio.gather(asking, return_exceptions=True)
 
     run(main())
 

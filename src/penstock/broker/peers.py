@@ -6,7 +6,8 @@ are refused, nobody listens there any more, and the process is taken for gone. T
 timeout; whoever acts on it must be right even where it is wrong.
 
 While a process is looked for, and for a while after it was not found, it is `missing`: clients had better ask
-again soon than believe that it leads.
+again soon than believe that it leads. So is one that is silent: it owes an answer for long, has sent nothing
+since, and does not answer now.
 """
 
 from __future__ import annotations
@@ -32,6 +33,10 @@ _STAY_S: Final = 0.01
 _MISSING_S: Final = 0.4
 #: how long the answer of a process may take that is to be confirmed alive: a hang is for timeouts to find
 _ANSWER_S: Final = 0.05
+#: an answer that takes longer comes from a broker that hangs, or is cut off: fetches wait for half a second
+_SILENT_S: Final = 0.75
+#: for how long one that was found silent is missing, unless it answers
+_SILENCE_S: Final = 1.0
 _GREETING: Final = ApiVersionsRequest(client_software_name="penstock", client_software_version="1")
 _BACKOFF_S: Final = (0.02, 0.25)
 
@@ -97,6 +102,16 @@ class Peers:
         with suppress(PeerGone):
             await self.get(node_id, "pulse").send(API_VERSIONS, _GREETING, _ANSWER_S)
             self._not_found.pop(node_id, None)
+            return
+        now = asyncio.get_running_loop().time()
+        if self._silent_for(node_id, now) >= _SILENT_S:
+            self._not_found[node_id] = now + _SILENCE_S
+
+    def _silent_for(self, node_id: int, now: float) -> float:
+        """How long nothing has come from a node that owes an answer; 0 if it owes none."""
+        peers = [peer for (node, _), peer in self._peers.items() if node == node_id]
+        since = [asked for peer in peers if (asked := peer.waits_since) is not None]
+        return now - max(min(since), *(peer.heard_at for peer in peers)) if since else 0.0
 
     def close(self) -> None:
         self._closed = True

@@ -20,9 +20,11 @@ import asyncio
 import errno
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Final, Protocol, cast
+from math import inf
+from typing import Any, Final, cast
 
 from penstock.model.errors import PenstockError, ProtocolError, UnsupportedVersion
+from penstock.net.calls import Call, Landing
 from penstock.ports import Buffer, Rng
 from penstock.wire.api import Api, RequestT, ResponseT
 from penstock.wire.backoff import Backoff
@@ -30,7 +32,7 @@ from penstock.wire.compiler import Part
 from penstock.wire.conversation import MAX_IN_FLIGHT, Conversation
 from penstock.wire.frames import MAX_FRAME_BYTES
 
-__all__ = ["Landing", "Peer", "PeerGone", "PeerLost", "PeerRefused", "PeerTimedOut", "nobody_listens"]
+__all__ = ["Peer", "PeerGone", "PeerLost", "PeerRefused", "PeerTimedOut", "nobody_listens"]
 
 _BACKOFF_FIRST_S: Final = 0.02
 _BACKOFF_LIMIT_S: Final = 1.0
@@ -50,50 +52,6 @@ class PeerLost(PeerGone):
 
 class PeerTimedOut(PeerGone):
     """There was no answer in time, to this request or to one before it on the same connection."""
-
-
-class Landing(Protocol):
-    """Where an answer goes: a future, or whoever takes answers without a task that waits for them."""
-
-    def done(self) -> bool:
-        """Whether nobody waits any more."""
-        ...
-
-    def set_result(self, response: Any, /) -> None: ...
-
-    def set_exception(self, error: Exception, /) -> None: ...
-
-
-class _Call:
-    """A request, where its answer goes, and until when."""
-
-    __slots__ = ("_is_over", "answer", "answered", "api", "deadline", "request", "timeout_s")
-
-    def __init__(
-        self, api: Api[Any, Any], request: Any, timeout_s: float, now: float, answered: bool, answer: Landing
-    ) -> None:
-        self.api = api
-        self.request = request
-        self.timeout_s = timeout_s
-        self.deadline = now + timeout_s
-        self.answered = answered
-        self.answer = answer
-        self._is_over = False
-
-    @property
-    def is_over(self) -> bool:
-        """Whether it has been answered, or nobody waits any more."""
-        return self._is_over or self.answer.done()
-
-    def succeed(self, response: Any) -> None:
-        if not self.is_over:
-            self._is_over = True
-            self.answer.set_result(response)
-
-    def fail(self, error: Exception) -> None:
-        if not self.is_over:
-            self._is_over = True
-            self.answer.set_exception(error)
 
 
 class Peer:
@@ -119,6 +77,7 @@ class Peer:
         "_rng",
         "_timer",
         "_waiting",
+        "heard_at",
         "host",
         "port",
     )
@@ -151,12 +110,14 @@ class Peer:
         self._is_attempting = False
         self._not_before = loop.time()
         self._last_error: PeerGone = PeerTimedOut(f"{self.address}: not asked yet")
-        self._waiting: deque[_Call] = deque()
+        self._waiting: deque[Call] = deque()
         #: goes off when the first answer may be overdue; one timer, however many are awaited
         self._timer: asyncio.Handle | None = None
         #: when that is; not asked of the timer: one of uvloop's that is due at once does not know
         self._due_at = 0.0
         self._closed = False
+        #: when the other side last sent anything, by the loop's time; before all time if it never did
+        self.heard_at = -inf
 
     @property
     def address(self) -> str:
@@ -166,6 +127,11 @@ class Peer:
     def is_connected(self) -> bool:
         """Whether a request would go out at once."""
         return self._link is not None and self._link.conversation.is_ready
+
+    @property
+    def waits_since(self) -> float | None:
+        """When the oldest request without an answer was made, by the loop's time; None if there is none."""
+        return min((call.deadline - call.timeout_s for call in self._unanswered()), default=None)
 
     async def send(
         self,
@@ -191,7 +157,7 @@ class Peer:
         if self._closed:
             answer.set_exception(_copy(self._last_error))
             return
-        call = _Call(api, request, timeout_s, self._loop.time(), answered, answer)
+        call = Call(api, request, timeout_s, self._loop.time(), answered, answer)
         if self._timer is None or call.deadline < self._due_at:
             self._watch(call.deadline)
         self._waiting.append(call)
@@ -248,6 +214,10 @@ class Peer:
         """The handshake is done."""
         self._backoff.succeeded()
 
+    def link_heard(self) -> None:
+        """Something has come."""
+        self.heard_at = self._loop.time()
+
     def link_lost(self, link: _Link, reason: str) -> None:
         """A connection ended by itself; one that we gave up is not ours any more."""
         if link is self._link:
@@ -265,16 +235,19 @@ class Peer:
     def _look_for_overdue(self) -> None:
         self._timer = None
         now = self._loop.time()
-        for call in [*(() if self._link is None else self._link.calls), *self._waiting]:
+        for call in self._unanswered():
             # Any may have been failed with one before it.
             if call.deadline <= now and not call.is_over:
                 self._timed_out(call)
-        left = [*(() if self._link is None else self._link.calls), *self._waiting]
-        deadlines = [call.deadline for call in left if not call.is_over]
+        deadlines = [call.deadline for call in self._unanswered()]
         if deadlines and self._timer is None:
             self._watch(min(deadlines))
 
-    def _timed_out(self, call: _Call) -> None:
+    def _unanswered(self) -> list[Call]:
+        sent = () if self._link is None else self._link.calls
+        return [call for call in (*sent, *self._waiting) if not call.is_over]
+
+    def _timed_out(self, call: Call) -> None:
         if self._connecting is not None and not self._is_attempting:
             # It has only waited for our next attempt, so it learns how the last one ended.
             self._waiting.remove(call)
@@ -309,14 +282,14 @@ class _Link(asyncio.BufferedProtocol):
 
     __slots__ = ("_is_over", "_peer", "_transport", "_waiting", "calls", "conversation")
 
-    def __init__(self, peer: Peer, conversation: Conversation, waiting: deque[_Call]) -> None:
+    def __init__(self, peer: Peer, conversation: Conversation, waiting: deque[Call]) -> None:
         self._peer = peer
         self._transport: asyncio.Transport | None = None
         self._waiting = waiting
         self._is_over = False
         self.conversation = conversation
         #: what awaits an answer, in the order of the requests
-        self.calls: deque[_Call] = deque()
+        self.calls: deque[Call] = deque()
 
     def send(self) -> None:
         """Send what waits, once the handshake is done and while there is room for requests in flight."""
@@ -361,6 +334,7 @@ class _Link(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         if self._is_over:
             return
+        self._peer.link_heard()
         was_ready = self.conversation.is_ready
         try:
             responses = self.conversation.received(nbytes)

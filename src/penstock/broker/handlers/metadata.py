@@ -212,7 +212,7 @@ def _partitions(kind: type[P], context: Context, partitions: Iterable[tuple[int,
     for index, partition in partitions:
         error, leader = ErrorCode.NONE, partition.leader
         if leader in missing:
-            # Clients that are told of a leader whose process has just died ask again only much later.
+            # Clients that are told of a leader that has just died, or hangs, ask again only much later.
             error, leader = ErrorCode.LEADER_NOT_AVAILABLE, NO_LEADER
         elif leader not in live:
             # One that clients of this listener cannot reach is no leader to them.
