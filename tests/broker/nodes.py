@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
+from typing import Any
+
+import uvloop
 
 from penstock.broker.broker import Broker
 from penstock.broker.server import system_world
@@ -15,7 +18,12 @@ from penstock.storage.memory import MemoryFiles
 from penstock.testing.clusters import HOST, reserve_port
 from penstock.wire.api import Api, RequestT, ResponseT
 
-__all__ = ["HOST", "Cluster", "cluster", "eventually"]
+__all__ = ["HOST", "Cluster", "cluster", "eventually", "run"]
+
+
+def run(main: Coroutine[Any, Any, None]) -> None:
+    """On the loop that brokers run on: asyncio's own never closes whom it accepts as a server closes."""
+    uvloop.run(main)
 
 
 async def eventually(condition: Callable[..., bool], within_s: float = 10.0) -> None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Mapping
+from collections.abc import Mapping
 from typing import Any
-
-import uvloop
 
 from penstock.broker.broker import Broker
 from penstock.broker.partition import Partition
@@ -40,10 +38,6 @@ from tests.broker.requests import batch_of
 TOPIC = "replicated"
 
 
-def run(main: Coroutine[Any, Any, None]) -> None:
-    uvloop.run(main)
-
-
 async def make_topic(
     nodes: Cluster,
     *replicas: int,
@@ -63,9 +57,10 @@ async def make_topic(
     request = CreateTopicsRequest(topics=[topic], timeout_ms=10_000)
     (result,) = (await nodes.ask(replicas[0], CREATE_TOPICS, request)).topics
     assert result.error_code == ErrorCode.NONE, result.error_message
+    topic_id = TopicId(result.topic_id)
 
     def is_known(node: int) -> bool:
-        return hosts(nodes[node], name) if node in replicas else name in nodes[node].image.topics
+        return hosts(nodes[node], name) if node in replicas else nodes[node].partitions.knows(topic_id)
 
     await eventually(lambda: all(map(is_known, nodes.brokers)))
 

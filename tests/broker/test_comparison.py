@@ -17,8 +17,8 @@ from penstock.records.batch import CRC_START, read_header
 from penstock.records.checksum import crc32c
 from penstock.records.record import iter_batches
 from penstock.storage.segment import LOG
-from tests.broker.nodes import Cluster, cluster, eventually
-from tests.broker.replication import described, make_topic, produce, replica, run, stored
+from tests.broker.nodes import Cluster, cluster, eventually, run
+from tests.broker.replication import described, make_topic, produce, replica, stored
 from tests.broker.test_scrubber import VALUES, sealed_topic
 from tests.testing.test_clusters import create
 from tests.testing.test_clusters import produce as produce_to

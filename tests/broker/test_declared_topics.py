@@ -13,7 +13,7 @@ from penstock.broker.broker import Broker
 from penstock.broker.declared_topics import create_declared, keep_creating
 from penstock.broker.server import system_world
 from penstock.model.config import BrokerConfig, DeclaredTopic
-from tests.broker.nodes import Cluster
+from tests.broker.nodes import Cluster, run
 
 GPU = DeclaredTopic("gpu", 3, 1, {"retention.ms": "5000"})
 
@@ -109,7 +109,7 @@ def test_topics_are_spread_over_all_who_start_together(events: Events) -> None:
         finally:
             await nodes.close()
 
-    asyncio.run(test())
+    run(test())
     assert events.said[0] == ("topic_waits", {"topic": "spread", "reason": "broker 3 is still to come"})
 
 
@@ -130,5 +130,5 @@ def test_a_topic_waits_for_the_brokers_that_it_needs(events: Events) -> None:
         finally:
             await nodes.close()
 
-    asyncio.run(test())
+    run(test())
     assert [event for event, _ in events.said] == ["topic_waits", "topic_created"]

@@ -42,8 +42,8 @@ from penstock.wire.apis.metadata import METADATA, MetadataRequest, MetadataReque
 from penstock.wire.apis.produce import PRODUCE
 from penstock.wire.apis.update_features import UPDATE_FEATURES, FeatureUpdate, UpdateFeaturesRequest
 from penstock.wire.schema import Struct
-from tests.broker.nodes import Cluster, cluster, eventually
-from tests.broker.test_quorum import create, run
+from tests.broker.nodes import Cluster, cluster, eventually, run
+from tests.broker.test_quorum import create
 
 _LOGGER = 8
 

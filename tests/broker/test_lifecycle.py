@@ -17,10 +17,10 @@ from penstock.wire.apis.endpoints import Feature, Listener
 from penstock.wire.apis.unregister_broker import UNREGISTER_BROKER, UnregisterBrokerRequest
 from penstock.wire.metadata_records import PartitionChangeRecord
 from tests.broker.disks import Disk, Volumes
-from tests.broker.nodes import Cluster, cluster, eventually
+from tests.broker.nodes import Cluster, cluster, eventually, run
 from tests.broker.replication import described, make_topic, produce, replica
 from tests.broker.test_forwarding import alter
-from tests.broker.test_quorum import create, run
+from tests.broker.test_quorum import create
 
 #: so long that whatever comes to pass does so for another reason than that somebody was silent
 _PATIENT = {"broker.session.timeout.ms": "120000", "controller.quorum.fetch.timeout.ms": "60000"}

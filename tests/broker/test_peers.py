@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from typing import cast
 
 import pytest
 
@@ -12,8 +13,7 @@ from penstock.broker.world import SystemRng
 from penstock.net.client import PeerTimedOut
 from penstock.testing.clusters import reserve_port
 from penstock.wire.apis.api_versions import API_VERSIONS, ApiVersionsRequest
-from tests.broker.nodes import HOST, eventually
-from tests.broker.test_quorum import run
+from tests.broker.nodes import HOST, eventually, run
 
 
 class _Keeps(asyncio.Protocol):
@@ -24,8 +24,7 @@ class _Drops(asyncio.Protocol):
     """A process that is just ending."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        transport.abort()
+        cast(asyncio.Transport, transport).abort()
 
 
 class _Hangs(asyncio.Protocol):

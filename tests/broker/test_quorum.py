@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
 from errno import EIO
-from typing import Any
 
 import pytest
 
@@ -36,11 +34,7 @@ from penstock.wire.metadata_records import (
     encode_metadata_record,
 )
 from penstock.wire.schema import Struct
-from tests.broker.nodes import Cluster, cluster, eventually
-
-
-def run(main: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(main)
+from tests.broker.nodes import Cluster, cluster, eventually, run
 
 
 async def create(nodes: Cluster, node: int, name: str, factor: int = 1) -> int:

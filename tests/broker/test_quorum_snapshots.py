@@ -8,8 +8,8 @@ from penstock.model.errors import ErrorCode
 from penstock.net.client import PeerLost
 from penstock.raft.messages import Request, Response
 from penstock.storage.memory import MemoryFiles
-from tests.broker.nodes import Cluster, cluster, eventually
-from tests.broker.test_quorum import create, run
+from tests.broker.nodes import Cluster, cluster, eventually, run
+from tests.broker.test_quorum import create
 
 #: a snapshot after almost every change
 _SMALL = {"metadata.log.max.record.bytes.between.snapshots": "500"}

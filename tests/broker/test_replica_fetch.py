@@ -16,8 +16,8 @@ from penstock.wire.apis.fetch import (
     PartitionData,
     ReplicaState,
 )
-from tests.broker.nodes import Cluster, cluster
-from tests.broker.replication import make_topic, produce, run, stop_fetching
+from tests.broker.nodes import Cluster, cluster, run
+from tests.broker.replication import make_topic, produce, stop_fetching
 
 TOPICS = ("busy", "quiet")
 

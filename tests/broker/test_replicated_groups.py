@@ -22,8 +22,8 @@ from penstock.wire.apis.offset_fetch import (
     OffsetFetchRequestTopics,
     OffsetFetchResponseGroup,
 )
-from tests.broker.nodes import Cluster, cluster, eventually
-from tests.broker.replication import TOPIC, make_topic, run
+from tests.broker.nodes import Cluster, cluster, eventually, run
+from tests.broker.replication import TOPIC, make_topic
 from tests.storage.logs import note_rot
 
 GROUP = "group"

@@ -15,14 +15,13 @@ from penstock.broker.world import OsFiles
 from penstock.model.errors import ErrorCode
 from penstock.storage.scan import CorruptLog
 from penstock.storage.segment import LOG
-from tests.broker.nodes import Cluster, cluster, eventually
+from tests.broker.nodes import Cluster, cluster, eventually, run
 from tests.broker.replication import (
     described,
     fetch,
     make_topic,
     produce,
     replica,
-    run,
     stored,
     values_of,
 )

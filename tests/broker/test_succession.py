@@ -9,8 +9,8 @@ from penstock.wire.apis.metadata import (
     MetadataRequestTopic,
     MetadataResponsePartition,
 )
-from tests.broker.nodes import Cluster, cluster, eventually
-from tests.broker.test_quorum import create, run
+from tests.broker.nodes import Cluster, cluster, eventually, run
+from tests.broker.test_quorum import create
 
 
 async def told(nodes: Cluster, node: int) -> MetadataResponsePartition:

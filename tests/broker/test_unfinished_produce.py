@@ -10,8 +10,8 @@ from penstock.wire.apis.produce import (
     ProduceRequest,
     TopicProduceData,
 )
-from tests.broker.nodes import Cluster, cluster
-from tests.broker.replication import TOPIC, make_topic, replica, run, stop_fetching
+from tests.broker.nodes import Cluster, cluster, run
+from tests.broker.replication import TOPIC, make_topic, replica, stop_fetching
 from tests.broker.requests import batch_of
 
 
