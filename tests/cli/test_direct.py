@@ -48,12 +48,12 @@ def test_the_next_is_asked_when_one_is_gone() -> None:
 
 
 def test_who_takes_too_long_is_not_asked_for_again_elsewhere() -> None:
-    with cluster(brokers=2) as running, DirectLine(running.bootstrap, 0.5) as line:
+    with cluster(brokers=2) as running, DirectLine(running.bootstrap, 2) as line:
         line.ask(API_VERSIONS, ASK)
         asked = line._contact
         (hangs,) = (broker for broker in running.ids if running.address(broker) == asked)
         running.pause(hangs)
-        with pytest.raises(NoAnswer, match=r"has not answered ApiVersions within 0\.5 s: give it a longer"):
+        with pytest.raises(NoAnswer, match=r"has not answered ApiVersions within 2 s: give it a longer"):
             line.ask(API_VERSIONS, ASK)
         assert line.ask(API_VERSIONS, ASK).api_keys  # of the other one
         running.resume(hangs)
