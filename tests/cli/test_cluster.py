@@ -13,15 +13,17 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from penstock.cli import app
+from penstock.cli import app, membership, moves
 from penstock.cli.alteration import broker_resource, config_entries, topic_resource
 from penstock.cli.broker_home import bootstrap_of, homes_in
 from penstock.cli.connection import Cluster
 from penstock.cli.direct import DirectLine
 from penstock.cli.failure import guarded
+from penstock.cli.moves import read_image
 from penstock.cli.overview import cluster_overview
 from penstock.cli.processes import send_signal, spawn
 from penstock.cli.starting import _stop_again
+from penstock.metadata.image import ClusterImage
 from tests.cli.conftest import consecutive_free_ports
 
 Result: TypeAlias = subprocess.CompletedProcess[str]
@@ -144,7 +146,19 @@ def test_the_quorum(cli: Cli) -> None:
     assert shown.startswith(f"leader {found['leader']}  epoch ")
 
 
-def test_a_broker_takes_its_share_and_gives_it_back(cli: Cli, directory: Path) -> None:
+def test_a_broker_takes_its_share_and_gives_it_back(
+    cli: Cli, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read_late(line: DirectLine) -> ClusterImage:
+        """Who is asked first has not heard of the new broker yet."""
+        for module in (membership, moves):
+            monkeypatch.setattr(module, "read_image", read_image)
+        image = read_image(line)
+        image.brokers.pop(4, None)
+        return image
+
+    for module in (membership, moves):
+        monkeypatch.setattr(module, "read_image", read_late)
     added = cli("broker", "add")
     assert added.stdout.startswith("added 4 at 127.0.0.1:"), added.stderr
     overview = until(cli, lambda o: not o["under_replicated"])

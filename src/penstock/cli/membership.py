@@ -46,6 +46,7 @@ def add_broker(
     with DirectLine(where, _ANSWER_S) as line:
         if votes:
             _join_quorum(line, home)
+        _await_news_of(line, home, timeout_s)
         moves = plan_moves(line) if rebalance else []
         _carry_out(line, moves, timeout_s)
     return home, len(moves)
@@ -101,6 +102,15 @@ def _new_home(
     }
     home.write(configs, homes[0].topics)
     return home
+
+
+def _await_news_of(line: DirectLine, home: BrokerHome, timeout_s: float) -> None:
+    """Return when whoever is asked knows that the broker is up: a plan made before would leave it empty."""
+    deadline = time.monotonic() + timeout_s
+    while (broker := read_image(line).brokers.get(home.id)) is None or not broker.active:
+        if time.monotonic() > deadline:
+            raise Failure(f"broker {home.id} is not up after {timeout_s:g} s: see {home.log_file}")
+        time.sleep(_PAUSE_S)
 
 
 def _carry_out(line: DirectLine, moves: list[Move], timeout_s: float) -> None:
