@@ -62,7 +62,9 @@ def test_others_reach_a_broker_the_way_that_is_asked_for(tmp_path: Path) -> None
 
 
 def test_brokers_come_go_hang_and_return(tmp_path: Path) -> None:
-    cluster = penstock_cluster(tmp_path, {"broker.session.timeout.ms": "1000"})
+    # Sessions that end soon, but not because the machine is busy.
+    sessions = {"broker.session.timeout.ms": "2000", "broker.heartbeat.interval.ms": "100"}
+    cluster = penstock_cluster(tmp_path, sessions)
     first, second, third = cluster.brokers
     assert 0 < cluster.start() < PATIENCE_S
     try:
