@@ -10,8 +10,7 @@ from penstock.broker.duties import Duties
 from penstock.metadata.sessions import Sessions
 from penstock.raft.messages import NO_NODE
 from penstock.raft.roles import LeaderContact
-from tests.broker.nodes import cluster
-from tests.broker.test_quorum import run
+from tests.broker.nodes import cluster, run
 
 
 def begun(duties: Duties, last: LeaderContact) -> Sessions:
