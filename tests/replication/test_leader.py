@@ -101,6 +101,21 @@ def test_high_watermark_waits_for_a_caught_up_replica_that_is_about_to_join() ->
     assert leader.high_watermark == 20, "but not for ever"
 
 
+def test_nobody_waits_for_a_replica_that_the_controller_took_out_of_the_isr() -> None:
+    """Its disk may be full: that it kept up until just now does not count."""
+    leader = Cluster().leader(isr=(1, 2, 3))
+    fetch(leader, 2, 10)
+    fetch(leader, 3, 10)
+    leader.local_end_advanced(20, 1)
+    fetch(leader, 2, 20, 1)
+    leader.metadata_changed(leader.partition_epoch + 1, (1, 2, 3), (1, 2), 2)
+    assert leader.high_watermark == 20
+    joining(leader, 3, 20, 3)
+    leader.local_end_advanced(30, 4)
+    fetch(leader, 2, 30, 4)
+    assert leader.high_watermark == 20, "it is back, and about to join"
+
+
 # -- joining the ISR
 
 

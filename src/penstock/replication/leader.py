@@ -329,6 +329,9 @@ class LeaderState:
         if partition_epoch > self.partition_epoch:
             self._doubted = {}
         self.partition_epoch = partition_epoch
-        self.isr = frozenset(isr)
+        before, self.isr = self.isr, frozenset(isr)
+        for replica in before - self.isr:
+            if replica in self.followers:
+                self.followers[replica].left_isr()
         self.proposal = self._joining = None
         self._advance(now_ms)

@@ -51,5 +51,9 @@ class FollowerProgress:
         self._leader_end_then = max(self._leader_end_then, leader_end)
         self._fetched_at = now_ms
 
+    def left_isr(self) -> None:
+        """The controller has taken it out of the ISR: until it fetches again nobody waits for it."""
+        self.caught_up_at = NEVER
+
     def is_caught_up(self, leader_end: int, now_ms: int, max_lag_ms: int) -> bool:
         return self.end_offset >= leader_end or now_ms - self.caught_up_at <= max_lag_ms
