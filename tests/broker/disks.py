@@ -142,6 +142,11 @@ class BrokerOnDisk:
         self._loop.call_soon_threadsafe(lambda: done.set_result(function()))
         return done.result(10)
 
+    def look_for_room(self) -> None:
+        """Have it notice now which disks have become full, and which of those have room again."""
+        for _ in range(2):
+            asyncio.run_coroutine_threadsafe(self.broker.room.look(), self._loop).result(10)
+
     def stop(self) -> None:
         self._loop.call_soon_threadsafe(self._stop.set)
         self._thread.join()

@@ -298,7 +298,7 @@ def test_compaction_at_a_limited_pace(tmp_path: Path) -> None:
 def test_without_cleaners_nothing_is_compacted() -> None:
     async def check() -> None:
         config = BrokerConfig({"log.cleaner.threads": "0"})
-        maintenance = Maintenance(config, None, None, None, None, None)  # type: ignore[arg-type]
+        maintenance = Maintenance(config, None, None, None, None, None, None)  # type: ignore[arg-type]
         await maintenance.clean()
 
     asyncio.run(check())

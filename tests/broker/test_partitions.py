@@ -104,13 +104,13 @@ def test_a_stop_syncs_many_logs_at_once() -> None:
 
 
 class Stuck(Disk):
-    """Has no room for a name elsewhere while it is `stuck`."""
+    """Moves no name elsewhere while it is `stuck`."""
 
     stuck = False
 
     def move(self, source: Directory, old: str, target: Directory, new: str) -> None:
         if self.stuck:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            raise OSError(errno.ENFILE, os.strerror(errno.ENFILE))
         super().move(source, old, target, new)
 
 

@@ -36,18 +36,28 @@ def fail(_: Broker, partition: Partition) -> None:
     partition.directory.health.offline = "it is broken"
 
 
+def fill(_: Broker, partition: Partition) -> None:
+    partition.directory.health.full = "there is no room"
+
+
 def test_status_shows_damage_failed_directories_and_balancing(capsys: pytest.CaptureFixture[str]) -> None:
     with cluster(brokers=3, config={"penstock.balance": "leaders"}) as running:
         create(running, "t")
         produce(running, "t", b"value")
         with DirectLine(running.bootstrap, 10.0) as line:
             whole = cluster_overview(line)
+            change(running, 1, fill)
+            full = cluster_overview(line)
             change(running, 2, damage)
             change(running, 3, fail)
             running.wait_for_isr("t", size=2)
             broken = cluster_overview(line)
     assert (whole["balance"], whole["moving"], whole["damaged"]) == ("leaders", 0, [])
     assert all(broker["bytes"] > 0 and not broker["offline_directories"] for broker in whole["brokers"])
+    assert not any(broker["full_directories"] for broker in whole["brokers"])
+    assert [broker["full_directories"] for broker in full["brokers"]] == [["/data"], [], []]
+    _print_overview(full)
+    assert "broker 1: the data directory /data is full" in capsys.readouterr().out
     assert broken["damaged"] == [{"broker": 2, "topic": "t", "partition": 0, "ranges": 1}]
     assert [broker["offline_directories"] for broker in broken["brokers"]] == [[], [], ["/data"]]
     _print_overview(broken)

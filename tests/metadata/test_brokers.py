@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from penstock.metadata.brokers import check_broker_epoch, heartbeat, register_controller, unregister_broker
-from penstock.metadata.image import RECOVERING
+from penstock.metadata.image import RECOVERING, PartitionImage
 from penstock.model.errors import ApiError, ErrorCode
-from penstock.wire.apis.broker_heartbeat import BrokerHeartbeatRequest
+from penstock.wire.apis.broker_heartbeat import BrokerHeartbeatRequest, TopicWithoutRoom
 from penstock.wire.apis.controller_registration import ControllerRegistrationRequest
 from penstock.wire.apis.endpoints import Feature, Listener
 from tests.metadata.stage import Stage
@@ -290,6 +290,60 @@ def test_an_eligible_leader_takes_over_from_a_failed_directory_and_an_unclean_on
 
     assert (eligible.leader, eligible.isr) == (2, [2])
     assert (unclean.leader, unclean.isr) == (3, [3]), "the replica may be well"
+
+
+def _report_full(stage: Stage, node: int, *partitions: PartitionImage) -> bool:
+    """Whether a heartbeat that names replicas without room changes anything."""
+    request = BrokerHeartbeatRequest(
+        broker_id=node,
+        broker_epoch=stage.epoch(node),
+        current_metadata_offset=stage.image.offset,
+        without_room=[TopicWithoutRoom(topic_id=p.topic_id, partitions=[p.index]) for p in partitions],
+    )
+    records, _ = heartbeat(stage.image, stage.policy, request, 0)
+    stage.commit(records)
+    return bool(records)
+
+
+def test_replicas_on_a_full_disk_lead_nothing_and_are_out_of_sync_where_others_are_in_it() -> None:
+    stage = Stage(3)
+    led, followed, elsewhere = (
+        stage.topic("led", [3, 1, 2]),
+        stage.topic("followed", [1, 3], min_isr=2),
+        stage.topic("elsewhere", [3, 2]),
+    )
+    assert _report_full(stage, 3, led, followed)
+    assert (led.leader, led.isr) == (1, [1, 2])
+    assert (followed.leader, followed.isr, followed.elr) == (1, [1], [3]), "it has lost nothing"
+    assert (elsewhere.leader, elsewhere.isr) == (3, [3, 2]), "in a directory that has room"
+    assert not stage.image.brokers[3].fenced
+    assert not _report_full(stage, 3, led, followed)
+
+
+def test_the_last_in_sync_leads_on_though_its_disk_is_full() -> None:
+    """What it has can be read; and of two full disks neither hands over to the other for ever."""
+    stage = Stage(2)
+    partition = stage.topic("t", [1, 2], min_isr=2)
+    assert _report_full(stage, 1, partition)
+    assert (partition.leader, partition.isr, partition.elr) == (2, [2], [1])
+    assert not _report_full(stage, 2, partition)
+    assert not _report_full(stage, 1, partition)
+    assert (partition.leader, partition.isr) == (2, [2])
+
+
+def test_replicas_that_the_controller_does_not_know_change_nothing() -> None:
+    stage = Stage(2)
+    stage.topic("t", [1, 2])
+    request = BrokerHeartbeatRequest(
+        broker_id=1,
+        broker_epoch=stage.epoch(1),
+        current_metadata_offset=stage.image.offset,
+        without_room=[
+            TopicWithoutRoom(topic_id=bytes(16), partitions=[0]),
+            TopicWithoutRoom(topic_id=stage.image.topics["t"].id, partitions=[9]),
+        ],
+    )
+    assert heartbeat(stage.image, stage.policy, request, 0)[0] == []
 
 
 def test_a_broker_without_any_directory_left_is_fenced_until_it_has_one() -> None:

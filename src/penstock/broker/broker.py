@@ -22,6 +22,7 @@ from penstock.broker.metrics import Metrics
 from penstock.broker.partitions import Partitions
 from penstock.broker.producer_ids import ProducerIds
 from penstock.broker.replicas import Replicas
+from penstock.broker.room import Room
 from penstock.broker.scrubber import Scrubber
 from penstock.metadata.image import BROKER, ClusterImage
 from penstock.metadata.topics import Defaults, NewTopic, create_topic
@@ -81,6 +82,7 @@ class Broker:
         self.groups = GroupCoordinator(self)
         self.replicas = Replicas(self)
         self.scrubber = Scrubber(self)
+        self.room = Room(self)
         self.dispatcher = Dispatcher(self, HANDLERS)
         self.fetch_sessions = FetchSessions(
             config.max_incremental_fetch_session_cache_slots,
@@ -91,9 +93,8 @@ class Broker:
         self.server = Server(self.dispatcher, limits_of(config), log.warning)
         self.listeners = [listener_at(endpoint) for endpoint in config.endpoints]
         #: what other nodes come through; None where this broker is a cluster of its own
-        self.internal = (
-            None if config.internal_endpoint is None else InternalDoor(self, config.internal_endpoint)
-        )
+        endpoint = config.internal_endpoint
+        self.internal = None if endpoint is None else InternalDoor(self, endpoint)
         self.node: ClusterNode
         self.lifecycle: Lifecycle | None = None
         self.producer_ids: ProducerIds
@@ -152,7 +153,7 @@ class Broker:
             await self.lifecycle.register()
         await self.node.loader.between_changes(self._take_over)
         self.maintenance = Maintenance(
-            self.config, self.partitions, self.controller, self.clock, self.files, self.workers
+            self.config, self.partitions, self.room, self.controller, self.clock, self.files, self.workers
         )
         if self.lifecycle is not None:
             self.lifecycle.start()
@@ -227,6 +228,7 @@ class Broker:
             self.files,
             clean=all(directory.clean for directory in directories),
             offline=lambda: [parse_topic_id(d.directory_id) for d in directories if d.health.offline],
+            without_room=self.room.without_room,
         )
 
     # -- the cluster

@@ -18,7 +18,7 @@ from penstock.model.config import BrokerConfig
 from penstock.model.errors import ApiError, ErrorCode
 from penstock.net.server import Listener
 from penstock.ports import Files
-from penstock.wire.apis.broker_heartbeat import BROKER_HEARTBEAT, BrokerHeartbeatRequest
+from penstock.wire.apis.broker_heartbeat import BROKER_HEARTBEAT, BrokerHeartbeatRequest, TopicWithoutRoom
 from penstock.wire.apis.broker_registration import BROKER_REGISTRATION, BrokerRegistrationRequest
 from penstock.wire.apis.controller_registration import (
     CONTROLLER_REGISTRATION,
@@ -59,8 +59,9 @@ class Lifecycle:
         *,
         clean: bool,
         offline: Callable[[], list[bytes]],
+        without_room: Callable[[], list[TopicWithoutRoom]],
     ) -> None:
-        """`offline` names the data directories that have failed."""
+        """`offline` names the data directories that have failed, `without_room` replicas in full ones."""
         self._config = config
         self._node = node
         self._listeners = listeners
@@ -69,6 +70,7 @@ class Lifecycle:
         self._files = files
         self._clean = clean
         self._offline = offline
+        self._without_room = without_room
         #: of the registration in force
         self.epoch = _NO_EPOCH
         self.fenced = True
@@ -196,6 +198,7 @@ class Lifecycle:
             current_metadata_offset=self._node.loader.applied - 1,
             want_shut_down=self._wants_down,
             offline_log_dirs=self._offline(),
+            without_room=self._without_room(),
         )
         patience_s = _FAREWELL_S if self._wants_down else self._patience_s
         try:
@@ -209,7 +212,8 @@ class Lifecycle:
             if self._wants_down:
                 # The last of a cluster that is being stopped: nobody is left to lead anything.
                 self._down.set()
-            return True
+            # Who is out of the quorum for good gets no other answer: there is no hurry.
+            return self._node.quorum.failure is None
         if response.error_code in (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED):
             return await self._come_back()
         if response.error_code != ErrorCode.NONE:

@@ -15,6 +15,7 @@ from penstock.broker.logs import get_logger
 from penstock.broker.pacing import PacedFiles
 from penstock.broker.partition import Partition
 from penstock.broker.partitions import Partitions
+from penstock.broker.room import Room
 from penstock.broker.warming import ask_log
 from penstock.broker.world import OsFiles
 from penstock.model.config import BrokerConfig
@@ -30,8 +31,8 @@ __all__ = ["Maintenance"]
 log = get_logger("maintenance")
 #: partitions to work through before others get a turn
 _SLICE: Final = 64
-#: how long a disk that was full may have space again before we notice
-_REOPEN_MS: Final = 1000
+#: how long a disk may be full, or have room again, before we notice
+_ROOM_MS: Final = 1000
 #: bytes per second beyond which counting them is all that a limit would do
 _FASTER_THAN_DISKS: Final = 1e12
 
@@ -43,6 +44,7 @@ class Maintenance:
         self,
         config: BrokerConfig,
         partitions: Partitions,
+        room: Room,
         controller: Controller,
         clock: Clock,
         files: Files,
@@ -50,6 +52,7 @@ class Maintenance:
     ) -> None:
         self._config = config
         self._partitions = partitions
+        self._room = room
         self._controller = controller
         self._clock = clock
         self._files = files
@@ -71,7 +74,7 @@ class Maintenance:
                 lambda: config.replica_high_watermark_checkpoint_interval_ms,
             ),
             (self.forget_producers, lambda: config.producer_id_expiration_check_interval_ms),
-            (self.reopen, lambda: _REOPEN_MS),
+            (self.make_use_of_room, lambda: _ROOM_MS),
         ]
         if config.log_cleaner_enable:
             chores.append((self.clean, lambda: config.log_cleaner_backoff_ms))
@@ -110,8 +113,9 @@ class Maintenance:
     async def checkpoint(self) -> None:
         await self._partitions.checkpoint()
 
-    async def reopen(self) -> None:
-        """Give partitions that a full disk had no room for another chance."""
+    async def make_use_of_room(self) -> None:
+        """Look which disks are full, and give partitions that one had no room for another chance."""
+        await self._room.look()
         if self._partitions.any_refused:
             await self._controller.between_changes(self._partitions.reopen)
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Final
+from typing import Final, TypeVar
 
 from penstock.model.errors import CorruptMessage, StorageError
 from penstock.ports import Buffer, Clock, File, FileRange, Files
@@ -29,6 +29,7 @@ from penstock.wire.schema import Struct
 
 __all__ = ["MetadataLog", "encode_snapshot", "records_in"]
 
+T = TypeVar("T")
 _QUORUM_STATE: Final = "quorum-state"
 _SNAPSHOT: Final = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
 _READ_BYTES: Final = 1 << 20
@@ -96,7 +97,8 @@ class MetadataLog:
         return LogPoint(0, 0)
 
     def append(self, batches: bytearray, epoch: int) -> int:
-        return self.log.append(memoryview(batches), epoch, origin=AppendOrigin.RAFT).base_offset
+        view = memoryview(batches)
+        return self._even_if_full(lambda: self.log.append(view, epoch, origin=AppendOrigin.RAFT).base_offset)
 
     def append_replicated(self, batches: Buffer) -> None:
         # Checksums do not cover offsets, and unlike a topic's this log has no gaps.
@@ -105,7 +107,7 @@ class MetadataLog:
             if header.base_offset != expected:
                 raise CorruptMessage(f"a batch at offset {header.base_offset} does not follow {expected - 1}")
             expected = header.next_offset
-        self.log.append_replicated(batches)
+        self._even_if_full(lambda: self.log.append_replicated(batches))
 
     def truncate_to(self, offset: int) -> None:
         self.log.truncate_to(offset)
@@ -158,8 +160,24 @@ class MetadataLog:
     def save_state(self, state: QuorumState) -> None:
         """Durably; touches files only, so it belongs into a worker thread."""
         path = f"{self.log.path}/{_QUORUM_STATE}"
-        with _disk(f"write {path}"):
-            self._files.write_atomic(path, encode_quorum_state(state))
+
+        def write() -> None:
+            try:
+                self._files.write_atomic(path, encode_quorum_state(state))
+            except OSError as e:
+                raise self.log.health.failed(e, f"cannot write {path}") from e
+
+        self._even_if_full(write)
+
+    def _even_if_full(self, write: Callable[[], T]) -> T:
+        """Do `write`; once more if it was the first to find no room: now there is what was kept for this."""
+        had_room = self.log.health.full is None
+        try:
+            return write()
+        except StorageError:
+            if had_room and self.log.health.full is not None:
+                return write()
+            raise
 
     # -- snapshots
 

@@ -78,6 +78,8 @@ class Metrics:
         self.corruption_repaired = 0
         #: ranges in which replicas differed though their checksums are right
         self.differences_found = 0
+        #: data directories that take no records at the moment
+        self.full_directories = 0
 
     def api(self, name: str) -> ApiStats:
         return self.apis.setdefault(name, ApiStats(name))

@@ -163,6 +163,8 @@ class Partition:
             raise InvalidTopic(f"Cannot append to internal topic {self.topic}")
         flusher = self.flusher
         log = self.log
+        if flusher.health.full is not None:
+            log.check_room()
         size = len(batches)
         appended = log.append(batches, self.leader_epoch, origin, checked_by)
         if not appended.duplicate:
@@ -182,6 +184,7 @@ class Partition:
 
     def append_replicated(self, batches: memoryview) -> None:
         """Append what the leader has, as its follower."""
+        self.log.check_room()
         self.log.append_replicated(batches)
         if not self.unsynced:
             self.flusher.wrote(self)

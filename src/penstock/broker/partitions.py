@@ -196,7 +196,7 @@ class Partitions(PartitionTable):
         """Try again with partitions that their directories had no room for, or could not open."""
         refused, self._refused = self._refused, {}
         for key, (topic, directory, made) in refused.items():
-            if directory.health.offline is not None:
+            if not directory.health.is_well:
                 self._refused[key] = (topic, directory, made)
             elif self.knows(topic.id):
                 config = self._log_config(self._image.topic_configs(topic.name))
@@ -321,7 +321,7 @@ class Partitions(PartitionTable):
 
     def _place(self, indexes: Sequence[int]) -> dict[DataDirectory, list[int]]:
         placed: dict[DataDirectory, list[int]] = {}
-        counts = {d: n for d, n in self._counts.items() if d.health.offline is None} or dict(self._counts)
+        counts = {d: n for d, n in self._counts.items() if d.health.is_well} or dict(self._counts)
         for index in indexes:
             directory = min(counts, key=lambda d: counts[d])
             counts[directory] += 1

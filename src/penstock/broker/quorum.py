@@ -102,6 +102,9 @@ class QuorumDriver:
                 return
             try:
                 result.set_result(event())
+            except StorageError as e:
+                result.set_exception(e)
+                raise
             except Exception as e:  # noqa: BLE001 - raised again where it is awaited
                 result.set_exception(e)
 
@@ -153,9 +156,17 @@ class QuorumDriver:
         except QuorumViolation as e:
             self._fail(e)
         except StorageError as e:
-            # A follower's disk that is full, or a read that failed: it is asked again, a little later.
+            # A disk that is full, or a read that failed. A follower asks again, a little later; a leader
+            # leaves it to others.
             log.error("quorum_storage_failed", error=str(e))
-            self._tick_at(self._now_ms() + self.node.config.retry_ms)
+            node = self.node
+            if len(node.voters) > 1:
+                node.resign(self._now_ms())
+            elif node.log.end_offset == node.epoch_start_offset:
+                # Nobody else can lead, and this one could not even begin.
+                self._fail(e)
+                return
+            self._tick_at(self._now_ms() + node.config.retry_ms)
 
     def _settle(self) -> None:
         ready = self.node.take()
@@ -210,13 +221,21 @@ class QuorumDriver:
             self._do(lambda: node.response(to, request, response, self._now_ms()))
 
     async def _flush(self) -> None:
-        plan = self._log.log.flush_plan()
-        try:
-            await self._workers.in_thread(plan.sync)
-        except StorageError as e:
-            self._fail(e)
-            return
-        self._log.log.flushed(plan)
+        metadata_log = self._log.log
+        while True:
+            plan = metadata_log.flush_plan()
+            try:
+                await self._workers.in_thread(plan.sync)
+                break
+            except StorageError as e:
+                if metadata_log.health.offline is not None:
+                    self._fail(e)
+                    return
+                # Only the room for a small file was missing: nobody hears of the records before it is there.
+                log.error("quorum_storage_failed", error=str(e))
+                metadata_log.flush_failed(plan)
+                await asyncio.sleep(self.node.config.retry_ms / 1000)
+        metadata_log.flushed(plan)
         self._flushing = False
         # Not the plan's end: the log may have been cut meanwhile.
         self._do(lambda: self.node.flushed(self._log.log.recovery_point, self._now_ms()))

@@ -144,6 +144,11 @@ class Replicas:
         if topic is not None and partition.index in topic.partitions:
             self._take_role(topic.partitions[partition.index])
 
+    def review(self, partitions: Iterable[Partition]) -> None:
+        """Take roles anew: the partitions' data directory has become full, or has room again."""
+        for partition in list(partitions):
+            self._hosted(partition)
+
     def _take_role(self, wanted: PartitionImage) -> None:
         partition = self._broker.partitions.find(wanted.topic_id, wanted.index)
         if not isinstance(partition, Partition):
@@ -152,8 +157,8 @@ class Replicas:
             partition.directory.keep_high_watermark(partition.topic, partition.index)
         if wanted.leader == self._broker.node_id:
             self._lead(partition, wanted)
-        elif wanted.leader == NO_LEADER or partition.directory.health.offline is not None:
-            # One whose disk has failed must not seem to keep up.
+        elif wanted.leader == NO_LEADER or not partition.directory.health.is_well:
+            # One whose disk has failed, or is full, must not seem to keep up.
             self._stand_by(partition, wanted)
         else:
             self._follow(partition, wanted)

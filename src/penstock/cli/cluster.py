@@ -230,8 +230,9 @@ def _print_overview(overview: dict[str, Any]) -> None:
         shown = ("topic", "partition", "leader", "replicas", "isr")
         print_rows(lacking, as_json=False, columns=shown, empty="")
     for broker in overview["brokers"]:
-        for directory in broker["offline_directories"]:
-            print(f"broker {broker['broker']}: the data directory {directory} is offline")
+        for state in ("offline", "full"):
+            for directory in broker[f"{state}_directories"]:
+                print(f"broker {broker['broker']}: the data directory {directory} is {state}")
     for damage in overview["damaged"]:
         print(
             f"broker {damage['broker']}: {damage['topic']}-{damage['partition']} has {damage['ranges']} "

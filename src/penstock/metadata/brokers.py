@@ -17,7 +17,12 @@ from penstock.metadata.image import NO_LEADER, BrokerImage, ClusterImage
 from penstock.metadata.partition_change import Election
 from penstock.metadata.policy import Policy
 from penstock.model.errors import ApiError, ErrorCode
-from penstock.wire.apis.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from penstock.model.ids import TopicId
+from penstock.wire.apis.broker_heartbeat import (
+    BrokerHeartbeatRequest,
+    BrokerHeartbeatResponse,
+    TopicWithoutRoom,
+)
 from penstock.wire.apis.broker_registration import BrokerRegistrationRequest
 from penstock.wire.apis.controller_registration import ControllerRegistrationRequest
 from penstock.wire.metadata_records import (
@@ -214,6 +219,8 @@ def heartbeat(
         ]
     elif failed:
         records = _directories_offline(image, policy, broker, failed)
+    else:
+        records = _hand_over(image, policy, broker.id, request.without_room)
     return records, answer
 
 
@@ -228,6 +235,32 @@ def _directories_offline(
     change = _registration_change(broker)
     change.log_dirs = [directory for directory in broker.log_directories if directory not in failed]
     return [*_withdraw(image, policy, broker.id, clean=False, even_if_last=False), change]
+
+
+def _hand_over(
+    image: ClusterImage, policy: Policy, broker_id: int, without_room: Collection[TopicWithoutRoom]
+) -> list[Struct]:
+    """Let others lead where a broker's disk is full, and no leader wait for it, if anyone else is in sync.
+
+    Where nobody else is, it leads on: what it has can be read. It has lost nothing, so it stays eligible.
+    """
+    records: list[Struct] = []
+    for known, index in (
+        (image.topics_by_id[TopicId(topic.topic_id)], index)
+        for topic in without_room
+        if topic.topic_id in image.topics_by_id
+        for index in topic.partitions
+    ):
+        partition = known.partitions.get(index)
+        if partition is None or broker_id not in partition.isr or len(partition.isr) == 1:
+            continue
+        change = begin_change(image, policy, partition, leaving=broker_id)
+        change.election = Election.ONLINE
+        change.isr = [node for node in partition.isr if node != broker_id]
+        record = change.build()
+        if record is not None and record.leader != NO_LEADER:
+            records.append(record)
+    return records
 
 
 def _may_shut_down(

@@ -2,6 +2,7 @@
 
     <path>/meta.json                                who owns it: cluster, node, the directory's own id
     <path>/lock                                     held while a broker uses it
+    <path>/reserve                                  room for what has to be written on a full disk, too
     <path>/clean-shutdown                           there only while no broker uses it, and all is well
     <path>/recovery-point-offset-checkpoint         per log: below this everything is on the disk
     <path>/log-start-offset-checkpoint              per log: where DeleteRecords has moved its start to
@@ -32,6 +33,7 @@ from penstock.storage.health import Health
 from penstock.storage.log import Log
 from penstock.storage.offset_checkpoints import Checkpoint, OffsetCheckpoints
 from penstock.storage.ownership import DirectoryRefused, Owner, make_durably, own
+from penstock.storage.reserve import Reserve
 from penstock.storage.segments import SegmentCache
 
 __all__ = [
@@ -99,7 +101,8 @@ class DataDirectory:
         self.directory_id = owner.directory_id
         #: whether the last broker that used it shut down in good order
         self.clean = clean
-        self.health = Health()
+        self._reserve = Reserve(files, path)
+        self.health = Health(self._reserve.free)
         self.cache = SegmentCache()
         self._logs: dict[TopicPartition, Log] = {}
         self._checkpoints = OffsetCheckpoints(files, path, self.health)
@@ -131,7 +134,9 @@ class DataDirectory:
             raise DirectoryRefused(f"{path} is in use by another broker: stop it, or use another path") from e
         except OSError as e:
             raise DirectoryRefused(f"{path} cannot be used: {e}") from e
-        return cls(files, path, lock, owner, clean)
+        directory = cls(files, path, lock, owner, clean)
+        directory.keep_reserve()
+        return directory
 
     def close(self, clean: bool = True) -> None:
         """Close every log that is still open; with `clean`, the next start may trust what it finds.
@@ -183,6 +188,20 @@ class DataDirectory:
             return self._files.space(self.path)
         except OSError as e:
             raise self.health.failed(e, f"cannot look at {self.path}") from e
+
+    def keep_reserve(self) -> None:
+        """Keep room for bad times; a disk that has none is full from the start. Touches files only."""
+        try:
+            self._reserve.fill()
+        except OSError as e:
+            self.health.failed(e, f"cannot write {self._reserve.path}")
+
+    def has_room(self) -> bool:
+        """Whether a disk that was full has room again, the reserve included. Touches files only."""
+        try:
+            return self._reserve.refill()
+        except OSError:
+            return False
 
     # -- partitions
 

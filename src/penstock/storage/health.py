@@ -1,7 +1,9 @@
 """Whether a data directory can still be trusted, and what an `OSError` means for it.
 
-A full disk is a state that passes: the write is refused, nothing changes, reads go on. Any other error of a
-disk means that what we believe of its content may be wrong, so the directory goes offline for good; a failed
+A full disk is a state that passes: the write is refused, nothing changes, reads go on. From the first such
+refusal until there is room again (`DataDirectory.has_room`) the directory takes no records: what little is
+left is for the cluster's metadata, so that the broker goes on hearing who leads. Any other error of a disk
+means that what we believe of its content may be wrong, so the directory goes offline for good; a failed
 `fsync` above all, because the kernel drops the pages that it could not write and the next one would succeed.
 Set from worker threads, too: it is one assignment.
 """
@@ -9,6 +11,7 @@ Set from worker threads, too: it is one assignment.
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable
 from typing import Final
 
 from penstock.model.errors import StorageError
@@ -25,11 +28,20 @@ _GONE: Final = errno.ENOENT
 class Health:
     """Shared by everything in one data directory."""
 
-    __slots__ = ("offline",)
+    __slots__ = ("_free_reserve", "full", "offline")
 
-    def __init__(self) -> None:
+    def __init__(self, free_reserve: Callable[[], None] = lambda: None) -> None:
+        """`free_reserve` makes room for what has to be written on a full disk, too."""
+        self._free_reserve = free_reserve
         #: why the directory is offline, None while it is online
         self.offline: str | None = None
+        #: what found no room, None while there is some
+        self.full: str | None = None
+
+    @property
+    def is_well(self) -> bool:
+        """Whether records can be written."""
+        return self.offline is None and self.full is None
 
     def check(self) -> None:
         if self.offline is not None:
@@ -38,7 +50,11 @@ class Health:
     def failed(self, error: OSError, doing: str) -> StorageError:
         """What to raise for `error`; takes the directory offline unless the error passes by itself."""
         reason = f"{doing}: {error}"
-        if error.errno not in _FULL and error.errno not in _EXHAUSTED and error.errno != _GONE:
+        if error.errno in _FULL:
+            if self.full is None:
+                self.full = reason
+                self._free_reserve()
+        elif error.errno not in _EXHAUSTED and error.errno != _GONE:
             self.offline = self.offline or reason
         return StorageError(reason)
 

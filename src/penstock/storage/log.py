@@ -149,6 +149,12 @@ class Log(LogState):
         append_time_ms = now_ms if rules.log_append_time else -1
         return _appended(Appended, (base, offset - 1, append_time_ms, self.log_start_offset, False))
 
+    def check_room(self) -> None:
+        """Before all but metadata: refuse it while the directory is full, and what comes behind it alike."""
+        if self._health.full is not None:
+            self._refused_at = self.end_offset
+            raise StorageError(f"the data directory is full: {self._health.full}")
+
     def _out_of_order(self, error: OutOfOrderSequence) -> ApiError:
         """A gap behind a batch that the disk refused is no loss: the producer sends both again, in order."""
         if self._refused_at == self.end_offset:

@@ -102,6 +102,11 @@ class LogState:
         except OSError as e:
             raise self._health.failed(e, f"cannot {doing} {self.path}") from e
 
+    @property
+    def health(self) -> Health:
+        """Of its data directory."""
+        return self._health
+
     # -- what is committed
 
     @property

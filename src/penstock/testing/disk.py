@@ -123,6 +123,10 @@ class FaultyDisk(MemoryFiles):
                 history.synced[position + 1 :],
             )
 
+    def space(self, path: str) -> tuple[int, int]:
+        total, usable = super().space(path)
+        return (total, usable) if self.capacity is None else (self.capacity, self.capacity - self.used())
+
     def evict(self) -> None:
         """Empty the page cache: the next read of any file has to wait for the disk."""
         self._cold = {id(history.inode) for history in self._files.values()}

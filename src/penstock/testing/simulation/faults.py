@@ -81,7 +81,8 @@ def disk_full(simulation: Simulation) -> None:
         node.disk.capacity = None
         node.note("disk has space")
 
-    _later(simulation, 0.1, 2.0, free)
+    # Long enough, now and then, for others to take over.
+    _later(simulation, 0.1, 4.0, free)
 
 
 def disk_slow(simulation: Simulation) -> None:

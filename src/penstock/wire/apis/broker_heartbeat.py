@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from penstock.wire.api import Api
-from penstock.wire.schema import Struct, array, boolean, int16, int32, int64, nullable_array, uuid
+from penstock.wire.schema import OWN_TAGS, Struct, array, boolean, int16, int32, int64, nullable_array, uuid
+
+
+class TopicWithoutRoom(Struct):
+    topic_id: bytes = uuid()
+    partitions: list[int] = array(int32())
 
 
 class BrokerHeartbeatRequest(Struct):
@@ -14,6 +19,8 @@ class BrokerHeartbeatRequest(Struct):
     want_shut_down: bool = boolean()
     offline_log_dirs: list[bytes] = array(uuid(), "1+", tag=0)
     cordoned_log_dirs: list[bytes] | None = nullable_array(uuid(), "2+", tag=1)
+    #: replicas in data directories that are full: others should lead, and not wait for these
+    without_room: list[TopicWithoutRoom] = array(TopicWithoutRoom, tag=OWN_TAGS)
 
 
 class BrokerHeartbeatResponse(Struct):

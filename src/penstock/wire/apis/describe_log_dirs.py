@@ -36,6 +36,8 @@ class DescribeLogDirsResult(Struct):
     total_bytes: int = int64("4+", default=-1)
     usable_bytes: int = int64("4+", default=-1)
     is_cordoned: bool = boolean("5+")
+    #: whether it takes no records for lack of room
+    is_full: bool = boolean("2+", tag=OWN_TAGS)
 
 
 class DescribeLogDirsResponse(Struct):

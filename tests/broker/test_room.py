@@ -1,0 +1,140 @@
+"""Full disks in a cluster: nobody waits for a replica that cannot grow, and the operator hears of it."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from random import Random
+
+import pytest
+
+from penstock.broker import room
+from penstock.model.errors import ErrorCode
+from penstock.testing.disk import FaultyDisk
+from tests.broker.nodes import Cluster, eventually
+from tests.broker.replication import described, fetch, make_topic, produce, replica, run, values_of
+
+ALL = (1, 2, 3)
+LEADER = 1
+#: more than a disk that has just enough room is left with
+RECORD = b"x" * 100
+
+
+@asynccontextmanager
+async def on_disks() -> AsyncIterator[tuple[Cluster, dict[int, FaultyDisk]]]:
+    """Three nodes with a disk each, and a topic that is on all of them."""
+    nodes = Cluster(ALL)
+    disks = {node: FaultyDisk(Random(node)) for node in ALL}
+    nodes.disks.update(disks)
+    try:
+        await nodes.start()
+        await make_topic(nodes, *ALL)
+        assert (await produce(nodes, LEADER, b"before")).error_code == ErrorCode.NONE
+        yield nodes, disks
+    finally:
+        await nodes.close()
+
+
+def fill(disk: FaultyDisk) -> None:
+    disk.capacity = disk.used()
+
+
+def refuse(nodes: Cluster, node: int) -> None:
+    """What a write that finds no room does."""
+    error = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    nodes[node].partitions.directories[0].health.failed(error, "cannot write")
+
+
+async def all_in_sync(nodes: Cluster, number: int = len(ALL)) -> None:
+    """Return when every node has heard of so many replicas in sync."""
+    await eventually(lambda: all(len(described(broker).isr) == number for broker in nodes.brokers.values()))
+
+
+def test_a_write_waits_but_a_moment_for_a_follower_whose_disk_is_full() -> None:
+    async def main() -> None:
+        async with on_disks() as (nodes, disks):
+            fill(disks[3])
+            async with asyncio.timeout(10):  # not replica.lag.time.max.ms, which is 30 s
+                answer = await produce(nodes, LEADER, RECORD)
+            assert answer.error_code == ErrorCode.NONE
+            assert described(nodes[LEADER]).isr == [1, 2]
+            assert not nodes[LEADER].image.brokers[3].fenced
+            assert nodes[3].metrics.full_directories == 1
+
+            disks[3].capacity = None
+            await all_in_sync(nodes)
+            assert nodes[3].metrics.full_directories == 0
+            await eventually(lambda: replica(nodes[3]).log.end_offset == 2)
+
+    run(main())
+
+
+def test_a_leader_whose_disk_is_full_hands_over_and_knows_it() -> None:
+    """Whoever asks it is sent on, for its metadata still has room; the controller's disk is no exception."""
+
+    async def main() -> None:
+        async with on_disks() as (nodes, disks):
+            full, name = (await nodes.settled()).node_id, "led"
+            await make_topic(nodes, full, *(node for node in ALL if node != full), name=name)
+            fill(disks[full])
+            refused = await produce(nodes, full, RECORD, name=name)
+            assert refused.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+            await eventually(lambda: described(nodes[full], name).leader != full)
+            refused = await produce(nodes, full, RECORD, name=name)
+            assert refused.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+            leader = described(nodes[full], name).leader
+            await eventually(lambda: replica(nodes[leader], name).leading)
+            assert (await produce(nodes, leader, RECORD, name=name)).error_code == ErrorCode.NONE
+
+            disks[full].capacity = None
+            await eventually(lambda: len(described(nodes[full], name).isr) == len(ALL))
+
+    run(main())
+
+
+def test_where_all_disks_are_full_somebody_leads_on_and_records_can_be_read() -> None:
+    async def main() -> None:
+        async with on_disks() as (nodes, disks):
+            for disk in disks.values():
+                fill(disk)
+            for node in ALL:
+                refuse(nodes, node)
+            await all_in_sync(nodes, 1)
+            leader = described(nodes[LEADER]).leader
+            assert described(nodes[LEADER]).isr == [leader]
+            assert values_of(await fetch(nodes, leader)) == [b"before"]
+
+            for disk in disks.values():
+                disk.capacity = None
+            await all_in_sync(nodes)
+
+    run(main())
+
+
+def test_a_full_directory_and_room_again_are_each_logged_once_and_followers_stand_by(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    events: list[str] = []
+    for level in ("info", "error"):
+        monkeypatch.setattr(room.log, level, lambda event, **fields: events.append(event))
+
+    async def main() -> None:
+        async with on_disks() as (nodes, disks):
+            health = nodes[3].partitions.directories[0].health
+            fill(disks[3])
+            refuse(nodes, 3)
+            for _ in range(3):
+                await nodes[3].room.look()
+            assert not nodes[3].replicas._following, "at the end of an idle log it would join again"
+            disks[3].capacity = None
+            for _ in range(3):
+                await nodes[3].room.look()
+            assert health.full is None
+            assert nodes[3].replicas._following
+
+    run(main())
+    assert events == ["directory_full", "directory_has_room"]
