@@ -14,8 +14,8 @@ import pytest
 from penstock.broker import room
 from penstock.model.errors import ErrorCode
 from penstock.testing.disk import FaultyDisk
-from tests.broker.nodes import Cluster, eventually
-from tests.broker.replication import described, fetch, make_topic, produce, replica, run, values_of
+from tests.broker.nodes import Cluster, eventually, run
+from tests.broker.replication import described, fetch, make_topic, produce, replica, values_of
 
 ALL = (1, 2, 3)
 LEADER = 1
