@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
@@ -270,13 +271,20 @@ def test_a_chore_that_fails_is_done_again() -> None:
 
 def test_as_many_logs_are_compacted_at_once_as_there_are_cleaners(monkeypatch: pytest.MonkeyPatch) -> None:
     together = asyncio.Barrier(2)
-    clean = cleaner.clean
+    clean, clean_all = cleaner.clean, Maintenance.clean
+    are_filled = threading.Event()
 
     async def clean_together(*args: Any) -> Any:
         await together.wait()
         return await clean(*args)
 
+    async def clean_filled(maintenance: Maintenance) -> None:
+        # A round in which only one of the two logs is due has work for one cleaner.
+        if are_filled.is_set():
+            await clean_all(maintenance)
+
     monkeypatch.setattr(cleaner, "clean", clean_together)
+    monkeypatch.setattr(Maintenance, "clean", clean_filled)
     with broker(config=BUSY) as running, RawClient(running.bootstrap) as client:
         set_config(client, BROKER, NODE, "log.cleaner.threads", "2")
         topics = [create_topic(client, configs=COMPACT) for _ in range(2)]
@@ -285,6 +293,7 @@ def test_as_many_logs_are_compacted_at_once_as_there_are_cleaners(monkeypatch: p
                 put(client, topic, b"k", b"%d" % i * 50)
         for topic in topics:
             seal(client, topic)
+        are_filled.set()
         for topic in topics:
             until(lambda topic=topic: len(of_keys(read_all(client, topic))) == 1)  # type: ignore[misc]
 
