@@ -183,12 +183,16 @@ ROWS = (
             Metric(latency.BEHIND_QUEUE, "ms", False),
             latency.REQUEST,
             latency.REQUEST_TAIL,
+            latency.GATHERED,
             Metric(latency.CORES.name, "", False, times_kafka=0.3),
         ),
         _end_to_end,
         where=(
-            "80 % in the interpreter, 12 % in the kernel (perf): at this rate batches have a record or two, "
-            "and each wakes three brokers, for its Produce, two fetches of replicas and a consumer's."
+            "80 % in the interpreter, 12 % in the kernel (perf). A slow broker is spared work at this rate: "
+            "while it has not answered, its client gathers messages into fewer requests. Ours answer within "
+            "the linger, so that each message or two are a batch of their own, and each batch wakes three "
+            "brokers, for its Produce, two fetches of replicas and a consumer's. To hold answers back for 1 "
+            "to 4 ms saved 3 to 14 % and was not kept."
         ),
     ),
     _row(

@@ -15,6 +15,7 @@ CORES = Metric("broker cores", "", False)
 QUEUE = Metric("in the client's queue, p50", "ms", False)
 BEHIND_QUEUE = "p50 without the client's queue"
 QUEUE_TAIL = Metric("in the client's queue, p99", "ms", False)
+GATHERED = Metric("messages per Produce", "", True)
 REQUEST = Metric("Produce round trip, p50", "ms", False)
 REQUEST_TAIL = Metric("Produce round trip, p99", "ms", False)
 
@@ -42,6 +43,7 @@ def arrived(
         CORES.name: spent / seen.seconds,
         REQUEST.name: seen.request.p50,
         REQUEST_TAIL.name: seen.request.p99,
+        GATHERED.name: seen.messages_per_request,
         QUEUE.name: seen.queue.p50,
         QUEUE_TAIL.name: seen.queue.p99,
         BEHIND_QUEUE: seen.end_to_end.p50 - seen.queue.p50,
@@ -67,6 +69,7 @@ ROWS = (
             Metric(BEHIND_QUEUE, "ms", False, times_kafka=0.7),
             REQUEST,
             REQUEST_TAIL,
+            GATHERED,
             CORES,
         ),
         _end_to_end(10_000, "1"),
@@ -83,6 +86,7 @@ ROWS = (
             Metric(BEHIND_QUEUE, "ms", False),
             REQUEST,
             REQUEST_TAIL,
+            GATHERED,
             CORES,
         ),
         _end_to_end(1000, "0"),

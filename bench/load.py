@@ -56,6 +56,8 @@ class Latency:
     end_to_end: Percentiles
     queue: Percentiles
     request: Percentiles
+    #: how many messages went with a Produce
+    messages_per_request: float
 
 
 def compiled() -> Path:
@@ -111,6 +113,8 @@ def latency(bootstrap: str, topic: str, messages: int, rate: int, settings: Mapp
         Percentiles(**told["end_to_end"]),
         _statistic(told["statistics"], "int_latency"),
         _statistic(told["statistics"], "rtt"),
+        told["statistics"]["txmsgs"]
+        / sum(broker["req"].get("Produce", 0) for broker in told["statistics"]["brokers"].values()),
     )
 
 
