@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
+from penstock.broker.context import Context
 from penstock.broker.steady_fetch import SteadyFetch, SteadyReader
 from penstock.model.errors import ErrorCode
+from penstock.net.connection import Connection
 from penstock.records.control import EndTransaction, build_end_transaction
 from penstock.storage.memory import MemoryFiles
 from penstock.storage.producers import AppendOrigin
@@ -67,9 +69,28 @@ class Reader:
     @property
     def steady(self) -> SteadyFetch | None:
         """What the broker has ready for the connection."""
+        return None if self._memo is None else self._memo.last
+
+    @property
+    def kept(self) -> int:
+        """How many requests the broker knows of the connection."""
+        return 0 if self._memo is None else len(self._memo)
+
+    @property
+    def owed(self) -> int:
+        """How many answers wait."""
+        return len(self._connection._answers)
+
+    @property
+    def _memo(self) -> SteadyReader | None:
+        memo = self._connection.memo
+        return memo if isinstance(memo, SteadyReader) else None
+
+    @property
+    def _connection(self) -> Connection:
         address = "{}:{}".format(*self.client.socket.getsockname())
         (connection,) = [known for known in self._broker.server.connections if known.peer == address]
-        return connection.memo.last if isinstance(connection.memo, SteadyReader) else None
+        return connection
 
     def ask(self, asked: FetchRequest) -> FetchResponse:
         """The answer, which is the one that a new connection gets, too."""
@@ -146,8 +167,18 @@ def test_what_was_appended_last_is_read(client: RawClient, topic: Topic, reader:
     assert reader.steady is kept
 
 
-def test_partitions_may_be_named_in_turns(client: RawClient, topic: Topic, fresh: Reader) -> None:
+def test_partitions_may_be_named_in_turns(
+    client: RawClient, topic: Topic, fresh: Reader, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As librdkafka does, so that none of them is always the last."""
+    answered: list[object] = []
+    answer_it = SteadyFetch.answer
+
+    def noted(self: SteadyFetch, context: Context) -> Any:
+        answered.append(self)
+        return answer_it(self, context)
+
+    monkeypatch.setattr(SteadyFetch, "answer", noted)
     offsets = [0, 0, 0]
     known: list[object] = []
     for asked in range(15):
@@ -166,6 +197,15 @@ def test_partitions_may_be_named_in_turns(client: RawClient, topic: Topic, fresh
     assert None not in known[3:]
     assert known[6:9] == known[9:12] == known[12:]
     assert len(set(known[6:])) == 3
+    assert answered == known[7:]
+
+
+def test_who_asks_in_another_way_is_known_by_that(topic: Topic, reader: Reader) -> None:
+    before = reader.steady
+    for _ in range(3):
+        reader.ask(request(topic, 0, 0, 0, min_bytes=5))
+    assert reader.steady is not None
+    assert reader.steady is not before
 
 
 def test_more_than_that_is_read_from_the_log(client: RawClient, topic: Topic, reader: Reader) -> None:
@@ -211,6 +251,7 @@ def test_one_that_comes_while_another_waits_is_answered_behind_it(
 ) -> None:
     wait_for_more(patient, topic)
     patient.client.send(FETCH, VERSION, request(topic, 0, 0, 0, max_wait_ms=LONG_MS))
+    until(lambda: patient.owed == 2)
     append(client, topic, b"new", partition=1)
     assert values(received(patient)) == [[], [b"new"], []]
     assert values(received(patient))[0] == [b"old"]
@@ -264,6 +305,69 @@ def test_a_leader_that_has_changed_is_told(
     told = request(topic, 0, 0, 0)
     told.topics[0].partitions[1].current_leader_epoch = old
     assert codes(reader.ask(told))[1] == ErrorCode.FENCED_LEADER_EPOCH
+
+
+def test_who_names_a_leader_epoch_is_fenced_when_it_ends(
+    client: RawClient, topic: Topic, running: BrokerOnDisk, fresh: Reader
+) -> None:
+    partition = running.broker.partitions.find(topic.id, 0)
+    assert not isinstance(partition, ErrorCode)
+    asked = request(topic, 0, 0, 0)
+    asked.topics[0].partitions[0].current_leader_epoch = old = partition.leader_epoch
+    for _ in range(3):
+        assert codes(fresh.ask(asked)) == [ErrorCode.NONE] * 3
+    running.call(lambda: partition.lead(old + 1, None))
+    for _ in range(4):
+        assert codes(fresh.ask(asked))[0] == ErrorCode.FENCED_LEADER_EPOCH
+
+
+def of_no_epoch(topic: Topic) -> FetchRequest:
+    asked = request(topic, 0, 0, 0)
+    asked.topics[0].partitions[0].current_leader_epoch = -2
+    return asked
+
+
+def of_another_past(topic: Topic) -> FetchRequest:
+    asked = request(topic, 1, 0, 0)
+    asked.topics[0].partitions[0].last_fetched_epoch = 100
+    return asked
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        of_no_epoch,
+        of_another_past,
+        lambda topic: request(topic, 0, 0, 0, isolation_level=2),
+        lambda topic: fetch_request([(topic, [wanted(0)]), (topic, [wanted(0, 1)])], version=VERSION),
+        lambda topic: request(topic, 0, 0, 0, session_id=77),
+        lambda topic: request(topic, *(0,) * 40),
+    ],
+    ids=[
+        "no epoch",
+        "another past",
+        "no isolation level",
+        "a topic twice",
+        "a session that is none",
+        "very many",
+    ],
+)
+def test_what_is_odd_is_answered_as_ever(
+    client: RawClient, topic: Topic, fresh: Reader, asked: Callable[[Topic], FetchRequest]
+) -> None:
+    append(client, topic, b"a")
+    first, *others = [fresh.ask(asked(topic)) for _ in range(4)]
+    assert all(other == first for other in others)
+
+
+def test_what_cannot_be_repeated_is_not_kept(running: BrokerOnDisk, topic: Topic, fresh: Reader) -> None:
+    """Else one who asks for very much, each time for something else, would fill our memory."""
+    for count in range(33, 37):
+        fresh.ask(request(topic, *(0,) * count))
+    assert fresh.kept == 0
+    for most in range(200):
+        fresh.ask(request(topic, *(0,) * (most % 32 + 1), max_bytes=1 + most))
+    assert 0 < fresh.kept <= 64
 
 
 def test_readers_of_committed_records_hear_of_aborted_ones(

@@ -43,10 +43,9 @@ requests = st.builds(
     max_wait_ms=int32,
     min_bytes=int32,
     max_bytes=int32,
-    isolation_level=st.sampled_from([0, 1]),
-    session_id=int32,
+    isolation_level=st.sampled_from([0, 1, 2]),
     session_epoch=int32,
-    topics=st.lists(topics, min_size=1, max_size=3),
+    topics=st.lists(topics, min_size=1, max_size=3, unique_by=lambda topic: topic.topic_id),
     rack_id=st.text(max_size=3),
 )
 records = st.sampled_from([b"", b"", b"r", b"r" * 126, b"r" * 127, b"r" * 20_000])
@@ -106,7 +105,7 @@ def test_an_answer_has_the_bytes_of_the_tables(
                         high_watermark=high_watermark,
                         last_stable_offset=stable,
                         log_start_offset=log_start,
-                        aborted_transactions=[] if request.isolation_level else None,
+                        aborted_transactions=[] if request.isolation_level == 1 else None,
                         records=found,
                     )
                     for partition, (high_watermark, stable, log_start, found) in zip(
@@ -140,13 +139,15 @@ def test_other_versions_and_other_sizes_are_other_forms() -> None:
         FetchRequest(topics=[FetchTopic(topic_id=b"t" * 16)]),
         FetchRequest(topics=[TOPIC, FetchTopic(topic_id=b"e" * 16)]),
         FetchRequest(topics=[FetchTopic(topic_id=b"t" * 16, partitions=[FetchPartition()] * 33)]),
+        FetchRequest(topics=[TOPIC, TOPIC]),
+        FetchRequest(topics=[TOPIC], session_id=1),
         FetchRequest(
             topics=[
                 FetchTopic(topic_id=b"t" * 16, partitions=[FetchPartition(replica_directory_id=b"d" * 16)])
             ]
         ),
     ],
-    ids=["nothing", "an empty topic", "an empty topic at the end", "very many", "tags"],
+    ids=["nothing", "an empty topic", "an empty topic at the end", "very many", "twice", "a session", "tags"],
 )
 def test_what_is_unusual_has_no_form(request_: FetchRequest) -> None:
     assert FetchForm.of(17, request_, encoded(17, request_)) is None

@@ -159,9 +159,12 @@ def read_partition(
     elif not log.log_start_offset <= want.fetch_offset <= log.end_offset:
         raise OffsetOutOfRange
     if committed:
+        # Those of nothing are none, as with Kafka.
+        aborted = (
+            log.aborted_transactions(want.fetch_offset, upper, cached_only=True) if answer.records else ()
+        )
         answer.aborted_transactions = [
-            AbortedTransaction(producer_id=producer_id, first_offset=first)
-            for producer_id, first in log.aborted_transactions(want.fetch_offset, upper, cached_only=True)
+            AbortedTransaction(producer_id=producer_id, first_offset=first) for producer_id, first in aborted
         ]
     return answer
 

@@ -34,6 +34,7 @@ __all__ = ["SteadyFetch", "SteadyReader"]
 _General: TypeAlias = Callable[[Context, FetchRequest], FetchResponse | Deferred[FetchResponse | None]]
 #: a partition, the leader epoch in which it is read, and most bytes
 _Place: TypeAlias = tuple[Partition, int, int]
+_ANY_EPOCH: Final = -1
 #: requests of one connection: more than there are turns among the partitions of a form
 _MOST_KNOWN: Final = 64
 
@@ -151,11 +152,16 @@ class SteadyFetch:
             if offset == upper:
                 told.append((high_watermark, stable, log.log_start_offset, b""))
                 continue
-            records: Records | None = log.newest(offset) if upper == log.end_offset else None
-            if records is None or (size and len(records) > min(max_bytes - size, most)):
-                records = self._read_log(partition, offset, most, size)
-                if records is None:
-                    return None
+            records: Records | None = None
+            try:
+                if upper == log.end_offset:
+                    records = log.newest(offset)
+                if records is None or (size and len(records) > min(max_bytes - size, most)):
+                    records = self._read_log(partition, offset, most, size)
+            except (ApiError, ColdPages):
+                return None
+            if records is None:
+                return None
             size += len(records)
             told.append((high_watermark, stable, log.log_start_offset, records))
         self._size = size
@@ -165,10 +171,7 @@ class SteadyFetch:
         """More than what was appended last, or none of it, behind `size` bytes of others."""
         limits = self._limits
         want = WantedPartition(partition.topic_id, partition.index, offset, most, -1, -1)
-        try:
-            answer = read_partition(partition, want, max(0, limits.max_bytes - size), limits, not size)
-        except (ApiError, ColdPages):
-            return None
+        answer = read_partition(partition, want, max(0, limits.max_bytes - size), limits, not size)
         return None if answer.aborted_transactions else answer.records
 
 
@@ -184,6 +187,10 @@ class SteadyReader:
         #: what the last request asked for, if it was one of them
         self.last: SteadyFetch | None = None
 
+    def __len__(self) -> int:
+        """How many requests are known, be it that they came once."""
+        return len(self._known)
+
     def answer(self, context: Context, frame: memoryview, start: int) -> Any:
         """The answer to a request that follows the last one as it did before; None to any other."""
         fetch = None if self.last is None else self.last.following
@@ -192,19 +199,29 @@ class SteadyReader:
         self.last = fetch
         answer = fetch.answer(context)
         if answer is None and fetch.is_stale:
-            self._known.clear()
-            self.last = None
+            self.forget()
         return answer
+
+    def forget(self) -> None:
+        """Let go of everything: what follows each other leads back to itself, and partitions are large."""
+        for fetch in self._known.values():
+            if fetch is not None:
+                fetch.following = None
+        self._known.clear()
+        self.last = None
 
     def learn(self, context: Context, request: FetchRequest, body: bytes, limits: FetchLimits) -> None:
         """Keep what a request asks for, if it has asked for that before."""
+        if not FetchForm.may_be_of(context.version, request):
+            self.last = None
+            return
         named = [(topic.topic_id, *(p.partition for p in topic.partitions)) for topic in request.topics]
         key = (len(body), *named)
         fetch = self._known.get(key)
         if fetch is None or not (fetch.is_busy or fetch.takes(context, memoryview(body), 0)):
             fetch = self._made(context, request, body, limits) if key in self._known else None
             if len(self._known) >= _MOST_KNOWN:
-                self._known.clear()
+                self.forget()
             self._known[key] = fetch
         if self.last is not None:
             self.last.following = fetch
@@ -222,5 +239,7 @@ class SteadyReader:
             if isinstance(partition, ErrorCode) or want.last_fetched_epoch >= 0:
                 return None
             epoch = want.current_leader_epoch
-            places.append((partition, partition.leader_epoch if epoch < 0 else epoch, want.max_bytes))
+            places.append(
+                (partition, partition.leader_epoch if epoch == _ANY_EPOCH else epoch, want.max_bytes)
+            )
         return SteadyFetch(form, request, places, limits, self._general)

@@ -118,7 +118,6 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.closed = True
-        self.memo = None
         self._output.close()
         self._release_buffer()
         answers, self._answers = self._answers, deque()

@@ -11,6 +11,7 @@ say so.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from struct import Struct
 from typing import Any, Final
 
@@ -30,6 +31,7 @@ _MOST: Final = 32
 #: topics are named by their ids, which are all of one size
 _FIRST_VERSION: Final = 13
 _REPLICA_UNTIL: Final = 14
+_COMMITTED: Final = 1
 #: what comes before the topics: waits, limits, isolation level, session, and up to version 14 a replica
 _HEAD_SIZE: Final = 21
 _REPLICA_SIZE: Final = 4
@@ -70,8 +72,7 @@ class FetchForm:
     @classmethod
     def of(cls, version: int, request: FetchRequest, body: bytes) -> FetchForm | None:
         """The form of a request; None where it is none of the usual ones, or has not the fewest bytes."""
-        named = [len(topic.partitions) for topic in request.topics]
-        if version < _FIRST_VERSION or not named or not all(named) or sum(named) > _MOST:
+        if not cls.may_be_of(version, request):
             return None
         start = _HEAD_SIZE + (_REPLICA_SIZE if version <= _REPLICA_UNTIL else 0)
         layout, position = ">", 0
@@ -87,6 +88,18 @@ class FetchForm:
         if fields.size != len(body) or not _is_usual(version, request, body, start, at):
             return None
         return cls(version, fields, fields.unpack(body)[::2], _entries(request))
+
+    @staticmethod
+    def may_be_of(version: int, request: FetchRequest) -> bool:
+        """Whether a request may have a form: it has no session and names some partitions, but not many."""
+        topics = request.topics
+        if version < _FIRST_VERSION or request.session_id or not 0 < len(topics) <= _MOST:
+            return False
+        named = [len(topic.partitions) for topic in topics]
+        # What is told of a topic that is named twice in a row is told as of one.
+        return (
+            all(named) and sum(named) <= _MOST and all(a.topic_id != b.topic_id for a, b in pairwise(topics))
+        )
 
     def offsets(self, version: int, frame: memoryview, start: int) -> Sequence[int] | None:
         """The offsets in a request whose body starts at `start`; None where it has another form."""
@@ -136,7 +149,7 @@ def _is_usual(version: int, request: FetchRequest, body: bytes, start: int, end:
 
 def _entries(request: FetchRequest) -> list[tuple[Any, ...]]:
     # Only readers of committed records are told of aborted transactions, here of none.
-    aborted = 1 if request.isolation_level else 0
+    aborted = 1 if request.isolation_level == _COMMITTED else 0
     entries = []
     before = encode_uvarint(len(request.topics) + 1)
     for topic in request.topics:

@@ -1,0 +1,172 @@
+"""Whatever happens to partitions, a repeated fetch is answered byte for byte as any other at that moment."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from random import Random
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from penstock.broker.broker import Broker
+from penstock.broker.context import Context
+from penstock.broker.fetching import WaitingFetch
+from penstock.broker.handlers.fetch import client_fetch, fetch
+from penstock.broker.metrics import ApiStats
+from penstock.broker.partition import Partition
+from penstock.broker.steady_fetch import SteadyReader
+from penstock.model.errors import ApiError
+from penstock.net.deferred import Deferred
+from penstock.records.control import EndTransaction, build_end_transaction
+from penstock.storage.memory import MemoryFiles
+from penstock.storage.producers import AppendOrigin
+from penstock.wire.apis.fetch import FETCH, FetchPartition, FetchRequest, FetchTopic
+from penstock.wire.messages import encode_response
+from tests.broker.disks import on_disk
+from tests.broker.raw import RawClient
+from tests.broker.requests import Topic, batch_of, create_topic, now_ms
+
+STEPS = 60
+SEEDS = 100
+PER_TOPIC = 2
+
+
+class History:
+    """Two topics to which anything may happen, and one who asks for them again and again."""
+
+    def __init__(self, broker: Broker, topics: Sequence[Topic], random: Random) -> None:
+        self._broker = broker
+        self._topics = topics
+        self._random = random
+        found = [broker.partitions.find(topic.id, index) for topic in topics for index in range(PER_TOPIC)]
+        self.partitions = [partition for partition in found if isinstance(partition, Partition)]
+        self._version = random.choice(range(13, FETCH.max_version + 1))
+        self._connection: Any = SimpleNamespace(memo=None, listener=SimpleNamespace(name="PLAINTEXT"))
+        self._settings: dict[str, Any] = {
+            "isolation_level": random.choice([0, 1, 1]),
+            "max_bytes": random.choice([50 << 20, 50 << 20, 3000, 500, 100, 0, -5]),
+            "max_wait_ms": random.choice([0, 0, 50_000]),
+            "min_bytes": random.choice([0, 1, 1, 400]),
+        }
+        self._most = random.choice([1 << 20, 1 << 20, 3000, 300, 0, -1])
+        self._knows_epochs = random.random() < 0.3
+        self._sequences: dict[tuple[Partition, int], int] = {}
+        self._open: set[tuple[Partition, int]] = set()
+        #: how many requests were answered by what was kept
+        self.steady = 0
+
+    def go_on(self) -> None:
+        """Something happens, and then both ways of asking are tried."""
+        # Who does not lead takes nothing.
+        with suppress(ApiError):
+            self._something(self._random.choice(self.partitions))
+        body = b"".join(map(bytes, FETCH.request_encoder(self._version)(self._request())))  # type: ignore[arg-type]
+        decode = FETCH.request_decoder(self._version)
+        kept = client_fetch(self._context(), (memoryview(body), 0, decode))
+        usual: Any = fetch(self._context(), decode(memoryview(body), 0))
+        reader = self._connection.memo
+        assert isinstance(reader, SteadyReader)
+        self.steady += isinstance(kept, tuple) or (reader.last is not None and reader.last.is_busy)
+        assert isinstance(kept, Deferred) == isinstance(usual, Deferred)
+        if isinstance(kept, Deferred) and isinstance(usual, Deferred):
+            if self._random.random() < 0.7:
+                self._append(self._random.choice([p for p in self.partitions if p.leading] or [None]))
+            for waiting in (kept, usual):
+                _end_the_wait_of(waiting)
+            kept, usual = kept.value, usual.value
+        assert self._written(kept) == self._written(usual)
+
+    def _something(self, partition: Partition) -> None:
+        random = self._random
+        choice = random.random()
+        if choice < 0.45:
+            self._append(partition)
+        elif choice < 0.75:
+            self._transact(partition, random.choice([7, 8]), ends=choice > 0.6)
+        elif choice < 0.8:
+            log = partition.log
+            log.delete_records(random.randint(log.log_start_offset, log.high_watermark))
+        elif choice < 0.85:
+            partition.lead(partition.leader_epoch + 1, None)
+        elif choice < 0.87:
+            partition.step_down()
+        elif choice < 0.9:
+            partition.log.roll()
+
+    def _append(self, partition: Partition | None) -> None:
+        if partition is not None:
+            values = [b"v" * self._random.choice([1, 10, 300, 3000])] * self._random.choice([1, 1, 3])
+            partition.append(memoryview(bytearray(batch_of(values))))
+
+    def _transact(self, partition: Partition, producer: int, *, ends: bool) -> None:
+        key = (partition, producer)
+        if not ends:
+            sequence = self._sequences.get(key, 0)
+            batch = batch_of(
+                [b"t" * 20],
+                producer_id=producer,
+                producer_epoch=0,
+                base_sequence=sequence,
+                transactional=True,
+            )
+            partition.append(memoryview(bytearray(batch)))
+            self._sequences[key] = sequence + 1
+            self._open.add(key)
+        elif key in self._open:
+            end = EndTransaction(self._random.random() < 0.5, 0)
+            marker = build_end_transaction(end, producer_id=producer, producer_epoch=0, timestamp=now_ms())
+            partition.append(memoryview(bytearray(marker)), AppendOrigin.COORDINATOR)
+            self._open.discard(key)
+
+    def _request(self) -> FetchRequest:
+        topics = []
+        for place, topic in enumerate(self._topics):
+            of_topic = self.partitions[place * PER_TOPIC : (place + 1) * PER_TOPIC]
+            topics.append(FetchTopic(topic_id=topic.id, partitions=[self._wanted(p) for p in of_topic]))
+        return FetchRequest(session_epoch=-1, topics=topics, **self._settings)
+
+    def _wanted(self, partition: Partition) -> FetchPartition:
+        log, random = partition.log, self._random
+        ends = [log.high_watermark, log.high_watermark, log.last_stable_offset, log.end_offset - 1]
+        return FetchPartition(
+            partition=partition.index,
+            current_leader_epoch=partition.leader_epoch if self._knows_epochs else -1,
+            fetch_offset=max(
+                0, random.choice([*ends, log.end_offset - 1, random.randint(0, log.end_offset + 1)])
+            ),
+            partition_max_bytes=self._most,
+        )
+
+    def _context(self) -> Context:
+        return Context(self._broker, self._connection, "reader", self._version, ApiStats("Fetch"))
+
+    def _written(self, answer: Any) -> bytes:
+        if isinstance(answer, tuple):
+            write, content = answer
+            parts = write(7, content)
+        else:
+            parts = encode_response(FETCH, self._version, 7, answer)
+        return b"".join(bytes(p) if isinstance(p, bytes | memoryview) else p.read() for p in parts)
+
+
+def _end_the_wait_of(deferred: Deferred[Any]) -> None:
+    """As its timer would."""
+    assert deferred.on_cancel is not None
+    waiting = deferred.on_cancel.__self__  # type: ignore[attr-defined]
+    assert isinstance(waiting, WaitingFetch)
+    waiting._finish()
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, 20))
+def test_a_repeated_fetch_is_answered_as_any_other(first: int) -> None:
+    steady = 0
+    with on_disk(MemoryFiles()) as running, RawClient(running.bootstrap) as client:
+        for seed in range(first, first + 20):
+            topics = [create_topic(client, partitions=PER_TOPIC) for _ in range(2)]
+            history = running.call(lambda: History(running.broker, topics, Random(seed)))  # noqa: B023
+            for _ in range(STEPS):
+                running.call(history.go_on)
+            steady += history.steady
+    assert steady > 100
