@@ -145,7 +145,9 @@ def test_acks_all_is_refused_before_the_append_below_min_isr() -> None:
             await make_topic(nodes, 1, 2, min_isr=2)
             await stop_fetching(nodes[2])
             assert (await produce(nodes, 1, b"a", acks=1)).error_code == ErrorCode.NONE
-            await eventually(lambda: list(described(nodes[1]).isr) == [1])
+            leadership = replica(nodes[1]).leadership
+            assert leadership is not None
+            await eventually(lambda: set(leadership.state.isr) == {1})
             answer = await produce(nodes, 1, b"b")
             assert answer.error_code == ErrorCode.NOT_ENOUGH_REPLICAS
             assert replica(nodes[1]).log.end_offset == 1
@@ -242,6 +244,7 @@ def test_a_reassigned_replica_is_filled_and_the_one_it_replaces_is_removed() -> 
             assert response.error_code == ErrorCode.NONE
             await eventually(lambda: list(described(nodes[1]).replicas) == [1, 3])
             await eventually(lambda: not hosts(nodes[2]))
+            await eventually(lambda: replica(nodes[1]).leader_epoch == described(nodes[1]).leader_epoch)
             assert (await produce(nodes, 1, b"c")).error_code == ErrorCode.NONE
             assert stored(replica(nodes[3])) == stored(replica(nodes[1]))
             assert (await fetch(nodes, 2)).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
