@@ -24,7 +24,6 @@ from penstock.broker.producer_ids import ProducerIds
 from penstock.broker.replicas import Replicas
 from penstock.broker.room import Room
 from penstock.broker.scrubber import Scrubber
-from penstock.broker.steady_fetch import SteadyReader
 from penstock.metadata.image import BROKER, ClusterImage
 from penstock.metadata.topics import Defaults, NewTopic, create_topic
 from penstock.model.config import BrokerConfig, resolve_topic_configs
@@ -312,9 +311,6 @@ class Broker:
 
     def connection_lost(self, connection: Connection) -> None:
         """What waits for a connection was cancelled with it; it may have been a broker's."""
-        memo, connection.memo = connection.memo, None
-        if isinstance(memo, SteadyReader):
-            memo.forget()
         if hasattr(self, "node"):
             self.node.duties.connection_lost(connection)
 

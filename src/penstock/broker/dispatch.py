@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from penstock.broker.context import Context
 from penstock.broker.logs import get_logger
 from penstock.broker.metrics import ApiStats
+from penstock.broker.steady_fetch import SteadyReader
 from penstock.model.errors import ErrorCode, ProtocolError
 from penstock.net.connection import Answer, Connection, Parts
 from penstock.net.deferred import Deferred
@@ -90,6 +91,9 @@ class Dispatcher:
         return parts
 
     def connection_lost(self, connection: Connection) -> None:
+        memo, connection.memo = connection.memo, None
+        if isinstance(memo, SteadyReader):
+            memo.forget()
         self._broker.connection_lost(connection)
 
     async def stop(self) -> None:
