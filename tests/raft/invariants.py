@@ -39,6 +39,8 @@ class Invariants:
         self.batches: dict[tuple[int, int], tuple[bytes, int]] = {}
         #: offset to what is committed there
         self.committed: dict[int, Entry] = {}
+        #: offset to the epoch in which it was first seen to be: a leader of an earlier one need not have it
+        self.committed_in: dict[int, int] = {}
         self._high_watermarks: dict[int, tuple[RaftNode, int]] = {}
 
     @property
@@ -76,6 +78,8 @@ class Invariants:
         ensure(before == node.id, "one leader per epoch", core.epoch, before, node.id)
         has = {entry.offset: entry for entry in node.log.entries}
         for offset, entry in self.committed.items():
+            if self.committed_in[offset] > core.epoch:
+                continue
             complete = offset < node.log.start_offset or has.get(offset) == entry
             ensure(complete, "leader completeness", core.epoch, node.id, entry)
 
@@ -94,6 +98,7 @@ class Invariants:
             if entry.end_offset > high_watermark:
                 break
             known = self.committed.setdefault(entry.offset, entry)
+            self.committed_in.setdefault(entry.offset, core.epoch)
             ensure(known == entry, "what is committed stays", node.id, known, entry)
         if core.is_leader and high_watermark > before:
             self._check_majority(core, everyone)

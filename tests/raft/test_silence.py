@@ -59,6 +59,15 @@ def test_of_two_that_ask_at_once_the_lower_id_goes_on() -> None:
     assert granted(second.asked(vote(1, 1, NOTHING, pre_vote=True, voter=2)))
 
 
+def test_who_has_lost_a_round_lets_others_go_first() -> None:
+    """Others may not hear it, and it would stand in their way for ever."""
+    node = silenced(1)
+    node.grant(2, granted=False)
+    node.wait(60)
+    assert node.core.role.name == "prospective"
+    assert granted(node.asked(vote(2, 1, NOTHING, pre_vote=True)))
+
+
 def test_a_better_log_goes_before_a_lower_id() -> None:
     node = silenced(1)
     assert granted(node.asked(vote(2, 1, LogPoint(1, 9), pre_vote=True)))
@@ -100,6 +109,20 @@ def test_the_refusal_of_the_leader_itself_ends_an_election() -> None:
     assert [to for to, _ in node.sent(FetchRequest)] == [3]
     node.wait(1999)
     assert node.core.role.name == "follower", "it has a whole fetch timeout again"
+
+
+def test_a_leader_that_only_refuses_is_replaced() -> None:
+    """It says that it lives, but nothing that it is asked for: once more it is believed, not for ever."""
+    node = silenced(1, voters=5)
+    refusal = VoteResponse(ErrorCode.NONE, 1, 3, False)
+    node.answered(3, dict(node.sent(VoteRequest))[3], refusal)
+    assert node.core.role.name == "follower"
+    node.wait(2000)
+    asked = dict(node.sent(VoteRequest))
+    node.answered(3, asked[3], refusal)
+    for voter in (2, 4):
+        node.answered(voter, asked[voter], VoteResponse(ErrorCode.NONE, 1, NO_NODE, True))
+    assert node.core.role.name == "candidate"
 
 
 def test_a_leader_that_says_it_leads_on_may_be_deaf() -> None:

@@ -201,8 +201,21 @@ def test_what_passes_is_tried_again_after_pauses_that_double(code: ErrorCode) ->
         assert follower.next_fetch(now_ms + pause_ms - 1) is None
         now_ms += pause_ms
     assert follower.continued(ask(follower, now_ms))
+    follower.succeeded()
     assert follower.answered(ask(follower, now_ms), FetchAnswer(code), now_ms) is Hold.BACKOFF
     assert follower.next_fetch(now_ms + 10) is not None, "the next trouble is another one"
+
+
+def test_what_cannot_be_taken_in_is_asked_for_less_and_less_often() -> None:
+    """The leader answers each time, and each time its answer is the trouble."""
+    follower = following(ModelLog("0"))
+    now_ms = 0
+    for pause_ms in (10, 20, 40, 80, 160, 320, 640, BACKOFF_MS, BACKOFF_MS):
+        assert follower.answered(ask(follower, now_ms), FetchAnswer(), now_ms) == Append(-1, -1)
+        follower.failed(now_ms)
+        assert follower.next_fetch(now_ms + pause_ms - 1) is None
+        now_ms += pause_ms
+        assert follower.continued(ask(follower, now_ms))
 
 
 # -- KAFKA-18723

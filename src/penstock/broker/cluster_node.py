@@ -95,7 +95,8 @@ class ClusterNode:
             self._raft_node(directory_id), self.log, world.clock, world.workers, self._send, self
         )
         self.controller = Controller(image, self.quorum, self.loader, world.clock)
-        self.peers = Peers(config.node_id, world.rng, self._locate, self._gone)
+        longest_wait_s = config.replica_fetch_wait_max_ms / 1000
+        self.peers = Peers(config.node_id, world.rng, self._locate, self._gone, longest_wait_s)
         self.duties = Duties(config, image, self.controller, self.peers, world.clock)
         self.balancer = Balancer(
             config, image, self.controller, self.peers, world.clock, lambda: self.duties.policy
@@ -127,6 +128,8 @@ class ClusterNode:
                 ReplicaKey(config.node_id, directory_id),
                 election_timeout_ms=config.controller_quorum_election_timeout_ms,
                 fetch_timeout_ms=config.controller_quorum_fetch_timeout_ms,
+                # A leader that has nothing to tell is heard of in time all the same.
+                fetch_max_wait_ms=min(500, config.controller_quorum_fetch_timeout_ms // 4),
                 request_timeout_ms=config.controller_quorum_request_timeout_ms,
                 backoff_max_ms=config.controller_quorum_election_backoff_max_ms,
             ),

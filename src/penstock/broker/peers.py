@@ -33,7 +33,7 @@ _STAY_S: Final = 0.01
 _MISSING_S: Final = 0.4
 #: how long the answer of a process may take that is to be confirmed alive: a hang is for timeouts to find
 _ANSWER_S: Final = 0.05
-#: an answer that takes longer comes from a broker that hangs, or is cut off: fetches wait for half a second
+#: an answer that takes longer comes from a broker that hangs, or is cut off, unless a fetch may wait longer
 _SILENT_S: Final = 0.75
 #: for how long one that was found silent is missing, unless it answers
 _SILENCE_S: Final = 1.0
@@ -50,7 +50,10 @@ class Peers:
         rng: Rng,
         locate: Callable[[int], tuple[str, int] | None],
         gone: Callable[[int], None],
+        longest_wait_s: float = 0.0,
     ) -> None:
+        """`longest_wait_s`: how long one may have a request wait for something to tell."""
+        self._silent_s = max(_SILENT_S, 1.5 * longest_wait_s)
         self._client_id = f"node-{node_id}"
         self._rng = rng
         self._locate = locate
@@ -104,7 +107,7 @@ class Peers:
             self._not_found.pop(node_id, None)
             return
         now = asyncio.get_running_loop().time()
-        if self._silent_for(node_id, now) >= _SILENT_S:
+        if self._silent_for(node_id, now) >= self._silent_s:
             self._not_found[node_id] = now + _SILENCE_S
 
     def _silent_for(self, node_id: int, now: float) -> float:

@@ -310,6 +310,7 @@ class ReplicaFetcher:
         try:
             if isinstance(step, Append):
                 size = append(partition, state.leader_epoch, step, records)
+                state.succeeded()
             else:
                 cut(partition, step)
         except ApiError as e:

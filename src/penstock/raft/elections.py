@@ -73,10 +73,12 @@ class Elections(Snapshots):
         """Whether this node asks for pre-votes just now, with as good a log: of two, one has to go on alone.
 
         Followers of a silent leader time out together. Each would promise the other its vote, and then give
-        it to itself.
+        it to itself. Only once: who has lost a round may not be heard by others.
         """
         role = self.role
-        if not isinstance(role, Nominee) or not role.pre_vote or request.log_end != self.log_end:
+        if not isinstance(role, Nominee) or not role.pre_vote or self._losses:
+            return False
+        if request.log_end != self.log_end:
             return False
         return self.key.id < request.candidate.id
 
@@ -120,8 +122,9 @@ class Elections(Snapshots):
             role.granted.add(peer)
         else:
             role.rejected.add(peer)
-        if peer in role.rejected and peer == self.leader_id:
-            # It lives and leads on: there is nothing more to ask.
+        silent_ms = self._now_ms - self.contact.at_ms
+        if peer in role.rejected and peer == self.leader_id and silent_ms < self.config.check_quorum_ms:
+            # It lives and leads on: there is nothing more to ask, unless it goes on saying nothing else.
             self._lose(role)
         else:
             self._count_votes()

@@ -133,16 +133,12 @@ class FollowerState:
 
     def continued(self, sent: FetchPosition) -> bool:
         """The leader has answered without trouble: whether what it sent, if anything, continues our log."""
-        if self._is_stale(sent):
-            return False
-        self._pause_ms = _FIRST_BACKOFF_MS
-        return True
+        return not self._is_stale(sent)
 
     def answered(self, sent: FetchPosition, answer: FetchAnswer, now_ms: int) -> Step:
         if self._is_stale(sent):
             return Hold.STALE
         if answer.error is ErrorCode.NONE:
-            self._pause_ms = _FIRST_BACKOFF_MS
             if answer.diverging is not None:
                 return self._truncate(truncation_offset(self._log, answer.diverging), now_ms)
             return Append(answer.high_watermark, answer.log_start_offset)
@@ -165,6 +161,10 @@ class FollowerState:
         if leader_start > end:
             return Reset(leader_start)
         return self.failed(now_ms)
+
+    def succeeded(self) -> None:
+        """What the leader sent is in our log: the next trouble is a new one."""
+        self._pause_ms = _FIRST_BACKOFF_MS
 
     def failed(self, now_ms: int) -> Hold:
         """The request, or carrying out its answer, failed: pause this partition."""
