@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Generic, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from penstock.wire.compiler import Decoder, Encoder, decoder, encoder
 from penstock.wire.schema import Struct
@@ -59,6 +59,19 @@ class Api(Generic[RequestT, ResponseT]):
         self._request_encoders: dict[int, Encoder[RequestT]] = {}
         self._response_decoders: dict[int, Decoder[ResponseT]] = {}
         self._response_encoders: dict[int, Encoder[ResponseT]] = {}
+
+    @classmethod
+    def like(cls, api: Api[Any, Any]) -> Self:
+        """The same API, for a class that reads or writes its messages in another way."""
+        return cls(
+            api.key,
+            api.name,
+            (api.min_supported, api.max_version),
+            request=api.request,
+            response=api.response,
+            flexible_from=api.flexible_from,
+            advertised_min=api.min_version,
+        )
 
     def __repr__(self) -> str:
         return f"<Api {self.key} {self.name} {self.min_supported}-{self.max_version}>"

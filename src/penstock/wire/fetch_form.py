@@ -172,11 +172,4 @@ class _ClientFetch(Api[Any, Any]):
         return lambda frame, offset: (frame, offset, decode)
 
 
-CLIENT_FETCH: Final = _ClientFetch(
-    FETCH.key,
-    FETCH.name,
-    (FETCH.min_supported, FETCH.max_version),
-    request=FETCH.request,
-    response=FETCH.response,
-    flexible_from=FETCH.flexible_from,
-)
+CLIENT_FETCH: Final = _ClientFetch.like(FETCH)

@@ -392,11 +392,4 @@ class _ReplicaFetch(Api[Any, Any]):
         return read
 
 
-REPLICA_FETCH: Final = _ReplicaFetch(
-    FETCH.key,
-    FETCH.name,
-    (FETCH.min_supported, FETCH.max_version),
-    request=FETCH.request,
-    response=FETCH.response,
-    flexible_from=FETCH.flexible_from,
-)
+REPLICA_FETCH: Final = _ReplicaFetch.like(FETCH)
