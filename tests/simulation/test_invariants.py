@@ -114,6 +114,18 @@ def test_logs(log: list[BatchView], name: str) -> None:
     assert found == ([] if name == "kept" else [name, name])
 
 
+def test_a_batch_that_was_compacted_keeps_its_place_and_says_nothing_of_its_records() -> None:
+    compacted = FIRST._replace(crc=None)
+    for order in ([FIRST, compacted], [compacted, FIRST], [compacted, compacted, FIRST, compacted]):
+        invariants = PartitionInvariants()
+        for batch in order:
+            invariants.appended(T, 1, None, [batch])
+        with pytest.raises(Violation, match="offset and epoch name two records"):
+            invariants.appended(T, 2, None, [FIRST._replace(crc=999)])
+        with pytest.raises(Violation, match="offset and epoch name two records"):
+            invariants.appended(T, 2, None, [compacted._replace(end=2)])
+
+
 PARTITION = PartitionView(T, 1, 1, 1, (1, 2, 3), (1, 2), (), False)
 
 

@@ -6,9 +6,10 @@ import asyncio
 
 import pytest
 
+from penstock.records.record import Record
 from penstock.storage.segment import LOG
 from penstock.testing.simulation.cast import replica_on
-from penstock.testing.simulation.observation import unsettled
+from penstock.testing.simulation.observation import compacted_difference, unsettled
 from penstock.testing.simulation.scenario import Options, Simulation, simulate
 
 
@@ -29,6 +30,34 @@ def test_replicas_have_to_converge(settled: Simulation) -> None:
     assert unsettled(settled.nodes) == f"{partition}: replicas have different bytes"
     replica.log.truncate_to(replica.log.end_offset - 1)
     assert "replicas end at" in str(unsettled(settled.nodes))
+
+
+def record(offset: int, key: bytes, value: bytes | None) -> Record:
+    return Record(offset, 1, key, value)
+
+
+ALL = [record(0, b"k", b"old"), record(1, b"gone", b"x"), record(2, b"k", b"new"), record(3, b"gone", None)]
+
+
+@pytest.mark.parametrize(
+    ("other", "difference"),
+    [
+        (ALL, None),
+        (ALL[1:], None),
+        (ALL[2:], None),
+        (ALL[2:3], None),
+        (ALL[:3], "replicas have different values"),
+        (ALL[:2] + ALL[3:], "replicas have different values"),
+        (ALL[3:], "replicas have different values"),
+        ([*ALL[:2], record(2, b"k", b"NEW"), ALL[3]], "replicas have different records at offset 2"),
+        ([record(0, b"k", b"OLD"), *ALL[1:]], "replicas have different records at offset 0"),
+    ],
+)
+def test_compacted_replicas_may_keep_more_or_less_but_nothing_else(
+    other: list[Record], difference: str | None
+) -> None:
+    assert compacted_difference([ALL, other]) == difference
+    assert compacted_difference([other, ALL, ALL]) == difference
 
 
 def test_every_partition_has_to_have_a_leader_and_all_in_sync(settled: Simulation) -> None:

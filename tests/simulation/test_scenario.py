@@ -9,11 +9,14 @@ from dataclasses import replace
 
 import pytest
 
+from penstock.model.ids import OFFSETS_TOPIC, TopicPartition
+from penstock.storage.segment import LOG
 from penstock.testing.simulation.__main__ import main
+from penstock.testing.simulation.cast import replica_on
 from penstock.testing.simulation.checkers import Violation
 from penstock.testing.simulation.faults import FAULTS
 from penstock.testing.simulation.process import Process
-from penstock.testing.simulation.scenario import Options, Simulation, simulate
+from penstock.testing.simulation.scenario import Options, Outcome, Simulation, simulate
 
 #: Seeds run in groups, so that one that fails does not hide the others.
 _GROUPS, _SEEDS_EACH = 10, 15
@@ -65,6 +68,19 @@ def test_a_flipped_bit_is_mended() -> None:
         assert outcome.violation is None, f"seed {seed}: {outcome.violation}"
         flipped += sum("flips at" in line for line in outcome.history)
     assert flipped
+
+
+def test_replicas_that_compact_each_by_itself_keep_every_invariant() -> None:
+    simulation = Simulation(17, Options.draw(17, 3).lengthened(8.0))
+    assert simulation.run().violation is None
+    stored = set()
+    for node in simulation.nodes:
+        replica = replica_on(node, TopicPartition(OFFSETS_TOPIC, 1))
+        assert replica is not None
+        oldest = replica.log.segments.first
+        assert oldest.is_compacted
+        stored.add(node.disk.read(oldest.path(LOG)))
+    assert len(stored) > 1
 
 
 _HASHES = """
@@ -133,3 +149,18 @@ def test_a_plot_can_be_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
     output = capsys.readouterr().out
     assert "plays another_life" in output
     assert "--brokers 3 --seed 1 --plot another_life --replay" in output
+
+
+def test_a_long_run_can_be_asked_for(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    short = simulate(3)
+
+    def run(seed: int, options: Options) -> Outcome:
+        return replace(short, seed=seed, options=options)
+
+    monkeypatch.setattr("penstock.testing.simulation.__main__.simulate", run)
+    assert main(["--seed", "3", "--brokers", "3", "--seconds", "40"]) == 0
+    output = capsys.readouterr().out
+    assert f"options {Options.draw(3, 3).lengthened(40.0)}" in output
+    assert "--brokers 3 --seed 3 --seconds 40 --replay" in output

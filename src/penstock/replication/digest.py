@@ -19,11 +19,20 @@ from penstock.records.batch import (
     DELETE_HORIZON_BIT,
     HEADER_SIZE,
     LOG_OVERHEAD,
+    BatchHeader,
     read_header,
     read_offset_and_length,
 )
 
-__all__ = ["Mismatch", "batch_digests", "is_untouched", "judge", "leading_batches", "mismatches"]
+__all__ = [
+    "Mismatch",
+    "batch_digests",
+    "is_as_produced",
+    "is_untouched",
+    "judge",
+    "leading_batches",
+    "mismatches",
+]
 
 _DIGEST_SIZE: Final = 16
 _NOTHING: Final = b""
@@ -69,16 +78,17 @@ def batch_digests(batches: memoryview) -> dict[int, bytes]:
     return digests
 
 
+def is_as_produced(header: BatchHeader) -> bool:
+    """Whether a batch has all its records: compaction leaves fewer than there are offsets, or marks."""
+    return header.record_count == header.last_offset_delta + 1 and not header.attributes & DELETE_HORIZON_BIT
+
+
 def is_untouched(batches: memoryview, start: int, end: int) -> bool:
-    """Whether batches fill [start, end) as they were produced: compaction leaves gaps, or marks."""
+    """Whether batches fill [start, end) as they were produced: compaction leaves gaps between them, too."""
     position, next_offset = 0, start
     while position < len(batches):
         header = read_header(batches, position)
-        if (
-            header.base_offset != next_offset
-            or header.record_count != header.last_offset_delta + 1
-            or header.attributes & DELETE_HORIZON_BIT
-        ):
+        if header.base_offset != next_offset or not is_as_produced(header):
             return False
         next_offset = header.next_offset
         position += header.size

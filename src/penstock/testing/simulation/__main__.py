@@ -18,19 +18,31 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seeds", type=int, default=1, help="how many, counting up from the first")
     parser.add_argument("--brokers", type=int, default=1, help="how many there are: 1, 3 or 5")
     parser.add_argument("--plot", choices=PLOTS, help="what happens, instead of what the seed draws")
+    parser.add_argument("--seconds", type=float, help="how long a run is, with faults and compaction")
     parser.add_argument("--replay", action="store_true", help="print the whole history of each run")
     options = parser.parse_args(arguments)
     began = time.perf_counter()
     failed = 0
     for seed in range(options.seed, options.seed + options.seeds):
         drawn = Options.draw(seed, options.brokers)
-        outcome = simulate(seed, drawn if options.plot is None else drawn.plotted(options.plot))
+        if options.plot is not None:
+            drawn = drawn.plotted(options.plot)
+        elif options.seconds is not None:
+            drawn = drawn.lengthened(options.seconds)
+        outcome = simulate(seed, drawn)
         failed += outcome.violation is not None
         if outcome.violation is not None or options.replay or options.seeds == 1:
             _print(outcome, history=options.replay or outcome.violation is not None)
     seconds = time.perf_counter() - began
     print(f"{options.seeds} seeds, {failed} failed, {options.seeds / seconds:.1f} seeds/s")
     return min(failed, 1)
+
+
+def _as_drawn(options: Options) -> str:
+    """What the command line needs beside the seed."""
+    if options.plot is not None:
+        return f"--plot {options.plot} "
+    return f"--seconds {options.duration_s:g} " if options.compaction else ""
 
 
 def _print(outcome: Outcome, *, history: bool) -> None:
@@ -42,7 +54,7 @@ def _print(outcome: Outcome, *, history: bool) -> None:
         f"  {outcome.steps} steps, {outcome.virtual_s:.1f} virtual seconds, "
         f"{outcome.acknowledged} records acknowledged, trace {outcome.trace_hash}\n"
         f"  replay: python -m penstock.testing.simulation --brokers {outcome.options.nodes} "
-        f"--seed {outcome.seed} {f'--plot {outcome.options.plot} ' if outcome.options.plot else ''}--replay"
+        f"--seed {outcome.seed} {_as_drawn(outcome.options)}--replay"
     )
 
 

@@ -23,7 +23,8 @@ class BatchView(NamedTuple):
     base: int
     end: int
     epoch: int
-    crc: int
+    #: None where compaction has been: it leaves a batch its place, and takes records out of it
+    crc: int | None
 
 
 class RaftView(NamedTuple):
@@ -78,20 +79,28 @@ class _Names:
     """
 
     def __init__(self) -> None:
-        self._known: dict[tuple[int, int], tuple[int, int]] = {}
+        self._known: dict[tuple[int, int], BatchView] = {}
         self._before: dict[tuple[int, int], tuple[int, int]] = {}
 
     def check(self, where: str, before: BatchView | None, batches: Sequence[BatchView]) -> None:
         """`batches` are new in some log, behind `before`."""
         for batch in batches:
             name = batch.base, batch.epoch
-            if self._known.setdefault(name, (batch.end, batch.crc)) != (batch.end, batch.crc):
+            known = self._known.get(name)
+            if known is None or known.crc is None:
+                self._known[name] = batch
+            if known is not None and not _same(known, batch):
                 raise Violation("offset and epoch name two records", f"{where} at {name}")
             if before is not None:
-                known = self._before.setdefault(name, (before.base, before.epoch))
-                if known != (before.base, before.epoch):
-                    raise Violation("log matching", f"{where}: {known} and {before} both come before {name}")
+                first = self._before.setdefault(name, (before.base, before.epoch))
+                if first != (before.base, before.epoch):
+                    raise Violation("log matching", f"{where}: {first} and {before} both come before {name}")
             before = batch
+
+
+def _same(one: BatchView, other: BatchView) -> bool:
+    """Whether two batches of one name may be the same one."""
+    return one.end == other.end and (one.crc == other.crc or one.crc is None or other.crc is None)
 
 
 class RaftInvariants:

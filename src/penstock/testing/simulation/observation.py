@@ -7,6 +7,7 @@ that looking costs little. Nothing is written, and nothing that a broker would n
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import Final, NamedTuple
 
 from penstock.broker.broker import Broker
@@ -16,7 +17,9 @@ from penstock.model.errors import PenstockError
 from penstock.model.ids import TopicPartition
 from penstock.raft.node import RaftNode
 from penstock.raft.roles import Nominee
-from penstock.records.record import iter_batches
+from penstock.records.batch import BatchHeader
+from penstock.records.record import Record, iter_batches, iter_records
+from penstock.replication.digest import is_as_produced
 from penstock.storage.log import Log
 from penstock.testing.simulation.invariants import (
     BatchView,
@@ -29,7 +32,7 @@ from penstock.testing.simulation.invariants import (
 from penstock.testing.simulation.node import Node
 from penstock.testing.simulation.process import Process
 
-__all__ = ["Observation", "unsettled"]
+__all__ = ["Observation", "compacted_difference", "unsettled"]
 
 _READ_BYTES: Final = 1 << 20
 
@@ -48,7 +51,10 @@ class _LogMirror:
         self.batches: list[BatchView] = []
 
     def refresh(self, log: Log) -> list[_Appended]:
-        """Follow the log; what has been appended to it, perhaps after a cut, on each side of any damage."""
+        """Follow the log: what has been appended to it, perhaps after a cut.
+
+        It comes in parts where something is missing between them: what is damaged, or what compaction took.
+        """
         batches, end = self.batches, log.end_offset
         while batches and (
             batches[-1].end > end or log.leader_epochs.epoch_of(batches[-1].base) != batches[-1].epoch
@@ -69,11 +75,18 @@ class _LogMirror:
             if found is None:
                 break
             for _, header in iter_batches(found.read()):
-                batch = BatchView(header.base_offset, header.next_offset, header.leader_epoch, header.crc)
+                if log.config.compact and header.base_offset > position:
+                    appended.append(_Appended(None, []))
+                batch = _batch_view(header)
                 batches.append(batch)
                 appended[-1].batches.append(batch)
-            position = batches[-1].end
+                position = batch.end
         return appended
+
+
+def _batch_view(header: BatchHeader) -> BatchView:
+    crc = header.crc if is_as_produced(header) else None
+    return BatchView(header.base_offset, header.next_offset, header.leader_epoch, crc)
 
 
 class _Seen:
@@ -209,7 +222,7 @@ def unsettled(nodes: Sequence[Node]) -> str | None:
     """What is not yet as it has to be when all is well again; None when nothing is left.
 
     Every broker is up and knows the same; every partition has a leader and all its replicas in sync; their
-    logs are the same, byte for byte.
+    logs are the same, byte for byte, or record for record where each is compacted by itself.
     """
     brokers = {node.id: node.broker for node in nodes if node.broker is not None}
     if len(brokers) < len(nodes):
@@ -224,8 +237,9 @@ def unsettled(nodes: Sequence[Node]) -> str | None:
         ends = [None if log is None else (log.end_offset, log.high_watermark) for log in logs]
         if len(set(ends)) > 1:
             return f"{partition.partition}: replicas end at {ends}"
-        if len({_content(log) for log in logs if log is not None}) > 1:
-            return f"{partition.partition}: replicas have different bytes"
+        difference = _difference([log for log in logs if log is not None])
+        if difference is not None:
+            return f"{partition.partition}: {difference}"
     return None
 
 
@@ -236,17 +250,59 @@ def _log_of(broker: Broker, name: TopicPartition) -> Log | None:
     return None
 
 
+def _difference(logs: Sequence[Log]) -> str | None:
+    """In what the logs of replicas in sync differ though they must not."""
+    try:
+        contents = [_content(log) for log in logs]
+        if len(set(contents)) <= 1:
+            return None
+        if not all(log.config.compact for log in logs):
+            return "replicas have different bytes"
+        return compacted_difference([_records(content) for content in contents])
+    except PenstockError as e:
+        # Damage that no scrubber has mended yet.
+        return f"a replica cannot be read: {e}"
+
+
 def _content(log: Log) -> bytes:
     parts, position = [], log.log_start_offset
     while position < log.end_offset:
-        try:
-            found = log.read(position, _READ_BYTES, upper=log.end_offset)
-        except PenstockError as e:
-            # Damage that no scrubber has mended yet.
-            return str(e).encode()
+        found = log.read(position, _READ_BYTES, upper=log.end_offset)
         if found is None:
             break
         data = found.read()
         parts.append(data)
         position = [header.next_offset for _, header in iter_batches(data)][-1]
     return b"".join(parts)
+
+
+def _records(content: bytes) -> list[Record]:
+    view = memoryview(content)
+    return [
+        record
+        for position, header in iter_batches(view)
+        if not header.is_control
+        for record in iter_records(view[position : position + header.size])
+    ]
+
+
+def compacted_difference(replicas: Sequence[Sequence[Record]]) -> str | None:
+    """In what compacted replicas differ though they must not.
+
+    Each compacts when it likes, so one may still have what another has let go of. But an offset has one
+    record, and a reader of all ends with the same value for each key.
+    """
+    by_offset: dict[int, Record] = {}
+    for record in chain.from_iterable(replicas):
+        if by_offset.setdefault(record.offset, record) != record:
+            return f"replicas have different records at offset {record.offset}"
+    tables = [_table(records) for records in replicas]
+    if any(table != tables[0] for table in tables):
+        return "replicas have different values"
+    return None
+
+
+def _table(records: Sequence[Record]) -> dict[bytes | None, bytes]:
+    """The latest value of each key that has one."""
+    latest = {record.key: record.value for record in records}
+    return {key: value for key, value in latest.items() if value is not None}

@@ -37,6 +37,8 @@ _SETTLING_S: Final = 30.0
 _INTERNAL_PORT: Final = 19092
 #: what a plot may take longer than drawn faults
 _PLOT_S: Final = 30.0
+#: how old segments get, where they are sealed at all
+_ROLL_MS: Final = 700
 #: the share of clusters that a plot is played to
 _PLOTTED: Final = 0.25
 
@@ -61,6 +63,8 @@ class Options:
     plot: str | None = None
     #: how old a segment gets before it is sealed; None for longer than any run
     roll_ms: int | None = None
+    #: whether brokers compact what groups have stored: their chores are too rare for most runs
+    compaction: bool = False
 
     @classmethod
     def draw(cls, seed: int, nodes: int = 1) -> Options:
@@ -79,7 +83,7 @@ class Options:
             return drawn
         # A cluster has to come up first, and to notice who is gone.
         drawn = replace(drawn, duration_s=drawn.duration_s + 3, faults=drawn.faults + 2)
-        drawn = replace(drawn, roll_ms=rng.choice((None, 700)))
+        drawn = replace(drawn, roll_ms=rng.choice((None, _ROLL_MS)))
         return drawn.plotted(rng.choice(tuple(PLOTS))) if rng.random() < _PLOTTED else drawn
 
     def plotted(self, plot: str) -> Options:
@@ -89,6 +93,18 @@ class Options:
         to leave something behind the high watermark.
         """
         return replace(self, plot=plot, partitions=3, producers=3)
+
+    def lengthened(self, seconds: float) -> Options:
+        """As many faults per second for so long, with what only time brings: sealed segments, compaction."""
+        return replace(
+            self,
+            plot=None,
+            duration_s=seconds,
+            faults=max(1, round(self.faults * seconds / self.duration_s)),
+            members=max(1, self.members),
+            roll_ms=_ROLL_MS,
+            compaction=True,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,6 +141,8 @@ def _settings(node_id: int, options: Options) -> dict[str, str]:
             "log.flush.offset.checkpoint.interval.ms": "300",
             "penstock.scrub.interval.ms": "1500",
         }
+    if options.compaction:
+        settings |= {"log.cleaner.backoff.ms": "800", "log.cleaner.min.cleanable.ratio": "0.1"}
     return settings
 
 
