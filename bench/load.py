@@ -1,4 +1,7 @@
-"""The load generator: `load.c`, compiled once against the lab's librdkafka, and topics to point it at."""
+"""The load generator: `load.c`, compiled once against the lab's librdkafka, and topics to point it at.
+
+`echo.c` is compiled here, too: a broker that takes next to no time.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +20,10 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from lab.home import command, lab_root, require
 from lab.librdkafka import librdkafka
+from lab.server import Server, free_port
 
 SOURCE = Path(__file__).with_name("load.c")
+ECHO = Path(__file__).with_name("echo.c")
 TIMEOUT_S = 300
 PARTITIONS = 4
 
@@ -61,17 +66,27 @@ class Latency:
 
 
 def compiled() -> Path:
-    """The generator, named by its source's hash so that an edit compiles again."""
-    library = librdkafka()
-    name = f"load-{hashlib.sha256(SOURCE.read_bytes()).hexdigest()[:12]}"
+    """The generator."""
+    library = librdkafka().include
+    paths = (f"-isystem{library}", f"-L{library}", f"-Wl,-rpath,{library}")
+    return _compiled(SOURCE, *paths, "-lrdkafka", "-pthread")
+
+
+def echo(folder: Path) -> Server:
+    """A broker that only echoes, logs to `folder`, knows every topic and fills up: one for each run."""
+    port = free_port()
+    return Server("echo", port, [str(_compiled(ECHO)), str(port)], folder / "echo.log")
+
+
+def _compiled(source: Path, *libraries: str) -> Path:
+    """A program, named by its source's hash so that an edit compiles again."""
+    name = f"{source.stem}-{hashlib.sha256(source.read_bytes()).hexdigest()[:12]}"
     binary = lab_root() / "bin" / name
     if not binary.exists():
         require("cc")
         binary.parent.mkdir(exist_ok=True)
-        source = library.include
         strict = ("-O2", "-Wall", "-Wextra", "-Werror")
-        paths = (f"-isystem{source}", f"-L{source}", f"-Wl,-rpath,{source}")
-        command(["cc", *strict, *paths, SOURCE, "-o", binary, "-lrdkafka", "-pthread"], binary.parent)
+        command(["cc", *strict, source, "-o", binary, *libraries], binary.parent)
     return binary
 
 

@@ -66,10 +66,14 @@ def _ask(metric: Metric, values: dict[str, list[float]]) -> str:
         words = f"{sign} {metric.times_kafka:g} × Kafka"
     else:
         return ""
-    goal = metric.goal(metric.best(values["kafka"]) if "kafka" in values else None)
+    goal = metric.goal(_best(metric, values, "kafka"))
     if goal is None or "penstock" not in values:
         return words
     return f"{words}: {'met' if metric.met(metric.best(values['penstock']), goal) else 'missed'}"
+
+
+def _best(metric: Metric, values: dict[str, list[float]], name: str) -> float | None:
+    return metric.best(values[name]) if name in values else None
 
 
 def write(runs: Sequence[Run]) -> None:
@@ -149,7 +153,28 @@ def _latency(run: Run) -> list[str]:
         "broker can know of it; the line after it is what remains without. The Produce round trip is from a "
         "request's last byte sent to its answer."
     )
-    return ["## What the client library adds to latency", "", *textwrap.wrap(explained, 110)]
+    told = list(_floors(run))
+    if told:
+        explained += (
+            " `bench/echo.c` is a broker that takes next to no time: one thread of C that hands on what is "
+            "in memory. What the same client sees of it, in the same rounds, is the least that it can see."
+        )
+        head = ["| ask | at most, ms | a broker that only echoes, ms | |", "|---|--:|--:|---|"]
+        told = ["", *head, *told]
+    return ["## What the client library adds to latency", "", *textwrap.wrap(explained, 110), *told]
+
+
+def _floors(run: Run) -> Iterator[str]:
+    """Each ask on a latency beside the least that there can be, where both were measured."""
+    for row in latency.ROWS:
+        measured = run.values.get(row.name, {})
+        for metric in row.metrics:
+            floors = measured.get(latency.floor_of(metric.name))
+            goal = metric.goal(_best(metric, measured.get(metric.name, {}), "kafka"))
+            if floors is not None and goal is not None:
+                least = metric.best([value for values in floors.values() for value in values])
+                verdict = "within reach" if metric.met(least, goal) else "no broker can meet it"
+                yield f"| `{row.name}`, {metric.name} | {number(goal)} | {number(least)} | {verdict} |"
 
 
 def _warmth(run: Run) -> list[str]:

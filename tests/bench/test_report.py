@@ -10,6 +10,7 @@ import pytest
 from bench import __main__ as runner
 from bench.__main__ import is_due, keep, measure, measure_row
 from bench.charts import charts, number
+from bench.latency import floor_of
 from bench.report import limit, page, terminal
 from bench.results import Run, load, merged, save, together
 from bench.rows import ROWS
@@ -38,6 +39,21 @@ def test_a_missed_ask_is_named_as_plainly() -> None:
 def test_without_kafka_a_relative_ask_stays_open() -> None:
     run = a_run(CPU_per_million={"penstock": [0.7]})
     assert "≤ 0.5 × Kafka |" in page([run])
+
+
+def test_an_ask_below_what_the_client_itself_takes_is_told() -> None:
+    run = a_run()
+    run.values["latency-10k"] = {
+        "p50": {"penstock": [0.9], "kafka": [1.2, 1.0]},
+        "p99": {"penstock": [2.0], "kafka": [3.0]},
+        floor_of("p50"): {"penstock": [0.9, 0.85], "kafka": [0.8]},
+        floor_of("p99"): {"penstock": [2.0], "kafka": [2.1]},
+    }
+    shown = page([run])
+    assert "| `latency-10k`, p50 | 0.7 | 0.8 | no broker can meet it |" in shown
+    assert "| `latency-10k`, p99 | 2.1 | 2 | within reach |" in shown
+    del run.values["latency-10k"]["p50"]["kafka"]
+    assert "`latency-10k`, p50 |" not in page([run]), "without Kafka there is no ask"
 
 
 @pytest.mark.parametrize(
