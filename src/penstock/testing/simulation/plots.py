@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 __all__ = ["PLOTS", "CameToNothing", "Plot"]
 
 Plot: TypeAlias = Callable[["Simulation"], Awaitable[None]]
-_GLANCE_S: Final = 0.002
+#: about as long as a message takes: what a plot waits for may be over with the next one
+_GLANCE_S: Final = 0.0002
 #: virtual seconds that a plot waits for what has to happen before it goes on
 _PATIENCE_S: Final = 5.0
 _SLOWISH: Final = Link(latency_s=(0.3, 0.6))
