@@ -157,6 +157,17 @@ def test_nothing_is_created_where_the_broker_does_not_allow_it(version: int) -> 
         assert client.ask(METADATA, 12, MetadataRequest(topics=None)).topics == []
 
 
+def test_a_topic_that_needs_more_brokers_is_unknown_until_they_are_there() -> None:
+    """As in Kafka: after any other error librdkafka gives a topic up at once."""
+    with (
+        broker(config={"default.replication.factor": "2"}) as running,
+        RawClient(running.bootstrap) as client,
+    ):
+        found = ask_one(client, 13, "wished-for", create=True)
+
+        assert found.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
 def test_names_that_collide_are_not_created_by_mentioning_them() -> None:
     with broker() as running, RawClient(running.bootstrap) as client:
         create_topic(client, "a.b")

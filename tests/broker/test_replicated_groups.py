@@ -23,7 +23,7 @@ from penstock.wire.apis.offset_fetch import (
     OffsetFetchResponseGroup,
 )
 from tests.broker.nodes import Cluster, cluster, eventually, run
-from tests.broker.replication import TOPIC, make_topic
+from tests.broker.replication import TOPIC, described, make_topic
 from tests.storage.logs import note_rot
 
 GROUP = "group"
@@ -90,6 +90,43 @@ def test_offsets_survive_the_loss_of_their_coordinator() -> None:
             await eventually(lambda: offsets.index in nodes[successor].groups.runtime)
             assert (await coordinator(nodes, left.node_id)).node_id == successor
             assert await committed(nodes, successor) == 42
+
+    run(main())
+
+
+def test_groups_first_used_while_a_broker_is_down_have_all_their_replicas() -> None:
+    async def main() -> None:
+        async with cluster(3, config={"offsets.topic.num.partitions": "1"}) as nodes:
+            await nodes.kill(3)
+            await eventually(lambda: all(b.image.brokers[3].fenced for b in nodes.brokers.values()))
+            found = await coordinator(nodes, 1)
+            assert found.node_id in (1, 2)
+            partition = described(nodes[found.node_id], "__consumer_offsets")
+            assert (sorted(partition.replicas), sorted(partition.isr)) == ([1, 2, 3], [1, 2])
+            await make_topic(nodes, 1, 2)
+            await commit_when_it_can(nodes, found.node_id, 42)
+            await nodes.start(3)
+            await eventually(lambda: sorted(partition.isr) == [1, 2, 3])
+            assert offsets_partition(nodes, 3).log.end_offset == 1, "it has what was committed meanwhile"
+
+    run(main())
+
+
+def test_groups_wait_for_a_cluster_that_is_still_starting() -> None:
+    """As in Kafka: with too few brokers registered there is no coordinator yet; clients ask again."""
+
+    async def main() -> None:
+        nodes = Cluster([1, 2, 3], config={"offsets.topic.num.partitions": "1"})
+        try:
+            await nodes.start(1, 2)
+            found = await coordinator(nodes, 1)
+            assert (found.error_code, found.node_id) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1)
+            assert found.error_message is not None and "only 2 broker(s)" in found.error_message
+            await nodes.start(3)
+            assert (await coordinator(nodes, 1)).error_code == ErrorCode.NONE
+            assert sorted(described(nodes[1], "__consumer_offsets").replicas) == [1, 2, 3]
+        finally:
+            await nodes.close()
 
     run(main())
 

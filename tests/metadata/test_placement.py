@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 from itertools import combinations
 
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from penstock.metadata.image import ClusterImage
 from penstock.metadata.placement import Placer, may_receive
 from penstock.metadata.topics import Defaults, NewTopic, create_topic
+from penstock.model.errors import InvalidReplicationFactor
 from penstock.model.ids import TopicId
 from penstock.wire.metadata_records import (
     BrokerEndpoint,
@@ -23,12 +25,12 @@ from penstock.wire.metadata_records import (
 Site = tuple[str, str]
 
 
-def cluster(sites: list[Site]) -> ClusterImage:
+def cluster(sites: list[Site], fenced: Collection[int] = ()) -> ClusterImage:
     image = ClusterImage()
     for node, (rack, host) in enumerate(sites, start=1):
         listeners = [BrokerEndpoint(name="INTERNAL", host=host, port=9000 + node)]
         listeners.append(BrokerEndpoint(name="PUBLIC", host="balancer", port=9000))
-        record = RegisterBrokerRecord(broker_id=node, rack=rack, end_points=listeners, fenced=False)
+        record = RegisterBrokerRecord(broker_id=node, rack=rack, end_points=listeners, fenced=node in fenced)
         image.apply(record, node)
     return image
 
@@ -49,13 +51,60 @@ sites = st.lists(
 )
 
 
+def ups(where: list[Site]) -> st.SearchStrategy[set[int]]:
+    """Which brokers are up: one at least."""
+    return st.sets(st.integers(1, len(where)), min_size=1)
+
+
+@settings(max_examples=100, deadline=None)
+@given(sites, st.integers(1, 12), st.data())
+def test_only_brokers_that_are_up_lead_and_are_in_sync(
+    where: list[Site], partitions: int, data: st.DataObject
+) -> None:
+    up = data.draw(ups(where))
+    image = cluster(where, set(range(1, len(where) + 1)) - up)
+    create(image, "t", partitions, data.draw(st.integers(1, len(where))))
+    for partition in image.partitions:
+        assert partition.leader == partition.replicas[0]
+        assert partition.isr == [node for node in partition.replicas if node in up]
+    leaders = Counter(dict.fromkeys(up, 0)) + Counter(p.leader for p in image.partitions)
+    assert set(leaders) <= up
+    assert max(leaders.values()) - min(leaders[node] for node in up) <= 1
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(1, 7), st.data())
+def test_a_broker_that_is_down_gets_what_those_that_are_up_cannot_hold(
+    brokers: int, data: st.DataObject
+) -> None:
+    where = [("zone", f"host-{node}") for node in range(brokers)]
+    up = data.draw(ups(where))
+    factor = data.draw(st.integers(1, brokers))
+    for nodes in create(cluster(where, set(range(1, brokers + 1)) - up), "t", 5, factor):
+        assert len(up.intersection(nodes)) == min(factor, len(up))
+        assert up.issuperset(nodes[: len(up)]), "they come last"
+
+
+def test_a_zone_of_its_own_counts_for_more_than_being_up() -> None:
+    """As in Kafka: the broker comes back, the replica stays where it is."""
+    image = cluster([("A", "1"), ("A", "2"), ("B", "3")], fenced=[3])
+    assert all(3 in nodes for nodes in create(image, "t", 6, 2))
+
+
+def test_nobody_who_is_up_is_nobody_to_lead() -> None:
+    with pytest.raises(InvalidReplicationFactor, match="nobody could lead"):
+        create(cluster([("", "1"), ("", "2")], fenced=[1, 2]), "t", 1, 1)
+
+
 @settings(max_examples=100, deadline=None)
 @given(sites, st.integers(1, 12), st.data())
 def test_replicas_share_a_host_or_a_zone_only_where_there_is_no_other(
     where: list[Site], partitions: int, data: st.DataObject
 ) -> None:
+    """Brokers that are down are places like others: who holds a replica is decided for years, not for now."""
+    down = set(range(1, len(where) + 1)) - data.draw(ups(where))
     factor = data.draw(st.integers(1, len(where)))
-    for nodes in create(cluster(where), "t", partitions, factor):
+    for nodes in create(cluster(where, down), "t", partitions, factor):
         assert len(set(nodes)) == factor
         hosts = {where[node - 1][1] for node in nodes}
         zones = {where[node - 1][0] for node in nodes}
@@ -111,20 +160,32 @@ def test_every_controller_places_alike() -> None:
 
 
 @pytest.mark.parametrize(
-    "change",
+    ("change", "counts"),
     [
-        BrokerRegistrationChangeRecord(broker_id=1, fenced=1),
-        BrokerRegistrationChangeRecord(broker_id=1, in_controlled_shutdown=1),
-        BrokerRegistrationChangeRecord(broker_id=1, log_dirs=[b"d" * 16], cordoned_log_dirs=[b"d" * 16]),
+        (BrokerRegistrationChangeRecord(broker_id=1, fenced=1), True),
+        (BrokerRegistrationChangeRecord(broker_id=1, in_controlled_shutdown=1), False),
+        (BrokerRegistrationChangeRecord(broker_id=1, in_controlled_shutdown=1, fenced=1), True),
+        (
+            BrokerRegistrationChangeRecord(broker_id=1, log_dirs=[b"d" * 16], cordoned_log_dirs=[b"d" * 16]),
+            False,
+        ),
     ],
-    ids=["fenced", "shutting down", "cordoned"],
+    ids=["fenced", "shutting down", "shut down", "cordoned"],
 )
-def test_brokers_that_are_not_there_to_stay_get_nothing_new(change: BrokerRegistrationChangeRecord) -> None:
+def test_nothing_moves_to_brokers_that_are_not_there_but_those_that_come_back_count(
+    change: BrokerRegistrationChangeRecord, counts: bool
+) -> None:
     image = cluster([("", "1"), ("", "2")])
     assert may_receive(image.brokers[1])
     image.apply(change, 9)
     assert not may_receive(image.brokers[1])
-    assert Placer(image, TopicId(bytes(16))).place(0, 1) == [2]
+    placer = Placer(image, TopicId(bytes(16)))
+    assert placer.place(0, 1) == [2]
+    if counts:
+        assert placer.place(1, 2) == [2, 1]
+    else:
+        with pytest.raises(InvalidReplicationFactor, match=r"only 1 broker\(s\)"):
+            placer.place(1, 2)
 
 
 def test_brokers_say_which_machine_they_run_on() -> None:

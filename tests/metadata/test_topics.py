@@ -57,14 +57,26 @@ def test_replicas_lie_on_different_brokers_and_leaders_are_spread() -> None:
     assert Counter(nodes[0] for nodes in placed) == {1: 2, 2: 2, 3: 2}
 
 
-def test_fenced_brokers_get_no_replicas() -> None:
+def test_a_topic_made_while_a_broker_is_down_has_all_its_replicas() -> None:
     cluster = Cluster(3, fenced=(2,))
 
     placed = cluster.create(NewTopic("t", partitions=4, replication_factor=2))
 
-    assert {node for nodes in placed for node in nodes} == {1, 3}
-    with pytest.raises(InvalidReplicationFactor):
-        cluster.decide(NewTopic("u", partitions=1, replication_factor=3))
+    assert {node for nodes in placed for node in nodes} == {1, 3}, "who is down comes last"
+    cluster.create(NewTopic("u", partitions=1, replication_factor=3))
+    cluster.commit(grow_topic(cluster.image, "u", 4, None))
+    for partition in cluster.image.topics["u"].partitions.values():
+        assert sorted(partition.replicas) == [1, 2, 3]
+        assert sorted(partition.isr) == [1, 3]
+        assert partition.leader in (1, 3)
+
+
+def test_a_topic_that_needs_more_brokers_than_are_registered_is_refused() -> None:
+    cluster = Cluster(2)
+    with pytest.raises(InvalidReplicationFactor, match=r"only 2 broker\(s\)"):
+        cluster.decide(NewTopic("t", partitions=1, replication_factor=3))
+    cluster.commit([RegisterBrokerRecord(broker_id=3, fenced=True)])
+    assert cluster.create(NewTopic("t", partitions=1, replication_factor=3))[0][2] == 3
 
 
 def test_a_decision_changes_nothing_until_it_is_applied() -> None:
@@ -86,7 +98,7 @@ def test_new_partitions_have_as_many_replicas_as_the_old_and_go_on_round_the_bro
     placed = cluster.replicas("t")
     assert len(placed) == 5
     assert all(len(set(nodes)) == 2 for nodes in placed)
-    assert {nodes[0] for nodes in placed[2:]} == {1, 2, 3}
+    assert sorted(Counter(nodes[0] for nodes in placed).values()) == [1, 2, 2]
 
 
 def test_assignments_by_hand_are_kept_as_they_are() -> None:

@@ -125,12 +125,11 @@ class GroupCoordinator:
         """Have `__consumer_offsets`; somebody else may make it at the same time."""
         broker = self._broker
         config = cast("dict[str, Any]", broker.config)
-        brokers = sum(not b.fenced for b in broker.image.brokers.values())
         topic = NewTopic(
             OFFSETS_TOPIC,
             config["offsets.topic.num.partitions"],
-            # A cluster that is smaller than the default asks for works all the same.
-            min(config["offsets.topic.replication.factor"], max(1, brokers)),
+            # One that is a cluster of its own has no other place. In any other, brokers may be still to come.
+            1 if broker.internal is None else config["offsets.topic.replication.factor"],
             configs={
                 "cleanup.policy": "compact",
                 "compression.type": "producer",

@@ -1,11 +1,15 @@
 """Where replicas go when somebody has to choose.
 
 A replica's place is chosen by these, in this order: the host that has fewest replicas of the partition, the
-zone (`broker.rack`) that has fewest, the broker that carries least of the topic, then least of the cluster;
-among equals, the highest rendezvous score, a hash of partition and broker. Hosts come first because a host is
-in one zone: a zone that is not used yet has only hosts that are not used yet. So replicas of one partition
-share a machine, or a zone, only where there is no other; load is even without anybody keeping a turn; and a
-choice depends on nothing but the image, hence every controller makes the same.
+zone (`broker.rack`) that has fewest, a broker that is up before one that is fenced, the broker that carries
+least of the topic, then least of the cluster; among equals, the highest rendezvous score, a hash of partition
+and broker. Hosts come first because a host is in one zone: a zone that is not used yet has only hosts that
+are not used yet. So replicas of one partition share a machine, or a zone, only where there is no other; load
+is even without anybody keeping a turn; and a choice depends on nothing but the image, hence every controller
+makes the same.
+
+Brokers that are down for a while are places all the same: a topic that is made meanwhile has as many replicas
+as were asked for, and the one that comes back catches up. Only the preferred leader has to be up.
 
 The host is what a broker calls its machine (`penstock.machine`); where it does not say, that of the listener
 which it registers first, the brokers' own (`BrokerImage.host`).
@@ -48,12 +52,13 @@ def check_assignment(image: ClusterImage, nodes: Sequence[int], factor: int | No
 class Placer:
     """Chooses places for the partitions of one topic, one after the other, and remembers what it chose."""
 
-    __slots__ = ("_brokers", "_leaders", "_replicas", "_topic_id", "_topic_leaders", "_topic_replicas")
+    __slots__ = ("_brokers", "_leaders", "_replicas", "_topic_id", "_topic_leaders", "_topic_replicas", "_up")
 
     def __init__(self, image: ClusterImage, topic_id: TopicId, present: Iterable[Sequence[int]] = ()) -> None:
         """`present` has the replicas of the partitions that the topic has already."""
         self._topic_id = topic_id
-        self._brokers = {broker.id: broker for broker in image.brokers.values() if may_receive(broker)}
+        self._brokers = {broker.id: broker for broker in image.brokers.values() if _may_hold(broker)}
+        self._up = [broker for broker in self._brokers.values() if not broker.fenced]
         self._replicas = {node: len(image.partitions_on(node)) for node in self._brokers}
         self._leaders = {
             node: sum(p.replicas[0] == node for p in image.partitions_on(node)) for node in self._brokers
@@ -66,6 +71,8 @@ class Placer:
 
     def place(self, index: int, factor: int) -> list[int]:
         """The replicas of partition `index`, its preferred leader first."""
+        if not self._up:
+            raise InvalidReplicationFactor("No broker is up that takes new replicas, so nobody could lead")
         if factor > len(self._brokers):
             raise InvalidReplicationFactor(
                 f"Unable to replicate the partition {factor} time(s): The target replication factor of "
@@ -92,7 +99,7 @@ class Placer:
                     self._leaders[broker.id],
                     self._replicas[broker.id],
                 )
-                for broker in self._brokers.values()
+                for broker in self._up
             },
         )
 
@@ -102,6 +109,7 @@ class Placer:
             {
                 broker.id: (
                     *crowding(broker, chosen),
+                    broker.fenced,
                     self._topic_replicas[broker.id],
                     self._replicas[broker.id],
                 )
@@ -120,8 +128,14 @@ class Placer:
 
 
 def may_receive(broker: BrokerImage) -> bool:
-    """Whether new replicas may go to a broker: it is up, stays, and has a directory that takes them."""
-    return broker.active and (not broker.cordoned or set(broker.cordoned) != set(broker.log_directories))
+    """Whether replicas may be moved to a broker: it is up, stays, and has a directory that takes them."""
+    return not broker.fenced and _may_hold(broker)
+
+
+def _may_hold(broker: BrokerImage) -> bool:
+    """Whether a broker is a place for a new replica, now or once it is back; not one that is just leaving."""
+    leaving = broker.in_controlled_shutdown and not broker.fenced
+    return not leaving and (not broker.cordoned or set(broker.cordoned) != set(broker.log_directories))
 
 
 def crowding(broker: BrokerImage, others: Collection[BrokerImage]) -> tuple[int, int]:

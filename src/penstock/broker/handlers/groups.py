@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from penstock.broker.context import Context
 from penstock.broker.coordinator import client_of
+from penstock.broker.logs import get_logger
 from penstock.model.errors import ApiError, ErrorCode
 from penstock.model.ids import OFFSETS_TOPIC
 from penstock.net.deferred import Deferred
@@ -57,6 +58,7 @@ __all__ = [
     "sync_group",
 ]
 
+log = get_logger("groups")
 #: bits of what anyone may do with a group while there is no authorizer: read, delete, describe, and its
 #: configs
 GROUP_OPERATIONS: Final = 0b1101_0100_1000
@@ -87,6 +89,7 @@ async def _create_and_find(context: Context, request: FindCoordinatorRequest) ->
     try:
         await context.broker.groups.ensure_topic()
     except ApiError as e:
+        log.warning("no_coordinator", reason=str(e))
         return _not_found(context, request, e)
     return _found(context, request)
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, TypeVar
 
 from penstock.broker.context import Context
+from penstock.broker.logs import get_logger
 from penstock.metadata.image import NO_LEADER, PartitionImage, TopicImage
 from penstock.metadata.topics import check_topic_name
 from penstock.model.errors import ApiError, ErrorCode, InvalidTopic
@@ -35,6 +36,7 @@ from penstock.wire.apis.metadata import (
 
 __all__ = ["describe_cluster", "describe_topic_partitions", "metadata"]
 
+log = get_logger("topics")
 P = TypeVar("P", MetadataResponsePartition, DescribeTopicPartitionsResponsePartition)
 #: bits of the operations that anyone may do while there is no authorizer: read, write, create, delete, alter,
 #: describe, describe and alter configs for a topic; create, alter, describe, cluster action, describe and
@@ -99,7 +101,10 @@ async def _create_and_answer(
         try:
             await context.broker.auto_create(name)
         except ApiError as e:
-            errors[name] = e.code
+            log.warning("topic_not_created", topic=name, reason=str(e))
+            if e.code != ErrorCode.INVALID_REPLICATION_FACTOR:
+                errors[name] = e.code
+            # Else brokers are missing, perhaps still to come: clients ask again for what is merely unknown.
     return await _confirm_and_answer(context, request, errors)
 
 

@@ -201,7 +201,14 @@ _QUORUM = [
 
 _OFFSETS = [
     ConfigKey("offsets.topic.num.partitions", _I, 50, "Partitions of __consumer_offsets.", low=1),
-    ConfigKey("offsets.topic.replication.factor", _SHORT, 3, "Replicas of __consumer_offsets.", low=1),
+    ConfigKey(
+        "offsets.topic.replication.factor",
+        _SHORT,
+        3,
+        "Replicas of __consumer_offsets; groups wait until so many brokers are registered. A broker that has "
+        "no internal listener makes one.",
+        low=1,
+    ),
     ConfigKey("offsets.topic.segment.bytes", _I, 104857600, "Segment size of __consumer_offsets.", low=1),
     ConfigKey("offsets.topic.compression.codec", _I, 0, "Codec number of __consumer_offsets."),
     ConfigKey("offsets.retention.minutes", _I, 10_080, "How long an empty group's offsets are kept.", low=1),
