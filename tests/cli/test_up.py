@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -12,7 +13,7 @@ from typing import cast
 
 import pytest
 
-from tests.cli.conftest import WAIT_S, run, running_broker
+from tests.cli.conftest import PENSTOCK, WAIT_S, run, running_broker
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -26,6 +27,25 @@ def test_ready_is_the_only_line_and_a_signal_ends_it_with_0(number: signal.Signa
         assert process.stdout.read() == ""
         assert process.wait(WAIT_S) == 0
     assert (tmp_path / "data").is_dir()
+
+
+def test_a_broker_serves_though_nobody_waited_until_it_was_ready() -> None:
+    """As after `penstock broker start 1 --timeout 2` of the first voter of three."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    process = subprocess.Popen(
+        [*PENSTOCK, "up", "--port", "0", "--memory"], stdout=writing, stderr=subprocess.PIPE, text=True
+    )
+    os.close(writing)
+    try:
+        assert process.stderr is not None
+        assert "event=started" in process.stderr.readline()
+        process.terminate()
+        assert "event=stopped" in process.stderr.read()
+        assert process.wait(WAIT_S) == 0
+    finally:
+        process.kill()
+        process.communicate()
 
 
 def test_what_was_acknowledged_is_there_after_a_restart(tmp_path: Path) -> None:

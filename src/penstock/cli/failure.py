@@ -37,7 +37,7 @@ def guarded(command: Callable[[], Any]) -> int:
     try:
         sys.stdout.flush()
     except BrokenPipeError:
-        _print_no_more()
+        print_no_more()
     return exit_code
 
 
@@ -45,11 +45,11 @@ def _outcome(command: Callable[[], Any]) -> int:
     try:
         return int(command() or 0)
     except BrokenPipeError:
-        return _print_no_more()
+        return print_no_more()
     except SystemExit as ended:  # what Typer makes of a closed pipe
         if not isinstance(ended.__context__, BrokenPipeError):
             raise
-        return _print_no_more()
+        return print_no_more()
     except _UsageError as error:
         return _misuse(error)
     except Failure as failure:
@@ -69,8 +69,8 @@ def _outcome(command: Callable[[], Any]) -> int:
         return _say(f"{detail} (a bug in penstock: PENSTOCK_DEBUG=1 shows where)", FAILED)
 
 
-def _print_no_more() -> int:
-    """The reader has seen enough (`penstock … | head`), which is no failure."""
+def print_no_more() -> int:
+    """Whoever read standard output has gone: it has seen enough (`penstock … | head`), which is no failure."""
     # Python would complain again when it flushes standard output at exit.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0

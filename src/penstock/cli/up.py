@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from penstock.cli.config_sources import effective
-from penstock.cli.failure import Failure, misused
+from penstock.cli.failure import Failure, misused, print_no_more
 
 if TYPE_CHECKING:
     from penstock.model.config import BrokerConfig, ConfigFile
@@ -103,7 +103,11 @@ def _run(configs: dict[str, str], file: ConfigFile) -> None:
 
 
 def _say_ready(address: str) -> None:
-    print(f"ready {address}", flush=True)
+    """Tell whoever waits for it. Nobody may, by now: a voter is ready only when others are there, too."""
+    try:
+        print(f"ready {address}", flush=True)
+    except BrokenPipeError:
+        print_no_more()
 
 
 def _cannot_listen(error: OSError, broker: BrokerConfig) -> Failure:
