@@ -70,7 +70,7 @@ def _outcome(command: Callable[[], Any]) -> int:
 
 
 def print_no_more() -> int:
-    """Whoever read standard output has gone: it has seen enough (`penstock … | head`), which is no failure."""
+    """Who read standard output has gone: it has seen enough (`penstock … | head`), which is no failure."""
     # Python would complain again when it flushes standard output at exit.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
