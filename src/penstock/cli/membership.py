@@ -15,10 +15,11 @@ from penstock.cli.failure import Failure, misused
 from penstock.cli.moves import Move, await_moves, elect_preferred, plan_moves, read_image, start_moves
 from penstock.cli.overview import quorum_overview
 from penstock.cli.starting import free_port, internal_port, start_all
-from penstock.model.config.layers import INTERNAL
+from penstock.model.config.layers import INTERNAL, MAX_VOTERS
 from penstock.model.errors import ErrorCode
 from penstock.model.ids import parse_topic_id
 from penstock.wire.apis.add_raft_voter import ADD_RAFT_VOTER, AddRaftVoterRequest
+from penstock.wire.apis.describe_cluster import DESCRIBE_CLUSTER, DescribeClusterRequest
 from penstock.wire.apis.endpoints import Endpoint
 from penstock.wire.apis.remove_raft_voter import REMOVE_RAFT_VOTER, RemoveRaftVoterRequest
 from penstock.wire.apis.unregister_broker import UNREGISTER_BROKER, UnregisterBrokerRequest
@@ -41,7 +42,11 @@ def add_broker(
 ) -> tuple[BrokerHome, int]:
     """Start a broker more, and move partitions to it; returns it and how many."""
     where = bootstrap_of(directory, "")
-    home = _new_home(directory, number, port, {"broker.rack": rack} if rack else {}, votes=votes)
+    with DirectLine(where, _ANSWER_S) as line:
+        own = _way_in(line, votes=votes)
+    if rack:
+        own["broker.rack"] = rack
+    home = _new_home(directory, number, port, own, votes=votes)
     start_all([home], timeout_s)
     with DirectLine(where, _ANSWER_S) as line:
         if votes:
@@ -71,6 +76,23 @@ def remove_broker(directory: Path, number: int, timeout_s: float) -> tuple[int, 
         kept_at = kept_at.with_name(f"{kept_at.name}-before")
     os.rename(home.path, kept_at)
     return moves, kept_at
+
+
+def _way_in(line: DirectLine, *, votes: bool) -> dict[str, str]:
+    """What a new broker has to know of the cluster: its id, and who votes now.
+
+    The files of older brokers name the voters of the beginning, all of whom may be gone by now.
+    """
+    voters = quorum_overview(line)["voters"]
+    if votes and len(voters) >= MAX_VOTERS:
+        raise Failure(
+            f"the quorum has {len(voters)} voters, and more would only slow it down: leave --voter out, or "
+            f"remove one first"
+        )
+    return {
+        "controller.quorum.voters": ",".join(f"{voter['node']}@{voter['address']}" for voter in voters),
+        "penstock.cluster.id": line.ask(DESCRIBE_CLUSTER, DescribeClusterRequest()).cluster_id,
+    }
 
 
 def _new_home(

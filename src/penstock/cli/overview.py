@@ -137,13 +137,14 @@ def quorum_overview(line: DirectLine) -> dict[str, Any]:
     newest_ms = max((replica.last_fetch_timestamp for replica in replicas), default=-1)
     voters = [_replica(replica, end, newest_ms) for replica in partition.current_voters]
     heard = [v for v in voters if v["silent_ms"] is not None and v["silent_ms"] <= _VOTERS_FETCH_WITHIN_MS]
+    addresses = endpoints(response.nodes)
     if 2 * len(heard) <= len(voters):
-        check_majority(line, endpoints(response.nodes))
+        check_majority(line, addresses)
     return {
         "leader": None if partition.leader_id < 0 else partition.leader_id,
         "epoch": partition.leader_epoch,
         "high_watermark": partition.high_watermark,
-        "voters": voters,
+        "voters": [{**voter, "address": addresses.get(voter["node"])} for voter in voters],
         "observers": [_replica(replica, end, newest_ms) for replica in partition.observers],
     }
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from penstock.cli.direct import HELLO, DirectLine
 from penstock.cli.failure import Failure
 from penstock.metadata.image import BROKER
+from penstock.model.config.layers import bracketed
 from penstock.wire.apis.api_versions import API_VERSIONS
 from penstock.wire.apis.describe_cluster import DESCRIBE_CLUSTER, DescribeClusterRequest
 from penstock.wire.apis.describe_configs import (
@@ -61,7 +62,7 @@ def configured_voters(line: DirectLine) -> dict[int, str]:
 
 def endpoints(nodes: Iterable[QuorumNode]) -> dict[int, str]:
     """Where the leader says that voters are found."""
-    return {node.node_id: f"{node.listeners[0].host}:{node.listeners[0].port}" for node in nodes}
+    return {node.node_id: f"{bracketed(node.listeners[0].host)}:{node.listeners[0].port}" for node in nodes}
 
 
 def _parsed(voters: str) -> dict[int, str]:
