@@ -220,7 +220,10 @@ def _print_overview(overview: dict[str, Any]) -> None:
         "versions",
     )
     print_rows(overview["brokers"], as_json=False, columns=columns, empty="no brokers")
-    lacking = [p for p in overview["partitions"] if p["leader"] is None or len(p["isr"]) < len(p["replicas"])]
+    behind = {(p["topic"], p["partition"]) for p in overview["under_replicated"]}
+    lacking = [
+        p for p in overview["partitions"] if p["leader"] is None or (p["topic"], p["partition"]) in behind
+    ]
     print(
         f"{len(overview['partitions'])} partitions, {len(overview['under_replicated'])} under-replicated, "
         f"{len(overview['leaderless'])} without a leader, {_or_none(overview['moving'])} moving "

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.cli.direct import HELLO, DirectLine, NoAnswer, refuse
 from penstock.cli.failure import Failure
+from penstock.cli.moves import ongoing_moves
 from penstock.cli.voters import check_majority, configured_voters, endpoints
 from penstock.metadata.image import BROKER
-from penstock.model.ids import METADATA_TOPIC, format_topic_id
+from penstock.model.ids import METADATA_TOPIC, TopicPartition, format_topic_id
 from penstock.wire.apis.api_versions import API_VERSIONS, ApiVersionsResponse
 from penstock.wire.apis.describe_cluster import (
     DESCRIBE_CLUSTER,
@@ -32,14 +33,11 @@ from penstock.wire.apis.describe_quorum import (
     DescribeQuorumRequestPartition,
     DescribeQuorumRequestTopic,
 )
-from penstock.wire.apis.list_partition_reassignments import (
-    LIST_PARTITION_REASSIGNMENTS,
-    ListPartitionReassignmentsRequest,
-)
 from penstock.wire.apis.metadata import METADATA, MetadataRequest
 
 if TYPE_CHECKING:
     from penstock.wire.apis.describe_quorum import ReplicaState
+    from penstock.wire.apis.list_partition_reassignments import OngoingPartitionReassignment
 
 __all__ = ["cluster_overview", "quorum_overview"]
 
@@ -65,6 +63,7 @@ def cluster_overview(line: DirectLine) -> dict[str, Any]:
         for topic in sorted(metadata.topics, key=lambda topic: topic.name or "")
         for partition in sorted(topic.partitions, key=lambda p: p.partition_index)
     ]
+    moving = {} if quorum["leader"] is None else ongoing_moves(line)
     addresses = {broker.broker_id: f"{broker.host}:{broker.port}" for broker in cluster.brokers}
     answers = line.ask_each(addresses.values(), API_VERSIONS, HELLO)
     awake = [address for address, answer in answers.items() if answer is not None]
@@ -73,7 +72,8 @@ def cluster_overview(line: DirectLine) -> dict[str, Any]:
         "cluster_id": cluster.cluster_id,
         "controller": quorum["leader"],
         "metadata_version": _finalized(answers.values()),
-        **_balancing(line, quorum["leader"], addresses),
+        "balance": _balance(line, quorum["leader"], addresses),
+        "moving": None if quorum["leader"] is None else len(moving),
         "brokers": [
             {
                 "broker": broker.broker_id,
@@ -90,7 +90,7 @@ def cluster_overview(line: DirectLine) -> dict[str, Any]:
             for broker in sorted(cluster.brokers, key=lambda broker: broker.broker_id)
         ],
         "partitions": partitions,
-        "under_replicated": [p for p in partitions if len(p["isr"]) < len(p["replicas"])],
+        "under_replicated": [p for p in partitions if len(p["isr"]) < _wanted(p, moving)],
         "leaderless": [p for p in partitions if p["leader"] is None],
         "damaged": [
             damage
@@ -157,20 +157,21 @@ def _quorum_if_any(line: DirectLine) -> dict[str, Any]:
         return {"leader": None, "voters": []}
 
 
-def _balancing(line: DirectLine, controller: int | None, addresses: dict[int, str]) -> dict[str, Any]:
-    """What may move by itself, as the controller's config has it, and how much moves at the moment."""
-    if controller is None:
-        return {"balance": None, "moving": None}
-    reassignments = line.ask(
-        LIST_PARTITION_REASSIGNMENTS,
-        ListPartitionReassignmentsRequest(timeout_ms=int(line.timeout_s * 1000), topics=None),
-    )
-    moving = sum(len(topic.partitions) for topic in reassignments.topics)
+def _wanted(partition: dict[str, Any], moving: Mapping[TopicPartition, OngoingPartitionReassignment]) -> int:
+    """How many replicas should be in sync: those that are on their way are not missing yet."""
+    ongoing = moving.get(TopicPartition(partition["topic"], partition["partition"]))
+    return len(partition["replicas"]) - (0 if ongoing is None else len(ongoing.adding_replicas))
+
+
+def _balance(line: DirectLine, controller: int | None, addresses: dict[int, str]) -> str | None:
+    """What may move by itself, as the controller's config has it."""
+    if controller not in addresses:
+        return None
     wanted = DescribeConfigsResource(
         resource_type=BROKER, resource_name=str(controller), configuration_keys=[_BALANCE]
     )
-    asked = [addresses[controller]] if controller in addresses else []
-    answers = line.ask_each(asked, DESCRIBE_CONFIGS, DescribeConfigsRequest(resources=[wanted]))
+    request = DescribeConfigsRequest(resources=[wanted])
+    answers = line.ask_each([addresses[controller]], DESCRIBE_CONFIGS, request)
     values = [
         config.value
         for answer in answers.values()
@@ -178,7 +179,7 @@ def _balancing(line: DirectLine, controller: int | None, addresses: dict[int, st
         for result in answer.results
         for config in result.configs
     ]
-    return {"balance": values[0] if values else None, "moving": moving}
+    return values[0] if values else None
 
 
 def _held(answer: DescribeLogDirsResponse | None) -> dict[str, Any]:

@@ -63,22 +63,28 @@ def execute(
     from penstock.cli.broker_home import bootstrap_of
     from penstock.cli.connection import Cluster
     from penstock.cli.direct import DirectLine
-    from penstock.cli.moves import await_moves, elect_preferred, read_plan, start_moves
+    from penstock.cli.moves import await_moves, elect_preferred, ongoing_moves, read_plan, start_moves
     from penstock.cli.throttles import remove_throttle, set_throttle
     from penstock.model.config.units import in_bytes
 
     moves, where = read_plan(path), bootstrap_of(data, bootstrap)
-    if throttle is not None:
-        set_throttle(Cluster(where, DEFAULT_TIMEOUT), moves, in_bytes(throttle))
+    partitions = [move.partition for move in moves]
     with DirectLine(where, DEFAULT_TIMEOUT) as line:
-        start_moves(line, moves)
+        try:
+            if throttle is not None:
+                set_throttle(Cluster(where, DEFAULT_TIMEOUT), moves, in_bytes(throttle))
+            start_moves(line, moves)
+        except Failure:
+            if throttle is not None:
+                remove_throttle(Cluster(where, DEFAULT_TIMEOUT), partitions, ongoing_moves(line))
+            raise
         if not wait:
             print(f"started {len(moves)} moves: `penstock partition reassign verify {path}` shows how far")
             return
         await_moves(line, moves, patience)
-        elect_preferred(line, [move.partition for move in moves])
-    if throttle is not None:
-        remove_throttle(Cluster(where, DEFAULT_TIMEOUT), moves)
+        elect_preferred(line, partitions)
+        if throttle is not None:
+            remove_throttle(Cluster(where, DEFAULT_TIMEOUT), partitions, ongoing_moves(line))
     print(f"done {len(moves)} moves")
 
 
@@ -94,13 +100,13 @@ def verify(
     from penstock.cli.broker_home import bootstrap_of
     from penstock.cli.connection import Cluster
     from penstock.cli.direct import DirectLine
-    from penstock.cli.moves import move_states, read_plan
+    from penstock.cli.moves import move_states, ongoing_moves, read_plan
     from penstock.cli.output import print_rows
     from penstock.cli.throttles import remove_throttle
 
     moves, where = read_plan(path), bootstrap_of(data, bootstrap)
     with DirectLine(where, timeout) as line:
-        states = move_states(line, moves)
+        states, moving = move_states(line, moves), ongoing_moves(line)
     rows = [
         {
             "topic": each.move.partition.topic,
@@ -116,7 +122,7 @@ def verify(
     left = sum(each.state != "done" for each in states)
     if left:
         raise Failure(f"{left} of {len(states)} moves are not done")
-    remove_throttle(Cluster(where, timeout), moves)
+    remove_throttle(Cluster(where, timeout), [move.partition for move in moves], moving)
 
 
 @reassign.command()
@@ -126,16 +132,21 @@ def cancel(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
-    """Put back what is still on the way, of a plan or all of it; what has arrived stays."""
+    """Put back what is on the way, of a plan or all of it, and lift its throttle; what has arrived stays."""
     from penstock.cli.broker_home import bootstrap_of
+    from penstock.cli.connection import Cluster
     from penstock.cli.direct import DirectLine
     from penstock.cli.moves import cancel_moves, ongoing_moves, read_plan
+    from penstock.cli.throttles import remove_throttle
 
+    where = bootstrap_of(data, bootstrap)
     planned = None if path is None else {move.partition for move in read_plan(path)}
-    with DirectLine(bootstrap_of(data, bootstrap), timeout) as line:
+    with DirectLine(where, timeout) as line:
         moving = [each for each in ongoing_moves(line) if planned is None or each in planned]
         if moving:
             cancel_moves(line, moving)
+        left = ongoing_moves(line)
+    remove_throttle(Cluster(where, timeout), moving if planned is None else planned, left)
     print(f"cancelled {len(moving)} moves")
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
 from penstock.cli.alteration import alter_configs, broker_resource, config_entries, topic_resource
 from penstock.cli.connection import Cluster
 from penstock.metadata.rebalance import Move
+from penstock.model.ids import TopicPartition
 
 __all__ = ["remove_throttle", "set_throttle"]
 
@@ -20,24 +21,26 @@ def set_throttle(cluster: Cluster, moves: Sequence[Move], bytes_per_s: int) -> N
     """Let every broker spend so many bytes a second on these moves, each way."""
     for broker in _brokers(cluster):
         alter_configs(cluster, broker_resource(broker), dict.fromkeys(_RATES, str(bytes_per_s)))
-    for topic in _topics(moves):
+    for topic in sorted({move.partition.topic for move in moves}):
         alter_configs(cluster, topic_resource(topic), dict.fromkeys(_REPLICAS, "*"))
 
 
-def remove_throttle(cluster: Cluster, moves: Sequence[Move]) -> None:
-    """Lift what `set_throttle` has set, if anything."""
-    resources = [*map(topic_resource, _topics(moves)), *map(broker_resource, _brokers(cluster))]
-    for resource in resources:
+def remove_throttle(
+    cluster: Cluster, partitions: Iterable[TopicPartition], moving: Collection[TopicPartition]
+) -> None:
+    """Lift what `set_throttle` has set for moves of `partitions`, if anything.
+
+    What is still `moving` keeps its throttle: a topic that is among it, and the rates that all moves share.
+    """
+    topics = {partition.topic for partition in partitions} - {partition.topic for partition in moving}
+    brokers = [] if moving else _brokers(cluster)
+    for resource in (*map(broker_resource, brokers), *map(topic_resource, sorted(topics))):
         entries = config_entries(cluster, resource)
         removed = [
             e["name"] for e in entries if e["name"] in _THROTTLES and e["source"].startswith("DYNAMIC")
         ]
         if removed:
             alter_configs(cluster, resource, {}, removed)
-
-
-def _topics(moves: Iterable[Move]) -> list[str]:
-    return sorted({move.partition.topic for move in moves})
 
 
 def _brokers(cluster: Cluster) -> list[str]:
