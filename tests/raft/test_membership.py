@@ -8,6 +8,8 @@ from penstock.model.errors import ErrorCode
 from penstock.raft.messages import (
     AddVoterRequest,
     Endpoint,
+    FetchRequest,
+    FetchResponse,
     RemoveVoterRequest,
     ReplicaKey,
     Request,
@@ -166,6 +168,51 @@ def test_a_voter_whose_removal_may_not_be_committed_still_stands() -> None:
     node.fetch(2, node.log.end_offset, 1)
     node.fetch(3, node.log.end_offset, 1)
     assert not node.core.may_stand
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_voter_that_is_removed_while_it_stands_follows_again(seed: int) -> None:
+    """It is in a later epoch than all others, and they no longer tell it of theirs, nor wait for its vote."""
+    simulation = Simulation(seed, nodes=3)
+    assert simulation.run(2_000, simulation._agrees)
+    simulation.run(300)
+    leader_node = simulation.leader()
+    assert leader_node is not None
+    outside = simulation.nodes[leader_node.id % 3 + 1]
+    simulation.cut = {(a, b) for a in simulation.nodes for b in simulation.nodes if outside.id in (a, b)}
+    assert outside.core is not None
+    outside.core._become_candidate()
+    simulation.settle(outside)
+    answers: list[object] = []
+    simulation.ask(leader_node, RemoveVoterRequest(key(outside.id)), answers.append)
+    simulation.run(5_000)
+    assert error(answers[0]) == ErrorCode.NONE
+    simulation.cut.clear()
+    assert simulation.run(3_000, simulation._agrees), simulation.describe()
+    simulation.heal()
+    assert not outside.core.is_voter and outside.core.role.name == "follower"
+
+
+def test_a_leader_gives_way_to_a_later_epoch_of_a_node_that_does_not_vote() -> None:
+    node = leader()
+    node.core.request("parked", FetchRequest(key(2), 1, 1, 1, 500, 1, 1), node.now_ms)
+    node.core.request("outside", FetchRequest(key(4), 5, 1, 1, 0, 1, 1), node.now_ms)
+    node.settle()
+    assert node.core.state == QuorumState(5) == node.ready.save
+    refused = FetchResponse(ErrorCode.NOT_LEADER_OR_FOLLOWER, 5, -1)
+    assert {reply.token: reply.response for reply in node.ready.replies} == {
+        "parked": refused,
+        "outside": refused,
+    }
+    node.wait(30)
+    assert node.core.role.name == "prospective", "it stands at once: it has everything"
+
+
+def test_a_voter_in_a_later_epoch_is_heard_of_when_it_is_told_who_leads() -> None:
+    node = leader()
+    answer = node.asked(FetchRequest(key(3), 5, 1, 1, 0, 1, 1))
+    assert answer == FetchResponse(ErrorCode.UNKNOWN_LEADER_EPOCH, 1, 1)
+    assert node.core.is_leader
 
 
 def test_a_replica_on_another_disk_is_no_voter() -> None:

@@ -42,9 +42,10 @@ class Replication(Quorum):
         self.flushed_offset = max(self.flushed_offset, min(end_offset, self.log.end_offset))
 
     def _on_fetch(self, token: Hashable, request: FetchRequest) -> None:
-        error = self._refusal_as_leader(request.epoch)
-        if request.offset < 0 or not 0 <= request.last_epoch <= request.epoch or request.max_wait_ms < 0:
-            error = ErrorCode.INVALID_REQUEST
+        error = ErrorCode.INVALID_REQUEST
+        if request.offset >= 0 and 0 <= request.last_epoch <= request.epoch and request.max_wait_ms >= 0:
+            self._give_way(request)
+            error = self._refusal_as_leader(request.epoch)
         if error != ErrorCode.NONE:
             self._reply(token, FetchResponse(error, self.epoch, self.leader_id))
             return
@@ -55,6 +56,17 @@ class Replication(Quorum):
         else:
             replica.contact_ms = self._now_ms
         self.role.parked[token] = ParkedFetch(request, self._now_ms + request.max_wait_ms)
+
+    def _give_way(self, request: FetchRequest) -> None:
+        """End the epoch if somebody outside is ahead of it: a voter that was removed while it stood.
+
+        It cannot go back, and follows nobody until all are where it is. Of a voter that is ahead the leader
+        hears when it tells it who leads; this one is told nothing any more.
+        """
+        if self.is_leader and request.epoch > self.epoch and not self.voters.has(request.replica):
+            self._become_unattached(request.epoch)
+            # Nobody else is standing, and this log has everything.
+            self._deadline_ms = self._now_ms + self._jitter()
 
     def _refusal_as_leader(self, epoch: int) -> ErrorCode:
         """Why what was asked of the leader of `epoch` is not for this node."""
