@@ -9,11 +9,13 @@ import pytest
 
 from penstock.broker import replicas
 from penstock.broker.lifecycle import Lifecycle
+from penstock.broker.metadata_loader import MetadataLoader
 from penstock.metadata.image import TOPIC
 from penstock.model.errors import ErrorCode
 from penstock.wire.apis.broker_heartbeat import BROKER_HEARTBEAT, BrokerHeartbeatRequest
 from penstock.wire.apis.broker_registration import BROKER_REGISTRATION, BrokerRegistrationRequest
 from penstock.wire.apis.endpoints import Feature, Listener
+from penstock.wire.apis.metadata import METADATA, MetadataRequest
 from penstock.wire.apis.unregister_broker import UNREGISTER_BROKER, UnregisterBrokerRequest
 from penstock.wire.metadata_records import PartitionChangeRecord
 from tests.broker.disks import Disk, Volumes
@@ -330,6 +332,40 @@ def test_a_broker_stops_though_its_disk_takes_no_mark(monkeypatch: pytest.Monkey
             disk.sync_error = None
             await nodes.start(1)
             assert nodes[1].broker_epoch > last
+        finally:
+            await nodes.close()
+
+    run(main())
+
+
+def test_a_broker_is_up_only_when_its_own_metadata_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its heartbeat may be answered before it has read that it is fenced no more: clients would miss it."""
+    may_read = asyncio.Event()
+    late: list[Lifecycle] = []
+    apply_more, start = MetadataLoader._apply_more, Lifecycle.start
+
+    async def read_late(self: MetadataLoader) -> None:
+        if late and late[0]._node.loader is self:
+            await may_read.wait()
+        await apply_more(self)
+
+    def start_late(self: Lifecycle) -> None:
+        late.append(self)
+        start(self)
+
+    async def main() -> None:
+        nodes = Cluster([1, 2, 3])
+        try:
+            await nodes.start(1, 2)
+            monkeypatch.setattr(MetadataLoader, "_apply_more", read_late)
+            monkeypatch.setattr(Lifecycle, "start", start_late)
+            starting = asyncio.create_task(nodes.start(3))
+            await eventually(lambda: bool(late) and not late[0].fenced)
+            assert not (await asyncio.wait({starting}, timeout=0.05))[0]
+            may_read.set()
+            await starting
+            told = await nodes.ask(3, METADATA, MetadataRequest(topics=[]))
+            assert 3 in [broker.node_id for broker in told.brokers]
         finally:
             await nodes.close()
 

@@ -140,12 +140,19 @@ class Lifecycle:
         self._task = asyncio.get_running_loop().create_task(self._report())
 
     async def come_up(self) -> None:
-        """Return when the controller lets this broker lead."""
+        """Return when this broker may lead, and its own image, by which it tells clients, says so."""
         await self._up.wait()
 
     def wake(self) -> None:
-        """Report at once: there is another controller, or this broker was fenced."""
+        """Report at once: there is another controller, or a broker, perhaps this one, was fenced or not."""
+        self._look_up()
         self._wake.set()
+
+    def _look_up(self) -> None:
+        # Not by the image alone: what it has may be older than the registration in force.
+        registered = self._node.loader.image.brokers.get(self._node.node_id)
+        if not self.fenced and registered is not None and not registered.fenced:
+            self._up.set()
 
     async def shut_down(self, timeout_s: float) -> None:
         """Have others lead what this broker leads; gives up after a while."""
@@ -220,8 +227,7 @@ class Lifecycle:
             log.warning("heartbeat_refused", error=ErrorCode(response.error_code).name)
             return False
         self.fenced = response.is_fenced
-        if not response.is_fenced:
-            self._up.set()
+        self._look_up()
         if response.should_shut_down:
             self._down.set()
         return False
