@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, Any, Final
 
 from penstock.broker.dispatch import Dispatcher
 from penstock.broker.logs import get_logger
+from penstock.broker.steady_follower import SteadyFollower
 from penstock.model.config import BrokerConfig
 from penstock.model.config.listeners import Endpoint
+from penstock.net.connection import Answer, Connection
+from penstock.net.deferred import Deferred
 from penstock.net.server import Limits, Listener, Server
 from penstock.wire.api import Api
+from penstock.wire.apis.fetch import FETCH
 
 if TYPE_CHECKING:
     from penstock.broker.broker import Broker
@@ -17,6 +22,28 @@ if TYPE_CHECKING:
 __all__ = ["InternalDoor", "limits_of", "listener_at"]
 
 log = get_logger("internal")
+_STEADY: Final = (FETCH.key, FETCH.max_version)
+
+
+class InternalDispatcher(Dispatcher):
+    """A dispatcher that knows what followers ask again and again."""
+
+    def serve(self, connection: Connection, frame: memoryview) -> Answer:
+        steady = connection.memo
+        if not isinstance(steady, SteadyFollower):
+            return super().serve(connection, frame)
+        started = perf_counter_ns()
+        try:
+            taken = steady.takes(frame)
+        except Exception as e:
+            raise self._bug(steady.context, e) from e
+        if taken is None:
+            return super().serve(connection, frame)
+        correlation_id, response = taken
+        if not isinstance(response, Deferred):
+            response, message = Deferred(), response
+            response.resolve(message)
+        return self._later(self._routes[_STEADY], steady.context, correlation_id, response, started)
 
 
 class InternalDoor:
@@ -28,7 +55,7 @@ class InternalDoor:
 
         self.listener = listener_at(endpoint)
         self.apis: tuple[Api[Any, Any], ...] = tuple(INTERNAL_HANDLERS)
-        self._dispatcher = Dispatcher(broker, INTERNAL_HANDLERS)
+        self._dispatcher = InternalDispatcher(broker, INTERNAL_HANDLERS)
         self._server = Server(self._dispatcher, limits_of(broker.config), log.warning)
 
     async def bind(self) -> None:

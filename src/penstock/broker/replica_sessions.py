@@ -10,6 +10,7 @@ Unlike clients', these sessions are few: one per follower and fetcher. Those use
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sized
+from operator import attrgetter
 from typing import Final, Protocol
 
 from penstock.broker.leadership import Leadership
@@ -19,12 +20,12 @@ from penstock.model.ids import TopicId
 from penstock.replication.fetch_plan import PartitionKey
 from penstock.wire.replica_fetch import ReplicaAsk, Wanted
 
-__all__ = ["FollowedPartition", "ReplicaSession", "ReplicaSessions"]
+__all__ = ["FULL", "LAST_EPOCH", "FollowedPartition", "ReplicaSession", "ReplicaSessions"]
 
 FULL: Final = 0
 FINAL: Final = -1
 _NO_SESSION: Final = 0
-_LAST_EPOCH: Final = (1 << 31) - 1
+LAST_EPOCH: Final = (1 << 31) - 1
 #: more than a cluster of fifty brokers with twenty fetchers each needs
 _MOST_SESSIONS: Final = 1000
 
@@ -208,7 +209,6 @@ class ReplicaSessions:
     def __init__(self, new_id: Callable[[], int], most: int = _MOST_SESSIONS) -> None:
         self._new_id = new_id
         self._most = most
-        #: in the order of their last use
         self._sessions: dict[int, ReplicaSession] = {}
 
     def __iter__(self) -> Iterator[ReplicaSession]:
@@ -237,7 +237,7 @@ class ReplicaSessions:
                 # Of an incarnation that is gone.
                 self._close(other.id)
         if len(self._sessions) >= self._most:
-            self._close(next(iter(self._sessions)))
+            self._close(min(self._sessions.values(), key=attrgetter("fetched_at_ms")).id)
         self._sessions[session.id] = session
 
     def _resume(self, ask: ReplicaAsk) -> ReplicaSession:
@@ -247,8 +247,7 @@ class ReplicaSessions:
             raise ApiError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         if session.epoch != epoch:
             raise ApiError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
-        session.epoch = 1 if epoch == _LAST_EPOCH else epoch + 1
-        self._sessions[session_id] = self._sessions.pop(session_id)
+        session.epoch = 1 if epoch == LAST_EPOCH else epoch + 1
         return session
 
     def _close(self, session_id: int) -> None:

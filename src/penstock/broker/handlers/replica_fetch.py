@@ -17,6 +17,7 @@ from penstock.broker.context import Context
 from penstock.broker.fetching import SMALL_RANGE
 from penstock.broker.partition import Partition
 from penstock.broker.replica_sessions import FollowedPartition, ReplicaSession
+from penstock.broker.steady_follower import SteadyFollower
 from penstock.model.errors import ApiError, ErrorCode, OffsetOutOfRange
 from penstock.model.ids import TopicId
 from penstock.net.deferred import Deferred
@@ -54,7 +55,22 @@ def replica_fetch(
         session = broker.replicas.sessions.take(ask, now_ms)
     except ApiError as e:
         return FetchResponse(error_code=e.code)
-    return _ReplicaFetch(context, ask, session, now_ms).run()
+    if len(ask.wanted) == 1 and SteadyFollower.may_take(ask):
+        _remember(context, ask, session)
+    return ReplicaFetch(context, ask, session, now_ms).run()
+
+
+def _remember(context: Context, ask: ReplicaAsk, session: ReplicaSession) -> None:
+    """Expect more of the kind on this connection."""
+    steady = context.connection.memo
+    followed = session.partitions[ask.wanted[0][:2]]
+    if (
+        not isinstance(steady, SteadyFollower)
+        or steady.session is not session
+        or not steady.learn(ask, followed)
+    ):
+        steady = context.connection.memo = SteadyFollower(context, ask, session, ReplicaFetch)
+        steady.learn(ask, followed)
 
 
 class _Read:
@@ -72,7 +88,7 @@ class _Read:
         self.quiet: list[tuple[FollowedPartition, Partition, Records]] = []
 
 
-class _ReplicaFetch:
+class ReplicaFetch:
     """One fetch on its way: read, perhaps wait and read again, perhaps load what is cold, answer."""
 
     __slots__ = (
@@ -108,8 +124,6 @@ class _ReplicaFetch:
         if self._missing <= 0 or not self._may_wait or read.troubles or read.cold:
             return self._answer(read)
         self._deferred: Deferred[_Response | None] = Deferred()
-        # What there is to tell when the wait is over is told, if it is no more than how far the log is.
-        self._may_wait = False
         self._deferred.on_cancel = self._unpark
         session.parked = self
         self._timer = asyncio.get_running_loop().call_later(ask.max_wait_ms / 1000, self._finish)
@@ -141,7 +155,7 @@ class _ReplicaFetch:
         self._unpark()
         self._now_ms = int(self._context.broker.clock.monotonic() * 1000)
         try:
-            answer = self._answer(self._read())
+            answer = self.read()
         except Exception as e:  # noqa: BLE001 - nobody else would tell the follower that waits
             self._context.failed(e)
             return
@@ -151,6 +165,12 @@ class _ReplicaFetch:
             self._deferred.resolve(answer)
 
     # -- reading
+
+    def read(self) -> _Response | Deferred[_Response | None]:
+        """The answer with what there is now."""
+        # What there is to tell is told, if it is no more than how far the log is.
+        self._may_wait = False
+        return self._answer(self._read())
 
     def _read(self) -> _Read:
         """Look at every partition that may have news; at least one batch of the first with any is read."""

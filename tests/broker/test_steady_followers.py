@@ -1,0 +1,264 @@
+"""Whatever happens, a follower that repeats itself is answered, and heard of, as any other would be."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from random import Random
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from penstock.broker.handlers import replica_fetch
+from penstock.broker.handlers.internal import INTERNAL_HANDLERS
+from penstock.broker.internal_door import InternalDispatcher
+from penstock.broker.partition import Partition
+from penstock.broker.steady_follower import SteadyFollower
+from penstock.model.errors import ApiError
+from penstock.net.deferred import Deferred
+from penstock.records.record import iter_batches
+from penstock.wire.apis.fetch import FETCH, FetchResponse
+from penstock.wire.messages import decode_response, encode_request
+from penstock.wire.replica_fetch import REPLICA_FETCH, ReplicaAsk, Wanted
+from tests.broker.nodes import Cluster, cluster, eventually, run
+from tests.broker.replication import make_topic, replica, stop_fetching
+from tests.broker.requests import batch_of
+
+STEPS = 100
+SEEDS = 30
+LIMITS = ((500, 1, 1 << 20), (500, 1, 1 << 20), (500, 200, 900), (500, 1, 150), (0, 1, 900))
+TOPICS = ("a", "b", "c")
+LEADER, FOLLOWER, OTHER = 1, 2, 3
+#: what the follower hears of a partition: its topic, error, watermarks, batches, where the logs part
+Heard = tuple[str, int, int, int, list[tuple[int, int]], Any]
+
+
+class History:
+    """Partitions that broker 1 leads, and a follower that mostly does what is usual."""
+
+    def __init__(self, nodes: Cluster, seed: int) -> None:
+        self._nodes = nodes
+        self._random = Random(seed)
+        self._names = {bytes(nodes[LEADER].image.topics[name].id): name for name in TOPICS}
+        self.partitions = {name: replica(nodes[LEADER], name) for name in TOPICS}
+        self._dispatcher = InternalDispatcher(nodes[LEADER], INTERNAL_HANDLERS)
+        self._connection: Any = SimpleNamespace(
+            memo=None, peer="follower", listener=SimpleNamespace(name="INTERNAL")
+        )
+        self._session, self._epoch = 0, 0
+        #: where the follower is
+        self._offsets = dict.fromkeys(TOPICS, 0)
+        #: longest wait, least and most bytes
+        self._limits = self._random.choice(LIMITS)
+        self.transcript: list[Any] = []
+
+    # -- what happens
+
+    async def go_on(self) -> None:
+        random = self._random
+        for _ in range(random.choice([0, 1, 1, 2])):
+            # Who does not lead takes nothing.
+            with suppress(ApiError):
+                self._something(random.choice(TOPICS))
+        if not self._session:
+            ask = self._asked(TOPICS, 0)
+        elif random.random() < 0.75:
+            # The usual: the one that has brought something last, or none.
+            ask = self._asked([random.choice(TOPICS)], self._epoch)
+        else:
+            ask = self._strange()
+        answer = self._serve(ask)
+        if isinstance(answer, Deferred):
+            for _ in range(random.choice([0, 1, 3])):
+                with suppress(ApiError):
+                    self._something(random.choice(TOPICS))
+            if random.random() < 0.1:
+                # The follower does not wait for the answer.
+                self._epoch += 1
+                ahead = self._serve(self._asked([random.choice(TOPICS)], self._epoch))
+                assert answer.done
+                self._hear(answer.value)
+                self._epoch -= 1
+                answer = ahead
+        if isinstance(answer, Deferred):
+            await asyncio.sleep(0)
+            if not answer.done:
+                self.transcript.append("waits")
+                self._end_the_wait(answer)
+            await asyncio.sleep(0)
+            answer = answer.value
+        self._hear(answer)
+        self.transcript.append(self._state())
+
+    def _something(self, name: str) -> None:
+        random, partition = self._random, self.partitions[name]
+        choice = random.random()
+        if choice < 0.6:
+            values = [b"v" * random.choice([1, 10, 300, 3000])] * random.choice([1, 1, 3])
+            partition.append(memoryview(bytearray(batch_of(values))))
+        elif choice < 0.8 and partition.leadership is not None:
+            # The other follower has everything, or some of it.
+            log = partition.log
+            offset = random.choice([log.end_offset, random.randint(log.high_watermark, log.end_offset)])
+            partition.leadership.fetched(OTHER, self._nodes[OTHER].broker_epoch, offset, 0, self._now_ms())
+        elif choice < 0.81:
+            for session in self._nodes[LEADER].replicas.sessions:
+                session.refresh(-1, absent_only=False)
+        elif choice < 0.83 and partition.leadership is not None:
+            # The follower is one no more, or one again.
+            state = partition.leadership.state
+            ours = [LEADER, OTHER] if FOLLOWER in state.followers else [LEADER, FOLLOWER, OTHER]
+            partition.leadership.metadata_changed(state.partition_epoch + 1, ours, [LEADER, OTHER])
+        elif choice < 0.85:
+            log = partition.log
+            log.delete_records(random.randint(log.log_start_offset, log.high_watermark))
+        elif choice < 0.87:
+            partition.log.roll()
+        elif choice < 0.88:
+            partition.step_down()
+
+    def _strange(self) -> ReplicaAsk:
+        random = self._random
+        choice = random.random()
+        names = random.sample(TOPICS, random.choice([0, 1, 1, 1, 1, 2]))
+        ask = self._asked(names, self._epoch)
+        if choice < 0.1:
+            return self._asked(TOPICS, 0)
+        if choice < 0.15:
+            return ask._replace(session_epoch=self._epoch + 1)
+        if choice < 0.2:
+            return ask._replace(broker_epoch=ask.broker_epoch - 1)
+        if choice < 0.3:
+            return ask._replace(forgotten=[ask.wanted[0][:2]] if ask.wanted else [])
+        if choice < 0.4:
+            return ask._replace(min_bytes=random.choice([0, 1, 300]), max_bytes=random.choice([0, 100, 400]))
+        return ask._replace(wanted=[self._misplaced(wanted) for wanted in ask.wanted])
+
+    def _misplaced(self, wanted: Wanted) -> Wanted:
+        """The same but for one number."""
+        topic_id, index, epoch, offset, last_epoch, start, most = wanted
+        wrong = self._random.choice([-1, 1])
+        others: list[Wanted] = [
+            (topic_id, index, epoch + wrong, offset, last_epoch, start, most),
+            (topic_id, index, epoch, max(0, offset + wrong), last_epoch, start, most),
+            (topic_id, index, epoch, 0, last_epoch, start, most),
+            (topic_id, index, epoch, offset, last_epoch + wrong, start, most),
+            (topic_id, index, epoch, offset, last_epoch, start + 1, most),
+            (topic_id, index, epoch, offset, last_epoch, start, most - 1),
+        ]
+        return self._random.choice(others)
+
+    def _end_the_wait(self, answer: Deferred[Any]) -> None:
+        """As a timer would."""
+        sessions = self._nodes[LEADER].replicas.sessions
+        (parked,) = [session.parked for session in sessions if session.id == self._session]
+        assert parked is not None
+        parked._finish()  # type: ignore[attr-defined]
+        assert answer.done
+
+    # -- asking
+
+    def _asked(self, names: Sequence[str], session_epoch: int) -> ReplicaAsk:
+        wanted = []
+        for name in names:
+            partition, offset = self.partitions[name], self._offsets[name]
+            last_epoch = 0 if offset else -1
+            wanted.append((partition.topic_id, 0, 0, offset, last_epoch, 0, 1 << 20))
+        max_wait_ms, min_bytes, max_bytes = self._limits
+        return ReplicaAsk(
+            *(max_wait_ms, min_bytes, max_bytes, self._session, session_epoch),
+            *(FOLLOWER, self._nodes[FOLLOWER].broker_epoch, wanted),
+        )
+
+    def _serve(self, ask: ReplicaAsk) -> Any:
+        parts = encode_request(REPLICA_FETCH, FETCH.max_version, 7, "follower", ask)
+        frame = b"".join(map(bytes, parts))[4:]  # type: ignore[arg-type]
+        return self._dispatcher.serve(self._connection, memoryview(frame))
+
+    def _hear(self, parts: Any) -> None:
+        written = b"".join(bytes(p) if isinstance(p, bytes | memoryview) else p.read() for p in parts)
+        answer: FetchResponse = decode_response(FETCH, FETCH.max_version, memoryview(written)[4:])
+        told: list[Heard] = []
+        for topic in answer.responses:
+            for data in topic.partitions:
+                name = self._names[bytes(topic.topic_id)]
+                headers = [header for _, header in iter_batches(bytes(data.records or b""))]  # type: ignore[arg-type]
+                batches = [(header.base_offset, header.size) for header in headers]
+                watermarks = (data.high_watermark, data.log_start_offset)
+                told.append((name, data.error_code, *watermarks, batches, data.diverging_epoch))
+                for header in headers:
+                    self._offsets[name] = header.next_offset
+        self.transcript.append((answer.error_code, told))
+        if answer.error_code or not answer.session_id:
+            self._session, self._epoch = 0, 0
+        elif answer.session_id == self._session:
+            self._epoch += 1
+        else:
+            self._session, self._epoch = answer.session_id, 1
+
+    # -- what is compared
+
+    def _state(self) -> Any:
+        return [
+            (
+                partition.log.end_offset,
+                partition.log.high_watermark,
+                None
+                if partition.leadership is None
+                else [
+                    (broker, progress.end_offset, progress.log_start_offset, progress.broker_epoch is None)
+                    for broker, progress in partition.leadership.state.followers.items()
+                ],
+            )
+            for partition in self.partitions.values()
+        ]
+
+    def _now_ms(self) -> int:
+        return int(self._nodes[LEADER].clock.monotonic() * 1000)
+
+
+def _all_have_fetched(partition: Partition) -> bool:
+    assert partition.leadership is not None
+    return all(progress.end_offset == 0 for progress in partition.leadership.state.followers.values())
+
+
+async def transcript(seed: int) -> list[Any]:
+    async with cluster(3) as nodes:
+        for name in TOPICS:
+            await make_topic(nodes, LEADER, FOLLOWER, OTHER, name=name)
+        await eventually(lambda: all(_all_have_fetched(replica(nodes[LEADER], name)) for name in TOPICS))
+        for node in (FOLLOWER, OTHER):
+            await stop_fetching(nodes[node])
+        history = History(nodes, seed)
+        for _ in range(STEPS):
+            await history.go_on()
+        return history.transcript
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, 6))
+def test_a_follower_that_repeats_itself_is_answered_as_any_other(
+    first: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken = 0
+    takes = SteadyFollower.takes
+
+    def counted(self: SteadyFollower, frame: memoryview) -> Any:
+        nonlocal taken
+        answer = takes(self, frame)
+        taken += answer is not None
+        return answer
+
+    async def main() -> None:
+        for seed in range(first, first + 6):
+            with monkeypatch.context() as patch:
+                patch.setattr(SteadyFollower, "takes", counted)
+                steady = await transcript(seed)
+            with monkeypatch.context() as patch:
+                patch.setattr(replica_fetch, "_remember", lambda *_: None)
+                usual = await transcript(seed)
+            assert steady == usual, f"seed {seed}"
+
+    run(main())
+    assert taken > 50
