@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.model.errors import ErrorCode, OffsetOutOfRange
-from penstock.records.batch import HEADER
 from penstock.replication.epochs import EpochEnd, diverging_epoch
 from penstock.replication.follower import (
     Append,
@@ -17,7 +16,6 @@ from penstock.replication.follower import (
     Hold,
     Reset,
     Truncate,
-    size_in_epoch,
 )
 from penstock.storage.log import Log
 from tests.replication.logs import ModelLog
@@ -216,25 +214,6 @@ def test_what_cannot_be_taken_in_is_asked_for_less_and_less_often() -> None:
         assert follower.next_fetch(now_ms + pause_ms - 1) is None
         now_ms += pause_ms
         assert follower.continued(ask(follower, now_ms))
-
-
-# -- KAFKA-18723
-
-
-def _batch(epoch: int, size: int = 61) -> bytes:
-    return HEADER.pack(0, size - 12, epoch, 2, 0, 0, 0, 0, 0, -1, -1, -1, 1).ljust(size, b"x")
-
-
-def test_batches_newer_than_the_epoch_of_the_fetch_are_not_taken() -> None:
-    batches = memoryview(_batch(4) + _batch(5, 70) + _batch(6) + _batch(5))
-    assert size_in_epoch(batches, 5) == 131
-    assert size_in_epoch(batches, 6) == len(batches)
-
-
-def test_a_batch_cut_short_or_without_a_length_ends_the_walk() -> None:
-    assert size_in_epoch(memoryview(_batch(1) + _batch(1, 80)[:75]), 5) == 61
-    assert size_in_epoch(memoryview(_batch(1) + _batch(1)[:20]), 5) == 61
-    assert size_in_epoch(memoryview(_batch(1, 61) + HEADER.pack(0, -12, 1, 2, *[0] * 9)), 5) == 61
 
 
 # -- with the real log

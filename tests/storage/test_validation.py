@@ -260,3 +260,40 @@ def test_no_more_than_a_thousand_records_are_named() -> None:
         error = refused(log, bad, kind)
         assert isinstance(error, InvalidRecord | InvalidTimestamp)
         assert [index for index, _ in error.record_errors] == list(range(1000))
+
+
+def replicated(epoch: int, offset: int = 0) -> bytearray:
+    """A batch of one record as a leader in `epoch` has it."""
+    data = bytearray(batch())
+    data[0:8], data[12:16] = offset.to_bytes(8, "big"), epoch.to_bytes(4, "big")
+    return data
+
+
+def test_batches_newer_than_the_epoch_of_the_fetch_are_not_taken() -> None:
+    """KAFKA-18723."""
+    batches = replicated(4, 0) + replicated(5, 1) + replicated(6, 2) + replicated(5, 3)
+    size = len(batches) // 4
+    log = open_log()
+    assert log.append_replicated(memoryview(batches), 5) == 2 * size
+    assert log.end_offset == 2
+    assert log.append_replicated(memoryview(batches)[2 * size :], 6) == 2 * size
+    assert log.end_offset == 4
+
+
+def test_a_batch_cut_short_or_without_a_length_ends_what_is_taken() -> None:
+    first, second = replicated(1, 0), replicated(1, 1)
+    no_length = bytes(second[:8]) + (-12).to_bytes(4, "big", signed=True) + bytes(second[12:])
+    for rest in (second[:-1], second[:20], no_length):
+        log = open_log()
+        assert log.append_replicated(memoryview(first + rest), 5) == len(first)
+        assert log.append_replicated(memoryview(rest), 5) == 0
+        assert log.end_offset == 1
+
+
+def test_damage_among_what_would_be_taken_is_found() -> None:
+    damaged = replicated(1, 1)
+    damaged[-1] ^= 1
+    log = open_log()
+    with pytest.raises(CorruptMessage):
+        log.append_replicated(memoryview(replicated(1, 0) + damaged), 5)
+    assert log.end_offset == 0

@@ -182,12 +182,15 @@ class Partition:
                     self.tell_waiters(size)
         return appended
 
-    def append_replicated(self, batches: memoryview) -> None:
-        """Append what the leader has, as its follower."""
-        self.log.check_room()
-        self.log.append_replicated(batches)
-        if not self.unsynced:
-            self.flusher.wrote(self)
+    def append_replicated(self, batches: memoryview, leader_epoch: int) -> int:
+        """Append what the leader has in `leader_epoch`, as its follower; returns how many bytes."""
+        log, flusher = self.log, self.flusher
+        if flusher.health.full is not None:
+            log.check_room()
+        size = log.append_replicated(batches, leader_epoch)
+        if size and not self.unsynced:
+            flusher.wrote(self)
+        return size
 
     def follow_watermarks(self, high_watermark: int, log_start_offset: int, size: int) -> None:
         """Take over what the leader says is committed, and kept; `size` bytes have come since it last did."""

@@ -7,25 +7,13 @@ from penstock.broker.partition import Partition
 from penstock.model.errors import ErrorCode
 from penstock.model.ids import TopicId
 from penstock.replication.epochs import EpochEnd
-from penstock.replication.follower import Append, FetchAnswer, Reset, Step, Truncate, size_in_epoch
+from penstock.replication.follower import FetchAnswer, Reset, Step, Truncate
 from penstock.wire.apis.fetch import FetchResponse, PartitionData
 from penstock.wire.schema import Records
 
-__all__ = ["append", "cut", "told_by"]
+__all__ = ["cut", "told_by"]
 
 log = get_logger("replica_fetcher")
-
-
-def append(partition: Partition, leader_epoch: int, step: Append, records: Records | None) -> int:
-    """The bytes that were appended."""
-    size = 0
-    if records:
-        assert isinstance(records, memoryview)
-        size = size_in_epoch(records, leader_epoch)
-        if size:
-            partition.append_replicated(records if size == len(records) else records[:size])
-    partition.follow_watermarks(step.high_watermark, step.log_start_offset, size)
-    return size
 
 
 def cut(partition: Partition, step: Step) -> None:

@@ -22,8 +22,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from penstock.broker.flusher import Flusher
 from penstock.broker.logs import get_logger
 from penstock.broker.partition import Partition
-from penstock.broker.replica_answers import append, cut, told_by
+from penstock.broker.replica_answers import cut, told_by
 from penstock.model.errors import ApiError, ErrorCode, PenstockError, StorageError
+from penstock.net.calls import Call
 from penstock.net.client import Peer
 from penstock.replication.fetch_plan import FetchPlan, PartitionKey, PlannedFetch
 from penstock.replication.follower import (
@@ -43,6 +44,7 @@ from penstock.wire.apis.list_offsets import (
 )
 from penstock.wire.backoff import Backoff
 from penstock.wire.replica_fetch import REPLICA_FETCH, Answer, ReplicaAsk
+from penstock.wire.replica_form import AskForm, name_of
 from penstock.wire.schema import Records
 
 if TYPE_CHECKING:
@@ -57,6 +59,8 @@ _LATEST: Final = -1
 _SLICE: Final = 64
 _PAUSE_FIRST_S: Final = 0.01
 _PAUSE_LIMIT_S: Final = 1.0
+#: `ReplicaAsk(…)` without the call of a Python function
+_new_ask: Final = tuple.__new__
 
 
 class _Followed(NamedTuple):
@@ -83,6 +87,10 @@ class ReplicaFetcher:
         #: the session of the request that waits at the leader, if one does, and requests made since
         self._waiting: PlannedFetch | None = None
         self._nudge: asyncio.Task[None] | None = None
+        #: the last request that was written at length; what others are like, their session and broker epoch
+        self._call: Call
+        self._form: AskForm | None = None
+        self._form_of = (0, 0)
         #: done when there is something for our task to do
         self._rest: asyncio.Future[Answer | FetchResponse | None]
         self._task: asyncio.Task[None] | None = None
@@ -126,10 +134,12 @@ class ReplicaFetcher:
             except PenstockError as e:
                 # The request may have got lost: the leader's session is started over.
                 self._plan.failed()
+                self._form = None
                 log.info("replica_fetch_failed", leader=self._leader, error=str(e))
                 await self._pause()
             except Exception as e:
                 self._plan.failed()
+                self._form = None
                 log.error("replica_fetch_broke", leader=self._leader, error=repr(e), exc_info=e)
                 await self._pause()
 
@@ -160,7 +170,34 @@ class ReplicaFetcher:
         """Ask; the answer comes to `set_result`."""
         if planned.session_epoch:
             self._waiting = planned
-        self._peer.post(REPLICA_FETCH, self._ask(planned), self._timeout_s(), self)
+        if self._form is not None and self._repeat(planned):
+            return
+        ask = self._ask(planned)
+        self._call = self._peer.post(REPLICA_FETCH, ask, self._timeout_s(), self)
+        if len(ask.wanted) == 1 and planned.session_epoch and not ask.forgotten and self._is_all_well():
+            is_newest = self._peer.speaks(REPLICA_FETCH) == REPLICA_FETCH.max_version
+            self._form = AskForm(self._peer.client_id, ask) if is_newest else None
+            self._form_of = (planned.session_id, ask.broker_epoch)
+
+    def _repeat(self, planned: PlannedFetch) -> bool:
+        """Ask what differs from what was asked before in nothing but how far we are; False if it does."""
+        session_id, session_epoch, partitions, forgotten = planned
+        form = self._form
+        if (
+            form is None
+            or len(partitions) != 1
+            or forgotten
+            or self._form_of != (session_id, self._broker.broker_epoch)
+            or not self._is_all_well()
+        ):
+            return False
+        ((key, (offset, last_fetched_epoch, leader_epoch, start)),) = partitions.items()
+        fields = (session_epoch, name_of(*key), leader_epoch, offset, last_fetched_epoch, start)
+        return self._peer.repeat(self._call, form.write, *fields)
+
+    def _is_all_well(self) -> bool:
+        """Whether no partition pauses or is throttled, so that the leader may wait as long as it wants."""
+        return not self._throttled and self._plan.wake_at_ms() is None
 
     def _timeout_s(self) -> float:
         return self._broker.config.replica_socket_timeout_ms / 1000
@@ -182,17 +219,20 @@ class ReplicaFetcher:
         try:
             session_id, told = answer
             self._succeeded(session_id)
-            now_ms = self._now_ms()
-            for topic_id, index, *watermarks, records in told:
+            remembered = self._plan.remembered
+            for topic_id, index, high_watermark, start, records in told:
                 key = (topic_id, index)
                 followed = self._followed.get(key)
-                sent = self._plan.remembered.get(key)
-                if followed is not None and sent is not None:
-                    step = Append(*watermarks) if followed.state.continued(sent) else Hold.STALE
-                    self._carry_out(key, followed, step, records)
+                sent = remembered.get(key)
+                if followed is None or sent is None:
+                    continue
+                if followed.state.continued(sent):
+                    self._append(key, followed, high_watermark, start, records)
+                else:
+                    self._plan.touched(key)
             planned = None
             if not self._unsynced:
-                planned = self._plan.next_request(now_ms, self._budget_used_up())
+                planned = self._plan.next_request(self._now_ms(), self._budget_used_up())
             if planned is None:
                 self._rest.set_result(None)
             else:
@@ -240,31 +280,27 @@ class ReplicaFetcher:
         broker, config = self._broker, self._broker.config
         session_id, session_epoch, partitions, forgotten = planned
         most = config.replica_fetch_max_bytes
-        return ReplicaAsk(
-            self._patience_ms(),
+        wanted = []
+        for (topic_id, index), (offset, last_fetched_epoch, leader_epoch, start) in partitions.items():
+            wanted.append((topic_id, index, leader_epoch, offset, last_fetched_epoch, start, most))
+        # How long the leader may wait for something to tell: a pause that ends is worth a request.
+        patience_ms = config.replica_fetch_wait_max_ms
+        wake_at_ms = self._wake_at_ms()
+        if wake_at_ms is not None:
+            patience_ms = max(0, min(patience_ms, wake_at_ms - self._now_ms()))
+        asked = (
+            patience_ms,
             config.replica_fetch_min_bytes,
             config.replica_fetch_response_max_bytes,
             session_id,
             session_epoch,
             broker.node_id,
             broker.broker_epoch,
-            [
-                (topic_id, index, leader_epoch, offset, last_fetched_epoch, log_start_offset, most)
-                for (topic_id, index), (
-                    offset,
-                    last_fetched_epoch,
-                    leader_epoch,
-                    log_start_offset,
-                ) in partitions.items()
-            ],
+            wanted,
             forgotten,
+            True,
         )
-
-    def _patience_ms(self) -> int:
-        """How long the leader may wait for something to tell: a pause that ends is worth a request."""
-        longest_ms = self._broker.config.replica_fetch_wait_max_ms
-        wake_at_ms = self._wake_at_ms()
-        return longest_ms if wake_at_ms is None else max(0, min(longest_ms, wake_at_ms - self._now_ms()))
+        return _new_ask(ReplicaAsk, asked)
 
     # -- answers
 
@@ -305,23 +341,39 @@ class ReplicaFetcher:
 
     def _carry_out(self, key: PartitionKey, followed: _Followed, step: Step, records: Records | None) -> None:
         """Do to the log what `step` says, and look at the partition again for the next request."""
+        if isinstance(step, Append):
+            self._append(key, followed, step.high_watermark, step.log_start_offset, records)
+            return
+        try:
+            cut(followed.partition, step)
+        except ApiError as e:
+            self._not_followed(followed, e)
+        self._plan.touched(key)
+
+    def _append(
+        self, key: PartitionKey, followed: _Followed, high_watermark: int, start: int, records: Records | None
+    ) -> None:
+        """Append the records, if any; then the high watermark and the start offset follow the leader's."""
         partition, state = followed
         size = 0
         try:
-            if isinstance(step, Append):
-                size = append(partition, state.leader_epoch, step, records)
-                state.succeeded()
-            else:
-                cut(partition, step)
+            if records:
+                assert isinstance(records, memoryview)
+                size = partition.append_replicated(records, state.leader_epoch)
+            partition.follow_watermarks(high_watermark, start, size)
+            state.succeeded()
         except ApiError as e:
-            log.error("replica_not_followed", partition=partition.name, error=str(e))
-            state.failed(self._now_ms())
-        self._plan.touched(key, served=size > 0)
+            self._not_followed(followed, e)
+        self._plan.touched(key, size > 0)
         self._broker.metrics.replication_bytes_in += size
         if key in self._throttled:
             self._broker.replicas.throttles.follower.spent(size, self._now_ms())
         if size and partition.flusher.acks_wait:
             self._unsynced.setdefault(partition.flusher, {})[state] = None
+
+    def _not_followed(self, followed: _Followed, error: ApiError) -> None:
+        log.error("replica_not_followed", partition=followed.partition.name, error=str(error))
+        followed.state.failed(self._now_ms())
 
     async def _ask_offsets(self, followed: _Followed, sent: FetchPosition) -> Step:
         """Our offset is not in the leader's log: where that starts and ends decides what to do."""

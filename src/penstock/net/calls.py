@@ -37,13 +37,18 @@ class Call:
         self.answer = answer
         self._is_over = False
 
+    def renew(self, now: float) -> None:
+        """The same is asked once more, now that it has been answered."""
+        self.deadline = now + self.timeout_s
+        self._is_over = False
+
     @property
     def is_over(self) -> bool:
         """Whether it has been answered, or nobody waits any more."""
         return self._is_over or self.answer.done()
 
     def succeed(self, response: Any) -> None:
-        if not self.is_over:
+        if not (self._is_over or self.answer.done()):
             self._is_over = True
             self.answer.set_result(response)
 

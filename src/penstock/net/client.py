@@ -62,7 +62,6 @@ class Peer:
 
     __slots__ = (
         "_backoff",
-        "_client_id",
         "_closed",
         "_connecting",
         "_due_at",
@@ -77,6 +76,7 @@ class Peer:
         "_rng",
         "_timer",
         "_waiting",
+        "client_id",
         "heard_at",
         "host",
         "port",
@@ -98,7 +98,7 @@ class Peer:
         self.host = host
         self.port = port
         self._loop = loop
-        self._client_id = client_id
+        self.client_id = client_id
         self._rng = rng
         self._on_gone = on_gone
         self._backoff = backoff or Backoff(_BACKOFF_FIRST_S, _BACKOFF_LIMIT_S)
@@ -152,16 +152,36 @@ class Peer:
 
     def post(
         self, api: Api[Any, Any], request: Any, timeout_s: float, answer: Landing, *, answered: bool = True
-    ) -> None:
+    ) -> Call:
         """As `send`, for somebody who does not wait; what it raises goes where the answer would."""
-        if self._closed:
-            answer.set_exception(_copy(self._last_error))
-            return
         call = Call(api, request, timeout_s, self._loop.time(), answered, answer)
+        if self._closed:
+            call.fail(_copy(self._last_error))
+            return call
         if self._timer is None or call.deadline < self._due_at:
             self._watch(call.deadline)
         self._waiting.append(call)
         self._advance()
+        return call
+
+    def repeat(self, call: Call, write: Callable[..., bytes], *fields: Any) -> bool:
+        """Send what differs from `call`, which was answered, in nothing but numbers; False if not at once.
+
+        `write` is given a correlation id and the fields, and the answer goes where that of `call` went.
+        """
+        link = self._link
+        if link is None or self._waiting or not link.conversation.has_room:
+            return False
+        call.renew(self._loop.time())
+        if self._timer is None or call.deadline < self._due_at:
+            self._watch(call.deadline)
+        link.repeat(call, write(link.conversation.repeat(call.api), *fields))
+        return True
+
+    def speaks(self, api: Api[Any, Any]) -> int | None:
+        """The version in which the other side is asked; None if that is not known now."""
+        link = self._link
+        return None if link is None or not link.conversation.is_ready else link.conversation.version(api)
 
     def close(self) -> None:
         """Give up the connection, and whatever waits for an answer. Closing twice is harmless."""
@@ -197,7 +217,7 @@ class Peer:
 
     def _new_link(self) -> _Link:
         conversation = Conversation(
-            self._client_id,
+            self.client_id,
             max_in_flight=self._max_in_flight,
             max_response_bytes=self._max_response_bytes,
         )
@@ -294,7 +314,9 @@ class _Link(asyncio.BufferedProtocol):
     def send(self) -> None:
         """Send what waits, once the handshake is done and while there is room for requests in flight."""
         conversation, waiting = self.conversation, self._waiting
-        while waiting and conversation.is_ready and conversation.has_room:
+        if conversation.peer is None:
+            return
+        while waiting and conversation.has_room:
             call = waiting.popleft()
             if call.is_over:
                 continue
@@ -308,6 +330,12 @@ class _Link(asyncio.BufferedProtocol):
             else:
                 call.succeed(call.api.response())
             self._write(parts)
+
+    def repeat(self, call: Call, request: bytes) -> None:
+        """Send a request that is written."""
+        assert self._transport is not None
+        self.calls.append(call)
+        self._transport.write(request)
 
     def abort(self) -> None:
         self._is_over = True
@@ -335,9 +363,10 @@ class _Link(asyncio.BufferedProtocol):
         if self._is_over:
             return
         self._peer.link_heard()
-        was_ready = self.conversation.is_ready
+        conversation = self.conversation
+        was_ready = conversation.peer is not None
         try:
-            responses = self.conversation.received(nbytes)
+            responses = conversation.received(nbytes)
         except ProtocolError as e:
             self._peer.link_lost(self, str(e))
             return

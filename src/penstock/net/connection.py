@@ -243,17 +243,23 @@ class Connection(asyncio.BufferedProtocol):
         if len(self._answers) >= MAX_IN_FLIGHT:
             self._update_reading()
 
-    def _deferred_resolved(self, _: Parts | None) -> None:
+    def _deferred_resolved(self, parts: Parts | None) -> None:
         """Send what is at the head of the queue, as far as it is there."""
         answers = self._answers
+        if len(answers) == 1 and not (self._serving or self._paused):
+            # The only one there is: nothing waits before it, behind it, or to go out with it.
+            answers.clear()
+            if parts is not None and not self.closed:
+                self._output.write(parts)
+            return
         while answers:
             head = answers[0]
             if isinstance(head, Deferred):
                 if not head.done:
                     break
-                parts = head.value
-                if parts is not None:
-                    self._ready += parts
+                value = head.value
+                if value is not None:
+                    self._ready += value
             else:
                 self._ready += head
             answers.popleft()

@@ -104,13 +104,19 @@ class FetchPlan:
             self.remembered = {}
             self._changed = dict.fromkeys(self._followers)
             self._pauses = []
-        for key in sorted(self._throttled):
-            if budget_used_up == (key in self.remembered):
-                self._changed[key] = None
+        if self._throttled:
+            for key in sorted(self._throttled):
+                if budget_used_up == (key in self.remembered):
+                    self._changed[key] = None
         partitions: dict[PartitionKey, FetchPosition] = {}
         forgotten: list[PartitionKey] = []
         for key in self._changed:
-            position = self._position(key, now_ms, budget_used_up)
+            follower = self._followers.get(key)
+            position = None
+            if follower is not None and not (budget_used_up and key in self._throttled):
+                position = follower.next_fetch(now_ms)
+                if position is None and not follower.fenced:
+                    heappush(self._pauses, (follower.retry_at_ms, key))
             if position is None:
                 if self.remembered.pop(key, None) is not None:
                     forgotten.append(key)
@@ -138,12 +144,3 @@ class FetchPlan:
     def wake_at_ms(self) -> int | None:
         """When the first pause ends, None if nothing pauses."""
         return self._pauses[0][0] if self._pauses else None
-
-    def _position(self, key: PartitionKey, now_ms: int, budget_used_up: bool) -> FetchPosition | None:
-        follower = self._followers.get(key)
-        if follower is None or (budget_used_up and key in self._throttled):
-            return None
-        position = follower.next_fetch(now_ms)
-        if position is None and not follower.fenced:
-            heappush(self._pauses, (follower.retry_at_ms, key))
-        return position

@@ -12,11 +12,9 @@ Invariants:
 from __future__ import annotations
 
 from enum import Enum, auto
-from struct import Struct
 from typing import Final, NamedTuple
 
 from penstock.model.errors import ErrorCode
-from penstock.records.batch import HEADER_SIZE, LOG_OVERHEAD
 from penstock.replication.epochs import EpochEnd, ReplicaLog, truncation_offset
 
 __all__ = [
@@ -28,13 +26,10 @@ __all__ = [
     "Reset",
     "Step",
     "Truncate",
-    "size_in_epoch",
 ]
 
 #: the first pause, which doubles: a leader that has not heard of its election yet will within moments
 _FIRST_BACKOFF_MS: Final = 10
-#: of a batch: what follows its base offset
-_LENGTH_AND_EPOCH: Final = Struct(">8xii")
 
 
 class FetchPosition(NamedTuple):
@@ -120,16 +115,13 @@ class FollowerState:
         #: not to be fetched in this leader epoch any more
         self.fenced = False
 
-    def position(self) -> FetchPosition:
-        log = self._log
-        return _new_position(
-            FetchPosition,
-            (log.end_offset, log.leader_epochs.latest, self.leader_epoch, log.log_start_offset),
-        )
-
     def next_fetch(self, now_ms: int) -> FetchPosition | None:
         """What to ask the leader, None while there is nothing to ask."""
-        return None if self.fenced or now_ms < self.retry_at_ms else self.position()
+        if self.fenced or now_ms < self.retry_at_ms:
+            return None
+        log = self._log
+        at = (log.end_offset, log.leader_epochs.latest, self.leader_epoch, log.log_start_offset)
+        return _new_position(FetchPosition, at)
 
     def continued(self, sent: FetchPosition) -> bool:
         """The leader has answered without trouble: whether what it sent, if anything, continues our log."""
@@ -186,20 +178,3 @@ class FollowerState:
             # A leader that contradicts itself: do not ask it in a tight loop.
             return self.failed(now_ms)
         return Truncate(offset, offset < self._log.high_watermark)
-
-
-def size_in_epoch(batches: memoryview, leader_epoch: int) -> int:
-    """Bytes of the leading batches (whole ones) that are not newer than `leader_epoch`: what may be appended.
-
-    The leader may have been deposed, cut and refilled between reading the epoch and reading the log.
-    """
-    position, left = 0, len(batches)
-    while left >= HEADER_SIZE:
-        # Not `read_header`: of a header's fields two are enough, and every batch comes by here.
-        length, epoch = _LENGTH_AND_EPOCH.unpack_from(batches, position)
-        size = length + LOG_OVERHEAD
-        if epoch > leader_epoch or not HEADER_SIZE <= size <= left:
-            break
-        position += size
-        left -= size
-    return position

@@ -161,33 +161,41 @@ class Log(LogState):
             return StorageError(f"{error}: an earlier batch was refused for lack of space in {self.path}")
         return error
 
-    def append_replicated(self, batches: Buffer) -> None:
-        """Append what the leader has: offsets and epochs as they are, continuing this log."""
-        self._health.check()
+    def append_replicated(self, batches: Buffer, newest_epoch: int | None = None) -> int:
+        """Append what the leader has: offsets and epochs as they are, continuing this log.
+
+        With `newest_epoch` only the whole batches before the first of a later epoch. Returns their bytes.
+        """
+        if self._health.offline is not None:
+            self._health.check()
         view = memoryview(batches)
         placed: list[_Placed] = []
         next_offset = self.end_offset
         position = 0
         gaps = False
-        for header in check_replicated(view):
-            if header[0] < next_offset:
-                raise CorruptMessage(f"a batch at offset {header[0]} cannot follow {next_offset - 1}")
-            gaps |= header[0] > next_offset
-            next_offset = header[0] + header[6] + 1
+        for header in check_replicated(view, newest_epoch):
+            base = header[0]
+            if base != next_offset:
+                if base < next_offset:
+                    raise CorruptMessage(f"a batch at offset {base} cannot follow {next_offset - 1}")
+                gaps = True
+            next_offset = base + header[6] + 1
             size = header[1] + LOG_OVERHEAD
             marker = None
-            if header[9] >= 0 and header[5] & CONTROL_BIT:
+            if header[5] & CONTROL_BIT and header[9] >= 0:
                 marker = parse_end_transaction(view[position : position + size])
-            placed.append((header, header[0], marker))
+            placed.append((header, base, marker))
             position += size
         if placed:
-            self._write(view, placed, self._clock.now_ms())
+            self._write(view if position == len(view) else view[:position], placed, self._clock.now_ms())
             if gaps:
                 with self._disk("mark gaps in"):
                     self._store.allow_gaps()
+            epochs = self.leader_epochs
             for header, base, _ in placed:
-                if header[2] != self.leader_epochs.latest:
-                    self.leader_epochs.assign(header[2], base)
+                if header[2] != epochs.latest:
+                    epochs.assign(header[2], base)
+        return position
 
     def _write(self, data: Buffer, placed: list[_Placed], now_ms: int) -> None:
         """Write checked batches, then tell indexes and producers; an error leaves everything as it was."""

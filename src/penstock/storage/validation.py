@@ -183,18 +183,28 @@ def validate(
         position = end
 
 
-def check_replicated(batches: Buffer) -> list[tuple[int, ...]]:
-    """The header fields of batches that a leader has validated: only damage on the way is looked for."""
+def check_replicated(batches: Buffer, newest_epoch: int | None = None) -> list[tuple[int, ...]]:
+    """The header fields of batches that a leader has validated: only damage on the way is looked for.
+
+    With `newest_epoch` these are the whole batches up to the first that was written in a later epoch: the
+    leader may have been deposed, cut and refilled between reading the epoch and reading the log.
+    """
     view = memoryview(batches)
     headers: list[tuple[int, ...]] = []
-    position = 0
-    while position < len(view):
+    position, size = 0, len(view)
+    while position < size:
         try:
             header = HEADER.unpack_from(view, position)
         except error:
+            if newest_epoch is not None:
+                break
             raise _malformed(view, position, client=False) from None
         end = position + header[1] + LOG_OVERHEAD
-        if header[3] != MAGIC or end < position + HEADER_SIZE or end > len(view):
+        if newest_epoch is not None and (
+            header[2] > newest_epoch or not position + HEADER_SIZE <= end <= size
+        ):
+            break
+        if header[3] != MAGIC or end < position + HEADER_SIZE or end > size:
             raise _malformed(view, position, client=False)
         if crc32c(view[position + CRC_START : end]) != header[4]:
             raise CorruptMessage("a batch's checksum does not match its content")

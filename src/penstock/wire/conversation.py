@@ -140,29 +140,36 @@ class Conversation:
         answered: bool = True,
     ) -> tuple[int, list[Part]]:
         """A correlation id and what to send; not `answered` only for Produce with acks=0."""
-        _, write, read = self._speak(api) if version is None else self._codecs(api, version)
+        if version is None:
+            _, write, read = self._spoken.get(api) or self._speak(api)
+        else:
+            _, write, read = self._codecs(api, version)
         correlation_id = self._number()
         parts = write(correlation_id, message)
         if answered:
-            self._await(correlation_id, read)
+            self._awaited.append((correlation_id, read))
         return correlation_id, parts
+
+    def repeat(self, api: Api[Any, Any]) -> int:
+        """The correlation id of a request that the caller writes: one of an API that was asked before."""
+        correlation_id = self._number()
+        self._awaited.append((correlation_id, self._spoken[api][2]))
+        return correlation_id
 
     def forward(self, api: Api[Any, Any], version: int, body: Buffer) -> tuple[int, list[Part]]:
         """As `ask`, for a request whose body is encoded; the answer's body comes back as it arrived."""
         correlation_id = self._number()
         head = encode_request_header(api, version, correlation_id, self._client_id, len(body))
         offset = partial(response_body_offset, api, version)
-        self._await(correlation_id, lambda frame: frame[offset(frame) :])
+        self._awaited.append((correlation_id, lambda frame: frame[offset(frame) :]))
         return correlation_id, [head, body]
 
     def _number(self) -> int:
-        assert self.has_room, "too many requests in flight"
-        self._check_not_over()
-        self._last_correlation_id = self._last_correlation_id % _INT32_MAX + 1
-        return self._last_correlation_id
-
-    def _await(self, correlation_id: int, decode: Reader) -> None:
-        self._awaited.append((correlation_id, decode))
+        assert len(self._awaited) < self._max_in_flight, "too many requests in flight"
+        if self._is_over:
+            self._check_not_over()
+        number = self._last_correlation_id = self._last_correlation_id % _INT32_MAX + 1
+        return number
 
     # -- listening ------------------------------------------------------------------------------------
 
@@ -172,7 +179,8 @@ class Conversation:
 
     def received(self, size: int) -> list[Response]:
         """The answers that `size` more bytes in the buffer complete, in the order of their requests."""
-        self._check_not_over()
+        if self._is_over:
+            self._check_not_over()
         try:
             return self._answers(self._frames.received(size))
         except ProtocolError:

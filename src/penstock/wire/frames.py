@@ -56,9 +56,18 @@ class FrameReader:
 
     def received(self, size: int) -> list[memoryview]:
         """The frames, without their sizes, that `size` more bytes in the buffer complete."""
-        frames = []
         view, start = self._view, self._start
         self._end = end = self._end + size
+        if (
+            end - start >= _PREFIX
+            and _unpack_size(view, start)[0] == end - start - _PREFIX <= self._max_bytes
+        ):
+            # One frame and nothing else, which is the usual.
+            self._start = end
+            if len(view) - end < _SMALLEST_READ:
+                self._make_room(_PREFIX)
+            return [view[start + _PREFIX : end]]
+        frames = []
         need = _PREFIX
         while end - start >= _PREFIX:
             (length,) = _unpack_size(view, start)

@@ -282,7 +282,14 @@ def _read_one_answer(frame: memoryview, offset: int) -> Answer | None:
     _, error, session_id, _, topic_id, _, index, refusal, high_watermark, _, start, aborted, _ = (
         _unpack_one_answer(frame, offset)
     )
-    length, offset = read_uvarint(frame, offset + _ONE_ANSWER_SIZE)
+    offset += _ONE_ANSWER_SIZE
+    low, high = frame[offset], frame[offset + 1]
+    if low >= _LONG > high:
+        # A varint of two bytes, as batches of a record or a few have.
+        length = low & 0x7F | high << 7
+        offset += 2
+    else:
+        length, offset = read_uvarint(frame, offset)
     end = offset + length - 1
     if error or refusal or aborted > 1 or not length or frame[end:].tobytes() != _ENDS:
         return None
