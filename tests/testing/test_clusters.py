@@ -82,6 +82,24 @@ def test_ready_in_well_under_a_second() -> None:
     assert any(seconds() < 0.5 for _ in range(20))
 
 
+def test_who_is_not_there_cannot_be_broken(three: Cluster) -> None:
+    """A mistake in a test must not look like a cluster that survives everything."""
+    for break_it in (three.kill, three.stop, three.restart, three.pause, three.partition, three.address):
+        with pytest.raises(ValueError, match="no broker 4, but 1 to 3"):
+            break_it(4)
+    with pytest.raises(ValueError, match="no broker 4"):
+        three.partition(1, 4)
+    with pytest.raises(ValueError, match="from itself"):
+        three.partition(1, 1)
+    with pytest.raises(ValueError, match="forward"):
+        three.advance(-1)
+    three.kill(3)
+    with pytest.raises(RuntimeError, match="broker 3 does not run"):
+        three.kill(3)
+    with pytest.raises(ValueError, match="one broker at least"), cluster(brokers=0):
+        """There is none."""
+
+
 def test_no_thread_stays_whatever_was_done_to_the_brokers() -> None:
     before = threading.active_count()
     with cluster(brokers=3) as running:

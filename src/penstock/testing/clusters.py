@@ -45,6 +45,8 @@ class Cluster:
     """
 
     def __init__(self, brokers: int, config: Mapping[str, str]) -> None:
+        if brokers < 1:
+            raise ValueError("a cluster has one broker at least")
         self.ids = range(1, brokers + 1)
         self._time = SharedTime()
         self._reserved = [reserve_port() for _ in range(2 * brokers)]
@@ -82,6 +84,7 @@ class Cluster:
 
     def address(self, broker: int) -> str:
         """The address of one broker."""
+        self._node(broker)
         return self._addresses[broker]
 
     # -- life and death of brokers
@@ -111,14 +114,15 @@ class Cluster:
 
         For that they need a majority of the cluster: brokers that need each other are started together.
         """
-        for broker in brokers:
-            self._nodes[broker].launch()
-        for broker in brokers:
-            self._nodes[broker].wait_ready()
+        nodes = [self._node(broker) for broker in brokers]
+        for node in nodes:
+            node.launch()
+        for node in nodes:
+            node.wait_ready()
 
     def restart(self, broker: int) -> None:
         """Stop a broker in good order, if it runs, and start it again."""
-        self._nodes[broker].stop()
+        self._node(broker).stop()
         self.start(broker)
 
     def pause(self, broker: int) -> None:
@@ -131,7 +135,7 @@ class Cluster:
 
     def is_running(self, broker: int) -> bool:
         """Whether a broker is there, be it one that hangs."""
-        return self._nodes[broker].is_running
+        return self._node(broker).is_running
 
     # -- the network
 
@@ -141,7 +145,9 @@ class Cluster:
         Connections between them stay, but nothing comes through, and new ones are not made.
         """
         others = [node for node in self.ids if node != broker] if other is None else [other]
-        self._links.cut(*(Link({broker, node}) for node in others))
+        if broker == other:
+            raise ValueError(f"broker {broker} cannot be cut off from itself")
+        self._links.cut(*(Link({self._node(broker).id, self._node(node).id}) for node in others))
         self._links_changed()
 
     def heal(self) -> None:
@@ -163,6 +169,8 @@ class Cluster:
         keep their sessions, unless `expire_sessions` is true. Only the last two minutes are lived through: of
         what is longer, the wall clock skips the rest first (which retention goes by, and no timeout).
         """
+        if seconds < 0:
+            raise ValueError("time only goes forward")
         self._time.skip(max(0.0, seconds - _LIVED_S))
         steps = math.ceil(min(seconds, _LIVED_S) / _STEP_S)
         for _ in range(steps):
@@ -193,10 +201,16 @@ class Cluster:
         self, topic: str, partition: int = 0, *, other_than: int | None = None, timeout: float = 10.0
     ) -> int:
         """The leader of a partition, once there is one (and not `other_than`)."""
-        self.wait_until(lambda: self.leader(topic, partition) not in (None, other_than), timeout)
-        leader = self.leader(topic, partition)
-        assert leader is not None, "lost again at once"
-        return leader
+        found: list[int] = []
+
+        def elected() -> bool:
+            leader = self.leader(topic, partition)
+            if leader is not None and leader != other_than:
+                found.append(leader)
+            return bool(found)
+
+        self.wait_until(elected, timeout)
+        return found[0]
 
     def wait_for_isr(
         self, topic: str, partition: int = 0, *, size: int | None = None, timeout: float = 10.0
@@ -218,8 +232,13 @@ class Cluster:
                 raise TimeoutError(f"not within {timeout:g} s")
             time.sleep(_POLL_S)
 
+    def _node(self, broker: int) -> NodeThread:
+        if broker not in self._nodes:
+            raise ValueError(f"there is no broker {broker}, but 1 to {len(self.ids)}")
+        return self._nodes[broker]
+
     def _running(self, broker: int) -> NodeThread:
-        node = self._nodes[broker]
+        node = self._node(broker)
         if not node.is_running:
             raise RuntimeError(f"broker {broker} does not run")
         return node
