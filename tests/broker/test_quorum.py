@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from errno import EIO
+from itertools import product
 
 import pytest
 
@@ -17,7 +18,14 @@ from penstock.records.record import Record, build_batch
 from penstock.storage.directory import DirectoryRefused
 from penstock.storage.log import AppendOrigin
 from penstock.storage.memory import MemoryFiles
+from penstock.wire.apis.add_raft_voter import ADD_RAFT_VOTER
+from penstock.wire.apis.allocate_producer_ids import ALLOCATE_PRODUCER_IDS
+from penstock.wire.apis.alter_partition import ALTER_PARTITION
 from penstock.wire.apis.api_versions import API_VERSIONS, ApiVersionsRequest
+from penstock.wire.apis.begin_quorum_epoch import BEGIN_QUORUM_EPOCH
+from penstock.wire.apis.broker_heartbeat import BROKER_HEARTBEAT
+from penstock.wire.apis.broker_registration import BROKER_REGISTRATION
+from penstock.wire.apis.controller_registration import CONTROLLER_REGISTRATION
 from penstock.wire.apis.create_topics import CREATE_TOPICS, CreatableTopic, CreateTopicsRequest
 from penstock.wire.apis.describe_quorum import (
     DESCRIBE_QUORUM,
@@ -25,6 +33,15 @@ from penstock.wire.apis.describe_quorum import (
     DescribeQuorumRequestPartition,
     DescribeQuorumRequestTopic,
 )
+from penstock.wire.apis.elect_leaders import ELECT_LEADERS
+from penstock.wire.apis.end_quorum_epoch import END_QUORUM_EPOCH
+from penstock.wire.apis.envelope import ENVELOPE
+from penstock.wire.apis.fetch import FETCH
+from penstock.wire.apis.fetch_snapshot import FETCH_SNAPSHOT
+from penstock.wire.apis.remove_raft_voter import REMOVE_RAFT_VOTER
+from penstock.wire.apis.unregister_broker import UNREGISTER_BROKER
+from penstock.wire.apis.update_features import UPDATE_FEATURES
+from penstock.wire.apis.update_raft_voter import UPDATE_RAFT_VOTER
 from penstock.wire.apis.vote import VOTE
 from penstock.wire.metadata_records import (
     FeatureLevelRecord,
@@ -131,15 +148,47 @@ def test_nothing_is_decided_without_a_majority() -> None:
     run(main())
 
 
+#: what nodes say to each other, and in which versions
+BETWEEN_NODES = {
+    VOTE: (0, 2),
+    BEGIN_QUORUM_EPOCH: (0, 1),
+    END_QUORUM_EPOCH: (0, 1),
+    ALTER_PARTITION: (2, 3),
+    ENVELOPE: (0, 0),
+    FETCH_SNAPSHOT: (0, 1),
+    BROKER_REGISTRATION: (0, 4),
+    BROKER_HEARTBEAT: (0, 2),
+    ALLOCATE_PRODUCER_IDS: (0, 0),
+    CONTROLLER_REGISTRATION: (0, 0),
+    UPDATE_RAFT_VOTER: (0, 0),
+}
+#: what nodes ask each other, and admin clients any broker
+OF_BOTH = {FETCH: (4, 18), DESCRIBE_QUORUM: (0, 2), UNREGISTER_BROKER: (0, 0)}
+#: what a broker passes on to the controller in an envelope
+OF_CLIENTS = {
+    ELECT_LEADERS: (0, 2),
+    UPDATE_FEATURES: (0, 2),
+    ADD_RAFT_VOTER: (0, 1),
+    REMOVE_RAFT_VOTER: (0, 0),
+}
+
+
 def test_nodes_apis_are_on_the_internal_listener_only() -> None:
     async def main() -> None:
         async with cluster(1) as nodes:
             asked = ApiVersionsRequest(client_software_name="test", client_software_version="1")
-            outside = {v.api_key for v in (await nodes.ask(1, API_VERSIONS, asked)).api_keys}
-            inside = {v.api_key for v in (await nodes.ask(1, API_VERSIONS, asked, internal=True)).api_keys}
-            between_nodes = {VOTE.key, 53, 54, 56, 58, 59, 62, 63, 67, 70, 82}
-            assert not outside & between_nodes
-            assert between_nodes <= inside and CREATE_TOPICS.key not in inside
+
+            async def served(*, internal: bool) -> dict[int, tuple[int, int]]:
+                answer = await nodes.ask(1, API_VERSIONS, asked, internal=internal)
+                return {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
+
+            outside, inside = await served(internal=False), await served(internal=True)
+            assert not outside.keys() & {api.key for api in BETWEEN_NODES}
+            for apis, found in ((BETWEEN_NODES | OF_BOTH, inside), (OF_BOTH | OF_CLIENTS, outside)):
+                assert {api.name: found.get(api.key) for api in apis} == {
+                    api.name: versions for api, versions in apis.items()
+                }
+            assert CREATE_TOPICS.key not in inside
 
     run(main())
 
@@ -151,8 +200,9 @@ def test_describe_quorum_through_any_node() -> None:
             topic = DescribeQuorumRequestTopic(
                 topic_name="__cluster_metadata", partitions=[DescribeQuorumRequestPartition()]
             )
-            for node in nodes.brokers:
-                answer = await nodes.ask(node, DESCRIBE_QUORUM, DescribeQuorumRequest(topics=[topic]))
+            for node, internal in product(nodes.brokers, (False, True)):
+                request = DescribeQuorumRequest(topics=[topic])
+                answer = await nodes.ask(node, DESCRIBE_QUORUM, request, internal=internal)
                 (described,) = answer.topics[0].partitions
                 assert described.leader_id == controller.node_id
                 assert [voter.replica_id for voter in described.current_voters] == [1, 2]

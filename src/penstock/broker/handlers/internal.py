@@ -17,6 +17,7 @@ from penstock.wire.apis.api_versions import API_VERSIONS
 from penstock.wire.apis.begin_quorum_epoch import BEGIN_QUORUM_EPOCH
 from penstock.wire.apis.describe_cluster import DESCRIBE_CLUSTER
 from penstock.wire.apis.describe_log_dirs import DESCRIBE_LOG_DIRS
+from penstock.wire.apis.describe_quorum import DESCRIBE_QUORUM
 from penstock.wire.apis.end_quorum_epoch import END_QUORUM_EPOCH
 from penstock.wire.apis.envelope import ENVELOPE, EnvelopeRequest, EnvelopeResponse
 from penstock.wire.apis.fetch_snapshot import FETCH_SNAPSHOT
@@ -34,6 +35,7 @@ _AS_FOR_CLIENTS: Final = (
     METADATA,
     DESCRIBE_CLUSTER,
     DESCRIBE_LOG_DIRS,
+    DESCRIBE_QUORUM,
     LIST_OFFSETS,
     OFFSET_FOR_LEADER_EPOCH,
 )
