@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from errno import EIO
 from itertools import product
+from typing import Any
 
 import pytest
 
@@ -18,6 +19,7 @@ from penstock.records.record import Record, build_batch
 from penstock.storage.directory import DirectoryRefused
 from penstock.storage.log import AppendOrigin
 from penstock.storage.memory import MemoryFiles
+from penstock.wire.api import Api
 from penstock.wire.apis.add_raft_voter import ADD_RAFT_VOTER
 from penstock.wire.apis.allocate_producer_ids import ALLOCATE_PRODUCER_IDS
 from penstock.wire.apis.alter_partition import ALTER_PARTITION
@@ -149,7 +151,7 @@ def test_nothing_is_decided_without_a_majority() -> None:
 
 
 #: what nodes say to each other, and in which versions
-BETWEEN_NODES = {
+BETWEEN_NODES: dict[Api[Any, Any], tuple[int, int]] = {
     VOTE: (0, 2),
     BEGIN_QUORUM_EPOCH: (0, 1),
     END_QUORUM_EPOCH: (0, 1),
@@ -163,9 +165,13 @@ BETWEEN_NODES = {
     UPDATE_RAFT_VOTER: (0, 0),
 }
 #: what nodes ask each other, and admin clients any broker
-OF_BOTH = {FETCH: (4, 18), DESCRIBE_QUORUM: (0, 2), UNREGISTER_BROKER: (0, 0)}
+OF_BOTH: dict[Api[Any, Any], tuple[int, int]] = {
+    FETCH: (4, 18),
+    DESCRIBE_QUORUM: (0, 2),
+    UNREGISTER_BROKER: (0, 0),
+}
 #: what a broker passes on to the controller in an envelope
-OF_CLIENTS = {
+OF_CLIENTS: dict[Api[Any, Any], tuple[int, int]] = {
     ELECT_LEADERS: (0, 2),
     UPDATE_FEATURES: (0, 2),
     ADD_RAFT_VOTER: (0, 1),
