@@ -7,6 +7,8 @@ import random
 import sys
 from pathlib import Path
 
+from chaos.links import Links
+from chaos.namespaces import Namespaces, are_allowed
 from chaos.nemesis import KINDS
 from chaos.run import run
 
@@ -20,9 +22,16 @@ def main() -> int:
         "--faults", nargs="+", choices=KINDS, default=list(KINDS), metavar="KIND", help=" ".join(KINDS)
     )
     parser.add_argument("--keep", type=Path, help="an empty directory for data and logs, which stay there")
+    parser.add_argument(
+        "--network",
+        choices=("namespaces", "proxy"),
+        help="how brokers are cut off: in network namespaces where root allows them, else by a proxy",
+    )
     given = parser.parse_args()
-    print(f"seed {given.seed}, {given.seconds:g} s, {given.brokers} brokers", flush=True)
-    verdict = run(given.seconds, given.seed, given.brokers, _say, given.faults, given.keep)
+    network = given.network or ("namespaces" if are_allowed() else "proxy")
+    print(f"seed {given.seed}, {given.seconds:g} s, {given.brokers} brokers, {network}", flush=True)
+    made = Namespaces(range(1, given.brokers + 1)) if network == "namespaces" else Links()
+    verdict = run(given.seconds, given.seed, given.brokers, _say, given.faults, given.keep, made)
     print("\n".join(verdict.lines()))
     return 0 if verdict.is_good else 1
 

@@ -1,4 +1,4 @@
-"""Brokers as processes of their own, whose internal listeners are reached through `links` only.
+"""Brokers as processes of their own, in a network that can be cut.
 
 Whatever happens, `close` leaves none of them behind: each was started here and is ended by its own handle.
 """
@@ -16,12 +16,10 @@ from typing import Final, Self
 import yaml
 
 from chaos.broker import MARKER
-from chaos.links import Links
-from penstock.cli.starting import free_port
+from chaos.network import Network, Place
 
 __all__ = ["Cluster"]
 
-_HOST: Final = "127.0.0.1"
 _ROOT: Final = Path(__file__).parent.parent
 _REPLICAS: Final = 3
 
@@ -29,15 +27,15 @@ _REPLICAS: Final = 3
 class Cluster:
     """Brokers 1 to n, all of which vote; use it in a `with`."""
 
-    def __init__(self, directory: Path, brokers: int) -> None:
+    def __init__(self, directory: Path, brokers: int, network: Network) -> None:
         self.nodes = range(1, brokers + 1)
-        self.links = Links()
+        self.network = network
         self._directory = directory
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
-        self._client_ports: dict[int, int] = {}
+        self._places: dict[int, Place] = {}
 
     def __enter__(self) -> Self:
-        self.links.start()
+        self.network.start()
         try:
             self._write_configs()
             for node in self.nodes:
@@ -55,20 +53,21 @@ class Cluster:
     def close(self) -> None:
         for node in self._processes:
             self.kill(node)
-        self.links.close()
+        self.network.close()
 
     @property
     def bootstrap(self) -> str:
-        return ",".join(f"{_HOST}:{port}" for port in self._client_ports.values())
+        return ",".join(f"{place.host}:{place.client_port}" for place in self._places.values())
 
     def start(self, node: int) -> None:
         """Start the broker's process unless it runs; does not wait until it is ready."""
         if self.runs(node):
             return
         home = self._home(node)
+        command = [sys.executable, "-m", "chaos.broker", "up", "--config", str(home / "broker.yaml")]
         with (home / "broker.log").open("ab") as log:
             self._processes[node] = subprocess.Popen(
-                [sys.executable, "-m", "chaos.broker", "up", "--config", str(home / "broker.yaml")],
+                [*self._places[node].within, *command],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -96,7 +95,7 @@ class Cluster:
 
     def heal(self) -> None:
         """Undo every fault: all links, disks and processes are there again."""
-        self.links.heal()
+        self.network.heal()
         for node in self.nodes:
             self.free_disk(node)
             self.resume(node)
@@ -109,17 +108,14 @@ class Cluster:
         return self._directory / f"broker-{node}"
 
     def _write_configs(self) -> None:
-        taken: set[int] = set()
-        self._client_ports = {node: free_port(_HOST, 0, taken) for node in self.nodes}
-        internal = {node: free_port(_HOST, 0, taken) for node in self.nodes}
-        proxies = {node: self.links.add(node, port) for node, port in internal.items()}
-        voters = ",".join(f"{node}@{_HOST}:{port}" for node, port in proxies.items())
-        for node in self.nodes:
-            client = f"PLAINTEXT://{_HOST}:{self._client_ports[node]}"
+        self._places = {node: self.network.place(node) for node in self.nodes}
+        voters = ",".join(f"{node}@{place.peers}" for node, place in self._places.items())
+        for node, place in self._places.items():
+            client = f"PLAINTEXT://{place.host}:{place.client_port}"
             configs = {
                 "node.id": node,
-                "listeners": f"{client},INTERNAL://{_HOST}:{internal[node]}",
-                "advertised.listeners": f"{client},INTERNAL://{_HOST}:{proxies[node]}",
+                "listeners": f"{client},INTERNAL://{place.host}:{place.internal_port}",
+                "advertised.listeners": f"{client},INTERNAL://{place.peers}",
                 "controller.quorum.voters": voters,
                 "log.dirs": str(self._home(node).absolute() / "data"),
                 "default.replication.factor": _REPLICAS,

@@ -16,10 +16,13 @@ from collections.abc import Coroutine, Iterable
 from contextlib import suppress
 from typing import Any, Final, TypeVar
 
+from chaos.network import Place
+from penstock.cli.starting import free_port
 from penstock.testing.links import stop_listening
 
 __all__ = ["Links"]
 
+_HOST: Final = "127.0.0.1"
 _HEADER: Final = struct.Struct(">ihhih")
 _NODE: Final = re.compile(r"(?:node-|raft-client-|broker-)?(\d+)(?:-fetcher-\d+)?")
 _CHUNK: Final = 1 << 16
@@ -34,6 +37,7 @@ class Links:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="links", daemon=True)
         self._servers: list[asyncio.Server] = []
+        self._taken: set[int] = set()
         #: the loop itself would forget them
         self._passing: set[asyncio.Task[None]] = set()
         self._clear: dict[tuple[int, int], asyncio.Event] = defaultdict(_set_event)
@@ -46,6 +50,11 @@ class Links:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
+
+    def place(self, node: int) -> Place:
+        """On the loopback device, with a proxy before the internal listener."""
+        client, internal = (free_port(_HOST, 0, self._taken) for _ in range(2))
+        return Place(_HOST, client, internal, f"{_HOST}:{self.add(node, internal)}")
 
     def add(self, node: int, port: int) -> int:
         """A proxy of the node that listens on `port`; returns the proxy's own."""
@@ -76,14 +85,14 @@ class Links:
             task.add_done_callback(lambda ended: writer.transport.abort())
             task.add_done_callback(self._passing.discard)
 
-        server = await asyncio.start_server(accepted, "127.0.0.1", 0)
+        server = await asyncio.start_server(accepted, _HOST, 0)
         self._servers.append(server)
         return int(server.sockets[0].getsockname()[1])
 
     async def _pass_on(
         self, node: int, port: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
-        far_reader, far_writer = await asyncio.open_connection("127.0.0.1", port)
+        far_reader, far_writer = await asyncio.open_connection(_HOST, port)
         source: asyncio.Future[int] = self._loop.create_future()
 
         async def requests() -> None:

@@ -81,12 +81,12 @@ def _inflict(cluster: Cluster, fault: Fault) -> None:
         case "disk-full":
             cluster.fill_disk(one)
         case "cut-one-way":
-            cluster.links.cut([(one, other)])
+            cluster.network.cut([(one, other)])
         case "cut-both-ways":
-            cluster.links.cut([(one, other), (other, one)])
+            cluster.network.cut([(one, other), (other, one)])
         case "isolate":
             others = [node for node in cluster.nodes if node != one]
-            cluster.links.cut([*((one, node) for node in others), *((node, one) for node in others)])
+            cluster.network.cut([*((one, node) for node in others), *((node, one) for node in others)])
 
 
 def _sleep_until(deadline: float) -> None:

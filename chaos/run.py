@@ -13,7 +13,9 @@ from chaos.checker import anomalies
 from chaos.clients import Reader, Writer, create_topic, fully_replicated, read_everything
 from chaos.cluster import Cluster
 from chaos.history import History, Outcome
+from chaos.links import Links
 from chaos.nemesis import KINDS, Fault, schedule, unleash
+from chaos.network import Network
 
 __all__ = ["Verdict", "run"]
 
@@ -58,12 +60,16 @@ def run(
     say: Callable[[str], None],
     kinds: Sequence[str] = tuple(KINDS),
     keep: Path | None = None,
+    network: Network | None = None,
 ) -> Verdict:
-    """Run the seed's faults of these kinds; with `keep`, the brokers' data and logs stay there."""
+    """Run the seed's faults of these kinds; with `keep`, the brokers' data and logs stay there.
+
+    Proxies make the network unless another is given.
+    """
     faults = schedule(seed, seconds, range(1, brokers + 1), kinds)
     with (
         tempfile.TemporaryDirectory(prefix="penstock-chaos-") as temporary,
-        Cluster(keep or Path(temporary), brokers) as cluster,
+        Cluster(keep or Path(temporary), brokers, network or Links()) as cluster,
     ):
         create_topic(cluster.bootstrap, brokers, _START_S)
         return _suffer(cluster, seconds, faults, say)
