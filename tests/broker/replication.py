@@ -44,14 +44,18 @@ async def make_topic(
     name: str = TOPIC,
     configs: Mapping[str, str] | None = None,
     min_isr: int = 2,
+    partitions: int = 1,
 ) -> None:
-    """One partition on the brokers `replicas`, the first of which leads; returns when everybody knows."""
+    """A partition on the brokers `replicas`, the first of which leads; returns when everybody knows."""
     settings = {"min.insync.replicas": str(min_isr), **(configs or {})}
     topic = CreatableTopic(
         name=name,
         num_partitions=-1,
         replication_factor=-1,
-        assignments=[CreatableReplicaAssignment(partition_index=0, broker_ids=list(replicas))],
+        assignments=[
+            CreatableReplicaAssignment(partition_index=index, broker_ids=list(replicas))
+            for index in range(partitions)
+        ],
         configs=[CreatableTopicConfig(name=key, value=value) for key, value in settings.items()],
     )
     request = CreateTopicsRequest(topics=[topic], timeout_ms=10_000)
@@ -60,17 +64,19 @@ async def make_topic(
     topic_id = TopicId(result.topic_id)
 
     def is_known(node: int) -> bool:
-        return hosts(nodes[node], name) if node in replicas else nodes[node].partitions.knows(topic_id)
+        if node not in replicas:
+            return nodes[node].partitions.knows(topic_id)
+        return all(hosts(nodes[node], name, index) for index in range(partitions))
 
     await eventually(lambda: all(map(is_known, nodes.brokers)))
 
 
-def hosts(broker: Broker, name: str = TOPIC) -> bool:
-    return isinstance(broker.partitions.find(name, 0), Partition)
+def hosts(broker: Broker, name: str = TOPIC, index: int = 0) -> bool:
+    return isinstance(broker.partitions.find(name, index), Partition)
 
 
-def replica(broker: Broker, name: str = TOPIC) -> Partition:
-    found = broker.partitions.find(name, 0)
+def replica(broker: Broker, name: str = TOPIC, index: int = 0) -> Partition:
+    found = broker.partitions.find(name, index)
     assert isinstance(found, Partition)
     return found
 

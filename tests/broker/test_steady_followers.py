@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
+from operator import itemgetter
 from random import Random
 from types import SimpleNamespace
 from typing import Any
@@ -29,10 +30,14 @@ from tests.broker.requests import batch_of
 STEPS = 100
 SEEDS = 30
 LIMITS = ((500, 1, 1 << 20), (500, 1, 1 << 20), (500, 200, 900), (500, 1, 150), (0, 1, 900))
-TOPICS = ("a", "b", "c")
+#: topics and partitions
+PLACES = (("a", 0), ("b", 0), ("b", 1), ("b", 2))
+#: what a follower names at a time
+USUAL = (PLACES[:1], PLACES[1:2], PLACES[2:3], PLACES[3:], PLACES[1:3], PLACES[:0:-1])
 LEADER, FOLLOWER, OTHER = 1, 2, 3
-#: what the follower hears of a partition: its topic, error, watermarks, batches, where the logs part
-Heard = tuple[str, int, int, int, list[tuple[int, int]], Any]
+Place = tuple[str, int]
+#: what the follower hears of a partition: error, watermarks, batches, where the logs part
+Heard = tuple[Place, int, int, int, list[tuple[int, int]], Any]
 
 
 class History:
@@ -41,15 +46,15 @@ class History:
     def __init__(self, nodes: Cluster, seed: int) -> None:
         self._nodes = nodes
         self._random = Random(seed)
-        self._names = {bytes(nodes[LEADER].image.topics[name].id): name for name in TOPICS}
-        self.partitions = {name: replica(nodes[LEADER], name) for name in TOPICS}
+        self._names = {bytes(nodes[LEADER].image.topics[name].id): name for name, _ in PLACES}
+        self.partitions = {place: replica(nodes[LEADER], *place) for place in PLACES}
         self._dispatcher = InternalDispatcher(nodes[LEADER], INTERNAL_HANDLERS)
         self._connection: Any = SimpleNamespace(
             memo=None, peer="follower", listener=SimpleNamespace(name="INTERNAL")
         )
         self._session, self._epoch = 0, 0
         #: where the follower is
-        self._offsets = dict.fromkeys(TOPICS, 0)
+        self._offsets = dict.fromkeys(PLACES, 0)
         #: longest wait, least and most bytes
         self._limits = self._random.choice(LIMITS)
         self.transcript: list[Any] = []
@@ -61,23 +66,22 @@ class History:
         for _ in range(random.choice([0, 1, 1, 2])):
             # Who does not lead takes nothing.
             with suppress(ApiError):
-                self._something(random.choice(TOPICS))
+                self._something(random.choice(PLACES))
         if not self._session:
-            ask = self._asked(TOPICS, 0)
+            ask = self._asked(PLACES, 0)
         elif random.random() < 0.75:
-            # The usual: the one that has brought something last, or none.
-            ask = self._asked([random.choice(TOPICS)], self._epoch)
+            ask = self._asked(random.choice(USUAL), self._epoch)
         else:
             ask = self._strange()
         answer = self._serve(ask)
         if isinstance(answer, Deferred):
             for _ in range(random.choice([0, 1, 3])):
                 with suppress(ApiError):
-                    self._something(random.choice(TOPICS))
+                    self._something(random.choice(PLACES))
             if random.random() < 0.1:
                 # The follower does not wait for the answer.
                 self._epoch += 1
-                ahead = self._serve(self._asked([random.choice(TOPICS)], self._epoch))
+                ahead = self._serve(self._asked(random.choice(USUAL), self._epoch))
                 assert answer.done
                 self._hear(answer.value)
                 self._epoch -= 1
@@ -92,8 +96,8 @@ class History:
         self._hear(answer)
         self.transcript.append(self._state())
 
-    def _something(self, name: str) -> None:
-        random, partition = self._random, self.partitions[name]
+    def _something(self, place: Place) -> None:
+        random, partition = self._random, self.partitions[place]
         choice = random.random()
         if choice < 0.6:
             values = [b"v" * random.choice([1, 10, 300, 3000])] * random.choice([1, 1, 3])
@@ -122,10 +126,10 @@ class History:
     def _strange(self) -> ReplicaAsk:
         random = self._random
         choice = random.random()
-        names = random.sample(TOPICS, random.choice([0, 1, 1, 1, 1, 2]))
-        ask = self._asked(names, self._epoch)
+        places = random.sample(PLACES, random.choice([0, 1, 1, 1, 1, 2]))
+        ask = self._asked(places, self._epoch)
         if choice < 0.1:
-            return self._asked(TOPICS, 0)
+            return self._asked(PLACES, 0)
         if choice < 0.15:
             return ask._replace(session_epoch=self._epoch + 1)
         if choice < 0.2:
@@ -160,12 +164,12 @@ class History:
 
     # -- asking
 
-    def _asked(self, names: Sequence[str], session_epoch: int) -> ReplicaAsk:
+    def _asked(self, places: Sequence[Place], session_epoch: int) -> ReplicaAsk:
         wanted = []
-        for name in names:
-            partition, offset = self.partitions[name], self._offsets[name]
+        for place in places:
+            partition, offset = self.partitions[place], self._offsets[place]
             last_epoch = 0 if offset else -1
-            wanted.append((partition.topic_id, 0, 0, offset, last_epoch, 0, 1 << 20))
+            wanted.append((partition.topic_id, partition.index, 0, offset, last_epoch, 0, 1 << 20))
         max_wait_ms, min_bytes, max_bytes = self._limits
         return ReplicaAsk(
             *(max_wait_ms, min_bytes, max_bytes, self._session, session_epoch),
@@ -183,14 +187,15 @@ class History:
         told: list[Heard] = []
         for topic in answer.responses:
             for data in topic.partitions:
-                name = self._names[bytes(topic.topic_id)]
+                place = (self._names[bytes(topic.topic_id)], data.partition_index)
                 headers = [header for _, header in iter_batches(bytes(data.records or b""))]  # type: ignore[arg-type]
                 batches = [(header.base_offset, header.size) for header in headers]
                 watermarks = (data.high_watermark, data.log_start_offset)
-                told.append((name, data.error_code, *watermarks, batches, data.diverging_epoch))
+                told.append((place, data.error_code, *watermarks, batches, data.diverging_epoch))
                 for header in headers:
-                    self._offsets[name] = header.next_offset
-        self.transcript.append((answer.error_code, told))
+                    self._offsets[place] = header.next_offset
+        # In whatever order.
+        self.transcript.append((answer.error_code, sorted(told, key=itemgetter(0))))
         if answer.error_code or not answer.session_id:
             self._session, self._epoch = 0, 0
         elif answer.session_id == self._session:
@@ -226,9 +231,9 @@ def _all_have_fetched(partition: Partition) -> bool:
 
 async def transcript(seed: int) -> list[Any]:
     async with cluster(3) as nodes:
-        for name in TOPICS:
-            await make_topic(nodes, LEADER, FOLLOWER, OTHER, name=name)
-        await eventually(lambda: all(_all_have_fetched(replica(nodes[LEADER], name)) for name in TOPICS))
+        for name, partitions in (("a", 1), ("b", 3)):
+            await make_topic(nodes, LEADER, FOLLOWER, OTHER, name=name, partitions=partitions)
+        await eventually(lambda: all(_all_have_fetched(replica(nodes[LEADER], *place)) for place in PLACES))
         for node in (FOLLOWER, OTHER):
             await stop_fetching(nodes[node])
         history = History(nodes, seed)

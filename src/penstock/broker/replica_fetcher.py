@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from penstock.broker.flusher import Flusher
 from penstock.broker.logs import get_logger
@@ -44,7 +44,7 @@ from penstock.wire.apis.list_offsets import (
 )
 from penstock.wire.backoff import Backoff
 from penstock.wire.replica_fetch import REPLICA_FETCH, Answer, ReplicaAsk
-from penstock.wire.replica_form import AskForm, name_of
+from penstock.wire.replica_form import MOST, AskForm
 from penstock.wire.schema import Records
 
 if TYPE_CHECKING:
@@ -174,7 +174,7 @@ class ReplicaFetcher:
             return
         ask = self._ask(planned)
         self._call = self._peer.post(REPLICA_FETCH, ask, self._timeout_s(), self)
-        if len(ask.wanted) == 1 and planned.session_epoch and not ask.forgotten and self._is_all_well():
+        if planned.session_epoch and len(ask.wanted) == 1 and not ask.forgotten and self._is_all_well():
             is_newest = self._peer.speaks(REPLICA_FETCH) == REPLICA_FETCH.max_version
             self._form = AskForm(self._peer.client_id, ask) if is_newest else None
             self._form_of = (planned.session_id, ask.broker_epoch)
@@ -185,15 +185,20 @@ class ReplicaFetcher:
         form = self._form
         if (
             form is None
-            or len(partitions) != 1
+            or not 0 < len(partitions) <= MOST
             or forgotten
             or self._form_of != (session_id, self._broker.broker_epoch)
             or not self._is_all_well()
         ):
             return False
-        ((key, (offset, last_fetched_epoch, leader_epoch, start)),) = partitions.items()
-        fields = (session_epoch, name_of(*key), leader_epoch, offset, last_fetched_epoch, start)
-        return self._peer.repeat(self._call, form.write, *fields)
+        most = self._broker.config.replica_fetch_max_bytes
+        topic_id, _ = next(iter(partitions))
+        fields: list[Any] = [session_epoch, 2, topic_id, len(partitions) + 1]
+        for (of_topic, index), (offset, last_fetched_epoch, leader_epoch, start) in partitions.items():
+            if of_topic != topic_id:
+                return False
+            fields += (index, leader_epoch, offset, last_fetched_epoch, start, most, 0)
+        return self._peer.repeat(self._call, form.write, fields)
 
     def _is_all_well(self) -> bool:
         """Whether no partition pauses or is throttled, so that the leader may wait as long as it wants."""

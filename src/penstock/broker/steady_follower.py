@@ -1,4 +1,4 @@
-"""The fetches of a follower that keeps up: each names one partition, and nothing is new but how far it is.
+"""The fetches of a follower that keeps up: of a few partitions of a topic, and only how far it is is new.
 
 A replicated batch is two of them, so what they cost is what replication costs the leader. Such a request is
 known by its bytes (`AskForm`), it is heard of where a leadership has heard of the follower before, it waits,
@@ -16,12 +16,13 @@ from collections.abc import Callable
 from typing import Any, Final, Protocol, TypeAlias
 
 from penstock.broker.context import Context
+from penstock.broker.leadership import Leadership
 from penstock.broker.replica_sessions import FULL, LAST_EPOCH, FollowedPartition, ReplicaSession
 from penstock.model.errors import ApiError
 from penstock.net.deferred import Deferred
 from penstock.wire.apis.fetch import FetchResponse
 from penstock.wire.replica_fetch import ReplicaAsk, Told, write_answer
-from penstock.wire.replica_form import AskForm, name_of
+from penstock.wire.replica_form import MOST, PARTITION_FIELDS, AskForm
 
 __all__ = ["SteadyFollower"]
 
@@ -55,7 +56,6 @@ class SteadyFollower:
         "_due",
         "_form",
         "_general",
-        "_known",
         "_loop",
         "_missing",
         "_timer",
@@ -73,8 +73,6 @@ class SteadyFollower:
         self._general = general
         self._form = AskForm(context.client_id, ask)
         self._loop = asyncio.get_running_loop()
-        #: by their names in requests
-        self._known: dict[bytes, FollowedPartition] = {}
         #: of the request that waits
         self._deferred: Deferred[Any]
         self._missing = 0
@@ -85,66 +83,68 @@ class SteadyFollower:
 
     @staticmethod
     def may_take(ask: ReplicaAsk) -> bool:
-        """Whether a request, which names one partition, has the limits and the form of the usual ones."""
+        """Whether a request has the limits and the form of the usual ones."""
         waits = ask.max_wait_ms > 0 and ask.min_bytes > 0 and ask.max_bytes > 0
-        return waits and ask.is_usual and ask.session_epoch > FULL
+        names = 0 < len(ask.wanted) <= MOST and len({wanted[0] for wanted in ask.wanted}) == 1
+        return waits and names and ask.is_usual and ask.session_epoch > FULL
 
-    def learn(self, ask: ReplicaAsk, followed: FollowedPartition) -> bool:
-        """Know a partition that was just asked for; False where the request has other limits."""
-        if not self._form.fits(self.context.client_id, ask):
-            return False
-        self._known[name_of(followed.topic_id, followed.index)] = followed
-        return True
+    def fits(self, ask: ReplicaAsk) -> bool:
+        """Whether a request is one of those that are known here."""
+        return self._form.fits(self.context.client_id, ask)
 
     # -- asking
 
     def takes(self, frame: memoryview) -> tuple[int, Any] | None:
         """A request's correlation id and its answer; None, and nothing has happened, if it is not ours."""
         form, session = self._form, self.session
-        if len(frame) != form.size or session.parked is not None:
+        unpack = form.shapes.get(len(frame))
+        if unpack is None or session.parked is not None:
             return None
-        head, correlation_id, same, epoch, name, leader_epoch, offset, last_epoch, start, tail = form.unpack(
-            frame
-        )
-        followed = self._known.get(name)
+        head, correlation_id, same, epoch, topics, topic_id, named, *fields, tail = unpack(frame)
         if (
-            followed is None
-            or epoch != session.epoch
+            epoch != session.epoch
             or same != form.same
             or tail != form.tail
             or head != form.head
+            or topics != 2
             or epoch == LAST_EPOCH
         ):
             return None
-        partition, leadership = followed.partition, followed.told
-        if (
-            partition is None
-            or leadership is None
-            or leadership is not partition.leadership
-            or leader_epoch != followed.leader_epoch
-            or partition.flusher.health.offline is not None
-        ):
-            return None
-        log = partition.log
-        end = log.end_offset
-        # Whose last record is of the same epoch as ours has a prefix of our log, up to its end.
-        if log.leader_epochs.latest != last_epoch or not log.log_start_offset <= offset <= end:
+        heard: dict[FollowedPartition, tuple[Leadership, int, int, int]] = {}
+        for at in range(0, len(fields), PARTITION_FIELDS):
+            index, leader_epoch, offset, last_epoch, start, most, tags = fields[at : at + PARTITION_FIELDS]
+            followed = session.partitions.get((topic_id, index))
+            if (
+                followed is None
+                or leader_epoch != followed.leader_epoch
+                or most != followed.max_bytes
+                or tags
+            ):
+                return None
+            leadership = _place(followed, offset, last_epoch)
+            if leadership is None:
+                return None
+            heard[followed] = (leadership, offset, last_epoch, start)
+        if named != len(heard) + 1:
             return None
         now_ms = int(self.context.broker.clock.monotonic() * 1000)
         session.epoch = epoch + 1
         session.fetched_at_ms = now_ms
-        followed.fetch_offset = offset
-        followed.last_fetched_epoch = last_epoch
-        followed.log_start_offset = start
-        try:
-            leadership.fetched(session.replica, session.broker_epoch, offset, start, now_ms)
-        except ApiError:
-            # It is heard of again, and told why not.
-            followed.told = None
-        ready = session.ready
-        ready[followed] = None
-        if offset == end and followed.told is not None and (len(ready) == 1 or self._is_all_quiet()):
+        for followed, (leadership, offset, last_epoch, start) in heard.items():
+            followed.fetch_offset = offset
+            followed.last_fetched_epoch = last_epoch
+            followed.log_start_offset = start
+            session.ready[followed] = None
+            try:
+                leadership.fetched(session.replica, session.broker_epoch, offset, start, now_ms)
+            except ApiError:
+                # It is heard of again, and told why not.
+                followed.told = None
+        if self._is_all_quiet():
             return correlation_id, self._wait()
+        told = self._read(self._ask.min_bytes)
+        if told is not None:
+            return correlation_id, (write_answer, (session.id, told))
         return correlation_id, self._general(self.context, self._ask, session, now_ms).run()
 
     def _is_all_quiet(self) -> bool:
@@ -209,7 +209,7 @@ class SteadyFollower:
         session.parked = None
         deferred = self._deferred
         try:
-            told = self._read()
+            told = self._read(0)
             if told is not None:
                 deferred.resolve((write_answer, (session.id, told)))
                 return
@@ -223,8 +223,8 @@ class SteadyFollower:
         else:
             deferred.resolve(answer)
 
-    def _read(self) -> list[Told] | None:
-        """What is to be told of all that has news; None, and nothing has happened, if it is not the usual."""
+    def _read(self, least: int) -> list[Told] | None:
+        """What to tell of all that has news; None, and nothing has happened, if it is unusual, or little."""
         session, broker = self.session, self.context.broker
         if len(session.ready) > _MOST:
             return None
@@ -249,9 +249,28 @@ class SteadyFollower:
                 size += len(newest)
                 records = newest
             found.append((followed, log.high_watermark, log.log_start_offset, records))
+        if size < least:
+            return None
         broker.metrics.replication_bytes_out += size
         told: list[Told] = []
         for followed, high_watermark, start, records in found:
             if followed.tell(high_watermark, start, records):
                 told.append((followed.topic_id, followed.index, high_watermark, start, records))
         return told
+
+
+def _place(followed: FollowedPartition, offset: int, last_epoch: int) -> Leadership | None:
+    """The leadership that knows the follower, where its log up to `offset` is a prefix of ours; else None."""
+    partition, leadership = followed.partition, followed.told
+    if (
+        partition is None
+        or leadership is None
+        or leadership is not partition.leadership
+        or partition.flusher.health.offline is not None
+    ):
+        return None
+    log = partition.log
+    # Whose last record is of the same epoch as ours has a prefix of our log, up to its end.
+    if log.leader_epochs.latest != last_epoch or not log.log_start_offset <= offset <= log.end_offset:
+        return None
+    return leadership

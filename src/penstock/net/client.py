@@ -21,7 +21,7 @@ import errno
 from collections import deque
 from collections.abc import Callable
 from math import inf
-from typing import Any, Final, cast
+from typing import Any, Final, TypeVar, cast
 
 from penstock.model.errors import PenstockError, ProtocolError, UnsupportedVersion
 from penstock.net.calls import Call, Landing
@@ -34,6 +34,7 @@ from penstock.wire.frames import MAX_FRAME_BYTES
 
 __all__ = ["Peer", "PeerGone", "PeerLost", "PeerRefused", "PeerTimedOut", "nobody_listens"]
 
+T = TypeVar("T")
 _BACKOFF_FIRST_S: Final = 0.02
 _BACKOFF_LIMIT_S: Final = 1.0
 
@@ -164,7 +165,7 @@ class Peer:
         self._advance()
         return call
 
-    def repeat(self, call: Call, write: Callable[..., bytes], *fields: Any) -> bool:
+    def repeat(self, call: Call, write: Callable[[int, T], bytes], fields: T) -> bool:
         """Send what differs from `call`, which was answered, in nothing but numbers; False if not at once.
 
         `write` is given a correlation id and the fields, and the answer goes where that of `call` went.
@@ -175,7 +176,7 @@ class Peer:
         call.renew(self._loop.time())
         if self._timer is None or call.deadline < self._due_at:
             self._watch(call.deadline)
-        link.repeat(call, write(link.conversation.repeat(call.api), *fields))
+        link.repeat(call, write(link.conversation.repeat(call.api), fields))
         return True
 
     def speaks(self, api: Api[Any, Any]) -> int | None:

@@ -55,7 +55,7 @@ def replica_fetch(
         session = broker.replicas.sessions.take(ask, now_ms)
     except ApiError as e:
         return FetchResponse(error_code=e.code)
-    if len(ask.wanted) == 1 and SteadyFollower.may_take(ask):
+    if SteadyFollower.may_take(ask):
         _remember(context, ask, session)
     return ReplicaFetch(context, ask, session, now_ms).run()
 
@@ -63,14 +63,8 @@ def replica_fetch(
 def _remember(context: Context, ask: ReplicaAsk, session: ReplicaSession) -> None:
     """Expect more of the kind on this connection."""
     steady = context.connection.memo
-    followed = session.partitions[ask.wanted[0][:2]]
-    if (
-        not isinstance(steady, SteadyFollower)
-        or steady.session is not session
-        or not steady.learn(ask, followed)
-    ):
-        steady = context.connection.memo = SteadyFollower(context, ask, session, ReplicaFetch)
-        steady.learn(ask, followed)
+    if not isinstance(steady, SteadyFollower) or steady.session is not session or not steady.fits(ask):
+        context.connection.memo = SteadyFollower(context, ask, session, ReplicaFetch)
 
 
 class _Read:
