@@ -17,8 +17,9 @@ from penstock.wire.apis.fetch import (
     PartitionData,
     ReplicaState,
 )
-from penstock.wire.fetch_form import CLIENT_FETCH, FetchForm, Told
+from penstock.wire.fetch_form import CLIENT_FETCH, FetchForm
 from penstock.wire.messages import encode_response
+from penstock.wire.schema import Records
 
 BY_ID = range(13, FETCH.max_version + 1)
 int32 = st.integers(-(2**31), 2**31 - 1)
@@ -93,7 +94,7 @@ def test_a_further_request_is_known_by_all_but_its_offsets(
 def test_an_answer_has_the_bytes_of_the_tables(
     version: int, request: FetchRequest, data: st.DataObject
 ) -> None:
-    told: list[Told] = [data.draw(st.tuples(int64, int64, int64, records)) for _ in asked(request)]
+    told = [data.draw(st.tuples(int64, int64, int64, records)) for _ in asked(request)]
     left = iter(told)
     response = FetchResponse(
         responses=[
@@ -117,7 +118,13 @@ def test_an_answer_has_the_bytes_of_the_tables(
         ]
     )
 
-    written = form_of(version, request).write(7, told)
+    form = form_of(version, request)
+    fields: list[bytes | int] = []
+    news: list[tuple[int, Records]] = []
+    for (before, position), (*offsets, found) in zip(form.entries, told, strict=True):
+        fields += before, *offsets
+        news += [(position, found)] if found else []
+    written = form.write(7, (fields, news))
 
     assert b"".join(written) == b"".join(encode_response(FETCH, version, 7, response))  # type: ignore[arg-type]
 

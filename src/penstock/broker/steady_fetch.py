@@ -32,8 +32,8 @@ __all__ = ["SteadyFetch", "SteadyReader"]
 
 #: answers a request with what there is, at once
 _General: TypeAlias = Callable[[Context, FetchRequest], FetchResponse | Deferred[FetchResponse | None]]
-#: a partition, the leader epoch in which it is read, and most bytes
-_Place: TypeAlias = tuple[Partition, int, int]
+#: a partition, the leader epoch in which it is read, most bytes, and its entry in the form
+_Place: TypeAlias = tuple[Partition, int, int, bytes, int]
 _ANY_EPOCH: Final = -1
 #: requests of one connection: more than there are turns among the partitions of a form
 _MOST_KNOWN: Final = 64
@@ -69,7 +69,7 @@ class SteadyFetch:
         self._min_bytes = request.min_bytes
         self._max_wait_ms = request.max_wait_ms
         self._places = places
-        self._partitions = [partition for partition, _, _ in places]
+        self._partitions = [partition for partition, *_ in places]
         self._limits = limits
         self._general = general
         self._offsets: Sequence[int] = ()
@@ -88,7 +88,7 @@ class SteadyFetch:
     @property
     def is_stale(self) -> bool:
         """Whether a partition is not what it was any more."""
-        return any(not p.hosted or p.leader_epoch != epoch for p, epoch, _ in self._places)
+        return any(not p.hosted or p.leader_epoch != epoch for p, epoch, *_ in self._places)
 
     def takes(self, context: Context, frame: memoryview, start: int) -> bool:
         """Whether this is what a request asks for, which is then to be answered here."""
@@ -134,12 +134,15 @@ class SteadyFetch:
         else:
             deferred.resolve(answer)
 
-    def _read(self) -> list[Told] | None:
+    def _read(self) -> Told | None:
         """What to tell of each partition; None where anything is out of the ordinary."""
         max_bytes, committed, _, _ = self._limits
-        told: list[Told] = []
+        fields: list[bytes | int] = []
+        news: list[tuple[int, Records]] = []
         size = 0
-        for (partition, leader_epoch, most), offset in zip(self._places, self._offsets, strict=True):
+        for (partition, leader_epoch, most, before, position), offset in zip(
+            self._places, self._offsets, strict=True
+        ):
             if (
                 partition.leader_epoch != leader_epoch
                 or not partition.hosted
@@ -147,10 +150,12 @@ class SteadyFetch:
             ):
                 return None
             log = partition.log
-            high_watermark, stable = log.high_watermark, log.last_stable_offset
+            high_watermark = stable = log.high_watermark
+            if log.producers.first_unstable is not None:
+                stable = log.last_stable_offset
+            fields += (before, high_watermark, stable, log.log_start_offset)
             upper = stable if committed else high_watermark
             if offset == upper:
-                told.append((high_watermark, stable, log.log_start_offset, b""))
                 continue
             records: Records | None = None
             try:
@@ -162,10 +167,11 @@ class SteadyFetch:
                 return None
             if records is None:
                 return None
-            size += len(records)
-            told.append((high_watermark, stable, log.log_start_offset, records))
+            if records:
+                size += len(records)
+                news.append((position, records))
         self._size = size
-        return told
+        return fields, news
 
     def _read_log(self, partition: Partition, offset: int, most: int, size: int) -> Records | None:
         """More than what was appended last, or none of it, behind `size` bytes of others."""
@@ -233,13 +239,12 @@ class SteadyReader:
         form = FetchForm.of(context.version, request, body)
         if form is None or limits.nearest is not None:
             return None
-        places = []
+        places: list[_Place] = []
         for want in wanted_partitions(request, by_id=True):
             partition = context.broker.partitions.find(want.topic, want.index)
             if isinstance(partition, ErrorCode) or want.last_fetched_epoch >= 0:
                 return None
             epoch = want.current_leader_epoch
-            places.append(
-                (partition, partition.leader_epoch if epoch == _ANY_EPOCH else epoch, want.max_bytes)
-            )
+            leader_epoch = partition.leader_epoch if epoch == _ANY_EPOCH else epoch
+            places.append((partition, leader_epoch, want.max_bytes, *form.entries[len(places)]))
         return SteadyFetch(form, request, places, limits, self._general)

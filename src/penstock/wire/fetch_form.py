@@ -2,8 +2,8 @@
 
 librdkafka's clients do: every request names all partitions, and from one to the next nothing changes but
 offsets. A `FetchForm` is what such requests have in common. It finds the offsets of a further one, and writes
-its answer, with a `struct` call each; the bytes are those of the tables in `penstock.wire.apis.fetch`, tests
-say so.
+its answer, with a `struct` call each; records are put in between where there are any. The bytes are those of
+the tables in `penstock.wire.apis.fetch`, tests say so.
 
 `CLIENT_FETCH` is `FETCH` with its requests left as they came, for whoever has a form at hand.
 """
@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 from struct import Struct
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from penstock.wire.api import Api
 from penstock.wire.apis.fetch import FETCH, FetchRequest
@@ -23,8 +23,9 @@ from penstock.wire.varint import encode_uvarint
 
 __all__ = ["CLIENT_FETCH", "FetchForm", "Told"]
 
-#: high watermark, last stable offset, log start offset, records; of a partition from which all is well
-Told = tuple[int, int, int, Records]
+#: of each partition what lies before (`FetchForm.entries`), high watermark, last stable offset and log start
+#: offset; and the records, with where they stand, of those that have any. All is well with every partition.
+Told: TypeAlias = tuple[list[bytes | int], list[tuple[int, Records]]]
 
 #: partitions: what is told of them is joined one by one
 _MOST: Final = 32
@@ -41,12 +42,16 @@ _OFFSET_AT: Final = 8
 _PARTITION_SIZE: Final = 33
 _OFFSET_SIZE: Final = 8
 _NO_TAGS: Final = b"\0"
-#: no records, no tags
-_NOTHING: Final = b"\1\0"
+#: a partition's index and that there is no error; its three offsets
+_INDEX: Final = Struct(">ih")
+_OFFSETS: Final = "qqq"
+_OFFSETS_SIZE: Final = 24
+#: the number of aborted transactions + 1, if readers are told of them, and no preferred replica
+_ABORTED: Final = Struct(">Bi")
+#: the size of no records + 1
+_NO_RECORDS: Final = b"\1"
 #: throttle time, error, session: none of them
 _NO_SESSION: Final = bytes(10)
-#: what lies before a partition, the partition, error, three offsets, aborted + 1, preferred replica
-_pack_entry: Final = Struct(">0sihqqqBi").pack
 #: the size of an answer, its correlation id, no tags
 _HEAD: Final = Struct(">iiB")
 _ID_SIZE: Final = 5
@@ -55,10 +60,10 @@ _ID_SIZE: Final = 5
 class FetchForm:
     """Requests that differ in nothing but the offsets, one for each partition, and what answers them."""
 
-    __slots__ = ("_constants", "_entries", "_fields", "_size", "_unpack", "_version")
+    __slots__ = ("_constants", "_end", "_fields", "_pack", "_size", "_unpack", "_version", "entries")
 
     def __init__(
-        self, version: int, fields: Struct, constants: Sequence[bytes], entries: Sequence[tuple[Any, ...]]
+        self, version: int, fields: Struct, constants: Sequence[bytes], answer: Sequence[bytes]
     ) -> None:
         self._version = version
         self._fields = fields
@@ -66,8 +71,15 @@ class FetchForm:
         self._unpack = fields.unpack_from
         #: what lies before, between and behind the offsets
         self._constants = tuple(constants)
-        #: for each partition: how to pack what is told of it, and what of that is always the same
-        self._entries = entries
+        *before, self._end = answer
+        layout, size = ">", 0
+        #: of each partition: what lies before its offsets, and where its records stand if nobody has any
+        self.entries: list[tuple[bytes, int]] = []
+        for constant in before:
+            layout += f"{len(constant)}s{_OFFSETS}"
+            size += len(constant) + _OFFSETS_SIZE
+            self.entries.append((constant, size + _ABORTED.size))
+        self._pack = Struct(f"{layout}{len(self._end)}s").pack
 
     @classmethod
     def of(cls, version: int, request: FetchRequest, body: bytes) -> FetchForm | None:
@@ -87,7 +99,7 @@ class FetchForm:
         fields = Struct(f"{layout}{max(0, len(body) - position)}s")
         if fields.size != len(body) or not _is_usual(version, request, body, start, at):
             return None
-        return cls(version, fields, fields.unpack(body)[::2], _entries(request))
+        return cls(version, fields, fields.unpack(body)[::2], _answer(request))
 
     @staticmethod
     def may_be_of(version: int, request: FetchRequest) -> bool:
@@ -115,26 +127,21 @@ class FetchForm:
         body = self._fields.pack(*between, constants[-1])
         return FETCH.request_decoder(self._version)(memoryview(body), 0)
 
-    def write(self, correlation_id: int, told: Sequence[Told]) -> list[Part]:
+    def write(self, correlation_id: int, told: Told) -> list[Part]:
         """An answer as it goes out, its size first: of each partition in the request's order."""
+        fields, news = told
+        answer = self._pack(*fields, self._end)
+        size = _ID_SIZE + len(answer)
         parts: list[Part] = []
-        written, size = _NO_SESSION, _ID_SIZE
-        for (pack, before, index, aborted), (high_watermark, stable, log_start, records) in zip(
-            self._entries, told, strict=True
-        ):
-            written += pack(before, index, 0, high_watermark, stable, log_start, aborted, -1)
+        start = 0
+        for position, records in news:
             length = len(records)
-            if length:
-                written += encode_uvarint(length + 1)
-                size += len(written) + length
-                parts += (written, records)
-                written = _NO_TAGS
-            else:
-                written += _NOTHING
-        # The ends of the last topic, and of all.
-        written += b"\0\0"
-        parts.append(written)
-        parts[0] = _HEAD.pack(size + len(written), correlation_id, 0) + parts[0]  # type: ignore[operator]
+            prefix = encode_uvarint(length + 1)
+            size += length + len(prefix) - len(_NO_RECORDS)
+            parts += (answer[start:position] + prefix, records)
+            start = position + len(_NO_RECORDS)
+        parts.append(answer[start:])
+        parts[0] = _HEAD.pack(size, correlation_id, 0) + parts[0]  # type: ignore[operator]
         return parts
 
 
@@ -147,19 +154,19 @@ def _is_usual(version: int, request: FetchRequest, body: bytes, start: int, end:
     return body[end:] == rest[start + 1 :] and body == b"".join(encode(request))  # type: ignore[arg-type]
 
 
-def _entries(request: FetchRequest) -> list[tuple[Any, ...]]:
+def _answer(request: FetchRequest) -> list[bytes]:
+    """What an answer without records has before, between and behind the offsets of its partitions."""
     # Only readers of committed records are told of aborted transactions, here of none.
-    aborted = 1 if request.isolation_level == _COMMITTED else 0
-    entries = []
-    before = encode_uvarint(len(request.topics) + 1)
+    behind = _ABORTED.pack(1 if request.isolation_level == _COMMITTED else 0, -1) + _NO_RECORDS + _NO_TAGS
+    constants = []
+    before = _NO_SESSION + encode_uvarint(len(request.topics) + 1)
     for topic in request.topics:
         before += topic.topic_id + encode_uvarint(len(topic.partitions) + 1)
         for partition in topic.partitions:
-            pack = Struct(f">{len(before)}sihqqqBi").pack if before else _pack_entry
-            entries.append((pack, before, partition.partition, aborted))
-            before = b""
+            constants.append(before + _INDEX.pack(partition.partition, 0))
+            before = behind
         before += _NO_TAGS
-    return entries
+    return [*constants, before + _NO_TAGS]
 
 
 class _ClientFetch(Api[Any, Any]):
