@@ -392,3 +392,78 @@ async def test_a_connection_waits_while_the_copies_of_its_requests_fill_the_memo
             server.pool.release(1000)
             app.waiting[i].resolve([frame(b"done")])
         assert [await read_frame(reader) for _ in range(10)] == [b"done"] * 10
+
+
+class Note(asyncio.Transport):
+    """A transport that notes what is written, with its own name, among all that is."""
+
+    def __init__(self, name: str, written: list[tuple[str, bytes]]) -> None:
+        super().__init__()
+        self._name, self._written = name, written
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self._written.append((self._name, bytes(data)))
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        """A list takes everything."""
+
+    def abort(self) -> None:
+        """There is nobody to hear of it."""
+
+
+class Awaited(Echo):
+    """Frames that say so wake whoever waits."""
+
+    server: Server
+
+    def serve(self, connection: Connection, data: memoryview) -> Answer:
+        if bytes(data) == b"wake":
+            self.server.call_soon(self.wake)
+        return super().serve(connection, data)
+
+    def wake(self) -> None:
+        while self.waiting:
+            self.waiting.pop().resolve([frame(b"woken after %d" % self.served)])
+        if not self.served % 2:
+            raise RuntimeError("of those who were woken")
+
+
+def arrive(connection: Connection, data: bytes) -> None:
+    room = connection.get_buffer(-1)
+    room[: len(data)] = data
+    connection.buffer_updated(len(data))
+
+
+@on_uvloop
+async def test_who_waits_for_what_arrives_is_answered_before_those_who_sent_it() -> None:
+    app, written = Awaited(), list[tuple[str, bytes]]()
+    errors: list[Any] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context["exception"]))
+    async with serving(app) as (app.server, _):
+        reader, writer = (Connection(app.server, Listener("PLAINTEXT", "", 0)) for _ in range(2))
+        reader.connection_made(Note("reader", written))
+        writer.connection_made(Note("writer", written))
+        arrive(reader, frame(b"wait"))
+        arrive(writer, frame(b"wake") + frame(b"more"))
+        answers = frame(b"wake") + frame(b"more")
+        assert written == [("reader", frame(b"woken after 3")), ("writer", answers)]
+        assert not errors
+        arrive(writer, frame(b"wake"))
+        assert written[2:] == [("writer", frame(b"wake"))], "whatever becomes of the others"
+        assert [type(error) for error in errors] == [RuntimeError]
+        for connection in (reader, writer):
+            connection.connection_lost(None)
+
+
+@on_uvloop
+async def test_who_is_woken_while_nothing_arrives_is_answered_in_the_next_turn() -> None:
+    app, written = Awaited(), list[tuple[str, bytes]]()
+    async with serving(app) as (app.server, _):
+        reader = Connection(app.server, Listener("PLAINTEXT", "", 0))
+        reader.connection_made(Note("reader", written))
+        arrive(reader, frame(b"wait"))
+        app.server.call_soon(app.wake)
+        assert not written
+        await asyncio.sleep(0)
+        assert written == [("reader", frame(b"woken after 1"))]
+        reader.connection_lost(None)

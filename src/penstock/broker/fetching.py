@@ -7,13 +7,13 @@ plain object on its partitions: no task, one timer.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from penstock.broker.fetch_sessions import WantedPartition
 from penstock.broker.partition import Partition
 from penstock.model.errors import ApiError, ErrorCode, OffsetOutOfRange
+from penstock.net.server import Server
 from penstock.replication.leader import LeaderState
 from penstock.storage.scan import ColdPages
 from penstock.wire.apis.fetch import AbortedTransaction, EpochEndOffset, PartitionData
@@ -119,7 +119,8 @@ def read_partition(
     """What to answer of one partition, with up to `left` bytes of it; ApiError, or ColdPages to be warmed."""
     _, committed, only_leader, nearest = limits
     partition.check_leader_epoch(want.current_leader_epoch, only_leader)
-    partition.check_online()
+    if partition.flusher.health.offline is not None:
+        partition.check_online()
     log = partition.log
     if want.last_fetched_epoch >= 0:
         epoch, end = partition.end_offset_for_epoch(want.last_fetched_epoch)
@@ -189,31 +190,31 @@ def _failed(index: int, code: ErrorCode) -> PartitionData:
 class WaitingFetch:
     """A fetch that waits for `min_bytes`, or for its time to be up, and then calls `complete` once."""
 
-    __slots__ = ("_complete", "_done", "_loop", "_missing", "_partitions", "_timer")
+    __slots__ = ("_complete", "_done", "_missing", "_partitions", "_server", "_timer")
 
     def __init__(
         self,
-        loop: asyncio.AbstractEventLoop,
+        server: Server,
         partitions: Sequence[Partition],
         missing: int,
         max_wait_s: float,
         complete: Callable[[], None],
     ) -> None:
-        self._loop = loop
+        self._server = server
         self._partitions = partitions
         self._missing = missing
         self._complete = complete
         self._done = False
-        self._timer = loop.call_later(max_wait_s, self._finish)
+        self._timer = server.loop.call_later(max_wait_s, self._finish)
         for partition in partitions:
             partition.waiters[self] = None
 
     def more(self, size: int) -> None:
-        """One of the partitions grew; finish after this turn of the loop, with all that it brings."""
+        """One of the partitions grew; finish with all that came together, before those who sent it hear."""
         if self._missing > 0:
             self._missing -= size
             if self._missing <= 0:
-                self._loop.call_soon(self._finish)
+                self._server.call_soon(self._finish)
 
     def cancel(self) -> None:
         self._done = True
@@ -223,5 +224,9 @@ class WaitingFetch:
 
     def _finish(self) -> None:
         if not self._done:
-            self.cancel()
-            self._complete()
+            self._done = True
+            try:
+                self._complete()
+            finally:
+                # When the answer is on its way already: nothing can come in between.
+                self.cancel()

@@ -13,7 +13,6 @@ Owned by the event loop's thread.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeAlias
 
@@ -109,8 +108,8 @@ class SteadyFetch:
             return self._form.write, told
         self._context = context
         deferred = self._deferred = Deferred()
-        loop, wait_s = asyncio.get_running_loop(), self._max_wait_ms / 1000
-        deferred.on_cancel = WaitingFetch(loop, self._partitions, missing, wait_s, self._wait_over).cancel
+        server, wait_s = context.broker.server, self._max_wait_ms / 1000
+        deferred.on_cancel = WaitingFetch(server, self._partitions, missing, wait_s, self._wait_over).cancel
         return deferred
 
     def _wait_over(self) -> None:

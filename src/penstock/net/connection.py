@@ -61,7 +61,6 @@ class Connection(asyncio.BufferedProtocol):
         "_paused",
         "_ready",
         "_server",
-        "_serving",
         "_stop",
         "_transport",
         "_view",
@@ -97,7 +96,6 @@ class Connection(asyncio.BufferedProtocol):
         self._stop = 0
         # Answers that are next in order, held back until every frame that arrived with theirs is served.
         self._ready: list[Buffer | FileRange] = []
-        self._serving = False
         self._paused = False
         self._write_blocked = False
         self._waiting_for_buffer = False
@@ -158,24 +156,28 @@ class Connection(asyncio.BufferedProtocol):
         """Serve every whole frame in `data` (all that is unserved) and keep what is left."""
         server = self._server
         position, end = 0, len(data)
-        self._serving = True
-        while end - position >= 4 and not self._paused:
-            (length,) = _unpack_length(data, position)
-            if not 0 <= length <= server.max_request_bytes:
-                self.fail(f"frame of {length} bytes, limit {server.max_request_bytes}")
-            start = position + 4
-            stop = start + length
-            if stop > end or self.closed:
-                break
-            try:
-                answer = server.application.serve(self, data[start:stop])
-            except ProtocolError as e:
-                self.fail(str(e))
-                break
-            position = stop
-            if answer is not None:
-                self._take(answer)
-        self._serving = False
+        server.serving = self
+        try:
+            while end - position >= 4 and not self._paused:
+                (length,) = _unpack_length(data, position)
+                if not 0 <= length <= server.max_request_bytes:
+                    self.fail(f"frame of {length} bytes, limit {server.max_request_bytes}")
+                start = position + 4
+                stop = start + length
+                if stop > end or self.closed:
+                    break
+                try:
+                    answer = server.application.serve(self, data[start:stop])
+                except ProtocolError as e:
+                    self.fail(str(e))
+                    break
+                position = stop
+                if answer is not None:
+                    self._take(answer)
+            if server.due:
+                server.run_due()
+        finally:
+            server.serving = None
         if self._ready:
             self._flush()
         if position == end:
@@ -263,7 +265,7 @@ class Connection(asyncio.BufferedProtocol):
             else:
                 self._ready += head
             answers.popleft()
-        if self._ready and not self._serving:
+        if self._ready and self._server.serving is not self:
             self._flush()
         if self._paused and len(answers) < MAX_IN_FLIGHT:
             self._update_reading()

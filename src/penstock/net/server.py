@@ -67,6 +67,9 @@ class Server:
         #: in the order in which they came, so that a simulated end of all of them is the same every time
         self.connections: dict[Connection, None] = {}
         self.loop: asyncio.AbstractEventLoop
+        #: the connection that serves what arrived together, and what is to happen before it is answered
+        self.serving: Connection | None = None
+        self.due: list[Callable[[], None]] = []
         self._log = log
         self._idle_check_s = idle_check_s
         self._emptied = asyncio.Event()
@@ -116,6 +119,22 @@ class Server:
             connection.abort()
         if self.connections:
             await self._emptied.wait()
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        """Call once all frames are served that arrived together, before they are answered; if none, soon."""
+        if self.serving is not None:
+            self.due.append(callback)
+        else:
+            self.loop.call_soon(callback)
+
+    def run_due(self) -> None:
+        due = self.due
+        while due:
+            callback = due.pop(0)
+            try:
+                callback()
+            except Exception as e:  # noqa: BLE001 - as the loop does: no fault of those who are answered next
+                self.loop.call_exception_handler({"message": f"failed: {callback!r}", "exception": e})
 
     def admit(self, connection: Connection) -> None:
         """Take in a new connection, or refuse it where a limit is reached."""

@@ -141,8 +141,8 @@ class _Fetch:
         if not found:
             return self._answer(read)
         self._deferred = Deferred()
-        loop = asyncio.get_running_loop()
-        waiting = WaitingFetch(loop, found, missing, request.max_wait_ms / 1000, self._wait_over)
+        server, wait_s = self._context.broker.server, request.max_wait_ms / 1000
+        waiting = WaitingFetch(server, found, missing, wait_s, self._wait_over)
         self._deferred.on_cancel = waiting.cancel
         return self._deferred
 
