@@ -248,7 +248,7 @@ class Connection(asyncio.BufferedProtocol):
     def _deferred_resolved(self, parts: Parts | None) -> None:
         """Send what is at the head of the queue, as far as it is there."""
         answers = self._answers
-        if len(answers) == 1 and not (self._serving or self._paused):
+        if len(answers) == 1 and not (self._paused or self._server.serving is self):
             # The only one there is: nothing waits before it, behind it, or to go out with it.
             answers.clear()
             if parts is not None and not self.closed:
