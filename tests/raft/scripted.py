@@ -43,9 +43,10 @@ class Scripted:
         state: QuorumState | None = None,
         log: MemoryLog | None = None,
         now_ms: float = 0,
+        static: VoterSet | None = None,
     ) -> None:
         self.log = log or MemoryLog()
-        static = VoterSet(voter(n) for n in range(1, voters + 1))
+        static = static or VoterSet(voter(n) for n in range(1, voters + 1))
         self.core = RaftNode(
             RaftConfig(key(node)),
             self.log,

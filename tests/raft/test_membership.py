@@ -67,6 +67,19 @@ def test_a_voter_is_removed_and_no_longer_counts() -> None:
     assert node.ready.voters == VoterSet([voter(1), voter(2)])
 
 
+def test_who_was_removed_is_told_of_once_as_the_observer_that_it_is() -> None:
+    """A voter of the beginning is known without its directory, an observer by it."""
+    node = Scripted(static=VoterSet(Voter(ReplicaKey(n), voter(n).endpoints) for n in (1, 2, 3)))
+    node.elect()
+    commit(node, 2, 3)
+    node.asked(RemoveVoterRequest(ReplicaKey(3)))
+    commit(node, 2, 3)
+    described = node.core.describe(node.now_ms)
+    assert described is not None
+    assert [each.key.id for each in described.voters] == [1, 2]
+    assert [each.key for each in described.observers] == [key(3)]
+
+
 def test_an_endpoint_changes_with_an_update() -> None:
     node = leader()
     moved = voter(3)._replace(endpoints=(Endpoint("INTERNAL", "elsewhere", 1),))

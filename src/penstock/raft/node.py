@@ -27,6 +27,7 @@ from typing import NamedTuple
 from penstock.raft.leader import Leader
 from penstock.raft.membership import Membership
 from penstock.raft.messages import (
+    NO_DIRECTORY,
     AddVoterRequest,
     BeginEpochRequest,
     EndEpochRequest,
@@ -212,7 +213,12 @@ class RaftNode(Membership):
             return None
         own = ReplicaDescription(self.key, self.log.end_offset, now_ms, now_ms)
         voters = [own if self._is_me(voter.key) else _describe(role, voter.key) for voter in self.voters]
-        observers = [_describe(role, key) for key in sorted(role.replicas) if not self.voters.has(key)]
+        observers = [
+            _describe(role, key)
+            for key in sorted(role.replicas)
+            # Without a directory: as a voter of the beginning was known, until it was removed.
+            if not self.voters.has(key) and key.directory_id != NO_DIRECTORY
+        ]
         return QuorumDescription(self.leader_id, self.epoch, self.high_watermark, voters, observers)
 
 
