@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -170,6 +171,8 @@ def _common_configs(config: Path | None, settings: list[str]) -> tuple[dict[str,
     from penstock.cli.config_sources import effective
 
     file, configs = effective(config, {}, settings)
+    for name, reason in file.unused.items():
+        print(f"{name} has no effect: {reason}", file=sys.stderr)
     if "penstock.memory" in configs:
         misused("penstock.memory would lose votes with each broker that ends: remove it")
     return {name: value for name, value in configs.items() if name not in _EACH_BROKERS_OWN}, file.topics
