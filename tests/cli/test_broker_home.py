@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from penstock.cli.broker_home import BrokerHome, bootstrap_of, home_of, homes_in
+from penstock.cli.cluster import stop
 from penstock.cli.failure import Failure
 from penstock.cli.processes import Process, write_pid_file
 from penstock.cli.starting import ClusterPlan, _stop_again, free_port, make_homes, start_all
@@ -50,6 +51,16 @@ def test_what_is_not_there_is_told(tmp_path: Path) -> None:
     with pytest.raises(Failure, match=r"no broker in .* runs: `penstock cluster start"):
         bootstrap_of(tmp_path, "")
     assert bootstrap_of(None, "given:1") == "given:1"
+
+
+def test_a_slip_in_one_config_file_does_not_keep_the_others_from_being_stopped(tmp_path: Path) -> None:
+    home = BrokerHome(tmp_path, 1)
+    home.write({"process.roles": "broker"}, ())
+    assert not home.votes
+    slip = BrokerHome(tmp_path, 2)
+    slip.write({"proces.roles": "broker"}, ())
+    assert slip.votes
+    stop(tmp_path)
 
 
 def test_a_stale_pid_file_is_removed_and_its_pid_left_alone(tmp_path: Path) -> None:

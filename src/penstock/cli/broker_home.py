@@ -82,8 +82,12 @@ class BrokerHome:
 
     @property
     def votes(self) -> bool:
-        """Whether the broker may be a voter of the metadata quorum."""
-        return "controller" in self.configs.get("process.roles", "broker,controller").split(",")
+        """Whether the broker may be a voter of the metadata quorum, also by a file that cannot be read now."""
+        try:
+            roles = self.configs.get("process.roles", "broker,controller")
+        except Failure:
+            return True
+        return "controller" in roles.split(",")
 
     def process(self) -> Process | None:
         """The running process, if there is one."""
