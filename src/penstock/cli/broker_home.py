@@ -82,7 +82,7 @@ class BrokerHome:
 
     @property
     def votes(self) -> bool:
-        """Whether the broker may be a voter of the metadata quorum, also by a file that cannot be read now."""
+        """Whether it may be a voter of the metadata quorum, also by a file that cannot be read now."""
         try:
             roles = self.configs.get("process.roles", "broker,controller")
         except Failure:
