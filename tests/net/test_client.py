@@ -20,12 +20,18 @@ from penstock.wire.api import Api
 from penstock.wire.apis.api_versions import API_VERSIONS, ApiVersion, ApiVersionsResponse
 from penstock.wire.apis.create_topics import CREATE_TOPICS, CreatableTopic, CreateTopicsRequest
 from penstock.wire.apis.fetch import FETCH, FetchPartition, FetchRequest, FetchTopic
-from penstock.wire.apis.metadata import METADATA, MetadataRequest, MetadataResponse
-from penstock.wire.apis.produce import PRODUCE, PartitionProduceData, ProduceRequest, TopicProduceData
+from penstock.wire.apis.metadata import METADATA, MetadataRequest, MetadataRequestTopic, MetadataResponse
+from penstock.wire.apis.produce import (
+    PRODUCE,
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
 from penstock.wire.apis.vote import VOTE, VoteRequest
 from penstock.wire.backoff import Backoff
 from penstock.wire.conversation import Conversation, Response
-from penstock.wire.messages import RequestHeader, decode_request_header, encode_response
+from penstock.wire.messages import RequestHeader, decode_request_header, encode_request, encode_response
 from penstock.wire.schema import Struct
 
 LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
@@ -544,3 +550,84 @@ def test_backoff_doubles_up_to_its_limit_and_starts_over() -> None:
     assert (backoff.failed(-1.0), backoff.failed(1.0)) == (0.8, 2.4)
     for _ in range(2000):
         assert backoff.failed(0.0) <= 5.0
+
+
+class Landed:
+    """Where answers land, one after the other, without a task that waits for them."""
+
+    def __init__(self) -> None:
+        self.answers: asyncio.Queue[MetadataResponse | Exception] = asyncio.Queue()
+
+    def done(self) -> bool:
+        return False
+
+    def set_result(self, response: MetadataResponse, /) -> None:
+        self.answers.put_nowait(response)
+
+    def set_exception(self, error: Exception, /) -> None:
+        self.answers.put_nowait(error)
+
+
+def ask_again(correlation_id: int, topic: str) -> bytes:
+    request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)])
+    parts = encode_request(METADATA, 12, correlation_id, "test", request)
+    return b"".join(cast("list[bytes]", parts))
+
+
+class TestRepeat:
+    """A request that differs in nothing but numbers from one that was answered."""
+
+    def test_answers_land_where_the_first_did(self, run: Run) -> None:
+        async def scenario() -> None:
+            landed = Landed()
+            async with Fake(serve).serving() as port, peer_at(port) as peer:
+                call = peer.post(METADATA, MetadataRequest(topics=None), LONG_S, landed)
+                first = await landed.answers.get()
+                numbers = []
+                for _ in range(3):
+                    assert peer.repeat(call, ask_again, "t")
+                    again = await landed.answers.get()
+                    assert isinstance(again, MetadataResponse)
+                    numbers.append(again.controller_id)
+                assert isinstance(first, MetadataResponse)
+                assert numbers == [first.controller_id + i for i in (1, 2, 3)]
+
+        run(scenario())
+
+    def test_a_peer_that_hangs_is_given_up_as_for_any_request(self, run: Run) -> None:
+        async def scenario() -> None:
+            landed, fake = Landed(), Fake(serve)
+            async with fake.serving() as port, peer_at(port) as peer:
+                call = peer.post(METADATA, MetadataRequest(topics=None), WHILE_S, landed)
+                await landed.answers.get()
+                assert peer.repeat(call, ask_again, "t")
+                await landed.answers.get()
+                fake.reply = hang
+                assert peer.repeat(call, ask_again, "t")
+                assert isinstance(await landed.answers.get(), PeerTimedOut)
+                assert not peer.repeat(call, ask_again, "t"), "there is no connection"
+                assert landed.answers.empty()
+
+        run(scenario())
+
+    def test_another_connection_has_to_be_asked_at_length_first(self, run: Run) -> None:
+        """Nobody knows yet in which version it is asked."""
+
+        def answer_or_drop(transport: asyncio.Transport, header: RequestHeader) -> None:
+            if header.api_key == METADATA.key:
+                serve(transport, header)
+            else:
+                transport.write(answer(PRODUCE, header, ProduceResponse()))
+
+        async def scenario() -> None:
+            landed, gone, fake = Landed(), Gone(), Fake(answer_or_drop)
+            async with fake.serving() as port, peer_at(port, on_gone=gone) as peer:
+                call = peer.post(METADATA, MetadataRequest(topics=None), LONG_S, landed)
+                await landed.answers.get()
+                fake.connections[0].abort()
+                await gone.heard.wait()
+                await peer.send(PRODUCE, ProduceRequest(acks=1), LONG_S)
+                assert not peer.repeat(call, ask_again, "t")
+                assert len(fake.requests) == 2
+
+        run(scenario())

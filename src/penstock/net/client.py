@@ -171,12 +171,15 @@ class Peer:
         `write` is given a correlation id and the fields, and the answer goes where that of `call` went.
         """
         link = self._link
-        if link is None or self._waiting or not link.conversation.has_room:
+        if link is None or self._waiting:
+            return False
+        correlation_id = link.conversation.repeat(call.api)
+        if correlation_id is None:
             return False
         call.renew(self._loop.time())
         if self._timer is None or call.deadline < self._due_at:
             self._watch(call.deadline)
-        link.repeat(call, write(link.conversation.repeat(call.api), fields))
+        link.repeat(call, write(correlation_id, fields))
         return True
 
     def speaks(self, api: Api[Any, Any]) -> int | None:

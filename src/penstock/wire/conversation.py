@@ -150,10 +150,16 @@ class Conversation:
             self._awaited.append((correlation_id, read))
         return correlation_id, parts
 
-    def repeat(self, api: Api[Any, Any]) -> int:
-        """The correlation id of a request that the caller writes: one of an API that was asked before."""
+    def repeat(self, api: Api[Any, Any]) -> int | None:
+        """The correlation id of a request that the caller writes.
+
+        None if it may not be asked now, or `api` was not asked before: nobody knows yet in which version.
+        """
+        spoken = self._spoken.get(api)
+        if spoken is None or len(self._awaited) >= self._max_in_flight:
+            return None
         correlation_id = self._number()
-        self._awaited.append((correlation_id, self._spoken[api][2]))
+        self._awaited.append((correlation_id, spoken[2]))
         return correlation_id
 
     def forward(self, api: Api[Any, Any], version: int, body: Buffer) -> tuple[int, list[Part]]:
