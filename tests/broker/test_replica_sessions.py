@@ -208,7 +208,10 @@ def test_sessions_are_bounded_and_the_one_used_longest_ago_goes() -> None:
 
 def test_a_new_incarnation_ends_the_sessions_of_the_one_before() -> None:
     sessions = new_sessions()
-    full(sessions, 0, epoch=7)
+    ended = full(sessions, 0, epoch=7)
+    ended.parked = parked = Parked()
     other = full(sessions, 0, replica=3, epoch=7)
     again = full(sessions, 0, epoch=8)
     assert [session.id for session in sessions] == [other.id, again.id]
+    assert parked.ended, "nobody else would"
+    assert ready(ended) == []

@@ -199,8 +199,12 @@ class ReplicaSession:
                 followed.told = None
 
     def close(self) -> None:
+        """Nobody fetches in it any more: nothing of it may be looked at, or wait, from now on."""
+        if self.parked is not None:
+            self.parked.superseded()
         for followed in self.partitions.values():
             followed.unsubscribe()
+        self.ready.clear()
 
 
 class ReplicaSessions:

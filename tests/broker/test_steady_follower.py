@@ -1,0 +1,139 @@
+"""A follower that keeps up, on a connection to a real leader: what becomes of it when something changes."""
+
+from __future__ import annotations
+
+import gc
+from types import SimpleNamespace
+from typing import Any
+
+from penstock.broker.handlers.internal import INTERNAL_HANDLERS
+from penstock.broker.internal_door import InternalDispatcher
+from penstock.broker.replica_sessions import FollowedPartition, ReplicaSession
+from penstock.model.errors import ErrorCode
+from penstock.net.deferred import Deferred
+from penstock.wire.apis.fetch import FETCH, FetchResponse
+from penstock.wire.messages import decode_response, encode_request
+from penstock.wire.replica_fetch import REPLICA_FETCH, ReplicaAsk
+from tests.broker.nodes import Cluster, cluster, run
+from tests.broker.replication import TOPIC, make_topic, replica, stop_fetching
+from tests.broker.requests import batch_of
+
+LEADER, FOLLOWER = 1, 2
+
+
+class Follower:
+    """Broker 2 as broker 1 sees it, on one connection; it has everything up to `offset`."""
+
+    def __init__(self, nodes: Cluster, offset: int = 0) -> None:
+        self._nodes = nodes
+        self._dispatcher = InternalDispatcher(nodes[LEADER], INTERNAL_HANDLERS)
+        self._connection: Any = SimpleNamespace(memo=None, peer="follower", listener=None)
+        self.offset = offset
+        self.session_id, self.epoch = 0, 0
+
+    @property
+    def session(self) -> ReplicaSession:
+        sessions = self._nodes[LEADER].replicas.sessions
+        return next(session for session in sessions if session.id == self.session_id)
+
+    def ask(self, *topics: str, forgotten: tuple[str, ...] = (), **changed: Any) -> Any:
+        """Ask on: parts of an answer, or a Deferred of them."""
+        ids = {name: self._nodes[LEADER].image.topics[name].id for name in (*topics, *forgotten)}
+        last_epoch = 0 if self.offset else -1
+        wanted = [(ids[name], 0, 0, self.offset, last_epoch, 0, 1 << 20) for name in topics]
+        ask = ReplicaAsk(
+            *(500, 1, 1 << 20, self.session_id, self.epoch),
+            *(FOLLOWER, self._nodes[FOLLOWER].broker_epoch, wanted, [(ids[name], 0) for name in forgotten]),
+        )._replace(**changed)
+        self.epoch += 1
+        parts = encode_request(REPLICA_FETCH, FETCH.max_version, 7, "follower", ask)
+        frame = b"".join(map(bytes, parts))[4:]  # type: ignore[arg-type]
+        return self._dispatcher.serve(self._connection, memoryview(frame))
+
+    def hear(self, answer: Any) -> FetchResponse:
+        if isinstance(answer, Deferred):
+            answer = answer.value
+        written = b"".join(bytes(part) for part in answer)
+        response: FetchResponse = decode_response(FETCH, FETCH.max_version, memoryview(written)[4:])
+        self.session_id = response.session_id
+        return response
+
+    def keep_up(self, *topics: str) -> Deferred[Any]:
+        """Open a session, and ask until a request is known by its bytes, and waits."""
+        self.hear(self.ask(*topics))
+        self.ask(topics[0])
+        self.end_wait(self.session)
+        waiting = self.ask(topics[0])
+        assert isinstance(waiting, Deferred)
+        assert self.session.parked is self._connection.memo
+        return waiting
+
+    def end_wait(self, session: ReplicaSession) -> None:
+        """As a timer would."""
+        if session.parked is not None:
+            session.parked._finish()  # type: ignore[attr-defined]
+
+
+def test_a_session_that_was_closed_is_not_fetched_in_any_more() -> None:
+    """The one that takes its place has another connection, as after one that nobody heard the end of."""
+
+    async def main() -> None:
+        async with cluster(2) as nodes:
+            await make_topic(nodes, LEADER, FOLLOWER)
+            await stop_fetching(nodes[FOLLOWER])
+            partition = replica(nodes[LEADER])
+            partition.followers.clear()
+            before, after = Follower(nodes), Follower(nodes)
+            waiting = before.keep_up(TOPIC)
+            closed = before.session
+            after.hear(after.ask(TOPIC, session_id=before.session_id))
+
+            before.end_wait(closed)
+            assert not before.hear(waiting).responses
+            answer = before.hear(before.ask(TOPIC))
+            assert answer.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+            assert [follower.session for follower in partition.followers] == [after.session]  # type: ignore[attr-defined]
+
+    run(main())
+
+
+def test_nothing_of_a_partition_that_was_forgotten_is_kept() -> None:
+    async def main() -> None:
+        async with cluster(2) as nodes:
+            for name in ("kept", "gone"):
+                await make_topic(nodes, LEADER, FOLLOWER, name=name)
+            await stop_fetching(nodes[FOLLOWER])
+            follower = Follower(nodes)
+            follower.keep_up("gone", "kept")
+            follower.ask("kept", forgotten=("gone",))
+            follower.ask("kept")
+            session = follower.session
+            gc.collect()
+            alive = [each for each in gc.get_objects() if isinstance(each, FollowedPartition)]
+            assert [each for each in alive if each.session is session] == list(session.partitions.values())
+
+    run(main())
+
+
+def test_what_is_appended_while_a_fetch_commits_is_answered_and_not_waited_for() -> None:
+    async def main() -> None:
+        async with cluster(2) as nodes:
+            await make_topic(nodes, LEADER, FOLLOWER)
+            await stop_fetching(nodes[FOLLOWER])
+            partition = replica(nodes[LEADER])
+            assert partition.leadership is not None
+            follower = Follower(nodes)
+            waiting = follower.keep_up(TOPIC)
+            partition.append(memoryview(bytearray(batch_of([b"a"]))))
+            partition.leadership.when_committed(
+                1, lambda _: partition.append(memoryview(bytearray(batch_of([b"b"])))) and None
+            )
+            follower.end_wait(follower.session)
+            follower.hear(waiting)
+            follower.offset = 1
+
+            (told,) = follower.hear(follower.ask(TOPIC)).responses[0].partitions
+
+            assert told.records, "it waits for what is there"
+
+    run(main())
