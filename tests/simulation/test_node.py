@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import Iterator
 
 import pytest
@@ -89,6 +90,23 @@ def test_a_stopped_broker_leaves_nothing_to_recover(loop: SimLoop, node: Node) -
     _pass(loop, 1)
     assert node.broker is not None
     assert [line for line in loop.trace.lines if "stopped" in line]
+
+
+def test_a_broker_that_does_not_start_leaves_the_disk_as_the_one_before_it_did(
+    loop: SimLoop, node: Node
+) -> None:
+    node.stop()
+    _pass(loop, 1)
+    node.disk.sync_error = errno.EIO
+    node.boot()
+    _pass(loop, 1)
+    assert not node.is_up
+    node.disk.sync_error = None
+    node.boot()
+    assert node.after_clean_stop
+    node.kill()
+    node.boot()
+    assert not node.after_clean_stop
 
 
 def test_a_supervised_broker_comes_back(loop: SimLoop, node: Node) -> None:

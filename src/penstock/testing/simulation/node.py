@@ -91,6 +91,8 @@ class Node:
             await broker.start()
         except (PenstockError, OSError) as e:
             self.note(f"does not start: {e}")
+            # How the one before it has ended is still how its disk was left.
+            self._stopped = self.after_clean_stop
             self._exit()
             return
         except Exception as e:  # noqa: BLE001 - a bug, which ends the run with its name
