@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from penstock.broker.maintenance import Maintenance, _repeat
+from penstock.broker.server import system_world
 from penstock.model.config import BrokerConfig
 from penstock.model.errors import ErrorCode
 from penstock.records.codecs import Codec
@@ -307,7 +308,7 @@ def test_compaction_at_a_limited_pace(tmp_path: Path) -> None:
 def test_without_cleaners_nothing_is_compacted() -> None:
     async def check() -> None:
         config = BrokerConfig({"log.cleaner.threads": "0"})
-        maintenance = Maintenance(config, None, None, None, None, None, None)  # type: ignore[arg-type]
+        maintenance = Maintenance(config, None, None, None, system_world(config), None)  # type: ignore[arg-type]
         await maintenance.clean()
 
     asyncio.run(check())

@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
-from penstock.broker import coordinator_answers, coordinator_seat
+from penstock.broker import coordinator_answers, coordinator_log, coordinator_seat
 from penstock.broker.broker import Broker
 from penstock.broker.coordinator import java_hash
 from penstock.broker.coordinator_answers import Question
+from penstock.broker.coordinator_log import Loader
 from penstock.broker.partition import Partition
 from penstock.broker.server import system_world
 from penstock.groups.ledger import Client
@@ -225,6 +226,20 @@ def test_a_failed_sync_costs_the_partition(monkeypatch: pytest.MonkeyPatch) -> N
     run(test)
 
 
+def test_a_coordinator_without_a_disk_tells_nothing_from_memory() -> None:
+    """Another one has taken over and knows more; who had the metadata on that disk does not hear of it."""
+
+    async def test() -> None:
+        async with running() as broker:
+            await answer(commit(broker, 1))
+            assert await fetched(broker) == 1
+            health = offsets_partition(broker).flusher.health
+            health.sync_failed(OSError(5, "input/output error"), "a disk died")
+            assert fetch(broker).error_code == ErrorCode.NOT_COORDINATOR
+
+    run(test)
+
+
 def test_a_partition_that_is_gone_refuses_everyone() -> None:
     async def test() -> None:
         async with running(penstock_flush="group") as broker:
@@ -267,7 +282,7 @@ def test_a_load_that_takes_long_or_fails_is_not_waited_for(
                 if error is not None:
                     raise error
 
-            monkeypatch.setattr(coordinator_seat, "load_records", load)
+            monkeypatch.setattr(Loader, "load", load)
             monkeypatch.setattr(coordinator_seat, "_LOAD_PATIENCE_S", 0.01 if error is None else 60)
             broker.groups.runtime.resigned(0)
             broker.groups.runtime.elected(0)
@@ -288,7 +303,7 @@ def test_a_lone_log_that_is_damaged_is_loaded_as_far_as_it_is_sound(
     """Nobody can mend it, and all groups would be without a coordinator for a few offsets."""
     said: list[tuple[str, object]] = []
     monkeypatch.setattr(
-        coordinator_seat.log,
+        coordinator_log.log,
         "error",
         lambda event, **fields: said.append((event, fields.get("first_offset"))),
     )
@@ -301,7 +316,8 @@ def test_a_lone_log_that_is_damaged_is_loaded_as_far_as_it_is_sound(
             broker.groups.runtime.resigned(0)
             broker.groups.runtime.elected(0)
             assert await fetched(broker) == left
-            assert said == [("coordinator_records_lost", damaged)]
+            assert said == [("coordinator_log_damaged", None), ("coordinator_records_lost", damaged)]
+            assert broker.metrics.coordinator_ranges_lost == 1
 
     run(test)
 

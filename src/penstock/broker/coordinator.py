@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
+from penstock.broker.coordinator_log import Loader
 from penstock.broker.coordinator_runtime import CoordinatorRuntime, Question
 from penstock.groups.ledger import Client, Environment
 from penstock.groups.settings import GroupSettings
@@ -57,7 +58,7 @@ class GroupCoordinator:
             lambda: GroupShard(self._env),
             broker.partitions,
             broker.clock,
-            broker.workers,
+            Loader(broker.workers, broker.metrics, lambda partition: broker.scrubber.mend(partition)),
         )
 
     def start(self) -> None:

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from typing import Final
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, Protocol, TypeVar
 
 from penstock.broker.logs import get_logger
+from penstock.broker.metrics import Metrics
 from penstock.broker.partition import Partition
+from penstock.broker.repair import Outcome
+from penstock.model.errors import CorruptMessage
 from penstock.ports import Workers
-from penstock.records.batch import HEADER_SIZE, BatchHeader
+from penstock.records.batch import HEADER_SIZE, BatchHeader, crc_matches
 from penstock.records.record import Record, build_batch, iter_batches, iter_records
 from penstock.storage.producers import AppendOrigin
+from penstock.storage.scan import CorruptLog
 
-__all__ = ["append_records", "load_records"]
+__all__ = ["Loader", "append_records"]
 
 log = get_logger("coordinator")
 _READ_BYTES: Final = 1 << 20
@@ -43,30 +47,72 @@ def _batch(records: Sequence[tuple[bytes, bytes | None]], now_ms: int) -> bytes:
     return build_batch([Record(i, now_ms, key, value) for i, (key, value) in enumerate(records)])
 
 
-async def load_records(
-    partition: Partition, replay: Callable[[bytes, bytes | None], None], workers: Workers
-) -> None:
-    """Replay everything that the log holds now, a piece at a time.
+class Replayable(Protocol):
+    """What a log is the state of."""
 
-    `CorruptLog` where it is damaged and other replicas are not: that can be mended.
+    def replay(self, key: bytes, value: bytes | None) -> None: ...
+
+
+R = TypeVar("R", bound=Replayable)
+
+
+class Loader:
+    """Makes what a log holds.
+
+    A log that is damaged is mended first, from another replica. While one that may have what is damaged is
+    away, nothing is loaded: what members have committed must not be forgotten for an outage. Where nobody has
+    it (there is one replica, or all are damaged there), what is sound is loaded.
     """
-    opened = partition.log
-    offset, end = opened.log_start_offset, opened.end_offset
-    while (offset := _sound_from(partition, offset)) < end:
-        found = opened.read(offset, _READ_BYTES, upper=end)
-        assert found is not None
-        data = await workers.in_thread(found.read)
-        for position, header in iter_batches(data):
-            _replay_batch(memoryview(data)[position : position + header.size], header, replay)
-            offset = header.next_offset
-        await asyncio.sleep(0)
 
+    __slots__ = ("_mend", "_metrics", "_workers")
 
-def _sound_from(partition: Partition, offset: int) -> int:
-    """`offset`, or the first sound one behind it where it is damaged and no other replica has it."""
-    if partition.leadership is None:
+    def __init__(
+        self,
+        workers: Workers,
+        metrics: Metrics,
+        mend: Callable[[Partition], Awaitable[Outcome | None]],
+    ) -> None:
+        self._workers = workers
+        self._metrics = metrics
+        self._mend = mend
+
+    async def load(self, partition: Partition, make: Callable[[], R]) -> R | None:
+        """A new one with everything that the log holds now; None while it may yet be mended."""
+        made = await self._replayed(partition, make)
+        if made is None and await self._mend(partition) in (Outcome.MENDED, Outcome.LOST):
+            made = await self._replayed(partition, make, give_up=True)
+        return made
+
+    async def _replayed(
+        self, partition: Partition, make: Callable[[], R], *, give_up: bool = False
+    ) -> R | None:
+        """None if the log is damaged; what is known to be is left out, if it is to be given up."""
+        made = make()
+        try:
+            await self._replay(partition, made, give_up)
+        except (CorruptLog, CorruptMessage) as e:
+            log.error("coordinator_log_damaged", partition=partition.name, error=str(e))
+            return None
+        return made
+
+    async def _replay(self, partition: Partition, made: Replayable, give_up: bool) -> None:
+        """Replay the log, a piece at a time."""
+        opened = partition.log
+        offset, end = opened.log_start_offset, opened.end_offset
+        while (offset := self._sound_from(partition, offset) if give_up else offset) < end:
+            found = opened.read(offset, _READ_BYTES, upper=end)
+            if found is None:
+                # Compaction has left nothing of the rest.
+                return
+            data = memoryview(await self._workers.in_thread(found.read))
+            offset = _replay_batches(data, offset, end, made)
+            await asyncio.sleep(0)
+
+    def _sound_from(self, partition: Partition, offset: int) -> int:
+        """`offset`, or the first sound one behind it where it is damaged and nobody has it."""
         for damage in partition.log.recovery.corruption:
             if damage.first_offset <= offset < damage.next_offset:
+                self._metrics.coordinator_ranges_lost += 1
                 log.error(
                     "coordinator_records_lost",
                     partition=partition.name,
@@ -75,6 +121,21 @@ def _sound_from(partition: Partition, offset: int) -> int:
                     path=damage.path,
                 )
                 offset = damage.next_offset
+        return offset
+
+
+def _replay_batches(data: memoryview, offset: int, end: int, made: Replayable) -> int:
+    """Replay whole batches from `offset` to before `end`; where the next one is."""
+    start = offset
+    for position, header in iter_batches(data):
+        batch = data[position : position + header.size]
+        # What says how far a batch goes is in no checksum: it must go on, and come to an end.
+        if not offset < header.next_offset <= end or not crc_matches(batch, header):
+            raise CorruptLog(f"no sound batch at offset {offset}")
+        _replay_batch(batch, header, made.replay)
+        offset = header.next_offset
+    if offset == start:
+        raise CorruptLog(f"no whole batch at offset {offset}")
     return offset
 
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar
 
+from penstock.broker.coordinator_log import Loader
 from penstock.broker.coordinator_seat import Question, Seat, Shard
 from penstock.broker.partition import Partition
 from penstock.broker.partitions import Partitions
 from penstock.model.errors import ApiError, ErrorCode
 from penstock.net.deferred import Deferred
-from penstock.ports import Clock, Workers
+from penstock.ports import Clock
 from penstock.wire.schema import Struct
 
 __all__ = ["CoordinatorRuntime", "Question", "Shard"]
@@ -31,21 +32,21 @@ class CoordinatorRuntime(Generic[S]):
         make_shard: Callable[[], S],
         partitions: Partitions,
         clock: Clock,
-        workers: Workers,
+        loader: Loader,
     ) -> None:
         self.topic = topic
         self._make_shard = make_shard
         self._partitions = partitions
         #: what members' sessions are measured with
         self.clock = clock
-        self._workers = workers
+        self._loader = loader
         self._seats: dict[int, Seat[S]] = {}
 
     def elected(self, index: int) -> None:
         """The partition is ours: load it."""
         partition = self._partitions.find(self.topic, index)
         if isinstance(partition, Partition) and index not in self._seats:
-            seat = self._seats[index] = Seat(partition, self._make_shard, self.clock, self._workers)
+            seat = self._seats[index] = Seat(partition, self._make_shard, self.clock, self._loader)
             seat.load()
 
     def resigned(self, index: int) -> None:

@@ -8,8 +8,9 @@ Later turns see records that are not committed yet. If the log refuses them, or 
 thrown away and replayed from the log, and everyone who waits is told to try again: with NOT_COORDINATOR
 where the partition or its disk is gone, COORDINATOR_NOT_AVAILABLE where the cluster is short of replicas,
 as in Kafka. Who asks while it is being loaded waits for that, but not for long. A log that goes on refusing,
-as a full disk does, is tried again with growing pauses; one that is damaged, until it has been mended. Where
-there is no other replica to mend it from, what is sound is loaded.
+as a full disk does, is tried again with growing pauses.
+
+A log that is damaged is mended first (`Loader`); where that has to wait, it is tried again like that, too.
 
 Owned by the event loop's thread.
 """
@@ -22,15 +23,14 @@ from collections.abc import Callable
 from typing import Final, Generic, Protocol, TypeAlias, TypeVar
 
 from penstock.broker.coordinator_answers import Answers, Question
-from penstock.broker.coordinator_log import append_records, load_records
+from penstock.broker.coordinator_log import Loader, append_records
 from penstock.broker.logs import get_logger
 from penstock.broker.partition import Partition
 from penstock.groups.ledger import Answer, LogRecord, Outbox, bytes_of
 from penstock.groups.timers import TimerKey, Timers
-from penstock.model.errors import ApiError, CorruptMessage, ErrorCode, PenstockError, StorageError
+from penstock.model.errors import ApiError, ErrorCode, PenstockError, StorageError
 from penstock.net.deferred import Deferred
-from penstock.ports import Clock, Workers
-from penstock.storage.scan import CorruptLog
+from penstock.ports import Clock
 from penstock.wire.schema import Struct
 
 __all__ = ["Question", "Seat", "Shard"]
@@ -49,7 +49,8 @@ _APPEND_ERRORS: Final = {
 #: how long a question waits for a shard that is being loaded: nearly all are there at once, and clients take
 #: COORDINATOR_LOAD_IN_PROGRESS as a reason to pause
 _LOAD_PATIENCE_S: Final = 1.0
-#: how long a log that has refused twice in a row is left alone, doubled with each time, up to a limit
+#: how long a log that has refused twice in a row, or is damaged, is left alone, doubled with each time, up
+#: to a limit
 _RELOAD_S: Final = 0.05
 _RELOAD_LIMIT_S: Final = 5.0
 _DOUBLINGS: Final = 10
@@ -96,6 +97,7 @@ class Seat(Generic[S]):
         "_early",
         "_flush_due",
         "_load_patience",
+        "_loader",
         "_refusals",
         "_reload",
         "_replies",
@@ -103,7 +105,6 @@ class Seat(Generic[S]):
         "_timer_ms",
         "_unwritten",
         "_waiting",
-        "_workers",
         "make_shard",
         "parked",
         "partition",
@@ -112,12 +113,16 @@ class Seat(Generic[S]):
     )
 
     def __init__(
-        self, partition: Partition, make_shard: Callable[[], S], clock: Clock, workers: Workers
+        self,
+        partition: Partition,
+        make_shard: Callable[[], S],
+        clock: Clock,
+        loader: Loader,
     ) -> None:
         self.partition = partition
         self.make_shard = make_shard
         self._clock = clock
-        self._workers = workers
+        self._loader = loader
         #: None while it is being loaded, or where it cannot be
         self.shard: S | None = None
         self.task: asyncio.Task[None] | None = None
@@ -156,20 +161,24 @@ class Seat(Generic[S]):
             self._load_patience = loop.call_later(_LOAD_PATIENCE_S, self._load_takes_long)
 
     async def _load(self) -> None:
-        shard = self.make_shard()
         try:
-            await load_records(self.partition, shard.replay, self._workers)
+            shard = await self._loader.load(self.partition, self.make_shard)
         except PenstockError as e:
             log.error("coordinator_not_loaded", partition=self.partition.name, error=str(e))
-            if isinstance(e, (CorruptLog, CorruptMessage)):
-                # Others have what is damaged here, and the scrubber gets it from them.
-                self._refuse_early(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-                self._reload = asyncio.get_running_loop().call_later(_RELOAD_LIMIT_S, self.load)
-            else:
-                self._refuse_early(ErrorCode.NOT_COORDINATOR)
+            self._refuse_early(ErrorCode.NOT_COORDINATOR)
             return
-        log.info("coordinator_loaded", partition=self.partition.name)
-        self._loaded(shard)
+        if shard is None:
+            self._refuse_early(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+            self._load_later()
+        else:
+            log.info("coordinator_loaded", partition=self.partition.name)
+            self._loaded(shard)
+
+    def _load_later(self) -> None:
+        """Not in a busy loop: what is loaded may have something to write at once, and be refused again."""
+        self._refusals += 1
+        pause_s = min(_RELOAD_S * 2 ** min(self._refusals, _DOUBLINGS), _RELOAD_LIMIT_S)
+        self._reload = asyncio.get_running_loop().call_later(pause_s, self.load)
 
     def _loaded(self, shard: S) -> None:
         self.shard = shard
@@ -221,19 +230,20 @@ class Seat(Generic[S]):
         log.error("coordinator_append_failed", partition=self.partition.name, error=str(error))
         code = _APPEND_ERRORS.get(error.code, error.code)
         self.unload(ApiError(code, str(error)))
-        self._refusals += 1
-        if self._refusals == 1:
-            self.load()
+        if self._refusals:
+            self._load_later()
         else:
-            # What is loaded may have something to write at once, and be refused again: not in a busy loop.
-            pause_s = min(_RELOAD_S * 2 ** min(self._refusals, _DOUBLINGS), _RELOAD_LIMIT_S)
-            self._reload = asyncio.get_running_loop().call_later(pause_s, self.load)
+            self._refusals = 1
+            self.load()
 
     # -- turns
 
     def ask(self, decide: Decision[S], refusal: Callable[[ApiError], Struct]) -> Struct | Deferred[Struct]:
         """The shard's answer, or a promise of it where it has to wait: for others, or for the log."""
         question = Question(refusal)
+        if self.partition.log.health.offline is not None:
+            # Others lead by now, and know more; where the metadata was on that disk, too, nobody tells us.
+            return refusal(ApiError(ErrorCode.NOT_COORDINATOR))
         if self.shard is not None:
             return self._decide(self.shard, decide, question)
         if self._load_patience is None:

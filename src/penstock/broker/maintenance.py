@@ -15,12 +15,13 @@ from penstock.broker.logs import get_logger
 from penstock.broker.pacing import PacedFiles
 from penstock.broker.partition import Partition
 from penstock.broker.partitions import Partitions
+from penstock.broker.repair import Outcome
 from penstock.broker.room import Room
 from penstock.broker.warming import ask_log
 from penstock.broker.world import OsFiles
 from penstock.model.config import BrokerConfig
 from penstock.model.errors import PenstockError, StorageError
-from penstock.ports import Clock, Files, Workers
+from penstock.ports import Files, World
 from penstock.storage import cleaner
 from penstock.storage.cleaner import Dirt
 from penstock.storage.removal import Removal
@@ -46,19 +47,20 @@ class Maintenance:
         partitions: Partitions,
         room: Room,
         controller: Controller,
-        clock: Clock,
-        files: Files,
-        workers: Workers,
+        world: World,
+        mend: Callable[[Partition], Awaitable[Outcome | None]],
     ) -> None:
+        """`mend` has the damage found that a log turns out to have, and repaired as far as that can be."""
         self._config = config
         self._partitions = partitions
         self._room = room
         self._controller = controller
-        self._clock = clock
-        self._files = files
-        self._workers = workers
+        self._clock = world.clock
+        self._files = world.files
+        self._workers = world.workers
+        self._mend = mend
         self._tasks: list[asyncio.Task[None]] = []
-        #: logs that are damaged where compaction has to read
+        #: logs that compaction cannot read, though no damage is known that could be repaired
         self._uncleanable: set[Partition] = set()
         self._choosing = asyncio.Lock()
         #: up to where each compacted log is clean, as far as it was asked
@@ -143,9 +145,12 @@ class Maintenance:
                 # What went well may be due again; what did not must let others have their turn.
                 if await self._compact(partition, dirt, cleaners):
                     tried.discard(partition)
-            except (StorageError, OSError, CorruptLog) as e:
+            except (StorageError, OSError) as e:
                 log.error("compaction_failed", partition=partition.name, error=str(e))
-                if isinstance(e, CorruptLog):
+            except CorruptLog as e:
+                log.error("compaction_failed", partition=partition.name, error=str(e))
+                # While it knows of damage a log is left alone; one where none is found must not come again.
+                if await self._mend(partition) is None:
                     self._uncleanable.add(partition)
 
     async def _dirtiest(self, tried: set[Partition]) -> tuple[Partition, Dirt] | None:
@@ -179,11 +184,12 @@ class Maintenance:
         """Compact a log, beside others that share memory and disk; False if it has changed too much."""
         config, opened = self._config, partition.log
         now_ms, memory_bytes = self._clock.now_ms(), config.log_cleaner_dedupe_buffer_size // cleaners
-        plan = await ask_log(
-            partition, self._workers, lambda: cleaner.plan(dirt, now_ms, memory_bytes, cached_only=True)
-        )
         files = _paced(self._files, config.log_cleaner_io_max_bytes_per_second / cleaners)
-        result = await cleaner.clean(opened, plan, files, self._workers, lambda: partition.hosted)
+        async with partition.rewriting:
+            plan = await ask_log(
+                partition, self._workers, lambda: cleaner.plan(dirt, now_ms, memory_bytes, cached_only=True)
+            )
+            result = await cleaner.clean(opened, plan, files, self._workers, lambda: partition.hosted)
         if result is None:
             log.info("compaction_abandoned", partition=partition.name)
             return False
@@ -197,6 +203,7 @@ class Maintenance:
             partition.log.config.compact
             and partition.hosted
             and partition not in self._uncleanable
+            and not partition.log.recovery.corruption
             and partition.directory.health.offline is None
         )
 

@@ -78,6 +78,8 @@ class Metrics:
         self.corruption_repaired = 0
         #: ranges in which replicas differed though their checksums are right
         self.differences_found = 0
+        #: damaged ranges that no replica has, and that coordinators were loaded without
+        self.coordinator_ranges_lost = 0
         #: data directories that take no records at the moment
         self.full_directories = 0
 

@@ -8,6 +8,7 @@ it, and followers take it over from their leader.
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Protocol
 
 from penstock.model.errors import (
@@ -73,6 +74,7 @@ class Partition:
         "leading",
         "log",
         "pending",
+        "rewriting",
         "sync_due",
         "topic",
         "topic_id",
@@ -114,6 +116,8 @@ class Partition:
         self.hidden_bytes = 0
         #: appends that are with a worker; None if there are none
         self.pending: PendingAppends | None = None
+        #: held by whoever makes sealed segments anew: compaction, or a repair of what was compacted
+        self.rewriting = asyncio.Lock()
         #: whether what was appended last has to be synced before it is acknowledged (`flush.messages`)
         self.sync_due = False
         #: whether the flusher knows that bytes were written since it last planned a sync

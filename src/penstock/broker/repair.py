@@ -2,18 +2,20 @@
 
 Other replicas are asked for the range as any reader asks. Their bytes are checked and written over the
 damaged ones, in place. That is the same for leaders and followers, takes nobody out of the ISR, and costs
-nothing that is healthy.
+nothing that is healthy. Where a log is compacted the bytes of another need not fit: `renewal` has that.
 
 Invariant: a range counts as sound again only when all of it has been written and is on the disk.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
+from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 from penstock.broker.logs import get_logger
 from penstock.broker.partition import Partition
+from penstock.metadata.image import PartitionImage
 from penstock.model.errors import ApiError, CorruptMessage, ErrorCode, PenstockError
 from penstock.ports import File
 from penstock.replication.digest import leading_batches
@@ -25,11 +27,33 @@ from penstock.wire.apis.fetch import FETCH, FetchPartition, FetchRequest, FetchT
 if TYPE_CHECKING:
     from penstock.broker.broker import Broker
 
-__all__ = ["PIECE_BYTES", "is_here", "others_in_sync", "read_replica", "repair_range"]
+__all__ = [
+    "PIECE_BYTES",
+    "Outcome",
+    "all_in_sync",
+    "ask_each",
+    "is_here",
+    "others_in_sync",
+    "read_replica",
+    "repair_range",
+    "tell_repaired",
+]
 
 log = get_logger("scrubber")
 #: what is checked in one go, and fetched with one request
 PIECE_BYTES: Final = 1 << 20
+#: what a replica answers that does not have a range: its copy is damaged as well, or was let go of
+_HAS_NOT: Final = frozenset({ErrorCode.CORRUPT_MESSAGE, ErrorCode.OFFSET_OUT_OF_RANGE})
+
+
+class Outcome(Enum):
+    """What became of a damaged range."""
+
+    MENDED = "mended"
+    #: it stays damaged for now: who may have it is away, or it is not known to be committed yet
+    WAITS = "waits"
+    #: everybody was asked, and nobody has it
+    LOST = "lost"
 
 
 def is_here(partition: Partition) -> bool:
@@ -39,13 +63,23 @@ def is_here(partition: Partition) -> bool:
 
 def others_in_sync(broker: Broker, partition: Partition) -> list[int]:
     """Who else has all of a partition: the leader first."""
-    topic = broker.image.topics_by_id.get(partition.topic_id)
-    if topic is None or partition.index not in topic.partitions:
+    known = _known(broker, partition)
+    if known is None:
         return []
-    known = topic.partitions[partition.index]
     others = {node: None for node in (known.leader, *known.isr) if node >= 0}
     others.pop(broker.node_id, None)
     return list(others)
+
+
+def all_in_sync(broker: Broker, partition: Partition) -> bool:
+    """Whether nobody is away who may have what those in sync do not have."""
+    known = _known(broker, partition)
+    return known is None or set(known.replicas) <= {broker.node_id, *known.isr}
+
+
+def _known(broker: Broker, partition: Partition) -> PartitionImage | None:
+    topic = broker.image.topics_by_id.get(partition.topic_id)
+    return None if topic is None else topic.partitions.get(partition.index)
 
 
 async def read_replica(broker: Broker, partition: Partition, offset: int, replica: int) -> memoryview:
@@ -63,30 +97,53 @@ async def read_replica(broker: Broker, partition: Partition, offset: int, replic
     if answer.error_code:
         raise ApiError(ErrorCode(answer.error_code))
     assert isinstance(answer.records, memoryview)
+    if not answer.records:
+        raise ApiError(ErrorCode.OFFSET_NOT_AVAILABLE, f"it has not heard that offset {offset} is committed")
     return answer.records
 
 
 async def repair_range(
     broker: Broker, partition: Partition, damage: Corruption, sources: Iterable[int]
-) -> None:
+) -> Outcome:
     """Replace a damaged range with what the first of `sources` has that can give it."""
+
+    async def copy(replica: int) -> bool:
+        if not await _copy(broker, partition, damage, replica):
+            return False
+        tell_repaired(broker, partition, damage, replica)
+        return True
+
+    return await ask_each(partition, sources, copy)
+
+
+async def ask_each(
+    partition: Partition, sources: Iterable[int], copy: Callable[[int], Awaitable[bool]]
+) -> Outcome:
+    """`copy` from one replica after the other until one gives what is asked for.
+
+    False of `copy` means that ours is no longer, or not yet, what another's could replace.
+    """
+    outcome = Outcome.LOST
     for replica in sources:
         try:
-            done = await _copy(broker, partition, damage, replica)
+            return Outcome.MENDED if await copy(replica) else Outcome.WAITS
         except PenstockError as e:
             log.warning("repair_failed", partition=partition.name, source=replica, error=str(e))
-            continue
-        if done:
-            broker.metrics.corruption_repaired += 1
-            log.info(
-                "corruption_repaired",
-                partition=partition.name,
-                source=replica,
-                first_offset=damage.first_offset,
-                next_offset=damage.next_offset,
-                bytes=damage.size,
-            )
-            return
+            if not isinstance(e, ApiError) or e.code not in _HAS_NOT:
+                outcome = Outcome.WAITS
+    return outcome
+
+
+def tell_repaired(broker: Broker, partition: Partition, damage: Corruption, replica: int) -> None:
+    broker.metrics.corruption_repaired += 1
+    log.info(
+        "corruption_repaired",
+        partition=partition.name,
+        source=replica,
+        first_offset=damage.first_offset,
+        next_offset=damage.next_offset,
+        bytes=damage.size,
+    )
 
 
 async def _copy(broker: Broker, partition: Partition, damage: Corruption, replica: int) -> bool:

@@ -4,7 +4,8 @@ Round after round every sealed segment of every replica here is read, in pieces,
 `penstock.scrub.bytes.per.second`. What is damaged is reported, and from then on neither clients nor followers
 get it, until it has been replaced (`repair`). Then the same segments are compared with other replicas'
 (`comparison`), which finds what no checksum does. Beside the rounds what is known to be damaged, from one of
-them or from recovery, is tried again every minute.
+them or from recovery, is tried again every minute; and who cannot do without what is damaged, as coordinators
+cannot, has it found and repaired at once (`mend`).
 
 What is known to be damaged is not kept over a restart: the first round begins soon after the start, and finds
 it again.
@@ -14,16 +15,25 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from penstock.broker.comparison import compare_replica
 from penstock.broker.logs import get_logger
 from penstock.broker.partition import Partition
-from penstock.broker.repair import PIECE_BYTES, is_here, others_in_sync, repair_range
+from penstock.broker.renewal import needs_renewal, renew_segment
+from penstock.broker.repair import (
+    PIECE_BYTES,
+    Outcome,
+    all_in_sync,
+    is_here,
+    others_in_sync,
+    repair_range,
+)
 from penstock.broker.world import OsFiles
 from penstock.model.errors import PenstockError
 from penstock.storage.recovery import Corruption
-from penstock.storage.scrub import Piece, describe, note_damage, scrub, sealed_segments
+from penstock.storage.scrub import Piece, describe, describe_as_is, note_damage, scrub, sealed_segments
 from penstock.storage.segment import Segment
 
 if TYPE_CHECKING:
@@ -45,15 +55,18 @@ class Scrubber:
         self._tasks: list[asyncio.Task[None]] = []
         #: the replica that is being compared: what differs there is mended by a verdict, not by who has it
         self._compared: Partition | None = None
+        #: of replicas that somebody waits for
+        self._mending: dict[Partition, asyncio.Task[Outcome | None]] = {}
 
     def start(self) -> None:
         loop = asyncio.get_running_loop()
         self._tasks = [loop.create_task(self._scrub_in_rounds()), loop.create_task(self._mend_often())]
 
     async def stop(self) -> None:
-        for task in self._tasks:
+        tasks = [*self._tasks, *self._mending.values()]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _scrub_in_rounds(self) -> None:
         await asyncio.sleep(self._pause_s)
@@ -110,6 +123,27 @@ class Scrubber:
             except Exception as e:
                 log.error("scrub_failed", partition=partition.name, error=repr(e), exc_info=e)
 
+    async def mend(self, partition: Partition) -> Outcome | None:
+        """Find all that is damaged in a replica, and repair it, now; None if nothing is damaged.
+
+        Whoever waits may give up. The task is not theirs: a segment that is being swapped must not be left.
+        """
+        task = self._mending.get(partition)
+        if task is None:
+            task = self._mending[partition] = asyncio.get_running_loop().create_task(self._mend(partition))
+            task.add_done_callback(partial(self._mended, partition))
+        return await asyncio.shield(task)
+
+    def _mended(self, partition: Partition, task: asyncio.Task[Outcome | None]) -> None:
+        del self._mending[partition]
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("scrub_failed", partition=partition.name, error=repr(error))
+
+    async def _mend(self, partition: Partition) -> Outcome | None:
+        for segment in list(partition.log.segments):
+            await self._scrub_segment(partition, segment, at_once=True)
+        return await self.repair(partition) if partition.log.recovery.corruption else None
+
     # -- finding
 
     async def scrub(self, partition: Partition) -> None:
@@ -117,25 +151,28 @@ class Scrubber:
         for segment in sealed_segments(partition.log):
             await self._scrub_segment(partition, segment)
 
-    async def _scrub_segment(self, partition: Partition, segment: Segment) -> None:
+    async def _scrub_segment(self, partition: Partition, segment: Segment, *, at_once: bool = False) -> None:
+        """Check a segment: a sealed one at its pace, or any `at_once`."""
         broker, done = self._broker, Piece(0, 0)
+        describe_now = describe_as_is if at_once else describe
         # Memory is seen by this process only.
         in_worker = (
             broker.workers.in_process if isinstance(broker.files, OsFiles) else broker.workers.in_thread
         )
         while is_here(partition):
-            sealed = describe(partition.log, segment)
+            sealed = describe_now(partition.log, segment)
             if sealed is None or done.position >= sealed.size:
                 return
             before = done
             size = min(PIECE_BYTES, sealed.size - done.position)
-            await asyncio.sleep(size / broker.config.penstock_scrub_bytes_per_second)
+            if not at_once:
+                await asyncio.sleep(size / broker.config.penstock_scrub_bytes_per_second)
             try:
                 done = await in_worker(scrub, broker.files, sealed, before, PIECE_BYTES)
             except FileNotFoundError:
                 # Gone by retention or compaction; where it is not, reads will tell.
                 return
-            if not is_here(partition) or describe(partition.log, segment) != sealed:
+            if not is_here(partition) or describe_now(partition.log, segment) != sealed:
                 # What was read may have been changed while it was.
                 return
             for damage in done.damage:
@@ -143,6 +180,8 @@ class Scrubber:
             broker.metrics.scrubbed_bytes += done.position - before.position
 
     def _found(self, partition: Partition, segment: Segment, damage: Corruption) -> None:
+        if damage in partition.log.recovery.corruption:
+            return
         self._broker.metrics.corruption_found += 1
         log.error(
             "corruption_found",
@@ -156,7 +195,13 @@ class Scrubber:
         )
         note_damage(partition.log, segment, damage)
 
-    async def repair(self, partition: Partition) -> None:
+    async def repair(self, partition: Partition) -> Outcome:
         """Replace what is known to be damaged, by this scrubber or by recovery, as far as others have it."""
-        for damage in list(partition.log.recovery.corruption):
-            await repair_range(self._broker, partition, damage, others_in_sync(self._broker, partition))
+        broker, opened = self._broker, partition.log
+        outcomes = set()
+        for damage in list(opened.recovery.corruption):
+            mend = renew_segment if needs_renewal(partition, damage) else repair_range
+            outcomes.add(await mend(broker, partition, damage, others_in_sync(broker, partition)))
+        if Outcome.LOST in outcomes and not all_in_sync(broker, partition):
+            return Outcome.WAITS
+        return next((o for o in (Outcome.WAITS, Outcome.LOST) if o in outcomes), Outcome.MENDED)

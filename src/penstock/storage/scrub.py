@@ -3,7 +3,8 @@
 A sealed segment never changes, so its checksums can be checked at any time, piece by piece, in another
 process. What is found becomes part of the log's `RecoveryReport`: reads treat it as what recovery finds. A
 damaged range that other replicas have is written over in place with their bytes: every replica has the same
-batches, so the healthy ones fit exactly, and nothing around them is touched.
+batches, so the healthy ones fit exactly, and nothing around them is touched. (Where a log is compacted they
+need not fit, and the segment is made anew: `renewal`.)
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ __all__ = [
     "Piece",
     "SealedSegment",
     "describe",
+    "describe_as_is",
     "note_damage",
     "repair_target",
     "repaired",
@@ -57,11 +59,17 @@ def sealed_segments(log: Log) -> list[Segment]:
 
 def describe(log: Log, segment: Segment) -> SealedSegment | None:
     """None if `segment` has left the log, or takes appends again."""
-    following = log.segments.after(segment)
-    if following is None or log.segments.holding(segment.base_offset) is not segment:
+    return None if segment is log.segments.active else describe_as_is(log, segment)
+
+
+def describe_as_is(log: Log, segment: Segment) -> SealedSegment | None:
+    """As if `segment` were sealed now, which is true until the next append; None if it has left the log."""
+    if log.segments.holding(segment.base_offset) is not segment:
         return None
+    following = log.segments.after(segment)
+    end_offset = log.end_offset if following is None else following.base_offset
     return SealedSegment(
-        segment.path(LOG), segment.size, segment.base_offset, following.base_offset, segment.is_compacted
+        segment.path(LOG), segment.size, segment.base_offset, end_offset, segment.is_compacted
     )
 
 
@@ -111,9 +119,22 @@ class _Scrub(BatchSearch):
 
 
 def note_damage(log: Log, segment: Segment, damage: Corruption) -> None:
-    """Let nobody read from now on what is damaged."""
+    """Let nobody read from now on what is damaged; what was known to be before may be a part of it."""
+    for known in log.recovery.corruption:
+        if damage.first_offset <= known.first_offset and known.next_offset <= damage.next_offset:
+            _forget(log, segment, known)
     log.recovery.found(damage)
-    segment.damage.append(Damage(damage.position, damage.position + damage.size, damage.next_offset))
+    segment.damage.append(_place(damage))
+    segment.damage.sort()
+
+
+def _place(damage: Corruption) -> Damage:
+    return Damage(damage.position, damage.position + damage.size, damage.next_offset)
+
+
+def _forget(log: Log, segment: Segment, damage: Corruption) -> None:
+    log.recovery.replaced(damage)
+    segment.damage = [each for each in segment.damage if each != _place(damage)]
 
 
 def repair_target(log: Log, damage: Corruption) -> File | None:
@@ -126,7 +147,7 @@ def repair_target(log: Log, damage: Corruption) -> File | None:
     end = damage.position + damage.size
     if (
         damage not in log.recovery.corruption
-        or Damage(damage.position, end, damage.next_offset) not in segment.damage
+        or _place(damage) not in segment.damage
         or not damage.size
         or end > segment.size
         or damage.next_offset > log.high_watermark
@@ -141,10 +162,8 @@ def repair_target(log: Log, damage: Corruption) -> File | None:
 def repaired(log: Log, damage: Corruption) -> list[File]:
     """The range is sound again, and on the disk. Returns what has to be synced for its indexes to last."""
     segment = log.segments.holding(damage.first_offset)
-    gone = Damage(damage.position, damage.position + damage.size, damage.next_offset)
-    segment.damage = [each for each in segment.damage if each != gone]
-    log.recovery.replaced(damage)
-    _date(segment, gone)
+    _forget(log, segment, damage)
+    _date(segment, _place(damage))
     return [] if segment is log.segments.active else segment.save_indexes()
 
 

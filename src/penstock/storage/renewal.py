@@ -1,0 +1,67 @@
+"""A damaged segment of a compacted log, made anew: its own sound bytes, and between them what another has.
+
+Replicas compact by themselves, so what another has of a damaged range need not take the same place. The new
+segment is therefore written beside the old one, into the directory that compaction writes to, and takes its
+place as compaction's result does (`swap`): a crash leaves the old one or the new one.
+
+Everything here touches the disk, so it is called in worker threads, one call at a time. Whoever renews a
+segment is the only one to rewrite its log at that time.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from penstock.ports import Buffer, Files
+from penstock.storage.segment import LOG, Segment, file_name
+from penstock.storage.swap import CLEANED, write_manifest
+
+__all__ = ["Renewal"]
+
+_CHUNK_BYTES: Final = 1 << 20
+
+
+class Renewal:
+    """One segment's, from left to right: `keep` and `add` in turns, then `finish`."""
+
+    __slots__ = ("_directory", "_files", "_new", "_old", "_segment", "size")
+
+    def __init__(self, files: Files, log_path: str, segment: Segment) -> None:
+        self._files = files
+        self._segment = segment
+        self._directory = f"{log_path}/{CLEANED}"
+        if files.is_dir(self._directory):
+            files.rmtree(self._directory)
+        files.makedirs(self._directory)
+        self._old = files.open(segment.path(LOG))
+        self._new = files.open(f"{self._directory}/{file_name(segment.base_offset)}{LOG}", create=True)
+        #: bytes of the new segment
+        self.size = 0
+
+    def keep(self, position: int, end: int) -> None:
+        """Take over bytes [position, end) of the old segment."""
+        for start in range(position, end, _CHUNK_BYTES):
+            self.add(self._old.pread(min(_CHUNK_BYTES, end - start), start))
+
+    def add(self, batches: Buffer) -> None:
+        self._new.append(batches)
+        self.size += len(batches)
+
+    def rewind(self, size: int) -> None:
+        """Forget what was added behind `size`."""
+        self._new.truncate(size)
+        self.size = size
+
+    def finish(self, index_interval_bytes: int, now_ms: int) -> None:
+        """Bring the new segment with its indexes to the disk, ready for the swap."""
+        old = self._segment
+        new = Segment(self._files, self._directory, old.base_offset, self.size, now_ms)
+        new.rebuild_indexes(index_interval_bytes)
+        for aborted in old.transactions.entries():
+            new.transactions.add(aborted)
+        unsynced = [self._new, new.mark_compacted(), *new.save_indexes()]
+        if new.transactions.file is not None:
+            unsynced.append(new.transactions.file)
+        for file in unsynced:
+            file.sync()
+        write_manifest(self._files, self._directory, [old.base_offset])
