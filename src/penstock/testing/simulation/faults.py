@@ -10,6 +10,7 @@ import errno
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from penstock.model.ids import OFFSETS_TOPIC, TopicPartition
 from penstock.records.batch import HEADER_SIZE
 from penstock.records.record import iter_batches
 from penstock.storage.scrub import describe, sealed_segments
@@ -20,9 +21,11 @@ if TYPE_CHECKING:
     from penstock.testing.simulation.node import Node
     from penstock.testing.simulation.scenario import Simulation
 
-__all__ = ["FAULTS", "Fault", "heal"]
+__all__ = ["FAULTS", "OFFSETS_PARTITIONS", "Fault", "heal"]
 
 Fault: TypeAlias = Callable[["Simulation"], None]
+#: that have what groups store
+OFFSETS_PARTITIONS: Final = 2
 _SLOW_SYNC_S: Final = (0.05, 1.5)
 _HEALTHY_SYNC_S: Final = (0.0001, 0.002)
 
@@ -118,7 +121,10 @@ def bit_rot(simulation: Simulation) -> None:
         return
     path = rng.choice(sealed)
     # In a batch's records: what invariants are checked by is the headers, whose checksums cover the rest.
-    start, header = rng.choice(list(iter_batches(node.disk.read(path))))
+    batches = [each for each in iter_batches(node.disk.read(path)) if each[1].size > HEADER_SIZE]
+    if not batches:
+        return
+    start, header = rng.choice(batches)
     position = start + rng.randrange(HEADER_SIZE, header.size)
     node.disk.flip_bit(path, position, rng.randrange(8))
     node.note(f"a bit of {path} flips at {position}")
@@ -128,7 +134,10 @@ def _sealed_segments(simulation: Simulation, node: Node) -> list[str]:
     """Their files, whether or not a checkpoint says that they are on the disk."""
     if node.broker is None:
         return []
-    replicas = [replica_on(node, partition) for partition in simulation.partitions]
+    partitions = list(simulation.partitions)
+    if simulation.options.compaction:
+        partitions += [TopicPartition(OFFSETS_TOPIC, index) for index in range(OFFSETS_PARTITIONS)]
+    replicas = [replica_on(node, partition) for partition in partitions]
     return [
         sealed.path
         for replica in replicas

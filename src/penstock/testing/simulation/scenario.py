@@ -17,7 +17,7 @@ from typing import Final
 from penstock.model.ids import TopicPartition
 from penstock.testing.simulation.checkers import ClientChecker, Violation
 from penstock.testing.simulation.clients import Client
-from penstock.testing.simulation.faults import FAULTS, Fault, heal
+from penstock.testing.simulation.faults import FAULTS, OFFSETS_PARTITIONS, Fault, heal
 from penstock.testing.simulation.history import Event, History
 from penstock.testing.simulation.loop import SimLoop, Stuck
 from penstock.testing.simulation.members import GroupMember
@@ -123,7 +123,7 @@ class Outcome:
 
 def _settings(node_id: int, options: Options) -> dict[str, str]:
     """A broker's settings; several brokers replicate, and vote, and lose nothing while two are in sync."""
-    settings = {"penstock.flush": "group", "offsets.topic.num.partitions": "2"}
+    settings = {"penstock.flush": "group", "offsets.topic.num.partitions": str(OFFSETS_PARTITIONS)}
     if options.nodes > 1:
         name = f"node-{node_id}"
         voters = [f"{voter}@node-{voter}:{_INTERNAL_PORT}" for voter in range(1, options.nodes + 1)]
