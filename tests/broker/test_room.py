@@ -8,6 +8,7 @@ import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from random import Random
+from unittest.mock import AsyncMock
 
 import pytest
 
@@ -15,7 +16,16 @@ from penstock.broker import room
 from penstock.model.errors import ErrorCode
 from penstock.testing.disk import FaultyDisk
 from tests.broker.nodes import Cluster, eventually, run
-from tests.broker.replication import described, fetch, make_topic, produce, replica, values_of
+from tests.broker.replication import (
+    described,
+    fetch,
+    latest,
+    make_topic,
+    produce,
+    replica,
+    stop_fetching,
+    values_of,
+)
 
 ALL = (1, 2, 3)
 LEADER = 1
@@ -111,6 +121,58 @@ def test_where_all_disks_are_full_somebody_leads_on_and_records_can_be_read() ->
             for disk in disks.values():
                 disk.capacity = None
             await all_in_sync(nodes)
+
+    run(main())
+
+
+async def last_leader_with_a_tail(nodes: Cluster) -> None:
+    """Fill all disks, that of 2 last, while 1 alone knows that the second of three records is committed."""
+    await eventually(lambda: all(replica(nodes[node]).log.high_watermark == 1 for node in ALL))
+    look, nodes[3].room.look = nodes[3].room.look, AsyncMock()  # type: ignore[method-assign]
+    refuse(nodes, 3)
+    await stop_fetching(nodes[3])
+    for value in (b"committed", b"not"):
+        assert (await produce(nodes, LEADER, value, acks=1)).error_code == ErrorCode.NONE
+    await eventually(lambda: replica(nodes[2]).log.end_offset == 3)
+    # As if 3 had fetched it just before its disk was full.
+    replica(nodes[LEADER]).log.advance_high_watermark(2)
+    refuse(nodes, LEADER)
+    await nodes[LEADER].room.look()
+    await eventually(lambda: replica(nodes[2]).leading)
+    nodes[3].room.look = look  # type: ignore[method-assign]
+    await look()
+    await all_in_sync(nodes, 1)
+    refuse(nodes, 2)
+
+
+def test_where_all_disks_are_full_the_end_of_what_is_committed_is_known() -> None:
+    """The new leader cannot learn it from fetches, for there are none: it has to ask."""
+
+    async def main() -> None:
+        async with on_disks() as (nodes, disks):
+            for disk in disks.values():
+                disk.capacity = disk.used() + 10_000
+            await last_leader_with_a_tail(nodes)
+            await eventually(lambda: replica(nodes[2]).log.high_watermark == 2)
+            assert await latest(nodes, 2) == 2
+            assert values_of(await fetch(nodes, 2)) == [b"before", b"committed"]
+
+    run(main())
+
+
+def test_a_replica_that_is_away_may_be_the_one_that_knows_what_is_committed() -> None:
+    async def main() -> None:
+        async with on_disks() as (nodes, disks):
+            for disk in disks.values():
+                disk.capacity = disk.used() + 10_000
+            nodes[2].replicas.inheritance.look = lambda led: None  # type: ignore[method-assign]
+            await last_leader_with_a_tail(nodes)
+            await nodes.kill(LEADER)
+            await eventually(lambda: nodes[2].image.brokers[LEADER].fenced)
+            leadership = replica(nodes[2]).leadership
+            assert leadership is not None
+            await nodes[2].replicas.inheritance.claim([leadership])
+            assert await latest(nodes, 2) == ErrorCode.OFFSET_NOT_AVAILABLE
 
     run(main())
 

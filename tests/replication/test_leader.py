@@ -324,6 +324,23 @@ def test_list_offsets_latest_waits_until_the_high_watermark_reached_the_epochs_s
     assert leader.latest_offset_known()
 
 
+@pytest.mark.parametrize(("told", "inherited"), [(2, 4), (7, 7), (99, 10)])
+def test_a_leader_below_min_isr_inherits_what_the_others_know_to_be_committed(
+    told: int, inherited: int
+) -> None:
+    """Never less than it knows itself, nor more than it had when it took over."""
+    leader = Cluster().leader(isr=(1,), end_offset=10, high_watermark=4)
+    assert leader.lacks_inheritance()
+    leader.local_end_advanced(20, 0)
+    leader.inherit(told)
+    assert leader.high_watermark == inherited
+    assert leader.latest_offset_known() and not leader.lacks_inheritance()
+
+
+def test_a_leader_with_enough_in_sync_learns_what_is_committed_from_their_fetches() -> None:
+    assert not Cluster().leader(isr=(1, 2), end_offset=10, high_watermark=4).lacks_inheritance()
+
+
 def test_low_watermark_is_the_least_start_of_the_replicas_that_live() -> None:
     cluster = Cluster()
     leader = cluster.leader()

@@ -55,6 +55,10 @@ class Replication(RuleBasedStateMachine):
         self.world.retry_proposal(node % self.size)
 
     @rule(node=st.integers(0, 4))
+    def inherit(self, node: int) -> None:
+        self.world.inherit(node % self.size)
+
+    @rule(node=st.integers(0, 4))
     def sync(self, node: int) -> None:
         self.world.sync(node % self.size)
 
@@ -109,6 +113,7 @@ def play(seed: int, rules: Rules, steps: int = 600) -> World:
     ]
     for _ in range(steps):
         rng.choice(events)(rng.randrange(brokers))
+        world.inherit(world.controller.partition.leader)
         world.check()
     return world
 
@@ -192,6 +197,7 @@ class AnyAnswerCounts(FollowerState):
         pytest.param(Rules(diverging=lambda *_: None), id="truncation-by-epoch"),
         pytest.param(Rules(follower=CutToHighWatermark), id="no-cut-to-high-watermark"),
         pytest.param(Rules(follower=AnyAnswerCounts), id="stale-answers"),
+        pytest.param(Rules(told_by_all=False), id="told-by-all"),
     ],
 )
 def test_a_removed_guard_is_found(mutant: Rules) -> None:

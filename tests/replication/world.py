@@ -38,6 +38,8 @@ class Rules(NamedTuple):
     leader: type[LeaderState] = LeaderState
     follower: type[FollowerState] = FollowerState
     diverging: Callable[[ReplicaLog, int, int, int], EpochEnd | None] = diverging_epoch
+    #: whether a leader inherits only what all other replicas have told it, in its epoch
+    told_by_all: bool = True
 
 
 REAL_RULES = Rules()
@@ -56,6 +58,8 @@ class Node:
     follower: FollowerState | None = None
     #: (offset, value) of acks=all appends that nobody has been answered about
     unanswered: list[tuple[int, str]] = field(default_factory=list)
+    #: whether it may have known of more that is committed before it crashed
+    forgetful: bool = False
 
 
 class World:
@@ -140,6 +144,7 @@ class World:
             node.alive = False
             node.log.truncate_to(max(node.log.durable, node.log.end_offset - lost))
             node.log.high_watermark = node.log.log_start_offset
+            node.forgetful = True
             node.leader = node.follower = node.metadata = None
             node.unanswered.clear()
 
@@ -148,6 +153,23 @@ class World:
         if not node.alive:
             node.alive = True
             node.broker_epoch = self.controller.register(at)
+
+    def inherit(self, at: int) -> None:
+        """A leader below min ISR asks the others, who all have to be there, how much is committed."""
+        node, others = self.nodes[at], [other for other in self.nodes if other.id != at]
+        leader = node.leader
+        if not node.alive or leader is None or not leader.lacks_inheritance():
+            return
+        telling = [other for other in others if self._can_tell(other, leader)]
+        if len(telling) == len(others) or (telling and not self.rules.told_by_all):
+            leader.inherit(max(other.log.high_watermark for other in telling))
+            self._settle(node)
+
+    def _can_tell(self, node: Node, leader: LeaderState) -> bool:
+        """What a broker forgets in a crash it has noted not long before; here it has noted nothing."""
+        node.forgetful &= node.log.high_watermark < len(self.consumed)
+        epoch = -1 if node.metadata is None else node.metadata.leader_epoch
+        return node.alive and not node.forgetful and epoch == leader.leader_epoch
 
     def fence(self, at: int) -> None:
         if self._can_spare(at):

@@ -162,6 +162,10 @@ class Leadership:
             log.info("isr_changed", partition=self.partition.name, before=sorted(before), isr=sorted(after))
         self._commit()
 
+    def inherit(self, high_watermark: int) -> None:
+        self.state.inherit(high_watermark)
+        self._commit()
+
     def rejected(self, proposal: IsrProposal, error: ErrorCode) -> Reaction:
         reaction = self.state.rejected(proposal, error, self._now_ms())
         if reaction is Reaction.STEP_DOWN and self.partition.leadership is self:

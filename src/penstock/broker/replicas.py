@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
+from penstock.broker.inheritance import Inheritance
 from penstock.broker.isr import IsrSender
 from penstock.broker.leadership import Leadership
 from penstock.broker.logs import get_logger
@@ -52,6 +53,7 @@ class Replicas:
         self._broker = broker
         self.sessions = ReplicaSessions(lambda: int.from_bytes(broker.rng.token(4), "big") & 0x7FFFFFFF)
         self.isr = IsrSender(broker)
+        self.inheritance = Inheritance(broker)
         #: by leader and number
         self._fetchers: dict[tuple[int, int], ReplicaFetcher] = {}
         self._following: dict[PartitionKey, tuple[ReplicaFetcher, int]] = {}
@@ -72,6 +74,7 @@ class Replicas:
         for fetcher in self._fetchers.values():
             await fetcher.stop()
         await self.isr.stop()
+        await self.inheritance.stop()
 
     # -- metadata
 
@@ -285,6 +288,7 @@ class Replicas:
                     leadership.tick()
             elif self.under_replicated:
                 self._refresh(self._refreshed_at_ms, absent_only=True)
+                self.inheritance.look(self._led.values())
 
     def _refresh(self, since_ms: int, *, absent_only: bool) -> None:
         for session in self.sessions:

@@ -1,7 +1,8 @@
 """The leader's side of a replicated partition, for one leader epoch: who is in sync and what is committed.
 
 Invariants:
-- `high_watermark` never moves back, and moves only while the committed ISR has at least min ISR members.
+- `high_watermark` never moves back, and moves only while the committed ISR has at least min ISR members, or
+  to what an earlier leader had committed (`inherit`).
 - It never passes the end offset of any member of the *maximal* ISR: the committed one and the replica whose
   addition is in flight. A replica being removed counts until the controller has agreed. A proposal that was
   sent twice and refused once may still be granted: its replica counts on, until the partition epoch moves or
@@ -88,6 +89,7 @@ class LeaderState:
     __slots__ = (
         "_brokers",
         "_doubted",
+        "_inherited",
         "_joining",
         "_max_lag_ms",
         "_own_broker_epoch",
@@ -138,6 +140,7 @@ class LeaderState:
         #: what the controller has been asked for and has not answered
         self.proposal: IsrProposal | None = None
         self._joining: int | None = None
+        self._inherited = False
         self._resent = False
         #: replicas that a copy of a refused proposal may still add, and until when
         self._doubted: dict[int, int] = {}
@@ -237,7 +240,16 @@ class LeaderState:
 
     def latest_offset_known(self) -> bool:
         """Whether ListOffsets may name the end: what earlier leaders committed is at or below our start."""
-        return self.high_watermark >= self.epoch_start_offset
+        return self._inherited or self.high_watermark >= self.epoch_start_offset
+
+    def lacks_inheritance(self) -> bool:
+        """Whether too few are in sync to learn from their fetches what earlier leaders committed."""
+        return not self.latest_offset_known() and not self.enough_replicas()
+
+    def inherit(self, high_watermark: int) -> None:
+        """All other replicas have told in this leader epoch what they know to be committed: this at most."""
+        self._inherited = True
+        self.high_watermark = max(self.high_watermark, min(high_watermark, self.epoch_start_offset))
 
     def low_watermark(self, log_start_offset: int) -> int:
         """Below this no live replica keeps records: what DeleteRecords waits for."""
