@@ -17,14 +17,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from penstock.broker.flusher import Flusher
 from penstock.broker.logs import get_logger
 from penstock.broker.partition import Partition
 from penstock.broker.replica_answers import cut, told_by
+from penstock.broker.replica_asks import ReplicaAsks
 from penstock.model.errors import ApiError, ErrorCode, PenstockError, StorageError
-from penstock.net.calls import Call
 from penstock.net.client import Peer
 from penstock.replication.fetch_plan import FetchPlan, PartitionKey, PlannedFetch
 from penstock.replication.follower import (
@@ -43,8 +43,7 @@ from penstock.wire.apis.list_offsets import (
     ListOffsetsTopic,
 )
 from penstock.wire.backoff import Backoff
-from penstock.wire.replica_fetch import REPLICA_FETCH, Answer, ReplicaAsk
-from penstock.wire.replica_form import MOST, AskForm
+from penstock.wire.replica_fetch import REPLICA_FETCH, Answer
 from penstock.wire.schema import Records
 
 if TYPE_CHECKING:
@@ -59,8 +58,6 @@ _LATEST: Final = -1
 _SLICE: Final = 64
 _PAUSE_FIRST_S: Final = 0.01
 _PAUSE_LIMIT_S: Final = 1.0
-#: `ReplicaAsk(…)` without the call of a Python function
-_new_ask: Final = tuple.__new__
 
 
 class _Followed(NamedTuple):
@@ -87,10 +84,7 @@ class ReplicaFetcher:
         #: the session of the request that waits at the leader, if one does, and requests made since
         self._waiting: PlannedFetch | None = None
         self._nudge: asyncio.Task[None] | None = None
-        #: the last request that was written at length; what others are like, their session and broker epoch
-        self._call: Call
-        self._form: AskForm | None = None
-        self._form_of = (0, 0)
+        self._asks = ReplicaAsks(broker)
         #: done when there is something for our task to do
         self._rest: asyncio.Future[Answer | FetchResponse | None]
         self._task: asyncio.Task[None] | None = None
@@ -134,12 +128,12 @@ class ReplicaFetcher:
             except PenstockError as e:
                 # The request may have got lost: the leader's session is started over.
                 self._plan.failed()
-                self._form = None
+                self._asks.forget()
                 log.info("replica_fetch_failed", leader=self._leader, error=str(e))
                 await self._pause()
             except Exception as e:
                 self._plan.failed()
-                self._form = None
+                self._asks.forget()
                 log.error("replica_fetch_broke", leader=self._leader, error=repr(e), exc_info=e)
                 await self._pause()
 
@@ -170,42 +164,10 @@ class ReplicaFetcher:
         """Ask; the answer comes to `set_result`."""
         if planned.session_epoch:
             self._waiting = planned
-        if self._form is not None and self._repeat(planned):
-            return
-        ask = self._ask(planned)
-        self._call = self._peer.post(REPLICA_FETCH, ask, self._timeout_s(), self)
-        if planned.session_epoch and len(ask.wanted) == 1 and not ask.forgotten and self._is_all_well():
-            is_newest = self._peer.speaks(REPLICA_FETCH) == REPLICA_FETCH.max_version
-            self._form = AskForm(self._peer.client_id, ask) if is_newest else None
-            self._form_of = (planned.session_id, ask.broker_epoch)
-
-    def _repeat(self, planned: PlannedFetch) -> bool:
-        """Ask what differs from what was asked before in nothing but how far we are; False if it does."""
-        session_id, session_epoch, partitions, forgotten = planned
-        form = self._form
-        if (
-            form is None
-            or not 0 < len(partitions) <= MOST
-            or forgotten
-            or self._form_of != (session_id, self._broker.broker_epoch)
-            or not self._is_all_well()
-        ):
-            return False
-        most = self._broker.config.replica_fetch_max_bytes
-        topic_id, _ = next(iter(partitions))
-        fields: list[Any] = [session_epoch, 2, topic_id, len(partitions) + 1]
-        for (of_topic, index), (offset, last_fetched_epoch, leader_epoch, start) in partitions.items():
-            if of_topic != topic_id:
-                return False
-            fields += (index, leader_epoch, offset, last_fetched_epoch, start, most, 0)
-        return self._peer.repeat(self._call, form.write, fields)
-
-    def _is_all_well(self) -> bool:
-        """Whether no partition pauses or is throttled, so that the leader may wait as long as it wants."""
-        return not self._throttled and self._plan.wake_at_ms() is None
-
-    def _timeout_s(self) -> float:
-        return self._broker.config.replica_socket_timeout_ms / 1000
+        wake_at_ms = self._wake_at_ms()
+        # A pause that ends is worth a request.
+        wake_in_ms = None if wake_at_ms is None else wake_at_ms - self._now_ms()
+        self._asks.post(self._peer, planned, wake_in_ms, self)
 
     # -- where answers land
 
@@ -253,9 +215,9 @@ class ReplicaFetcher:
             if self._waiting is waiting:
                 self._plan.answered(waiting.session_id)
                 planned = PlannedFetch(waiting.session_id, self._plan.session_epoch, {}, [])
-                ask = self._ask(planned)._replace(max_bytes=0, max_wait_ms=0)
+                ask = self._asks.ask_of(planned, 0)._replace(max_bytes=0)
                 peer = self._broker.peer(self._leader, self._purpose)
-                await peer.send(REPLICA_FETCH, ask, self._timeout_s())
+                await peer.send(REPLICA_FETCH, ask, self._asks.timeout_s)
         except PenstockError as e:
             log.info("replica_fetch_failed", leader=self._leader, error=str(e))
         finally:
@@ -280,32 +242,6 @@ class ReplicaFetcher:
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 await self._news.wait()
-
-    def _ask(self, planned: PlannedFetch) -> ReplicaAsk:
-        broker, config = self._broker, self._broker.config
-        session_id, session_epoch, partitions, forgotten = planned
-        most = config.replica_fetch_max_bytes
-        wanted = []
-        for (topic_id, index), (offset, last_fetched_epoch, leader_epoch, start) in partitions.items():
-            wanted.append((topic_id, index, leader_epoch, offset, last_fetched_epoch, start, most))
-        # How long the leader may wait for something to tell: a pause that ends is worth a request.
-        patience_ms = config.replica_fetch_wait_max_ms
-        wake_at_ms = self._wake_at_ms()
-        if wake_at_ms is not None:
-            patience_ms = max(0, min(patience_ms, wake_at_ms - self._now_ms()))
-        asked = (
-            patience_ms,
-            config.replica_fetch_min_bytes,
-            config.replica_fetch_response_max_bytes,
-            session_id,
-            session_epoch,
-            broker.node_id,
-            broker.broker_epoch,
-            wanted,
-            forgotten,
-            True,
-        )
-        return _new_ask(ReplicaAsk, asked)
 
     # -- answers
 
@@ -399,9 +335,10 @@ class ReplicaFetcher:
             replica_id=self._broker.node_id,
             topics=[ListOffsetsTopic(name=partition.topic, partitions=[wanted])],
         )
-        timeout_s = self._broker.config.replica_socket_timeout_ms / 1000
         peer = self._broker.peer(self._leader, self._purpose)
-        ((answer,),) = [t.partitions for t in (await peer.send(LIST_OFFSETS, request, timeout_s)).topics]
+        ((answer,),) = [
+            t.partitions for t in (await peer.send(LIST_OFFSETS, request, self._asks.timeout_s)).topics
+        ]
         if answer.error_code:
             raise ApiError(ErrorCode(answer.error_code))
         return answer.offset

@@ -80,6 +80,19 @@ class FollowedPartition:
         #: the leadership that has heard of this position, and found that it is one of its log
         self.told: Leadership | None = None
 
+    @property
+    def known_to(self) -> Partition | None:
+        """The partition, while the leadership that has heard of this position leads it and its disk works."""
+        partition, leadership = self.partition, self.told
+        if (
+            partition is None
+            or leadership is None
+            or leadership is not partition.leadership
+            or partition.flusher.health.offline is not None
+        ):
+            return None
+        return partition
+
     def tell_leader(self, partition: Partition, now_ms: int) -> None:
         """Let the partition's leadership know where the follower is."""
         leadership = partition.leadership

@@ -150,13 +150,8 @@ class SteadyFollower:
     def _is_all_quiet(self) -> bool:
         """Whether there is nothing to tell but how far partitions are, which is not worth an answer."""
         for followed in self.session.ready:
-            partition, leadership = followed.partition, followed.told
-            if (
-                partition is None
-                or leadership is None
-                or leadership is not partition.leadership
-                or followed.fetch_offset < partition.log.end_offset
-            ):
+            partition = followed.known_to
+            if partition is None or followed.fetch_offset < partition.log.end_offset:
                 return False
         return True
 
@@ -231,13 +226,8 @@ class SteadyFollower:
         found = []
         size = 0
         for followed in session.ready:
-            partition, leadership = followed.partition, followed.told
-            if (
-                partition is None
-                or leadership is None
-                or leadership is not partition.leadership
-                or partition.flusher.health.offline is not None
-            ):
+            partition = followed.known_to
+            if partition is None:
                 return None
             log, records = partition.log, b""
             if followed.fetch_offset < log.end_offset:
@@ -261,16 +251,11 @@ class SteadyFollower:
 
 def _place(followed: FollowedPartition, offset: int, last_epoch: int) -> Leadership | None:
     """The leadership that knows the follower, where its log up to `offset` is a prefix of ours; else None."""
-    partition, leadership = followed.partition, followed.told
-    if (
-        partition is None
-        or leadership is None
-        or leadership is not partition.leadership
-        or partition.flusher.health.offline is not None
-    ):
+    partition = followed.known_to
+    if partition is None:
         return None
     log = partition.log
     # Whose last record is of the same epoch as ours has a prefix of our log, up to its end.
     if log.leader_epochs.latest != last_epoch or not log.log_start_offset <= offset <= log.end_offset:
         return None
-    return leadership
+    return followed.told
