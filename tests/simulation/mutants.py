@@ -271,7 +271,9 @@ MUTANTS: Final = (
         plot="deposed",
     ),
     Mutant(
-        guard="truncation by epoch", changes=((replica_fetch, "diverging_epoch", _nothing),), allowed=_UNREST
+        guard="truncation by epoch",
+        changes=((replica_fetch, "diverging_epoch", _nothing),),
+        plot="behind_the_epoch",
     ),
     Mutant(
         guard="stale answers do not count",
