@@ -42,6 +42,7 @@ class Cluster:
             isr=isr,
             min_isr=min_isr,
             end_offset=end_offset,
+            local_end=end_offset,
             high_watermark=high_watermark,
             brokers=self.brokers.get,
             max_lag_ms=MAX_LAG_MS,

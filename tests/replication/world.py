@@ -234,6 +234,7 @@ class World:
                 isr=partition.isr,
                 min_isr=self.controller.min_isr,
                 end_offset=node.log.end_offset,
+                local_end=node.log.end_offset,
                 high_watermark=node.log.high_watermark,
                 brokers=lambda broker: node.registered.get(broker),
                 max_lag_ms=MAX_LAG_MS,

@@ -186,6 +186,19 @@ class Partition:
                     self.tell_waiters(size)
         return appended
 
+    @property
+    def own_end(self) -> int:
+        """Up to where this replica has its log: where acks wait for the disk, as far as that has it."""
+        return self.log.recovery_point if self.flusher.acks_wait else self.log.end_offset
+
+    def sync_rest(self) -> bool:
+        """See to it that this replica will have all of its log; whether it has to be waited for."""
+        if self.own_end >= self.log.end_offset:
+            return False
+        if not self.unsynced:
+            self.flusher.wrote(self)
+        return True
+
     def append_replicated(self, batches: memoryview, leader_epoch: int) -> int:
         """Append what the leader has in `leader_epoch`, as its follower; returns how many bytes."""
         log, flusher = self.log, self.flusher
@@ -257,6 +270,7 @@ class Partition:
             self.log.advance_high_watermark(self.log.end_offset)
         else:
             leadership.begin()
+            self.sync_rest()
         self._tell_all()
 
     def follow(self, leader_epoch: int) -> None:

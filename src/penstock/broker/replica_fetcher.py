@@ -94,6 +94,8 @@ class ReplicaFetcher:
         key = (partition.topic_id, partition.index)
         self._followed[key] = _Followed(partition, state)
         self._plan.follow(key, state)
+        if partition.sync_rest():
+            self._unsynced.setdefault(partition.flusher, {})[state] = None
         self._news.set()
         loop = asyncio.get_running_loop()
         if self._task is None:
@@ -345,15 +347,16 @@ class ReplicaFetcher:
 
     async def _sync(self) -> None:
         """Return when what was written is safe; what cannot be made safe is not fetched on from."""
-        for flusher, states in list(self._unsynced.items()):
+        for flusher in list(self._unsynced):
+            # What is followed from now on, while the sync is under way, may not be part of it.
+            states = self._unsynced.pop(flusher)
             try:
                 await flusher.flush()
             except StorageError as e:
                 log.error("replica_not_synced", directory=flusher.directory, error=str(e))
                 for state in states:
                     state.failed(self._now_ms())
-            else:
-                del self._unsynced[flusher]
+                self._unsynced.setdefault(flusher, {}).update(states)
 
     def _now_ms(self) -> int:
         return int(self._broker.clock.monotonic() * 1000)

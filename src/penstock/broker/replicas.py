@@ -203,6 +203,7 @@ class Replicas:
             isr=wanted.isr,
             min_isr=partition.log.config.min_insync_replicas,
             end_offset=partition.log.end_offset,
+            local_end=partition.own_end,
             high_watermark=partition.log.high_watermark,
             # Not the brokers' own `get`: a snapshot that is installed brings the image other ones.
             brokers=lambda node: broker.image.brokers.get(node),

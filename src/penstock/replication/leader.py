@@ -117,6 +117,7 @@ class LeaderState:
         isr: Iterable[int],
         min_isr: int,
         end_offset: int,
+        local_end: int,
         high_watermark: int,
         brokers: Callable[[int], RegisteredBroker | None],
         max_lag_ms: int,
@@ -130,7 +131,7 @@ class LeaderState:
         self.min_isr = min_isr
         #: where this epoch's records start: what earlier leaders committed may lie anywhere below
         self.epoch_start_offset = end_offset
-        self.local_end = end_offset
+        self.local_end = local_end
         self.high_watermark = high_watermark
         self.followers = {
             replica: FollowerProgress(replica in self.isr, now_ms)

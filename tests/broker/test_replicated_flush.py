@@ -1,0 +1,76 @@
+"""penstock.flush=group with several replicas: what a replica has is what its disk has, whoever leads."""
+
+from __future__ import annotations
+
+import asyncio
+from penstock.broker.broker import Broker
+from penstock.broker.flusher import Flusher
+from penstock.model.errors import StorageError
+from tests.broker.nodes import Cluster, cluster, eventually, run
+from tests.broker.replication import described, make_topic, produce, replica
+
+GROUP = {"penstock.flush": "group"}
+
+
+class HeldFlusher:
+    """The syncs of a broker's data directory, which wait until they are let go."""
+
+    def __init__(self, flusher: Flusher) -> None:
+        self._sync = flusher._sync
+        self._open = asyncio.Event()
+        flusher._sync = self._sync_later  # type: ignore[method-assign]
+
+    async def _sync_later(self) -> StorageError | None:
+        await self._open.wait()
+        return await self._sync()
+
+    def let_go(self) -> None:
+        self._open.set()
+
+
+async def leave_unsynced(nodes: Cluster) -> HeldFlusher:
+    """A record that broker 2 has, and its disk has not; then broker 1, which led, is gone."""
+    held = HeldFlusher(replica(nodes[2]).flusher)
+    await produce(nodes, 1, b"a", acks=1)
+    await eventually(lambda: [replica(nodes[n]).log.end_offset for n in (2, 3)] == [1, 1])
+    await eventually(lambda: replica(nodes[3]).log.recovery_point == 1)
+    await nodes.kill(1)
+    return held
+
+
+def is_led_by(broker: Broker, leader: int) -> bool:
+    return described(broker).leader == leader
+
+
+def test_a_new_leader_counts_of_its_own_log_what_its_disk_has() -> None:
+    async def main() -> None:
+        async with cluster(3, config=GROUP) as nodes:
+            await make_topic(nodes, 1, 2, 3)
+            held = await leave_unsynced(nodes)
+            partition = replica(nodes[2])
+            await eventually(lambda: partition.leadership is not None)
+            assert partition.leadership is not None
+            followers = partition.leadership.state.followers
+            await eventually(lambda: followers[3].end_offset == 1)
+            assert (partition.log.high_watermark, partition.log.recovery_point) == (0, 0)
+            held.let_go()
+            await eventually(lambda: partition.log.high_watermark == 1)
+
+    run(main())
+
+
+def test_a_follower_of_a_new_leader_fetches_only_after_the_sync_of_what_it_has() -> None:
+    async def main() -> None:
+        async with cluster(3, config=GROUP) as nodes:
+            await make_topic(nodes, 1, 3, 2)
+            held = await leave_unsynced(nodes)
+            await eventually(lambda: is_led_by(nodes[2], 3) and replica(nodes[3]).leadership is not None)
+            leadership = replica(nodes[3]).leadership
+            assert leadership is not None
+            for _ in range(50):
+                await asyncio.sleep(0.002)
+            assert leadership.state.followers[2].end_offset < 1
+            held.let_go()
+            await eventually(lambda: leadership.state.followers[2].end_offset == 1)
+
+    run(main())
