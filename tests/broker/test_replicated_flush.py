@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from typing import Any
+
 from penstock.broker.broker import Broker
 from penstock.broker.flusher import Flusher
 from penstock.model.errors import StorageError
 from tests.broker.nodes import Cluster, cluster, eventually, run
-from tests.broker.replication import described, make_topic, produce, replica
+from tests.broker.replication import described, make_topic, produce, replica, stop_fetching
+from tests.broker.requests import batch_of
 
 GROUP = {"penstock.flush": "group"}
 
@@ -36,6 +40,24 @@ async def leave_unsynced(nodes: Cluster) -> HeldFlusher:
     await eventually(lambda: replica(nodes[3]).log.recovery_point == 1)
     await nodes.kill(1)
     return held
+
+
+class StepByStep:
+    """Worker threads that begin one job at a time, each when it is let go."""
+
+    def __init__(self, flusher: Flusher) -> None:
+        self._workers = flusher._workers
+        self._steps = asyncio.Semaphore(0)
+        self.asked = 0
+        flusher._workers = self  # type: ignore[assignment]
+
+    async def in_thread(self, function: Callable[..., Any], *args: Any) -> Any:
+        self.asked += 1
+        await self._steps.acquire()
+        return await self._workers.in_thread(function, *args)
+
+    def let_go(self) -> None:
+        self._steps.release()
 
 
 def is_led_by(broker: Broker, leader: int) -> bool:
@@ -72,5 +94,29 @@ def test_a_follower_of_a_new_leader_fetches_only_after_the_sync_of_what_it_has()
             assert leadership.state.followers[2].end_offset < 1
             held.let_go()
             await eventually(lambda: leadership.state.followers[2].end_offset == 1)
+
+    run(main())
+
+
+def test_a_sync_of_what_was_cut_meanwhile_says_nothing_about_what_took_its_place() -> None:
+    async def main() -> None:
+        async with cluster(2, config=GROUP) as nodes:
+            await make_topic(nodes, 1, 2, min_isr=1)
+            await stop_fetching(nodes[2])
+            partition, wanted = replica(nodes[2]), described(nodes[2])
+            workers = StepByStep(partition.flusher)
+            batch = batch_of([b"cut"])
+            partition.append_replicated(memoryview(bytearray(batch)), wanted.leader_epoch)
+            await eventually(lambda: workers.asked == 1)
+            partition.log.truncate_to(0)
+            wanted.isr = [2]
+            partition.lead(1, nodes[2].replicas._new_leadership(partition, wanted))
+            partition.append(memoryview(bytearray(batch_of([b"kept"]))))
+            workers.let_go()
+            await eventually(lambda: workers.asked == 2)
+            assert partition.log.recovery_point == 0
+            assert partition.log.high_watermark == 0
+            workers.let_go()
+            await eventually(lambda: partition.log.high_watermark == 1)
 
     run(main())

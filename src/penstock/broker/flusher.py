@@ -156,7 +156,8 @@ class Flusher:
             self._syncing = None
         for partition, plan, size in rounds:
             partition.log.flushed(plan)
-            partition.flushed(plan.end_offset, size)
+            # Not what was planned: that may have been cut meanwhile.
+            partition.flushed(partition.log.recovery_point, size)
         return None
 
 
