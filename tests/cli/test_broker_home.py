@@ -86,6 +86,18 @@ def test_a_new_cluster(tmp_path: Path) -> None:
     assert len(set(addresses)) == 12
 
 
+def test_two_clusters_have_two_ids_though_they_may_have_one_address(tmp_path: Path) -> None:
+    plan = PLAN._replace(port=consecutive_free_ports(3))
+    clusters = [make_homes(tmp_path / name, plan) for name in ("earlier", "later")]
+    ids = [{BrokerConfig(home.configs).penstock_cluster_id for home in homes} for homes in clusters]
+    assert [len(each) for each in ids] == [1, 1]
+    assert ids[0] != ids[1]
+    given = make_homes(
+        tmp_path / "given", plan._replace(configs={"penstock.cluster.id": "AAAAAAAAAAAAAAAAAAAAAQ"})
+    )
+    assert given[0].configs["penstock.cluster.id"] == "AAAAAAAAAAAAAAAAAAAAAQ"
+
+
 @pytest.mark.parametrize(("brokers", "replicas", "in_sync"), [(1, 1, 1), (2, 2, 1), (3, 3, 2), (5, 3, 2)])
 def test_replicas_follow_from_the_number_of_brokers(
     brokers: int, replicas: int, in_sync: int, tmp_path: Path

@@ -47,6 +47,7 @@ def make_homes(directory: Path, plan: ClusterPlan) -> list[BrokerHome]:
     """Folders for brokers 1 to n, the first five of which vote."""
     from penstock.model.config import BrokerConfig
     from penstock.model.config.layers import INTERNAL, MAX_VOTERS, bracketed
+    from penstock.model.ids import format_topic_id
 
     homes = [BrokerHome(directory, id_) for id_ in range(1, plan.brokers + 1)]
     taken: set[int] = set()
@@ -55,12 +56,15 @@ def make_homes(directory: Path, plan: ClusterPlan) -> list[BrokerHome]:
     host = bracketed(plan.host)
     voters = zip(homes[:MAX_VOTERS], internal, strict=False)
     quorum = ",".join(f"{home.id}@{host}:{port}" for home, port in voters)
+    # Else it would follow from addresses, and the data of an earlier cluster on these ports would fit this one.
+    cluster_id = format_topic_id(random.randbytes(16))
     for home, client_port, inner_port in zip(homes, clients, internal, strict=True):
         configs = {
             "node.id": str(home.id),
             "listeners": f"PLAINTEXT://{host}:{client_port},{INTERNAL}://{host}:{inner_port}",
             "controller.quorum.voters": quorum,
             "log.dirs": str(home.data.absolute()),
+            "penstock.cluster.id": cluster_id,
             **_defaults(plan.brokers),
             **plan.configs,
         }
