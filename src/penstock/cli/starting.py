@@ -56,7 +56,7 @@ def make_homes(directory: Path, plan: ClusterPlan) -> list[BrokerHome]:
     host = bracketed(plan.host)
     voters = zip(homes[:MAX_VOTERS], internal, strict=False)
     quorum = ",".join(f"{home.id}@{host}:{port}" for home, port in voters)
-    # Else it would follow from addresses, and the data of an earlier cluster on these ports would fit this one.
+    # Else it would follow from the addresses: data of an earlier cluster on these ports would fit this one.
     cluster_id = format_topic_id(random.randbytes(16))
     for home, client_port, inner_port in zip(homes, clients, internal, strict=True):
         configs = {
