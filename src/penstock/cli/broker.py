@@ -1,4 +1,4 @@
-"""`penstock broker start|stop|kill|add|remove`: the brokers of a cluster on this machine."""
+"""`penstock broker start|stop|kill|add|remove|forget`: brokers of a cluster, most of it on this machine."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from penstock.cli.options import AsJson, DataDirectory, Patience
+from penstock.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, ClusterIn, DataDirectory, Patience
 
 app = typer.Typer(help="Start, stop, add and remove brokers of a cluster here.", no_args_is_help=True)
 
@@ -84,6 +84,21 @@ def remove(
 
     moves, kept_at = remove_broker(data, number, timeout)
     print(f"removed {number}: {moves} partitions moved; its config and log are in {kept_at}")
+
+
+@app.command()
+def forget(
+    number: Annotated[int, typer.Argument(metavar="N")],
+    data: ClusterIn = None,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Patience = 600.0,
+) -> None:
+    """Give what a broker held to others, and take it out of the cluster: one that is gone, on any machine."""
+    from penstock.cli.broker_home import bootstrap_of
+    from penstock.cli.membership import forget_broker
+
+    moves = forget_broker(bootstrap_of(data, bootstrap), number, timeout)
+    print(f"forgot {number}: {moves} partitions moved")
 
 
 def _end(

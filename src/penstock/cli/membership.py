@@ -24,7 +24,7 @@ from penstock.wire.apis.endpoints import Endpoint
 from penstock.wire.apis.remove_raft_voter import REMOVE_RAFT_VOTER, RemoveRaftVoterRequest
 from penstock.wire.apis.unregister_broker import UNREGISTER_BROKER, UnregisterBrokerRequest
 
-__all__ = ["add_broker", "remove_broker"]
+__all__ = ["add_broker", "forget_broker", "remove_broker"]
 
 _ANSWER_S: Final = 10.0
 _PAUSE_S: Final = 0.1
@@ -69,13 +69,26 @@ def remove_broker(directory: Path, number: int, timeout_s: float) -> tuple[int, 
         process = home.signal(signal.SIGTERM)
         if process is not None:
             home.await_end(process, timeout_s)
-        response = line.ask(UNREGISTER_BROKER, UnregisterBrokerRequest(broker_id=number))
-        refuse(response.error_code, response.error_message, f"broker {number}")
+        _unregister(line, number)
     kept_at = directory / f"removed-broker-{number}"
     while kept_at.exists():
         kept_at = kept_at.with_name(f"{kept_at.name}-before")
     os.rename(home.path, kept_at)
     return moves, kept_at
+
+
+def forget_broker(bootstrap: str, number: int, timeout_s: float) -> int:
+    """Put on others what a broker held that is gone for good; returns how many partitions moved."""
+    with DirectLine(bootstrap, _ANSWER_S) as line:
+        broker = read_image(line).brokers.get(number)
+        if broker is None:
+            raise Failure(f"there is no broker {number}: `penstock cluster status` shows them")
+        if broker.active:
+            raise Failure(f"broker {number} is up, and would come back: stop it first")
+        moves = _evacuate(line, number, timeout_s)
+        _leave_quorum(line, number)
+        _unregister(line, number)
+    return moves
 
 
 def _way_in(line: DirectLine, *, votes: bool) -> dict[str, str]:
@@ -189,3 +202,8 @@ def _leave_quorum(line: DirectLine, number: int) -> None:
             )
             response = line.ask(REMOVE_RAFT_VOTER, request)
             refuse(response.error_code, response.error_message, f"voter {number}")
+
+
+def _unregister(line: DirectLine, number: int) -> None:
+    response = line.ask(UNREGISTER_BROKER, UnregisterBrokerRequest(broker_id=number))
+    refuse(response.error_code, response.error_message, f"broker {number}")
