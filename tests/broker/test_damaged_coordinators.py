@@ -16,7 +16,7 @@ from penstock import testing
 from penstock.broker import coordinator_log
 from penstock.broker.broker import Broker
 from penstock.broker.partition import Partition
-from penstock.broker.repair import Outcome
+from penstock.broker.repair import Outcome, others_in_sync
 from penstock.model.errors import ErrorCode
 from penstock.model.ids import OFFSETS_TOPIC
 from penstock.records.batch import HEADER_SIZE
@@ -159,6 +159,22 @@ def test_all_that_has_rotted_in_a_segment_is_mended_from_whoever_has_it() -> Non
             assert await committed(nodes, leader) == 44
             assert nodes[leader].metrics.corruption_repaired == 2
             assert len(records(offsets_of(nodes[leader]).log)) == 5
+
+    run(main())
+
+
+def test_a_replica_that_has_rotted_where_no_checksum_looks_is_not_believed() -> None:
+    """Its batch claims an offset far behind the range, so that it seems to have nothing in there."""
+
+    async def main() -> None:
+        async with cluster(3, config=CONFIG) as nodes:
+            leader = await commit_all(nodes, 40, 41, 42, 43, 44)
+            partition = offsets_of(nodes[leader])
+            rot(partition, 1)
+            rot(offsets_of(nodes[others_in_sync(nodes[leader], partition)[0]]), 1, at=6)
+            elect_again(nodes[leader])
+            assert await committed(nodes, leader) == 44
+            assert [r.offset for r in records(partition.log)] == [0, 1, 2, 3, 4]
 
     run(main())
 
