@@ -202,6 +202,26 @@ def test_what_a_replica_that_is_away_may_have_is_waited_for() -> None:
     run(main())
 
 
+def test_who_comes_back_while_others_are_asked_may_still_have_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        async with cluster(3, config=CONFIG) as nodes:
+            leader = await commit_all(nodes, 40)
+            partition, (away, _) = offsets_of(nodes[leader]), who_else(leader)
+            known = nodes[leader].image.topics[OFFSETS_TOPIC].partitions[0]
+            rot(partition)
+            await nodes[leader].scrubber.scrub(partition)
+
+            async def nobody_has_it(*_: object) -> Outcome:
+                known.isr.append(away)
+                return Outcome.LOST
+
+            monkeypatch.setattr("penstock.broker.scrubber.renew_segment", nobody_has_it)
+            known.isr.remove(away)
+            assert await nodes[leader].scrubber.repair(partition) is Outcome.WAITS
+
+    run(main())
+
+
 def test_what_no_replica_has_is_given_up(lost: list[tuple[int, int]]) -> None:
     """Kafka's coordinator would not come back; here groups go on with the rest."""
 

@@ -201,7 +201,8 @@ class Scrubber:
         outcomes = set()
         for damage in list(opened.recovery.corruption):
             mend = renew_segment if needs_renewal(partition, damage) else repair_range
-            outcomes.add(await mend(broker, partition, damage, others_in_sync(broker, partition)))
-        if Outcome.LOST in outcomes and not all_in_sync(broker, partition):
-            return Outcome.WAITS
+            # Of the same moment: who comes back while the others are asked has not been asked.
+            sources, complete = others_in_sync(broker, partition), all_in_sync(broker, partition)
+            outcome = await mend(broker, partition, damage, sources)
+            outcomes.add(Outcome.WAITS if outcome is Outcome.LOST and not complete else outcome)
         return next((o for o in (Outcome.WAITS, Outcome.LOST) if o in outcomes), Outcome.MENDED)
