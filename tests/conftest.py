@@ -1,4 +1,4 @@
-"""What starts slowly and is shared by all tests that need it: one Spark session, one Apache Kafka.
+"""What all tests share: how Hypothesis runs, and what starts slowly: one Spark session, one Apache Kafka.
 
 A JVM's class path is that of its start, so the jars of Spark's own Kafka connector are in the session from
 the beginning, whichever test comes first.
@@ -13,9 +13,14 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+# How long an example takes says more about what else the machine does than about what is tested.
+settings.register_profile("penstock", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("penstock")
 
 
 @pytest.fixture(scope="session")
