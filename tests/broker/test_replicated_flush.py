@@ -33,12 +33,11 @@ class HeldFlusher:
 
 
 async def leave_unsynced(nodes: Cluster) -> HeldFlusher:
-    """A record that broker 2 has, and its disk has not; then broker 1, which led, is gone."""
+    """A record that brokers 1, which leads, and 3 have, and broker 2, whose disk has not."""
     held = HeldFlusher(replica(nodes[2]).flusher)
     await produce(nodes, 1, b"a", acks=1)
-    await eventually(lambda: [replica(nodes[n]).log.end_offset for n in (2, 3)] == [1, 1])
-    await eventually(lambda: replica(nodes[3]).log.recovery_point == 1)
-    await nodes.kill(1)
+    await eventually(lambda: replica(nodes[2]).log.end_offset == 1)
+    await eventually(lambda: [replica(nodes[n]).log.recovery_point for n in (1, 3)] == [1, 1])
     return held
 
 
@@ -64,11 +63,27 @@ def is_led_by(broker: Broker, leader: int) -> bool:
     return described(broker).leader == leader
 
 
+def test_a_follower_fetches_on_only_after_the_sync_of_what_came() -> None:
+    async def main() -> None:
+        async with cluster(3, config=GROUP) as nodes:
+            await make_topic(nodes, 1, 2, 3)
+            held = await leave_unsynced(nodes)
+            leadership = replica(nodes[1]).leadership
+            assert leadership is not None
+            await eventually(lambda: leadership.state.followers[3].end_offset == 1)
+            assert (leadership.state.followers[2].end_offset, leadership.state.high_watermark) == (0, 0)
+            held.let_go()
+            await eventually(lambda: leadership.state.high_watermark == 1)
+
+    run(main())
+
+
 def test_a_new_leader_counts_of_its_own_log_what_its_disk_has() -> None:
     async def main() -> None:
         async with cluster(3, config=GROUP) as nodes:
             await make_topic(nodes, 1, 2, 3)
             held = await leave_unsynced(nodes)
+            await nodes.kill(1)
             partition = replica(nodes[2])
             await eventually(lambda: partition.leadership is not None)
             assert partition.leadership is not None
@@ -86,6 +101,7 @@ def test_a_follower_of_a_new_leader_fetches_only_after_the_sync_of_what_it_has()
         async with cluster(3, config=GROUP) as nodes:
             await make_topic(nodes, 1, 3, 2)
             held = await leave_unsynced(nodes)
+            await nodes.kill(1)
             await eventually(lambda: is_led_by(nodes[2], 3) and replica(nodes[3]).leadership is not None)
             leadership = replica(nodes[3]).leadership
             assert leadership is not None
