@@ -21,6 +21,7 @@ from penstock.broker.handlers import replica_fetch
 from penstock.broker.leadership import Leadership
 from penstock.broker.metadata_log import MetadataLog
 from penstock.broker.partition import Partition
+from penstock.broker.replica_fetcher import ReplicaFetcher
 from penstock.metadata import alter_partition, brokers
 from penstock.metadata.policy import Policy
 from penstock.model.errors import ErrorCode, StorageError
@@ -47,7 +48,7 @@ _LEFT_TO_THE_SYSTEM: Final = (("penstock.flush", "os"),)
 _POWER: Final = ("power_loss", "power_loss_in_write", "kill_in_write", "pause", "partition")
 
 
-Change: TypeAlias = tuple[object, str, Callable[..., Any]]
+Change: TypeAlias = tuple[object, str, Callable[..., Any] | property]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,6 +182,10 @@ def _is_up(self: LeaderState, replica: int, progress: FollowerProgress) -> bool:
     return broker is not None and not broker.fenced and not broker.in_controlled_shutdown
 
 
+async def _fetch_on(self: ReplicaFetcher) -> None:
+    self._unsynced.clear()
+
+
 _withdraw = brokers._withdraw
 
 
@@ -229,6 +234,12 @@ MUTANTS: Final = (
     # partitions
     Mutant(guard="acks=all waits", changes=((Leadership, "when_committed", _acknowledge_at_once),)),
     Mutant(guard="high watermark of the ISR", changes=((LeaderState, "_advance", _commit_own_end),)),
+    Mutant(guard="followers sync, then fetch", changes=((ReplicaFetcher, "_sync", _fetch_on),)),
+    Mutant(
+        guard="new roles count what is synced",
+        changes=((Partition, "own_end", property(lambda self: self.log.end_offset)),),
+        allowed=_UNREST,
+    ),
     Mutant(
         guard="epoch-start check",
         changes=((LeaderState, "_has_reached", _reached_high_watermark),),

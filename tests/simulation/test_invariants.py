@@ -217,16 +217,24 @@ def test_candidates(partition: PartitionView, replicas: list[tuple[int, int, int
     found = "kept"
     try:
         for node_id, end, high_watermark in replicas:
-            invariants.replica_changed(ReplicaView(T, node_id, end, high_watermark))
+            invariants.replica_changed(ReplicaView(T, node_id, end, high_watermark, end))
     except Violation as e:
         found = e.name
     assert found == name
+
+
+def test_what_is_committed_is_on_the_disks_of_all_candidates() -> None:
+    invariants = PartitionInvariants()
+    invariants.image_changed([PARTITION], set())
+    invariants.replica_changed(ReplicaView(T, 1, 2, 2, 2))
+    with pytest.raises(Violation, match="committed, and not on the disk"):
+        invariants.replica_changed(ReplicaView(T, 2, 2, 0, 1))
 
 
 def test_who_joins_the_isr_has_to_have_what_is_committed() -> None:
     invariants = PartitionInvariants()
     invariants.image_changed([PARTITION], set())
     for node_id, end in ((1, 2), (2, 2), (3, 1)):
-        invariants.replica_changed(ReplicaView(T, node_id, end, end))
+        invariants.replica_changed(ReplicaView(T, node_id, end, end, end))
     with pytest.raises(Violation, match="candidate completeness"):
         invariants.image_changed([changed(isr=(1, 2, 3))], set())

@@ -70,6 +70,8 @@ class ReplicaView(NamedTuple):
     node_id: int
     end: int
     high_watermark: int
+    #: up to where its disk has it, where acknowledgements wait for that; else its end
+    safe_end: int
 
 
 class _Names:
@@ -238,7 +240,7 @@ class PartitionInvariants:
         self._names.setdefault(partition, _Names()).check(f"{partition} on {node_id}", before, batches)
 
     def replica_changed(self, replica: ReplicaView) -> None:
-        """Its end or its high watermark has moved."""
+        """Its end, what its disk has of it, or its high watermark has moved."""
         partition = replica.partition
         self._replicas.setdefault(partition, {})[replica.node_id] = replica
         if replica.high_watermark > replica.end:
@@ -272,11 +274,13 @@ class PartitionInvariants:
         committed, replicas = self._committed.get(name, 0), self._replicas.get(name, {})
         for node_id in (*partition.isr, *partition.elr):
             replica = replicas.get(node_id)
-            if replica is not None and replica.end < committed:
-                raise Violation(
-                    "candidate completeness",
-                    f"{name}: {node_id} ends at {replica.end}, committed up to {committed}, {partition}",
-                )
+            if replica is None:
+                continue
+            what = f"{name}: {replica}, committed up to {committed}, {partition}"
+            if replica.end < committed:
+                raise Violation("candidate completeness", what)
+            if replica.safe_end < committed:
+                raise Violation("committed, and not on the disk", what)
 
 
 def _membership(partition: PartitionView, fenced: AbstractSet[int]) -> None:

@@ -98,8 +98,8 @@ class _Seen:
         self.unclean = not after_clean_stop
         self.raft: tuple[object, ...] = ()
         self.metadata = _LogMirror()
-        #: by replica: where its log ends, and its high watermark
-        self.replicas: dict[Partition, tuple[int, int]] = {}
+        #: by replica: where its log ends, its high watermark, and up to where its disk counts as having it
+        self.replicas: dict[Partition, tuple[int, int, int]] = {}
         self.logs: dict[Partition, _LogMirror] = {}
 
 
@@ -170,7 +170,8 @@ class Observation:
     def _look_at_replicas(self, seen: _Seen) -> None:
         for partition in seen.broker.partitions:
             log = partition.log
-            ends = log.end_offset, log.high_watermark
+            safe_end = log.recovery_point if partition.flusher.acks_wait else log.end_offset
+            ends = log.end_offset, log.high_watermark, safe_end
             if seen.replicas.get(partition) == ends:
                 continue
             try:
