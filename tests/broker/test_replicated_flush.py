@@ -136,3 +136,17 @@ def test_a_sync_of_what_was_cut_meanwhile_says_nothing_about_what_took_its_place
             await eventually(lambda: partition.log.high_watermark == 1)
 
     run(main())
+
+
+def test_a_replica_that_leads_alone_from_now_on_shows_what_its_disk_has() -> None:
+    async def main() -> None:
+        async with cluster(3, config=GROUP) as nodes:
+            await make_topic(nodes, 1, 2, 3)
+            held = await leave_unsynced(nodes)
+            partition = replica(nodes[2])
+            partition.lead(partition.leader_epoch + 1, None)
+            assert partition.log.high_watermark == 0
+            held.let_go()
+            await eventually(lambda: partition.log.high_watermark == 1)
+
+    run(main())

@@ -229,7 +229,8 @@ class Partition:
         elif end_offset > self.log.high_watermark:
             self.log.advance_high_watermark(end_offset)
             if self.waiters:
-                self.tell_waiters(size)
+                # What was here before we led was not counted.
+                self.tell_waiters(max(size, 1))
 
     def check_leader_epoch(self, current_leader_epoch: int, only_leader: bool = True) -> None:
         """Refuse a client whose idea of the leader is older or newer than ours (KIP-320)."""
@@ -266,11 +267,10 @@ class Partition:
         self.leading = True
         self.leadership = leadership
         if leadership is None:
-            # What was here before has been synced when the log was opened.
-            self.log.advance_high_watermark(self.log.end_offset)
+            self.log.advance_high_watermark(self.own_end)
         else:
             leadership.begin()
-            self.sync_rest()
+        self.sync_rest()
         self._tell_all()
 
     def follow(self, leader_epoch: int) -> None:
