@@ -189,7 +189,8 @@ ROWS = (
         _end_to_end,
         where=(
             "75 % in the interpreter, 15 % in the kernel, 5 % in the event loop (perf). A slow broker is "
-            "spared work here: while it has not answered, its client gathers messages into fewer requests. "
+            "spared work here: while it has not answered, its client gathers messages into fewer requests "
+            "(messages per Produce, above), so that its cores are those of a fraction of the work. "
             "Ours answer within the linger, so that each message or two are a batch of their own, and each "
             "batch wakes three brokers, for its Produce, two fetches of replicas and a consumer's. A fifth "
             "fewer interpreter steps were a tenth less time: they run from cold caches (ADR 8). To hold "
