@@ -1,0 +1,22 @@
+"""The processes that only pass messages on: each message goes its whole way."""
+
+from __future__ import annotations
+
+from bench import relay
+from bench.relay import PRODUCE, PRODUCED, RECORD, SIZE
+
+
+def test_a_message_comes_back_when_all_three_have_it() -> None:
+    with relay.running() as (folder, pids, clients):
+        for client in clients:
+            client.sendall(PRODUCE)
+            stream = client.makefile("rb")
+            assert stream.read(2 * SIZE) == PRODUCED + RECORD
+        written = [path.read_bytes() for path in folder.iterdir()]
+    assert len(pids) == len(written) == relay.PROCESSES
+    for content in written:
+        assert len(content) == len(clients) * SIZE
+
+
+def test_what_it_costs_is_what_the_three_take() -> None:
+    assert 0 < relay.cores(300, 0.5) < relay.PROCESSES
