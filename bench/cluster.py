@@ -201,7 +201,7 @@ ROWS = (
             "Ours answer within the linger, so that each message or two are a batch of their own, and each "
             "batch wakes three brokers, for its Produce, two fetches of replicas and a consumer's. A fifth "
             "fewer interpreter steps were a tenth less time: they run from cold caches (ADR 8). To hold "
-            "answers back for 1 to 4 ms saved 3 to 14 %, to compile the hot path 7 %; neither was kept (ADR 8). "
+            "answers back for 1 to 4 ms saved 3 to 14 %, to compile the hot path 7 %; neither was kept. "
             "`bench/relay.py` says what is left when Python processes only pass as many messages on."
         ),
     ),
