@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from penstock.model.errors import OffsetOutOfRange
+from penstock.model.errors import CorruptMessage, OffsetOutOfRange
 from penstock.records.batch import read_header
 from penstock.records.record import iter_batches
 from penstock.storage.log import AppendOrigin, Log
@@ -303,6 +303,26 @@ def placed(data: memoryview, offset: int) -> memoryview:
     """A batch as a leader has it, from `offset` on."""
     data[:8] = offset.to_bytes(8, "big")
     return data
+
+
+def test_an_empty_replica_takes_a_batch_that_its_start_lies_within() -> None:
+    """The leader's start is there since somebody had records deleted: the batch that holds it comes whole."""
+    log = open_log()
+    log.reset_to(7)
+    log.append_replicated(placed(batch(3), 5))
+    assert (log.log_start_offset, log.end_offset) == (5, 8)
+    with pytest.raises(CorruptMessage, match="a batch at offset 6 cannot follow 7"):
+        log.append_replicated(placed(batch(3), 6))
+
+
+@pytest.mark.parametrize("base", [4, 8])
+def test_an_empty_replica_takes_no_batch_that_ends_before_its_start_nor_one_twice(base: int) -> None:
+    log = open_log()
+    log.reset_to(7)
+    twice = bytes(placed(batch(3), base)) * 2
+    with pytest.raises(CorruptMessage, match="cannot follow"):
+        log.append_replicated(memoryview(twice))
+    assert (log.log_start_offset, log.end_offset) == (7, 7)
 
 
 @pytest.mark.parametrize("how", ["truncate", "reset", "delete"])

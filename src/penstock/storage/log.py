@@ -176,9 +176,9 @@ class Log(LogState):
         for header in check_replicated(view, newest_epoch):
             base = header[0]
             if base != next_offset:
-                if base < next_offset:
+                if base < next_offset and (placed or not self._begins_within(header)):
                     raise CorruptMessage(f"a batch at offset {base} cannot follow {next_offset - 1}")
-                gaps = True
+                gaps = gaps or base > next_offset
             next_offset = base + header[6] + 1
             size = header[1] + LOG_OVERHEAD
             marker = None
@@ -187,6 +187,8 @@ class Log(LogState):
             placed.append((header, base, marker))
             position += size
         if placed:
+            if placed[0][1] < self.end_offset:
+                self.reset_to(placed[0][1])
             self._write(view if position == len(view) else view[:position], placed, self._clock.now_ms())
             if gaps:
                 with self._disk("mark gaps in"):
@@ -196,6 +198,10 @@ class Log(LogState):
                 if header[2] != epochs.latest:
                     epochs.assign(header[2], base)
         return position
+
+    def _begins_within(self, header: tuple[int, ...]) -> bool:
+        """Whether we are empty, and a batch holds our start: what lies before has been deleted there."""
+        return header[0] < self.log_start_offset == self.end_offset <= header[0] + header[6]
 
     def _write(self, data: Buffer, placed: list[_Placed], now_ms: int) -> None:
         """Write checked batches, then tell indexes and producers; an error leaves everything as it was."""
