@@ -10,11 +10,14 @@ import pytest
 from penstock.broker import replicas
 from penstock.broker.lifecycle import Lifecycle
 from penstock.broker.metadata_loader import MetadataLoader
+from penstock.broker.replica_asks import ReplicaAsks
 from penstock.metadata.image import TOPIC
-from penstock.model.errors import ErrorCode
+from penstock.model.errors import ApiError, ErrorCode
+from penstock.replication.fetch_plan import PlannedFetch
 from penstock.wire.apis.broker_heartbeat import BROKER_HEARTBEAT, BrokerHeartbeatRequest
 from penstock.wire.apis.broker_registration import BROKER_REGISTRATION, BrokerRegistrationRequest
 from penstock.wire.apis.endpoints import Feature, Listener
+from penstock.wire.apis.init_producer_id import INIT_PRODUCER_ID, InitProducerIdRequest
 from penstock.wire.apis.metadata import METADATA, MetadataRequest
 from penstock.wire.apis.unregister_broker import UNREGISTER_BROKER, UnregisterBrokerRequest
 from penstock.wire.metadata_records import PartitionChangeRecord
@@ -208,6 +211,22 @@ def test_an_unregistered_broker_that_lives_registers_again() -> None:
                 lambda: node in controller.image.brokers and controller.image.brokers[node].epoch > epoch
             )
             await eventually(lambda: not controller.image.brokers[node].fenced)
+
+    run(main())
+
+
+def test_a_broker_that_is_not_registered_tells_producers_to_ask_again_and_followers_wait() -> None:
+    async def main() -> None:
+        async with cluster(3) as nodes:
+            await nodes.settled()
+            registered = nodes[1].image.brokers.pop(1)
+            asked = await nodes.ask(1, INIT_PRODUCER_ID, InitProducerIdRequest(transaction_timeout_ms=1000))
+            assert asked.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            with pytest.raises(ApiError, match="not registered"):
+                ReplicaAsks(nodes[1]).ask_of(PlannedFetch(0, 0, {}, []), None)
+            nodes[1].image.brokers[1] = registered
+            asked = await nodes.ask(1, INIT_PRODUCER_ID, InitProducerIdRequest(transaction_timeout_ms=1000))
+            assert asked.error_code == ErrorCode.NONE
 
     run(main())
 

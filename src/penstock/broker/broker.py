@@ -243,8 +243,8 @@ class Broker:
 
     @property
     def broker_epoch(self) -> int:
-        """Of this broker's registration."""
-        return self.image.brokers[self.node_id].epoch
+        """As the node knows it."""
+        return self.node.broker_epoch
 
     def peer(self, node_id: int, purpose: str) -> Peer:
         """A connection of its own to another node's internal listener; PeerGone if nobody knows where."""

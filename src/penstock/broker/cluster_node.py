@@ -23,7 +23,7 @@ from penstock.broker.quorum_wire import decode_response, encode_request, encode_
 from penstock.broker.snapshots import Snapshots
 from penstock.metadata.image import ClusterImage
 from penstock.model.config import BrokerConfig
-from penstock.model.errors import ErrorCode, PenstockError
+from penstock.model.errors import ApiError, ErrorCode, PenstockError
 from penstock.model.ids import format_topic_id
 from penstock.net.client import PeerGone
 from penstock.net.server import Listener
@@ -187,6 +187,14 @@ class ClusterNode:
     @property
     def key(self) -> ReplicaKey:
         return self.quorum.node.key
+
+    @property
+    def broker_epoch(self) -> int:
+        """Of this broker's registration; ApiError while somebody has unregistered it, until it is back."""
+        registered = self.image.brokers.get(self.node_id)
+        if registered is None:
+            raise ApiError(ErrorCode.BROKER_ID_NOT_REGISTERED, "this broker is not registered")
+        return registered.epoch
 
     async def _leader_news(self, timeout_s: float) -> None:
         """Return when another node leads, or after a while."""

@@ -25,7 +25,7 @@ class ProducerIds:
         self._turn = asyncio.Lock()
 
     async def next(self) -> int:
-        """An id that nobody had before."""
+        """An id that nobody had before; PenstockError as long as the controller gives out none."""
         async with self._turn:
             if self._next == self._end:
                 await self._reserve()
@@ -34,11 +34,9 @@ class ProducerIds:
             return producer_id
 
     async def _reserve(self) -> None:
-        node_id = self._node.node_id
-        request = AllocateProducerIdsRequest(
-            broker_id=node_id, broker_epoch=self._node.image.brokers[node_id].epoch
-        )
-        block = await self._node.to_controller(ALLOCATE_PRODUCER_IDS, request, _TIMEOUT_S)
+        node = self._node
+        request = AllocateProducerIdsRequest(broker_id=node.node_id, broker_epoch=node.broker_epoch)
+        block = await node.to_controller(ALLOCATE_PRODUCER_IDS, request, _TIMEOUT_S)
         if block.error_code:
             raise ApiError(ErrorCode(block.error_code), "the controller gives out no producer ids")
         self._next = block.producer_id_start

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from penstock.broker.context import Context
+from penstock.broker.logs import get_logger
 from penstock.metadata.topics import check_topic_name
-from penstock.model.errors import ErrorCode, InvalidTopic
+from penstock.model.errors import ErrorCode, InvalidTopic, PenstockError
 from penstock.wire.apis.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -15,6 +16,8 @@ from penstock.wire.apis.describe_producers import (
 from penstock.wire.apis.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 __all__ = ["describe_producers", "init_producer_id"]
+
+log = get_logger("producers")
 
 
 async def init_producer_id(context: Context, request: InitProducerIdRequest) -> InitProducerIdResponse:
@@ -27,7 +30,13 @@ async def init_producer_id(context: Context, request: InitProducerIdRequest) -> 
         return InitProducerIdResponse(error_code=code, producer_epoch=-1)
     if (request.producer_id < 0) != (request.producer_epoch < 0):
         return InitProducerIdResponse(error_code=ErrorCode.INVALID_REQUEST, producer_epoch=-1)
-    producer_id = await context.broker.producer_ids.next()
+    try:
+        producer_id = await context.broker.producer_ids.next()
+    except PenstockError as e:
+        # There is no controller, or we are not registered with it: it passes, and the producer asks again.
+        log.info("no_producer_id", error=str(e))
+        code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        return InitProducerIdResponse(error_code=code, producer_epoch=-1)
     return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
 
 
