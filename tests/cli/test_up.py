@@ -48,6 +48,29 @@ def test_a_broker_serves_though_nobody_waited_until_it_was_ready() -> None:
         process.communicate()
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_voter_that_waits_for_the_others_ends_when_told_to(number: signal.Signals, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as others:
+        quorum = f"1@127.0.0.1:0,2@127.0.0.1:{others.getsockname()[1]}"
+        listeners = "PLAINTEXT://127.0.0.1:0,INTERNAL://127.0.0.1:0"
+        settings = ("--set", f"listeners={listeners}", "--set", f"controller.quorum.voters={quorum}")
+        process = subprocess.Popen(
+            [*PENSTOCK, "up", "--data", str(tmp_path), *settings, "--set", "broker.session.timeout.ms=100"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            assert process.stderr is not None
+            assert "event=waiting_for_majority" in process.stderr.readline()
+            process.send_signal(number)
+            assert process.wait(WAIT_S) == 0
+            assert process.communicate()[1].endswith("event=stopped_before_ready node_id=1\n")
+        finally:
+            process.kill()
+            process.communicate()
+
+
 def test_what_was_acknowledged_is_there_after_a_restart(tmp_path: Path) -> None:
     data = ("--data", str(tmp_path))
     with running_broker(*data) as (process, address):

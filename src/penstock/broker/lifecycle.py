@@ -97,8 +97,16 @@ class Lifecycle:
             features=_FEATURES,
         )
         patience_s = self._config.initial_broker_registration_timeout_ms / 1000
-        await self._node.to_controller(CONTROLLER_REGISTRATION, request, patience_s)
-        await self._node.update_voter(patience_s)
+        hint = asyncio.get_running_loop().call_later(self._patience_s, self._say_what_is_missing)
+        try:
+            await self._node.to_controller(CONTROLLER_REGISTRATION, request, patience_s)
+            await self._node.update_voter(patience_s)
+        finally:
+            hint.cancel()
+
+    def _say_what_is_missing(self) -> None:
+        """Whoever looks why this broker does not get ready finds the reason in its log."""
+        log.warning("waiting_for_majority", voters=[v.key.id for v in self._node.quorum.node.voters])
 
     def _listed(self, listeners: Sequence[Listener]) -> list[RegisteredListener]:
         return [

@@ -19,7 +19,7 @@ from penstock.model.config import BrokerConfig, DeclaredTopic
 from penstock.model.errors import PenstockError
 from penstock.storage.memory import MemoryFiles
 
-__all__ = ["new_event_loop", "run", "system_world"]
+__all__ = ["new_event_loop", "run", "start_unless", "system_world"]
 
 log = get_logger("server")
 #: Collecting young objects rarely: requests leave no cycles behind, and each pass costs latency.
@@ -51,7 +51,9 @@ async def _serve(config: BrokerConfig, ready: Callable[[str], None], topics: Seq
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
     broker = Broker(config, system_world(config))
-    await broker.start()
+    if not await start_unless(stopped, broker):
+        log.info("stopped_before_ready", node_id=broker.node_id)
+        return
     waiting = await create_declared(broker, topics)
     declaring = loop.create_task(keep_creating(broker, waiting))
     gc.collect()
@@ -62,6 +64,20 @@ async def _serve(config: BrokerConfig, ready: Callable[[str], None], topics: Seq
     await _until_the_end(broker, stopped)
     declaring.cancel()
     await broker.stop()
+
+
+async def start_unless(stopped: asyncio.Event, broker: Broker) -> bool:
+    """Whether the broker has started. It may wait long for others; who stops it meanwhile is heard."""
+    starting = asyncio.create_task(broker.start())
+    ending = asyncio.create_task(stopped.wait())
+    await asyncio.wait([starting, ending], return_when=asyncio.FIRST_COMPLETED)
+    ending.cancel()
+    if starting.done():
+        starting.result()
+        return True
+    starting.cancel()
+    await asyncio.wait([starting])
+    return False
 
 
 async def _until_the_end(broker: Broker, stopped: asyncio.Event) -> None:
