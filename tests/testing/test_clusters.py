@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import OFFSET_INVALID, Consumer, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from penstock.testing import Cluster, cluster
@@ -96,8 +96,36 @@ def test_who_is_not_there_cannot_be_broken(three: Cluster) -> None:
     three.kill(3)
     with pytest.raises(RuntimeError, match="broker 3 does not run"):
         three.kill(3)
+    with pytest.raises(RuntimeError, match="broker 2 runs already"):
+        three.start(3, 2)
+    assert not three.is_running(3)
     with pytest.raises(ValueError, match="one broker at least"), cluster(brokers=0):
         """There is none."""
+
+
+def test_what_was_waited_for_in_vain_is_named(three: Cluster) -> None:
+    with pytest.raises(TimeoutError, match=r"t-0 still has no leader after 0.01 s"):
+        three.wait_for_leader("t", timeout=0.01)
+    create(three, "t")
+    with pytest.raises(TimeoutError, match=f"t-0 still has the leader {three.leader('t')} after"):
+        three.wait_for_leader("t", other_than=three.leader("t"), timeout=0.01)
+    with pytest.raises(TimeoutError, match=r"t-0 has \[1, 2, 3\] in sync after"):
+        three.wait_for_isr("t", size=2, timeout=0.01)
+
+
+def test_without_a_majority_nobody_starts_and_nothing_hangs(three: Cluster) -> None:
+    for broker in three.ids:
+        three.kill(broker)
+    with pytest.raises(TimeoutError, match=r"broker 1 is not up .* more than half of the voters \(1, 2, 3\)"):
+        three.start(1, timeout=0.2)
+    assert not three.is_running(1)
+    three.start(1, 2)
+
+
+def test_configs_need_not_be_strings() -> None:
+    with cluster(brokers=1, config={"num.partitions": 3, "auto.create.topics.enable": True}) as running:
+        produce(running, "t", b"x")
+        running.wait_until(lambda: running.leader("t", 2) == 1)
 
 
 def test_no_thread_stays_whatever_was_done_to_the_brokers() -> None:
@@ -230,6 +258,25 @@ def test_retention_comes_when_its_time_has_come(three: Cluster, retention_s: int
     assert first_offset(three, "t") == 0
     three.advance(retention_s / 2 + 15)
     three.wait_until(lambda: first_offset(three, "t") == 1)
+
+
+def test_committed_offsets_are_forgotten_when_their_time_is_over() -> None:
+    """Also where the sessions of members do not go by the time that passes."""
+    with cluster(brokers=3, config={"offsets.retention.minutes": 1}) as running:
+        create(running, "t")
+        consumer = Consumer({"bootstrap.servers": running.bootstrap, "group.id": "g", **CLIENT})
+        consumer.commit(offsets=[TopicPartition("t", 0, 5)], asynchronous=False)
+
+        def committed() -> int:
+            (partition,) = consumer.committed([TopicPartition("t", 0)], timeout=10)
+            offset: int = partition.offset
+            return offset
+
+        running.advance(30)
+        assert committed() == 5
+        running.advance(31)
+        assert committed() == OFFSET_INVALID
+        consumer.close()
 
 
 def member(running: Cluster) -> Consumer:

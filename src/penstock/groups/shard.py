@@ -106,7 +106,7 @@ class GroupShard:
     def time_is_up(self, key: TimerKey) -> None:
         """The timer `key` has expired."""
         if key[0] == _RETENTION:
-            self._expire()
+            self.expire_offsets()
             return
         if key[0] == TARGET:
             self._consumer.steps.targets.go_on(key[1])
@@ -273,8 +273,8 @@ class GroupShard:
         elif isinstance(self._ledger.groups.get(key.group), ClassicGroup):
             del self._ledger.groups[key.group]
 
-    def _expire(self) -> None:
-        """Forget unused offsets, and empty groups that have none."""
+    def expire_offsets(self) -> None:
+        """Forget unused offsets, and empty groups that have none; look again after a while."""
         for group in list(self._ledger.groups.values()):
             if self.offsets.expire(group) and group.is_empty and not _is_joined(group):
                 for key in list(group.record_keys()):

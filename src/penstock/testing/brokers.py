@@ -6,10 +6,10 @@ import asyncio
 import os
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from penstock.broker.broker import Broker
-from penstock.broker.server import new_event_loop, system_world
+from penstock.broker.server import new_event_loop, start_unless, system_world
 from penstock.model.config import BrokerConfig
 from penstock.net.server import Listener
 from penstock.ports import Files, World
@@ -20,10 +20,13 @@ __all__ = ["BrokerThread", "broker"]
 class BrokerThread:
     """A broker with an event loop and a thread of its own; `broker()` gives one that runs."""
 
-    def __init__(self, settings: Mapping[str, str]) -> None:
-        self._settings = dict(settings)
+    def __init__(self, settings: Mapping[str, object]) -> None:
+        self._settings = {name: str(value) for name, value in settings.items()}
         #: kept over restarts, so that memory outlives the broker as a disk would
         self._files: Files | None = None
+        #: set when it can be told to end
+        self._launched: threading.Event
+        #: set when it is ready, or will never be
         self._started: threading.Event
         self._end: asyncio.Event
         self._killed = False
@@ -48,16 +51,19 @@ class BrokerThread:
 
     def launch(self) -> None:
         """The first half of `start`: several that need each other are launched before one is waited for."""
-        assert self._thread is None, "this broker runs already"
+        if self._thread is not None:
+            raise RuntimeError("this broker runs already")
         config = BrokerConfig(self._settings)
+        self._launched = threading.Event()
         self._started = threading.Event()
         self._killed = False
         self._thread = threading.Thread(target=self._run, args=(config,), name="penstock-broker", daemon=True)
         self._thread.start()
 
-    def wait_ready(self) -> None:
-        """The other half of `start`."""
-        self._started.wait()
+    def wait_ready(self, timeout: float | None = None) -> None:
+        """The other half of `start`. TimeoutError if it takes longer; it may be ready later."""
+        if not self._started.wait(timeout):
+            raise TimeoutError
         if self._error is not None:
             self._join()
         # Whoever starts again comes back where clients look for it.
@@ -67,8 +73,8 @@ class BrokerThread:
     def stop(self) -> None:
         """Flush, close and end the thread; raise what went wrong on the way. Stopping twice is harmless."""
         if self._thread is not None:
-            self._started.wait()
-            if self._error is None:
+            self._launched.wait()
+            with suppress(RuntimeError):  # It has ended by itself, and its loop is closed.
                 self._loop.call_soon_threadsafe(self._end.set)
             self._join()
 
@@ -97,6 +103,7 @@ class BrokerThread:
         except BaseException as e:  # noqa: BLE001 - raised again in the thread that waits for it
             self._error = e
         finally:
+            self._launched.set()
             self._started.set()
 
     async def _serve(self, config: BrokerConfig) -> None:
@@ -107,7 +114,9 @@ class BrokerThread:
             world = world._replace(files=self._files)
         self._files = world.files
         self.broker = self._new_broker(config, world)
-        await self.broker.start()
+        self._launched.set()
+        if not await start_unless(self._end, self.broker):
+            return
         self._started.set()
         await self._end.wait()
         await (self.broker.abort() if self._killed else self.broker.stop())
@@ -129,10 +138,10 @@ def _address(listener: Listener) -> str:
 
 @contextmanager
 def broker(
-    *, data: str | os.PathLike[str] | None = None, port: int = 0, config: Mapping[str, str] | None = None
+    *, data: str | os.PathLike[str] | None = None, port: int = 0, config: Mapping[str, object] | None = None
 ) -> Iterator[BrokerThread]:
     """A running broker; `config` takes any broker config under Kafka's names."""
-    settings = {"listeners": f"PLAINTEXT://127.0.0.1:{port}"}
+    settings: dict[str, object] = {"listeners": f"PLAINTEXT://127.0.0.1:{port}"}
     if data is None:
         settings["penstock.memory"] = "true"
     else:

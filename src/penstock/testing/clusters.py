@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Final, TypeVar
 
@@ -26,6 +26,8 @@ _STEP_S: Final = 0.1
 _TURNS_PER_STEP: Final = 4
 #: how much of a long time is lived through: more than any timeout between brokers
 _LIVED_S: Final = 120.0
+#: how long a whole cluster may take to be there: tests share machines
+_OPENING_S: Final = 30.0
 _POLL_S: Final = 0.002
 #: what differs from a broker's defaults; the page about testing lists it
 _DEFAULTS: Final = {
@@ -44,7 +46,7 @@ class Cluster:
     Each broker has an address and a disk in memory that outlive it.
     """
 
-    def __init__(self, brokers: int, config: Mapping[str, str]) -> None:
+    def __init__(self, brokers: int, config: Mapping[str, object]) -> None:
         if brokers < 1:
             raise ValueError("a cluster has one broker at least")
         self.ids = range(1, brokers + 1)
@@ -91,15 +93,19 @@ class Cluster:
 
     def open(self) -> None:
         """Start all brokers; return when each of them knows of all others."""
-        self.start(*self.ids)
-        self.wait_until(lambda: all(self._known_to(node) == len(self.ids) for node in self._nodes.values()))
+        self.start(*self.ids, timeout=_OPENING_S)
+        self.wait_until(
+            lambda: all(self._known_to(node) == len(self.ids) for node in self._nodes.values()), _OPENING_S
+        )
 
     def close(self) -> None:
         """End all brokers, and leave nothing behind."""
-        for node in self._nodes.values():
-            node.kill()
-        for reserved in self._reserved:
-            reserved.close()
+        # Also what comes after one that ends badly.
+        with ExitStack() as left:
+            for reserved in self._reserved:
+                left.callback(reserved.close)
+            for node in self._nodes.values():
+                left.callback(node.kill)
 
     def kill(self, broker: int) -> None:
         """End a broker without goodbye, as `kill -9` would. Its disk keeps what was written."""
@@ -109,21 +115,39 @@ class Cluster:
         """Stop a broker in good order: others lead what it led before it goes."""
         self._running(broker).stop()
 
-    def start(self, *brokers: int) -> None:
+    def start(self, *brokers: int, timeout: float = 10.0) -> None:
         """Start brokers that were killed or stopped, with their addresses and data; return when they are up.
 
         For that they need a majority of the cluster: brokers that need each other are started together.
+        TimeoutError if they are not up in `timeout` seconds of real time: then none of them is started.
         """
         nodes = [self._node(broker) for broker in brokers]
         for node in nodes:
-            node.launch()
-        for node in nodes:
-            node.wait_ready()
+            if node.is_running:
+                raise RuntimeError(f"broker {node.id} runs already")
+        with ExitStack() as unless_ready:
+            for node in nodes:
+                node.launch()
+                unless_ready.callback(node.kill)
+            self._await_ready(nodes, timeout)
+            unless_ready.pop_all()
 
-    def restart(self, broker: int) -> None:
+    def _await_ready(self, nodes: Sequence[NodeThread], timeout: float) -> None:
+        deadline = time.monotonic() + timeout
+        for node in nodes:
+            try:
+                node.wait_ready(max(0.0, deadline - time.monotonic()))
+            except TimeoutError:
+                voters = ", ".join(map(str, self.ids[:MAX_VOTERS]))
+                raise TimeoutError(
+                    f"broker {node.id} is not up in {timeout:g} s: more than half of the voters "
+                    f"({voters}) have to run: start those that need each other together"
+                ) from None
+
+    def restart(self, broker: int, *, timeout: float = 10.0) -> None:
         """Stop a broker in good order, if it runs, and start it again."""
         self._node(broker).stop()
-        self.start(broker)
+        self.start(broker, timeout=timeout)
 
     def pause(self, broker: int) -> None:
         """Let a broker hang, as SIGSTOP would: its connections stay, it answers nothing, time passes."""
@@ -179,6 +203,9 @@ class Cluster:
                 turns = [node.call(_nothing) for node in self._nodes.values() if node.is_awake]
                 for turn in turns:
                     turn.result()
+        # The clock of sessions, which has the coordinators look for offsets to forget, may have stood still.
+        for forgotten in [node.forget_old_offsets() for node in self._nodes.values() if node.is_awake]:
+            forgotten.result()
 
     # -- what has become of it
 
@@ -209,7 +236,11 @@ class Cluster:
                 found.append(leader)
             return bool(found)
 
-        self.wait_until(elected, timeout)
+        try:
+            self.wait_until(elected, timeout)
+        except TimeoutError:
+            has = f"the leader {self.leader(topic, partition)}" if self.isr(topic, partition) else "no leader"
+            raise TimeoutError(f"{topic}-{partition} still has {has} after {timeout:g} s") from None
         return found[0]
 
     def wait_for_isr(
@@ -221,7 +252,11 @@ class Cluster:
             replicas = self._partition(topic, partition, lambda image: len(image.replicas))
             return replicas is not None and len(self.isr(topic, partition)) == (size or replicas)
 
-        self.wait_until(complete, timeout)
+        try:
+            self.wait_until(complete, timeout)
+        except TimeoutError:
+            isr = self.isr(topic, partition)
+            raise TimeoutError(f"{topic}-{partition} has {isr} in sync after {timeout:g} s") from None
         return self.isr(topic, partition)
 
     def wait_until(self, condition: Callable[[], bool], timeout: float = 10.0) -> None:
@@ -284,7 +319,7 @@ def reserve_port() -> socket.socket:
 
 
 @contextmanager
-def cluster(brokers: int = 3, *, config: Mapping[str, str] | None = None) -> Iterator[Cluster]:
+def cluster(brokers: int = 3, *, config: Mapping[str, object] | None = None) -> Iterator[Cluster]:
     """A running cluster; `config` takes any broker config under Kafka's names, for all brokers."""
     running = Cluster(brokers, config or {})
     try:

@@ -14,6 +14,7 @@ from concurrent.futures import Future
 from typing import Any, TypeVar, cast
 
 from penstock.broker.broker import Broker
+from penstock.groups.shard import GroupShard
 from penstock.model.config import BrokerConfig
 from penstock.ports import World
 from penstock.testing.brokers import BrokerThread
@@ -93,9 +94,9 @@ class _Listening:
 class NodeThread(BrokerThread):
     """A broker that is one of several."""
 
-    def __init__(self, settings: Mapping[str, str], shared_time: SharedTime, links: Links) -> None:
+    def __init__(self, settings: Mapping[str, object], shared_time: SharedTime, links: Links) -> None:
         super().__init__(settings)
-        self.id = int(settings["node.id"])
+        self.id = int(self._settings["node.id"])
         self._shared_time = shared_time
         self._links = links
         #: set while it is held: setting it lets the broker go on
@@ -118,6 +119,10 @@ class NodeThread(BrokerThread):
 
         self._loop.call_soon_threadsafe(run)
         return result
+
+    def forget_old_offsets(self) -> Future[None]:
+        """Have the coordinators look now for committed offsets whose time is over."""
+        return self.call(lambda: self.broker.groups.runtime.tell_all(GroupShard.expire_offsets))
 
     def pause(self) -> None:
         """Return when the broker does nothing any more. Pausing twice is harmless."""

@@ -40,7 +40,7 @@ def make_penstock_cluster() -> Iterator[Callable[..., Cluster]]:
 
     with ExitStack() as running:
 
-        def make(brokers: int = 3, *, config: Mapping[str, str] | None = None) -> Cluster:
+        def make(brokers: int = 3, *, config: Mapping[str, object] | None = None) -> Cluster:
             return running.enter_context(cluster(brokers, config=config))
 
         yield make
