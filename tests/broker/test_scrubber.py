@@ -79,6 +79,30 @@ def test_a_flipped_bit_is_found_never_served_and_healed(node: int) -> None:
     run(main())
 
 
+def test_a_damaged_batch_that_the_log_begins_within_is_healed() -> None:
+    """DeleteRecords leaves the rest of a batch: other replicas refuse who asks for what lies before it."""
+
+    async def main() -> None:
+        async with cluster(3) as nodes:
+            await make_topic(nodes, 1, 2, 3)
+            assert (await produce(nodes, 1, b"a", b"b", b"c")).error_code == ErrorCode.NONE
+            await eventually(lambda: all(replica(nodes[node]).log.high_watermark == 3 for node in (1, 2, 3)))
+            for node in (1, 2, 3):
+                replica(nodes[node]).log.roll()
+                replica(nodes[node]).log.delete_records(2)
+            partition, scrubber = replica(nodes[1]), nodes[1].scrubber
+            healthy = stored(partition)
+            segment = partition.log.segments.first
+            flip(nodes, 1, segment.path(LOG), segment.size - 1)
+            await scrubber.scrub(partition)
+            assert (await fetch(nodes, 1, 2)).error_code == ErrorCode.CORRUPT_MESSAGE
+            await scrubber.repair(partition)
+            assert stored(partition) == healthy
+            assert not partition.log.recovery.corruption
+
+    run(main())
+
+
 def test_files_are_read_in_another_process(tmp_path: Path) -> None:
     async def main() -> None:
         nodes = Cluster([1, 2, 3], config={"penstock.memory": "false"})

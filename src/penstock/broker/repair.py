@@ -152,7 +152,8 @@ async def _copy(broker: Broker, partition: Partition, damage: Corruption, replic
     end = damage.position + damage.size
     file = _target(partition, damage)
     while file is not None and offset < damage.next_offset:
-        fetched = await read_replica(broker, partition, offset, replica)
+        # The batch that the log begins within lies there whole, and is found by what is left of it.
+        fetched = await read_replica(broker, partition, max(offset, opened.log_start_offset), replica)
         batches, next_offset = _within(fetched, offset, damage)
         # It may have been cut, compacted or let go of while we waited.
         file = _target(partition, damage)

@@ -151,7 +151,7 @@ def repair_target(log: Log, damage: Corruption) -> File | None:
         or not damage.size
         or end > segment.size
         or damage.next_offset > log.high_watermark
-        or damage.first_offset < log.log_start_offset
+        or damage.next_offset <= log.log_start_offset
         or segment.path(LOG) != damage.path
         or segment.is_compacted
     ):
