@@ -166,6 +166,18 @@ def test_a_leader_that_is_voted_out_leads_until_that_is_committed() -> None:
     assert node.core.role.name == "resigned"
 
 
+def test_a_leader_that_was_voted_out_looks_for_the_next_one_at_once() -> None:
+    """That one tells only voters that it leads: for an election timeout, its broker would know no news."""
+    node = leader()
+    node.asked(RemoveVoterRequest(key(1)))
+    commit(node, 2, 3)
+    assert node.core.role.name == "resigned"
+    node.wait(30)
+    ((asked, _),) = node.sent(FetchRequest)
+    assert asked in (2, 3)
+    assert node.core.role.name == "unattached" and node.core.epoch == 2
+
+
 def test_a_cut_takes_a_voter_set_back() -> None:
     node = leader()
     node.asked(RemoveVoterRequest(key(3)))
