@@ -72,6 +72,16 @@ def test_a_stale_pid_file_is_removed_and_its_pid_left_alone(tmp_path: Path) -> N
     assert not home.pid_file.exists()
 
 
+def test_a_folder_that_was_moved_does_not_start_without_its_data(tmp_path: Path) -> None:
+    make_homes(tmp_path / "before", PLAN._replace(brokers=1))
+    (tmp_path / "before" / "broker-1" / "data").mkdir()
+    (tmp_path / "before").rename(tmp_path / "after")
+    (home,) = homes_in(tmp_path / "after")
+    with pytest.raises(Failure, match=r"after/broker-1/data would not be used, for log.dirs is .*/before/"):
+        home.start()
+    assert not home.log_file.exists()
+
+
 def test_a_new_cluster(tmp_path: Path) -> None:
     plan = PLAN._replace(brokers=6, racks=("a", "b"), configs={"num.partitions": "4"})
     homes = make_homes(tmp_path, plan)

@@ -108,12 +108,16 @@ def test_a_plan_for_a_cluster_that_is_even_moves_nothing(cli: Cli) -> None:
 
 def test_starting_it_again_leaves_what_runs_alone(cli: Cli, directory: Path) -> None:
     pids = [home.process() for home in homes_in(directory)]
-    again = cli("cluster", "start", "--json")
+    host, _, port = homes_in(directory)[0].address.rpartition(":")
+    again = cli("cluster", "start", "--host", host, "--port", port, "--json")
     assert {b["outcome"] for b in json.loads(again.stdout)["brokers"]} == {"running"}
     assert [home.process() for home in homes_in(directory)] == pids
     refused = cli("cluster", "start", "--brokers", "5")
     assert refused.returncode == 2
     assert "`penstock broker add`" in refused.stderr
+    for elsewhere in (("--host", "::1"), ("--port", "0")):
+        refused = cli("cluster", "start", *elsewhere)
+        assert (refused.returncode, "has its configs already" in refused.stderr) == (2, True)
 
 
 def test_a_killed_broker_is_missed_and_comes_back(cli: Cli) -> None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from penstock.cli.direct import DirectLine
 from penstock.cli.failure import Failure
 from penstock.cli.membership import _way_in, forget_broker
+from penstock.cli.moves import Move, start_moves
 from penstock.cli.overview import cluster_overview, quorum_overview
-from penstock.testing import cluster
-from tests.testing.test_clusters import create, produce, read
+from penstock.model.ids import TopicPartition
+from penstock.testing import Cluster, cluster
+from tests.testing.test_clusters import CLIENT, create, produce, read
 
 
 def test_five_voters_are_enough() -> None:
@@ -38,3 +41,40 @@ def test_a_broker_that_is_gone_is_forgotten_with_its_vote() -> None:
         assert read(running, "t", 1) == [b"kept"]
         with pytest.raises(Failure, match=f"there is no broker {gone}"):
             forget_broker(running.bootstrap, gone, 10)
+
+
+def place(running: Cluster, topic: str, *replicas: int) -> None:
+    """Create a topic of one partition, which the first of `replicas` leads."""
+    admin = AdminClient({"bootstrap.servers": running.bootstrap, **CLIENT})
+    admin.create_topics([NewTopic(topic, 1, replica_assignment=[list(replicas)])])[topic].result(timeout=10)
+    running.wait_for_isr(topic)
+
+
+def test_what_only_the_broker_had_that_is_gone_is_not_waited_for() -> None:
+    with cluster(brokers=3) as running:
+        gone = next(broker for broker in running.ids if broker != running.controller)
+        place(running, "alone", gone)
+        running.kill(gone)
+        running.wait_until(lambda: running.leader("alone") is None)
+        with pytest.raises(Failure, match=rf"alone-0 has no leader .* start what holds it \({gone}\)"):
+            forget_broker(running.bootstrap, gone, 10)
+
+
+def test_moves_of_an_earlier_try_are_waited_for() -> None:
+    """As after Ctrl-C in `penstock broker remove`."""
+    with cluster(brokers=4) as running:
+        leader = running.controller
+        assert leader is not None
+        gone, stays, taker = (broker for broker in running.ids if broker != leader)
+        place(running, "t", leader, gone, stays)
+        running.kill(gone)
+        running.wait_for_isr("t", size=2)
+        running.partition(leader, taker)
+        where = running.address(leader)
+        with DirectLine(where, 10) as line:
+            start_moves(line, [Move(TopicPartition("t", 0), [leader, stays, taker])])
+        with pytest.raises(Failure, match=r"1 of 1 partitions still move after 0.1 s, and go on"):
+            forget_broker(where, gone, 0.1)
+        running.heal()
+        assert forget_broker(where, gone, 20) == 0
+        assert running.wait_for_isr("t") == sorted([leader, stays, taker])

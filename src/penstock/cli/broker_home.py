@@ -11,6 +11,7 @@ The folders are all there is to know: whoever has DIR can start, stop and find t
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 from collections.abc import Iterable, Mapping
@@ -96,9 +97,20 @@ class BrokerHome:
 
     def start(self) -> int:
         """Start the process; returns a descriptor through which its `ready` line will come."""
+        self._refuse_other_data()
         process, output = spawn(["up", "--config", str(self.config_file)], self.log_file)
         write_pid_file(self.pid_file, process)
         return output
+
+    def _refuse_other_data(self) -> None:
+        """One that was moved or copied names the place where it was, and would start with other data."""
+        named = self.configs.get("log.dirs", self.configs.get("log.dir", ""))
+        directories = [os.path.realpath(path.strip()) for path in named.split(",")]
+        if self.data.is_dir() and os.path.realpath(self.data) not in directories:
+            raise Failure(
+                f"{self.data} would not be used, for log.dirs is {named or 'not set'} in {self.config_file}: "
+                f"correct it there, or move the data out of the way"
+            )
 
     def signal(self, number: signal.Signals) -> Process | None:
         """Signal the process; None if none runs, and then no pid file is left behind."""

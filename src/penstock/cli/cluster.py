@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Start, watch and stop a cluster on this machine.", no_args_is_help=True)
 
 DEFAULT_BROKERS = 5
+DEFAULT_HOST = "127.0.0.1"
 DEFAULT_PORT = 9092
 _EACH_BROKERS_OWN = frozenset(
     {
@@ -59,7 +60,9 @@ def start(
         ),
     ] = None,
     data: DataDirectory = Path("penstock-cluster"),
-    host: Annotated[str, typer.Option("--host", help="Address to listen on.")] = "127.0.0.1",
+    host: Annotated[
+        str | None, typer.Option("--host", help=f"Address to listen on. [default: {DEFAULT_HOST}]")
+    ] = None,
     racks: Annotated[
         str | None, typer.Option("--racks", metavar="A,B,...", help="Zones, given to the brokers in turn.")
     ] = None,
@@ -82,7 +85,7 @@ def start(
     if homes:
         if brokers not in (None, len(homes)):
             misused(f"{data} has {len(homes)} brokers: `penstock broker add` and `remove` change that")
-        if racks or config or settings or port is not None:
+        if racks or config or settings or not _is_at(homes[0], host, port):
             misused(
                 f"{data} has its configs already: edit broker-N/broker.yaml there, or choose another --data"
             )
@@ -90,7 +93,12 @@ def start(
         configs, topics = _common_configs(config, settings or [])
         zones = [zone.strip() for zone in racks.split(",")] if racks else []
         plan = ClusterPlan(
-            brokers or DEFAULT_BROKERS, host, DEFAULT_PORT if port is None else port, zones, configs, topics
+            brokers or DEFAULT_BROKERS,
+            host or DEFAULT_HOST,
+            DEFAULT_PORT if port is None else port,
+            zones,
+            configs,
+            topics,
         )
         homes = make_homes(data, plan)
     idle = [home for home in homes if home.process() is None]
@@ -164,6 +172,12 @@ def stop(
             home.await_end(process, timeout)
             outcomes[str(home.id)] = "stopped"
     print_outcomes("broker", outcomes, as_json)
+
+
+def _is_at(first: BrokerHome, host: str | None, port: int | None) -> bool:
+    """Whether the cluster is where it is asked for: the command that made it starts it again."""
+    listens_on, _, listens_at = first.address.rpartition(":")
+    return host in (None, listens_on.strip("[]")) and port in (None, int(listens_at))
 
 
 def _common_configs(config: Path | None, settings: list[str]) -> tuple[dict[str, str], Any]:

@@ -15,9 +15,10 @@ from penstock.cli.failure import Failure, misused
 from penstock.cli.moves import Move, await_moves, elect_preferred, plan_moves, read_image, start_moves
 from penstock.cli.overview import quorum_overview
 from penstock.cli.starting import free_port, internal_port, start_all
+from penstock.metadata.image import PartitionImage
 from penstock.model.config.layers import INTERNAL, MAX_VOTERS
 from penstock.model.errors import ErrorCode
-from penstock.model.ids import parse_topic_id
+from penstock.model.ids import TopicPartition, parse_topic_id
 from penstock.wire.apis.add_raft_voter import ADD_RAFT_VOTER, AddRaftVoterRequest
 from penstock.wire.apis.describe_cluster import DESCRIBE_CLUSTER, DescribeClusterRequest
 from penstock.wire.apis.endpoints import Endpoint
@@ -150,26 +151,42 @@ def _await_news_of(line: DirectLine, home: BrokerHome, timeout_s: float) -> None
 
 def _carry_out(line: DirectLine, moves: list[Move], timeout_s: float) -> None:
     if moves:
+        partitions = [move.partition for move in moves]
         start_moves(line, moves)
-        await_moves(line, moves, timeout_s)
-        elect_preferred(line, [move.partition for move in moves])
+        await_moves(line, partitions, timeout_s)
+        elect_preferred(line, partitions)
 
 
 def _evacuate(line: DirectLine, number: int, timeout_s: float) -> int:
-    image = read_image(line)
-    if number not in image.brokers:
+    if number not in read_image(line).brokers:
         return 0
+    held = _partitions_on(line, number)
+    for name, partition in held.items():
+        if partition.leader < 0:
+            holders = ", ".join(map(str, partition.replicas))
+            raise Failure(
+                f"{name} has no leader to copy it from: start what holds it ({holders}), or delete the topic"
+            )
+    # Of an earlier try, perhaps: no plan touches what is moving.
+    await_moves(line, [name for name, partition in held.items() if partition.reassigning], timeout_s)
     moves = plan_moves(line, leaving=[number])
     emptied = {move.partition for move in moves if number not in move.replicas}
-    for partition in image.partitions_on(number):
-        name = image.topics_by_id[partition.topic_id].name
-        if (name, partition.index) not in emptied:
+    for name, partition in _partitions_on(line, number).items():
+        if name not in emptied:
             raise Failure(
-                f"{name}-{partition.index} has {len(partition.replicas)} replicas, and too few brokers "
-                f"that are up would be left: add one first, or give the topic fewer replicas"
+                f"{name} has {len(partition.replicas)} replicas, and too few brokers that are up would be "
+                f"left: add one first, or give the topic fewer replicas"
             )
     _carry_out(line, moves, timeout_s)
     return len(moves)
+
+
+def _partitions_on(line: DirectLine, number: int) -> dict[TopicPartition, PartitionImage]:
+    image = read_image(line)
+    return {
+        TopicPartition(image.topics_by_id[partition.topic_id].name, partition.index): partition
+        for partition in image.partitions_on(number)
+    }
 
 
 def _join_quorum(line: DirectLine, home: BrokerHome) -> None:

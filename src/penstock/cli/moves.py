@@ -135,10 +135,10 @@ def ongoing_moves(line: DirectLine) -> dict[TopicPartition, OngoingPartitionReas
     }
 
 
-def await_moves(line: DirectLine, moves: Sequence[Move], timeout_s: float) -> None:
+def await_moves(line: DirectLine, partitions: Collection[TopicPartition], timeout_s: float) -> None:
     """Return when none of them is under way any more."""
     deadline = time.monotonic() + timeout_s
-    partitions = {move.partition for move in moves}
+    partitions = set(partitions)
     while left := partitions & ongoing_moves(line).keys():
         if time.monotonic() > deadline:
             raise Failure(

@@ -81,7 +81,7 @@ def execute(
         if not wait:
             print(f"started {len(moves)} moves: `penstock partition reassign verify {path}` shows how far")
             return
-        await_moves(line, moves, patience)
+        await_moves(line, [move.partition for move in moves], patience)
         elect_preferred(line, partitions)
         if throttle is not None:
             remove_throttle(Cluster(where, DEFAULT_TIMEOUT), partitions, ongoing_moves(line))
