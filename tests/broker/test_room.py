@@ -145,13 +145,15 @@ async def last_leader_with_a_tail(nodes: Cluster) -> None:
     refuse(nodes, 2)
 
 
-def test_where_all_disks_are_full_the_end_of_what_is_committed_is_known() -> None:
+@pytest.mark.parametrize("lag_ms", [30_000, 800])
+def test_where_all_disks_are_full_the_end_of_what_is_committed_is_known(lag_ms: int) -> None:
     """The new leader cannot learn it from fetches, for there are none: it has to ask."""
 
     async def main() -> None:
         async with on_disks() as (nodes, disks):
             for disk in disks.values():
                 disk.capacity = disk.used() + 10_000
+            nodes[2].config.replica_lag_time_max_ms = lag_ms
             await last_leader_with_a_tail(nodes)
             await eventually(lambda: replica(nodes[2]).log.high_watermark == 2)
             assert await latest(nodes, 2) == 2

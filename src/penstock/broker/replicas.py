@@ -289,7 +289,9 @@ class Replicas:
                     leadership.tick()
             elif self.under_replicated:
                 self._refresh(self._refreshed_at_ms, absent_only=True)
-                self.inheritance.look(self._led.values())
+            else:
+                continue
+            self.inheritance.look(self._led.values())
 
     def _refresh(self, since_ms: int, *, absent_only: bool) -> None:
         for session in self.sessions:
