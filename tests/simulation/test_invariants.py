@@ -24,13 +24,13 @@ FIRST, SECOND = BatchView(0, 1, 1, 100), BatchView(1, 2, 1, 101)
 
 def raft(node_id: int = 1, log: Sequence[BatchView] = (FIRST, SECOND), **changes: Any) -> RaftView:
     end = log[-1].end if log else 0
-    view = RaftView(node_id, 1, False, None, None, log, end, 0, end, 0)
+    view = RaftView(node_id, 1, False, None, None, log, end, 0, end, 0, frozenset({1, 2, 3}))
     return view._replace(**changes)
 
 
 def verdict(*views: RaftView) -> str:
     """All voters have flushed two records before anything is looked at."""
-    invariants = RaftInvariants({1, 2, 3})
+    invariants = RaftInvariants()
     for voter in (1, 2, 3):
         invariants.check(raft(voter))
     try:
@@ -74,14 +74,38 @@ def test_raft(views: list[RaftView], name: str) -> None:
 
 
 def test_a_restarted_node_may_have_forgotten_its_high_watermark() -> None:
-    invariants = RaftInvariants({1})
+    invariants = RaftInvariants()
+    for voter in (1, 2, 3):
+        invariants.check(raft(voter))
     invariants.check(COMMITTED)
     invariants.restarted(1)
     invariants.check(raft())
 
 
+@pytest.mark.parametrize(
+    ("voters", "name"), [({1, 2, 3}, "kept"), ({1, 3, 4}, "high watermark not flushed"), ({1}, "kept")]
+)
+def test_the_majority_that_commits_is_that_of_the_voters_at_the_time(voters: set[int], name: str) -> None:
+    invariants = RaftInvariants()
+    for node, log in ((1, [FIRST, SECOND]), (2, [FIRST, SECOND]), (3, [FIRST])):
+        invariants.check(raft(node, log))
+    found = "kept"
+    try:
+        invariants.check(COMMITTED._replace(voters=voters))
+    except Violation as e:
+        found = e.name
+    assert found == name
+
+
+def test_what_was_committed_stays_so_when_others_vote() -> None:
+    invariants = RaftInvariants()
+    for view in (raft(1), raft(2), raft(3, [FIRST]), COMMITTED):
+        invariants.check(view)
+    invariants.check(COMMITTED._replace(voters={1, 3, 4}))
+
+
 def test_a_restarted_node_has_not_forgotten_its_vote() -> None:
-    invariants = RaftInvariants({1})
+    invariants = RaftInvariants()
     invariants.check(raft(voted_for=1))
     invariants.restarted(1)
     with pytest.raises(Violation, match="two votes in an epoch"):
@@ -99,7 +123,7 @@ def test_a_restarted_node_has_not_forgotten_its_vote() -> None:
     ],
 )
 def test_logs(log: list[BatchView], name: str) -> None:
-    raft_invariants, partition_invariants = RaftInvariants({1, 2}), PartitionInvariants()
+    raft_invariants, partition_invariants = RaftInvariants(), PartitionInvariants()
     raft_invariants.appended(1, None, [FIRST, SECOND])
     partition_invariants.appended(T, 1, FIRST, [SECOND])
     found = []
@@ -147,6 +171,9 @@ def changed(**changes: Any) -> PartitionView:
         (changed(leader_epoch=0), "leader epoch did not rise"),
         (changed(isr=(1,), partition_epoch=1), "leader epoch did not rise"),
         (changed(leader=4, leader_epoch=2, isr=(4,), replicas=(1, 2, 4)), "unclean leader"),
+        # A reassignment ends with the change that lets its new replica in.
+        (changed(leader=4, leader_epoch=2, isr=(4,), replicas=(2, 4)), "kept"),
+        (changed(leader=4, leader_epoch=2, isr=(2,), replicas=(2, 4)), "leader outside ISR"),
         (changed(leader=4, leader_epoch=2, isr=(4,), replicas=(1, 2, 4), unclean=True), "unclean leader"),
     ],
 )
@@ -198,6 +225,13 @@ def test_an_unclean_replica_is_not_eligible(node_id: int, name: str) -> None:
     except Violation as e:
         found = e.name
     assert found == name
+
+
+def test_a_topic_that_is_gone_makes_nobody_eligible() -> None:
+    invariants = PartitionInvariants()
+    invariants.image_changed([PARTITION], set())
+    invariants.image_changed([], set())
+    invariants.came_back_unclean(1)
 
 
 @pytest.mark.parametrize(

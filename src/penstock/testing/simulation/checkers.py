@@ -1,7 +1,8 @@
 """What clients may rely on, checked from what they saw and nothing else.
 
-Each violation has a name. The rules hold for topics that lose nothing on purpose (no retention, no
-compaction, no transactions), which is what simulated clients use.
+Each violation has a name. The rules hold for topics that lose nothing by themselves (no retention, no
+compaction, no transactions), which is what simulated clients use; what somebody deletes may be gone from when
+that is asked for.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from penstock.testing.simulation.history import (
     CommitsAsked,
     CommitsRead,
     Committed,
+    Deleting,
     Event,
     Read,
     Refused,
@@ -34,7 +36,7 @@ class Violation(Exception):
 class _PartitionSeen:
     """All that clients know about one partition's log."""
 
-    __slots__ = ("acked", "at", "offset_of", "refused", "sent")
+    __slots__ = ("acked", "at", "deleting", "offset_of", "refused", "sent")
 
     def __init__(self) -> None:
         self.sent: dict[bytes, Batch] = {}
@@ -44,6 +46,8 @@ class _PartitionSeen:
         self.offset_of: dict[bytes, int] = {}
         #: acknowledged values; an offset, if it was told
         self.acked: dict[bytes, int | None] = {}
+        #: what lies before may be gone
+        self.deleting = 0
 
     def found(self, offset: int, value: bytes) -> None:
         """Somebody says that `value` is at `offset`."""
@@ -53,6 +57,10 @@ class _PartitionSeen:
         where = self.offset_of.setdefault(value, offset)
         if where != offset:
             raise Violation("duplicate", f"{value!r} is at {where} and at {offset}")
+
+    def may_be_gone(self, offset: int | None) -> bool:
+        """Whether somebody has asked for that; nobody knows where None is."""
+        return (0 if offset is None else offset) < self.deleting
 
 
 class ClientChecker:
@@ -84,6 +92,9 @@ class ClientChecker:
             case Committed(group, partition, offset):
                 key = group, partition
                 self._committed[key] = max(offset, self._committed.get(key, -1))
+            case Deleting(partition, before):
+                seen = self._seen(partition)
+                seen.deleting = max(before, seen.deleting)
             case CommitsAsked(group, partition):
                 self._asked[client, group, partition] = self._committed.get((group, partition), -1)
             case CommitsRead(group, partition, offset):
@@ -129,10 +140,10 @@ class ClientChecker:
 
 def _check_nothing_lost(partition: TopicPartition, seen: _PartitionSeen, offsets: dict[bytes, int]) -> None:
     for value, offset in seen.acked.items():
-        if value not in offsets:
+        if value not in offsets and not seen.may_be_gone(offset):
             raise Violation("lost write", f"{partition}: {value!r} was acknowledged at {offset} and is gone")
     for offset, value in seen.at.items():
-        if offsets.get(value) != offset:
+        if offsets.get(value) != offset and not seen.may_be_gone(offset):
             raise Violation(
                 "record changed", f"{partition}: {value!r} was at {offset} and is at {offsets.get(value)}"
             )

@@ -91,6 +91,12 @@ class Client:
             self.forget(partition)
             raise Unanswered(str(e)) from e
 
+    async def ask_node(self, node_id: int, api: Api[RequestT, ResponseT], request: RequestT) -> ResponseT:
+        """Ask a certain broker."""
+        if node_id not in self._nodes:
+            raise Unanswered(f"nobody knows where {node_id} is")
+        return await self.ask(self._nodes[node_id], api, request)
+
     async def ask_any(self, api: Api[RequestT, ResponseT], request: RequestT) -> ResponseT:
         """Ask any broker."""
         known = list(dict.fromkeys([*self._bootstrap, *self._nodes.values()]))

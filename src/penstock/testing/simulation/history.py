@@ -18,6 +18,7 @@ __all__ = [
     "CommitsAsked",
     "CommitsRead",
     "Committed",
+    "Deleting",
     "Event",
     "History",
     "Read",
@@ -104,7 +105,15 @@ class CommitsRead:
     offset: int
 
 
-Event: TypeAlias = Sent | Acked | Refused | Unsure | Read | Committed | CommitsAsked | CommitsRead
+@dataclass(frozen=True, slots=True)
+class Deleting:
+    """Somebody is about to have the records before an offset deleted."""
+
+    partition: TopicPartition
+    before: int
+
+
+Event: TypeAlias = Sent | Acked | Refused | Unsure | Read | Committed | CommitsAsked | CommitsRead | Deleting
 
 
 class History:
@@ -141,3 +150,5 @@ def _line(event: Event) -> str:
             return f"asks where {group} is in {partition}"
         case CommitsRead(group, partition, offset):
             return f"hears that {group} is at {partition} {offset}"
+        case Deleting(partition, before):
+            return f"deletes {partition} before {before}"

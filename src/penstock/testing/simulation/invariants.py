@@ -44,6 +44,8 @@ class RaftView(NamedTuple):
     flushed_end: int
     #: 0 if there is no snapshot
     snapshot_end: int
+    #: whose majority commits, as the node's log has it
+    voters: AbstractSet[int]
 
 
 class PartitionView(NamedTuple):
@@ -108,19 +110,19 @@ def _same(one: BatchView, other: BatchView) -> bool:
 class RaftInvariants:
     """The metadata quorum's rules (Raft figure 3, KIP-595, KIP-630, KIP-996)."""
 
-    def __init__(self, voters: AbstractSet[int]) -> None:
-        self._voters = voters
+    def __init__(self) -> None:
         self._names = _Names()
         self._leaders: dict[int, int] = {}
         self._votes: dict[tuple[int, int], int] = {}
         self._high_watermarks: dict[int, int] = {}
-        #: of all voters, dead ones too: what is on a disk stays there
+        #: of all nodes, dead ones too: what is on a disk stays there
         self._flushed: dict[int, int] = {}
         #: base offset -> what is committed there, for ever
         self._committed: dict[int, BatchView] = {}
         self._committed_end = 0
-        #: the epoch in which the last of it was committed
+        #: the epoch in which the last of it was committed, and by whose majority
         self._commit_epoch = 0
+        self._commit_voters: AbstractSet[int] = frozenset()
         self._pre_votes: dict[int, tuple[Hashable, tuple[int, int | None]]] = {}
 
     def appended(self, node_id: int, before: BatchView | None, batches: Sequence[BatchView]) -> None:
@@ -129,8 +131,7 @@ class RaftInvariants:
 
     def check(self, node: RaftView) -> None:
         """A node has changed."""
-        if node.node_id in self._voters:
-            self._flushed[node.node_id] = node.flushed_end
+        self._flushed[node.node_id] = node.flushed_end
         self._one_leader_per_epoch(node)
         self._one_vote_per_epoch(node)
         self._pre_vote_changes_nothing(node)
@@ -182,8 +183,9 @@ class RaftInvariants:
             raise Violation(
                 "truncated below high watermark", f"{node.node_id}: {node.end} < {node.high_watermark}"
             )
-        ends = sorted((self._flushed.get(voter, 0) for voter in self._voters), reverse=True)
-        if node.high_watermark > ends[len(ends) // 2]:
+        voters = node.voters if node.high_watermark > self._committed_end else self._commit_voters
+        ends = sorted((self._flushed.get(voter, 0) for voter in voters), reverse=True)
+        if ends and node.high_watermark > ends[len(ends) // 2]:
             raise Violation(
                 "high watermark not flushed", f"{node.node_id}: {node.high_watermark}, flushed {ends}"
             )
@@ -207,6 +209,7 @@ class RaftInvariants:
                 break
         if node.high_watermark > self._committed_end:
             self._committed_end, self._commit_epoch = node.high_watermark, node.epoch
+            self._commit_voters = node.voters
 
     def _leader_completeness(self, node: RaftView) -> None:
         if not node.is_leader or node.epoch < self._commit_epoch:
@@ -250,6 +253,9 @@ class PartitionInvariants:
 
     def image_changed(self, partitions: Sequence[PartitionView], fenced: AbstractSet[int]) -> None:
         """There is a newer image than any before."""
+        names = {partition.partition for partition in partitions}
+        for gone in [name for name in self._partitions if name not in names]:
+            del self._partitions[gone]
         for partition in partitions:
             _membership(partition, fenced)
             before = self._partitions.get(partition.partition)
@@ -315,5 +321,8 @@ def _leader_was_eligible(before: PartitionView, after: PartitionView) -> None:
     eligible = set(before.last_known) if after.unclean else set()
     if before.unclean or not after.unclean:
         eligible |= {before.leader, *before.isr, *before.elr}
+    if before.leader >= 0 and before.leader not in after.replicas:
+        # The change that ended its reassignment also let in who takes over.
+        eligible |= set(after.isr)
     if after.leader not in eligible:
         raise Violation("unclean leader", f"{before}, then {after}")

@@ -109,7 +109,7 @@ class Observation:
     def __init__(self, nodes: Sequence[Node]) -> None:
         self._nodes = {node.name: node for node in nodes}
         self._seen: dict[int, _Seen] = {}
-        self._raft = RaftInvariants({node.id for node in nodes})
+        self._raft = RaftInvariants()
         self._partitions = PartitionInvariants()
         self._image_offset = -1
 
@@ -179,7 +179,7 @@ class Observation:
             except PenstockError:
                 continue
             seen.replicas[partition] = ends
-            name = TopicPartition(partition.topic, partition.index)
+            name = _incarnation(partition.topic, partition.topic_id, partition.index)
             for part in appended:
                 self._partitions.appended(name, seen.broker.node_id, *part)
             self._partitions.replica_changed(ReplicaView(name, seen.broker.node_id, *ends))
@@ -198,13 +198,19 @@ def _raft_view(node: RaftNode, batches: Sequence[BatchView]) -> RaftView:
         high_watermark=node.high_watermark,
         flushed_end=node.flushed_offset,
         snapshot_end=0 if snapshot is None else snapshot.offset,
+        voters=frozenset(voter.key.id for voter in node.voters),
     )
+
+
+def _incarnation(topic: str, topic_id: bytes, index: int) -> TopicPartition:
+    """A partition's name that no other topic's has, made again under the same name."""
+    return TopicPartition(f"{topic}#{topic_id.hex()[:8]}", index)
 
 
 def _partition_views(image: ClusterImage) -> list[PartitionView]:
     return [
         PartitionView(
-            TopicPartition(topic.name, partition.index),
+            _incarnation(topic.name, topic.id, partition.index),
             partition.leader,
             partition.leader_epoch,
             partition.partition_epoch,
@@ -234,11 +240,14 @@ def unsettled(nodes: Sequence[Node]) -> str | None:
     for partition in _partition_views(next(iter(brokers.values())).image):
         if partition.leader < 0 or set(partition.isr) != set(partition.replicas):
             return f"{partition}"
-        logs = [_log_of(brokers[node_id], partition.partition) for node_id in partition.replicas]
-        ends = [None if log is None else (log.end_offset, log.high_watermark) for log in logs]
+        found = [_log_of(brokers[node_id], partition.partition) for node_id in partition.replicas]
+        logs = [log for log in found if log is not None]
+        if len(logs) < len(found):
+            return f"{partition.partition}: not all of {partition.replicas} have it"
+        ends = [(log.end_offset, log.high_watermark) for log in logs]
         if len(set(ends)) > 1:
             return f"{partition.partition}: replicas end at {ends}"
-        difference = _difference([log for log in logs if log is not None])
+        difference = _difference(logs)
         if difference is not None:
             return f"{partition.partition}: {difference}"
     return None
@@ -246,15 +255,17 @@ def unsettled(nodes: Sequence[Node]) -> str | None:
 
 def _log_of(broker: Broker, name: TopicPartition) -> Log | None:
     for partition in broker.partitions:
-        if (partition.topic, partition.index) == (name.topic, name.partition):
+        if _incarnation(partition.topic, partition.topic_id, partition.index) == name:
             return partition.log
     return None
 
 
 def _difference(logs: Sequence[Log]) -> str | None:
     """In what the logs of replicas in sync differ though they must not."""
+    # What is deleted is gone from each when it hears of it.
+    start = max(log.log_start_offset for log in logs)
     try:
-        contents = [_content(log) for log in logs]
+        contents = [_content(log, start) for log in logs]
         if len(set(contents)) <= 1:
             return None
         if not all(log.config.compact for log in logs):
@@ -265,8 +276,9 @@ def _difference(logs: Sequence[Log]) -> str | None:
         return f"a replica cannot be read: {e}"
 
 
-def _content(log: Log) -> bytes:
-    parts, position = [], log.log_start_offset
+def _content(log: Log, position: int) -> bytes:
+    """All batches from that with the offset `position` on."""
+    parts = []
     while position < log.end_offset:
         found = log.read(position, _READ_BYTES, upper=log.end_offset)
         if found is None:

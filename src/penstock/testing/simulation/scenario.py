@@ -15,6 +15,7 @@ from random import Random
 from typing import Final
 
 from penstock.model.ids import TopicPartition
+from penstock.testing.simulation.administration import Operator
 from penstock.testing.simulation.checkers import ClientChecker, Violation
 from penstock.testing.simulation.clients import Client
 from penstock.testing.simulation.faults import FAULTS, OFFSETS_PARTITIONS, Fault, heal
@@ -41,6 +42,9 @@ _PLOT_S: Final = 30.0
 _ROLL_MS: Final = 700
 #: the share of clusters that a plot is played to
 _PLOTTED: Final = 0.25
+#: of the others, the share that an operator is at work in
+_OPERATED: Final = 0.5
+_RACK_AWARE: Final = "RackAwareReplicaSelector"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +69,12 @@ class Options:
     roll_ms: int | None = None
     #: whether brokers compact what groups have stored: their chores are too rare for most runs
     compaction: bool = False
+    #: how many of the nodes vote in the quorum
+    voters: int = 1
+    #: after which time a replica that lags is no longer in sync
+    lag_ms: int = 1000
+    #: whether somebody changes the cluster meanwhile
+    operated: bool = False
 
     @classmethod
     def draw(cls, seed: int, nodes: int = 1) -> Options:
@@ -82,9 +92,13 @@ class Options:
         if nodes == 1:
             return drawn
         # A cluster has to come up first, and to notice who is gone.
-        drawn = replace(drawn, duration_s=drawn.duration_s + 3, faults=drawn.faults + 2)
+        drawn = replace(drawn, voters=nodes, duration_s=drawn.duration_s + 3, faults=drawn.faults + 2)
         drawn = replace(drawn, roll_ms=rng.choice((None, _ROLL_MS)))
-        return drawn.plotted(rng.choice(tuple(PLOTS))) if rng.random() < _PLOTTED else drawn
+        if rng.random() < _PLOTTED:
+            return drawn.plotted(rng.choice(tuple(PLOTS)))
+        if rng.random() < _OPERATED:
+            drawn = replace(drawn, operated=True, voters=rng.choice((3, nodes)))
+        return replace(drawn, lag_ms=rng.choice((1000, 1500)))
 
     def plotted(self, plot: str) -> Options:
         """With a plot instead of faults that are drawn.
@@ -99,6 +113,7 @@ class Options:
         return replace(
             self,
             plot=None,
+            operated=self.operated or self.plot is not None,
             duration_s=seconds,
             faults=max(1, round(self.faults * seconds / self.duration_s)),
             members=max(1, self.members),
@@ -126,14 +141,16 @@ def _settings(node_id: int, options: Options) -> dict[str, str]:
     settings = {"penstock.flush": "group", "offsets.topic.num.partitions": str(OFFSETS_PARTITIONS)}
     if options.nodes > 1:
         name = f"node-{node_id}"
-        voters = [f"{voter}@node-{voter}:{_INTERNAL_PORT}" for voter in range(1, options.nodes + 1)]
+        voters = [f"{voter}@node-{voter}:{_INTERNAL_PORT}" for voter in range(1, options.voters + 1)]
         settings |= {
             "listeners": f"PLAINTEXT://{name}:{PORT},INTERNAL://{name}:{_INTERNAL_PORT}",
             "controller.quorum.voters": ",".join(voters),
             "leader.imbalance.check.interval.seconds": "2",
             "metadata.log.max.record.bytes.between.snapshots": "4000",
             "min.insync.replicas": "2",
-            "replica.lag.time.max.ms": "1000",
+            "replica.lag.time.max.ms": str(options.lag_ms),
+            "broker.rack": _rack(node_id),
+            "replica.selector.class": _RACK_AWARE,
         }
     if options.roll_ms is not None:
         settings |= {
@@ -144,6 +161,10 @@ def _settings(node_id: int, options: Options) -> dict[str, str]:
     if options.compaction:
         settings |= {"log.cleaner.backoff.ms": "800", "log.cleaner.min.cleanable.ratio": "0.1"}
     return settings
+
+
+def _rack(node_id: int) -> str:
+    return f"rack-{node_id}"
 
 
 class Simulation:
@@ -250,18 +271,23 @@ class Simulation:
         moments = sorted(self.rng.uniform(begin, end) for _ in range(self.options.faults))
         return [(moment, FAULTS[self.rng.choice(self.options.allowed)]) for moment in moments]
 
-    def _make_workers(self) -> list[tuple[Client, Producer | Consumer | GroupMember]]:
-        made: list[tuple[Client, Producer | Consumer | GroupMember]] = []
+    def _make_workers(self) -> list[tuple[Client, Producer | Consumer | GroupMember | Operator]]:
+        made: list[tuple[Client, Producer | Consumer | GroupMember | Operator]] = []
         options, partitions = self.options, self.partitions
         for i in range(options.producers):
             client = self.client(f"producer-{i}")
             made.append((client, Producer(client, partitions, pause_s=0.15)))
         for i in range(options.consumers):
             client = self.client(f"consumer-{i}")
-            made.append((client, Consumer(client, partitions, rewind=0.1)))
+            rack = _rack(self.seed % options.nodes + 1) if i and options.nodes > 1 else ""
+            made.append((client, Consumer(client, partitions, rewind=0.1, rack=rack)))
         for i in range(options.members):
             client = self.client(f"member-{i}")
             made.append((client, GroupMember(client, "group", TOPIC, pause_s=0.2)))
+        if options.operated:
+            client = self.client("operator")
+            brokers = {node.id: (node.name, _INTERNAL_PORT) for node in self.nodes}
+            made.append((client, Operator(client, brokers, partitions, pause_s=0.3)))
         return made
 
     def _observe(self, client: str, event: Event) -> None:

@@ -24,6 +24,12 @@ from penstock.testing.simulation.history import (
 )
 from penstock.wire.apis.fetch import FETCH, FetchPartition, FetchRequest, FetchTopic, PartitionData
 from penstock.wire.apis.init_producer_id import INIT_PRODUCER_ID, InitProducerIdRequest
+from penstock.wire.apis.list_offsets import (
+    LIST_OFFSETS,
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
 from penstock.wire.apis.produce import (
     PRODUCE,
     PartitionProduceData,
@@ -32,7 +38,7 @@ from penstock.wire.apis.produce import (
     TopicProduceData,
 )
 
-__all__ = ["Consumer", "Producer", "read_all"]
+__all__ = ["Consumer", "Producer", "earliest", "produce", "read_all"]
 
 #: Errors that trying again does not mend: the producer starts again with another id. (A clock that jumps back
 #: makes a broker refuse what an earlier try may have written: INVALID_TIMESTAMP does not say that it is not.)
@@ -46,6 +52,7 @@ _FATAL: Final = frozenset(
 )
 _BATCH_RECORDS_MAX: Final = 3
 _MAX_BYTES: Final = 1 << 20
+_EARLIEST: Final = -2
 
 
 class Producer:
@@ -100,7 +107,7 @@ class Producer:
         data = _encode(batch, self._client.clock.now_ms())
         while True:
             try:
-                answer = await self._try(batch.partition, data)
+                answer = await produce(self._client, batch.partition, data)
             except Unanswered:
                 await self._client.backoff()
                 continue
@@ -114,15 +121,16 @@ class Producer:
             self._client.forget(batch.partition)
             await self._client.backoff()
 
-    async def _try(self, partition: TopicPartition, data: bytes) -> PartitionProduceResponse:
-        client = self._client
-        if partition.topic not in client.topic_ids:
-            await client.refresh(partition.topic)
-        topic = TopicProduceData(topic_id=client.topic_ids[partition.topic])
-        topic.partition_data = [PartitionProduceData(index=partition.partition, records=memoryview(data))]
-        request = ProduceRequest(acks=-1, timeout_ms=1500, topic_data=[topic])
-        answer = await client.ask_leader(partition, PRODUCE, request)
-        return answer.responses[0].partition_responses[0]
+
+async def produce(client: Client, partition: TopicPartition, data: bytes) -> PartitionProduceResponse:
+    """One batch, with acks=all."""
+    if partition.topic not in client.topic_ids:
+        await client.refresh(partition.topic)
+    topic = TopicProduceData(topic_id=client.topic_ids[partition.topic])
+    topic.partition_data = [PartitionProduceData(index=partition.partition, records=memoryview(data))]
+    request = ProduceRequest(acks=-1, timeout_ms=1500, topic_data=[topic])
+    answer = await client.ask_leader(partition, PRODUCE, request)
+    return answer.responses[0].partition_responses[0]
 
 
 def _encode(batch: Batch, now_ms: int) -> bytes:
@@ -135,12 +143,20 @@ def _encode(batch: Batch, now_ms: int) -> bytes:
 
 
 class Consumer:
-    """Reads partitions from the start, and now and then from the start again."""
+    """Reads partitions from the start, and now and then from the start again.
 
-    def __init__(self, client: Client, partitions: Sequence[TopicPartition], rewind: float) -> None:
+    One that has a rack reads from the replica there, where its leader says that there is one.
+    """
+
+    def __init__(
+        self, client: Client, partitions: Sequence[TopicPartition], rewind: float, rack: str = ""
+    ) -> None:
         self._client = client
         self._partitions = partitions
         self._rewind = rewind
+        self._rack = rack
+        #: where to read instead of at the leader
+        self._nearest: dict[TopicPartition, int] = {}
         self.stopping = False
 
     async def run(self) -> None:
@@ -150,11 +166,15 @@ class Consumer:
             if self._client.rng.random() < self._rewind:
                 positions[partition] = 0
             try:
-                answer = await fetch(self._client, partition, positions[partition], max_wait_ms=200)
+                answer = await self._fetch(partition, positions[partition])
+                if answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+                    positions[partition] = max(positions[partition], await earliest(self._client, partition))
             except Unanswered:
+                self._nearest.pop(partition, None)
                 await self._client.backoff()
                 continue
             if answer.error_code:
+                self._nearest.pop(partition, None)
                 self._client.forget(partition)
                 await self._client.backoff()
                 continue
@@ -165,17 +185,37 @@ class Consumer:
                 self._client.saw(Read(partition, positions[partition], records))
                 positions[partition] = records[-1][0] + 1
 
+    async def _fetch(self, partition: TopicPartition, position: int) -> PartitionData:
+        nearest = self._nearest.get(partition)
+        answer = await fetch(self._client, partition, position, 200, rack=self._rack, replica=nearest)
+        if answer.preferred_read_replica >= 0:
+            self._nearest[partition] = answer.preferred_read_replica
+        return answer
 
-async def fetch(client: Client, partition: TopicPartition, offset: int, max_wait_ms: int) -> PartitionData:
-    """One partition's records from `offset` on."""
+
+async def fetch(
+    client: Client,
+    partition: TopicPartition,
+    offset: int,
+    max_wait_ms: int,
+    *,
+    rack: str = "",
+    replica: int | None = None,
+) -> PartitionData:
+    """One partition's records from `offset` on, of its leader or of another `replica`."""
     if partition.topic not in client.topic_ids:
         await client.refresh(partition.topic)
     wanted = FetchPartition(
         partition=partition.partition, fetch_offset=offset, partition_max_bytes=_MAX_BYTES
     )
     topic = FetchTopic(topic_id=client.topic_ids[partition.topic], partitions=[wanted])
-    request = FetchRequest(max_wait_ms=max_wait_ms, min_bytes=1, max_bytes=_MAX_BYTES, topics=[topic])
-    answer = await client.ask_leader(partition, FETCH, request)
+    request = FetchRequest(
+        max_wait_ms=max_wait_ms, min_bytes=1, max_bytes=_MAX_BYTES, topics=[topic], rack_id=rack
+    )
+    if replica is None:
+        answer = await client.ask_leader(partition, FETCH, request)
+    else:
+        answer = await client.ask_node(replica, FETCH, request)
     if answer.error_code or not answer.responses:
         raise Unanswered(ErrorCode(answer.error_code).name)
     return answer.responses[0].partitions[0]
@@ -196,12 +236,24 @@ def _records(answer: PartitionData, position: int) -> tuple[tuple[int, bytes], .
     return tuple(each for each in found if each[0] >= position)
 
 
+async def earliest(client: Client, partition: TopicPartition) -> int:
+    """Where the partition begins, as its leader has it."""
+    wanted = ListOffsetsPartition(partition_index=partition.partition, timestamp=_EARLIEST)
+    topic = ListOffsetsTopic(name=partition.topic, partitions=[wanted])
+    request = ListOffsetsRequest(replica_id=-1, topics=[topic])
+    answer = (await client.ask_leader(partition, LIST_OFFSETS, request)).topics[0].partitions[0]
+    if answer.error_code:
+        client.forget(partition)
+        raise Unanswered(ErrorCode(answer.error_code).name)
+    return answer.offset
+
+
 async def read_all(client: Client, partition: TopicPartition) -> list[tuple[int, bytes]]:
     """Everything that can be read of a partition, when nothing is being written any more."""
     found: list[tuple[int, bytes]] = []
     while True:
-        position = found[-1][0] + 1 if found else 0
         try:
+            position = found[-1][0] + 1 if found else await earliest(client, partition)
             answer = await fetch(client, partition, position, max_wait_ms=0)
         except Unanswered:
             await client.backoff()

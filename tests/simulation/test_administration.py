@@ -1,0 +1,24 @@
+"""The operator of a simulated cluster: what is asked for comes about, and is let go of in the end."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from penstock.testing.simulation.administration import CHANGES
+from penstock.testing.simulation.cast import newest_image
+from penstock.testing.simulation.scenario import Options, Simulation
+
+#: where several replicas are away from a broker, so that a reassignment takes a while
+_CALM = replace(Options.draw(0, 5), plot=None, operated=True, faults=0, loss=0.0, voters=3, duration_s=12.0)
+
+
+def test_every_change_is_made_where_nothing_goes_wrong() -> None:
+    simulation = Simulation(0, _CALM)
+    outcome = simulation.run()
+    assert outcome.violation is None
+    lines = [re.search(r"operator +(\w+): .*\bNONE$", line) for line in outcome.history]
+    made = {found[1] for found in lines if found}
+    assert made == {change.__name__ for change in CHANGES}
+    throttled = [values for values in newest_image(simulation.nodes).configs.values() if values]
+    assert not throttled
