@@ -109,6 +109,7 @@ def test_unknown_partitions(client: RawClient, topic: Topic, version: int) -> No
         ("compact", ErrorCode.POLICY_VIOLATION),
         ("compact,delete", ErrorCode.NONE),
         ("delete", ErrorCode.NONE),
+        ("", ErrorCode.NONE),
     ],
 )
 def test_compacted_topics_keep_their_records(client: RawClient, policy: str, code: ErrorCode) -> None:

@@ -261,7 +261,7 @@ def _delete_before(partition: Partition, offset: int) -> int:
     if not partition.leading:
         raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
     log = partition.log
-    if not log.config.delete:
+    if log.config.compact and not log.config.delete:
         raise PolicyViolation("Records of a topic that is compacted and not deleted cannot be deleted")
     if offset == _HIGH_WATERMARK:
         offset = log.high_watermark
