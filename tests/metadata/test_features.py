@@ -61,7 +61,8 @@ def test_checking_changes_nothing() -> None:
         ("metadata.version", 31, 1, "Broker 1 only understands levels 7 to 30"),
         ("metadata.version", 29, 1, "without setting the upgrade type"),
         ("metadata.version", 29, 3, "cannot go back"),
-        ("nobody.knows", 1, 1, "understands levels 0 to 0"),
+        ("nobody.knows", 1, 1, "does not know"),
+        ("nobody.knows", 0, 2, "does not know"),
     ],
 )
 def test_updates_that_cannot_be(name: str, level: int, kind: int, reason: str) -> None:

@@ -60,6 +60,8 @@ def update_features(
         seen.add(update.feature)
         level = update.max_version_level
         current = image.features.get(update.feature, 0)
+        if not current and update.feature not in local:
+            raise _invalid(update, "The active controller does not know this feature.")
         _check_direction(update, current)
         for node, ranges in _nodes(image, local):
             lowest, highest = ranges.get(update.feature, _DISABLED)
