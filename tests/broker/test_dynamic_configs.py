@@ -16,6 +16,7 @@ from tests.broker.configs import (
     DEFAULT_BROKER,
     DELETE,
     NODE,
+    SET,
     TOPIC,
     alter,
     set_config,
@@ -68,6 +69,15 @@ def test_message_max_bytes_of_the_broker_holds_for_topics_without_their_own(
     assert produce(client, special, large).error_code == ErrorCode.NONE
     assert alter(client, BROKER, name, ("message.max.bytes", DELETE, None))[0] == ErrorCode.NONE
     assert produce(client, plain, large).error_code == ErrorCode.NONE
+
+
+def test_no_broker_has_a_minimum_isr_of_its_own(client: RawClient) -> None:
+    """The controller counts with one for all of them (KIP-966)."""
+    code, _ = alter(client, BROKER, NODE, ("min.insync.replicas", SET, "2"))
+    assert code == ErrorCode.INVALID_CONFIG
+    assert alter(client, BROKER, NODE, ("min.insync.replicas", DELETE, None))[0] == ErrorCode.NONE
+    set_config(client, BROKER, DEFAULT_BROKER, "min.insync.replicas", "2")
+    assert value_of(client, BROKER, NODE, "min.insync.replicas")[0] == "2"
 
 
 def test_compression_type_changes_for_what_comes_next(client: RawClient, topic: Topic) -> None:

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-from penstock.metadata.image import TOPIC, ClusterImage
+from penstock.metadata.image import BROKER, TOPIC, ClusterImage
 from penstock.metadata.policy import MIN_ISR
 from penstock.model.errors import InvalidConfig, InvalidRequest
 from penstock.wire.metadata_records import ClearElrRecord, ConfigRecord
 from penstock.wire.schema import Struct
 
-__all__ = ["GROUP", "Alteration", "Operation", "alter_incrementally", "config_records"]
+__all__ = ["GROUP", "Alteration", "Operation", "alter_incrementally", "check_min_isr", "config_records"]
 
 #: the resource type of groups, as the protocol numbers it
 GROUP: Final = 32
@@ -67,6 +67,18 @@ def _alter_list(text: str, operation: int, value: str) -> str:
         elif operation == Operation.SUBTRACT and item in items:
             items.remove(item)
     return ",".join(items)
+
+
+def check_min_isr(image: ClusterImage, resource: tuple[int, str], values: Mapping[str, str]) -> None:
+    """Refuse a minimum ISR of one broker's own.
+
+    The controller would take replicas for eligible leaders that lack what a leader has committed with fewer
+    (KIP-966).
+    """
+    kind, name = resource
+    current = image.configs.get(resource, {}).get(MIN_ISR)
+    if kind == BROKER and name and values.get(MIN_ISR, current) != current:
+        raise InvalidConfig(f"{MIN_ISR} is of topics, or of all brokers: one broker cannot have its own")
 
 
 def config_records(image: ClusterImage, resource: tuple[int, str], values: Mapping[str, str]) -> list[Struct]:

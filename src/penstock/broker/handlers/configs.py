@@ -8,7 +8,13 @@ from typing import Final
 
 from penstock.broker.context import Context
 from penstock.broker.handlers.loggers import alter_loggers, describe_loggers
-from penstock.metadata.configs import GROUP, Alteration, alter_incrementally, config_records
+from penstock.metadata.configs import (
+    GROUP,
+    Alteration,
+    alter_incrementally,
+    check_min_isr,
+    config_records,
+)
 from penstock.metadata.image import BROKER, TOPIC
 from penstock.metadata.topics import check_topic_name
 from penstock.model.config import (
@@ -232,6 +238,7 @@ async def _alter(
     def decide() -> tuple[Sequence[Struct], None]:
         _check_resource(context, resource)
         values = alter(image.configs.get(resource, {}))
+        check_min_isr(image, resource, values)
         _check_values(context, resource, values)
         return ([] if validate_only else config_records(image, resource, values)), None
 
