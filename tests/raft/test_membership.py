@@ -80,6 +80,20 @@ def test_who_was_removed_is_told_of_once_as_the_observer_that_it_is() -> None:
     assert [each.key for each in described.observers] == [key(3)]
 
 
+def test_voters_of_the_beginning_are_known_by_the_directories_that_they_name() -> None:
+    """The configs that name them do not say: who removes one must not hit another disk under its number."""
+    node = Scripted(static=VoterSet(Voter(ReplicaKey(n), voter(n).endpoints) for n in (1, 2, 3)))
+    node.elect()
+    commit(node, 2)
+    described = node.core.describe(node.now_ms)
+    assert described is not None
+    assert [each.key for each in described.voters] == [key(1), key(2), ReplicaKey(3)]
+    for id_ in (1, 2):
+        refused = node.asked(RemoveVoterRequest(ReplicaKey(id_, b"another disk 16b")))
+        assert error(refused) == ErrorCode.VOTER_NOT_FOUND
+    assert node.asked(RemoveVoterRequest(key(2))) is None
+
+
 def test_an_endpoint_changes_with_an_update() -> None:
     node = leader()
     moved = voter(3)._replace(endpoints=(Endpoint("INTERNAL", "elsewhere", 1),))

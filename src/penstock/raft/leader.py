@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Final, NamedTuple
 
-from penstock.raft.messages import FetchRequest, ReplicaKey
+from penstock.raft.messages import NO_DIRECTORY, FetchRequest, ReplicaKey
 from penstock.raft.voters import VoterSet
 
 __all__ = ["Leader", "ParkedFetch", "Replica", "VoterChange"]
@@ -17,10 +17,20 @@ OBSERVER_SESSION_MS: Final = 300_000
 class Replica:
     """One follower. Times are -1 as long as there is none."""
 
-    __slots__ = ("caught_up_ms", "contact_ms", "end_offset", "key", "last_fetch_ms", "leader_end_offset")
+    __slots__ = (
+        "caught_up_ms",
+        "contact_ms",
+        "end_offset",
+        "key",
+        "last_fetch_ms",
+        "leader_end_offset",
+        "seen_as",
+    )
 
     def __init__(self, key: ReplicaKey, now_ms: float) -> None:
         self.key = key
+        #: with the directory that it names itself, which voters of the beginning are known without
+        self.seen_as = key
         #: everything below it is on the follower's disk
         self.end_offset = -1
         self.last_fetch_ms = -1.0
@@ -80,12 +90,15 @@ class Leader:
 
     def replica(self, key: ReplicaKey, voters: VoterSet) -> Replica:
         """The follower `key`; a voter whose directory is not known goes by the key in the voter set."""
+        seen_as = key
         voter = voters.get(key.id)
         if voter is not None and voters.has(key):
             key = voter.key
         found = self.replicas.get(key)
         if found is None:
             found = self.replicas[key] = Replica(key, self.start_ms)
+        if seen_as.directory_id != NO_DIRECTORY:
+            found.seen_as = seen_as
         return found
 
     def majority_end_offset(self, voters: VoterSet, own: ReplicaKey, own_flushed: int) -> int:

@@ -17,6 +17,7 @@ from penstock.raft.messages import (
     NO_DIRECTORY,
     AddVoterRequest,
     RemoveVoterRequest,
+    ReplicaKey,
     UpdateVoterRequest,
     Voter,
     VoterChangeResponse,
@@ -55,12 +56,23 @@ class Membership(Elections):
     def _on_remove_voter(self, token: Hashable, request: RemoveVoterRequest) -> None:
         if not self._is_ready_for_change(token, self.epoch):
             return
-        if not self.voters.has(request.voter):
+        if not self.voters.has(request.voter) or self._is_elsewhere(request.voter):
             self._answer(token, ErrorCode.VOTER_NOT_FOUND, f"{request.voter.id} is no voter there")
         elif len(self.voters) == 1:
             self._answer(token, ErrorCode.INVALID_REQUEST, "the last voter cannot go")
         else:
             self._change(token, self.voters.without(request.voter.id))
+
+    def _is_elsewhere(self, key: ReplicaKey) -> bool:
+        """Whether a voter that the voter set has without its directory named another one than `key` does."""
+        assert isinstance(self.role, Leader)
+        nameless = ReplicaKey(key.id)
+        if key == nameless or nameless not in (voter.key for voter in self.voters):
+            return False
+        if key.id == self.key.id:
+            return key != self.key
+        replica = self.role.replicas.get(nameless)
+        return replica is not None and replica.seen_as not in (nameless, key)
 
     def _on_update_voter(self, token: Hashable, request: UpdateVoterRequest) -> None:
         voter = request.voter

@@ -226,4 +226,5 @@ def _describe(role: Leader, key: ReplicaKey) -> ReplicaDescription:
     replica = role.replicas.get(key)
     if replica is None:
         return ReplicaDescription(key, -1, -1, -1)
+    key = replica.seen_as
     return ReplicaDescription(key, replica.end_offset, replica.last_fetch_ms, replica.caught_up_ms)
