@@ -29,6 +29,7 @@ from penstock.wire.apis.broker_heartbeat import BROKER_HEARTBEAT
 from penstock.wire.apis.broker_registration import BROKER_REGISTRATION
 from penstock.wire.apis.controller_registration import CONTROLLER_REGISTRATION
 from penstock.wire.apis.create_topics import CREATE_TOPICS, CreatableTopic, CreateTopicsRequest
+from penstock.wire.apis.describe_cluster import DESCRIBE_CLUSTER, DescribeClusterRequest
 from penstock.wire.apis.describe_quorum import (
     DESCRIBE_QUORUM,
     DescribeQuorumRequest,
@@ -40,6 +41,7 @@ from penstock.wire.apis.end_quorum_epoch import END_QUORUM_EPOCH
 from penstock.wire.apis.envelope import ENVELOPE
 from penstock.wire.apis.fetch import FETCH
 from penstock.wire.apis.fetch_snapshot import FETCH_SNAPSHOT
+from penstock.wire.apis.produce import PRODUCE
 from penstock.wire.apis.remove_raft_voter import REMOVE_RAFT_VOTER
 from penstock.wire.apis.unregister_broker import UNREGISTER_BROKER
 from penstock.wire.apis.update_features import UPDATE_FEATURES
@@ -164,14 +166,11 @@ BETWEEN_NODES: dict[Api[Any, Any], tuple[int, int]] = {
     CONTROLLER_REGISTRATION: (0, 0),
     UPDATE_RAFT_VOTER: (0, 0),
 }
-#: what nodes ask each other, and admin clients any broker
+#: what admin clients ask any broker, and any controller directly (KIP-919)
 OF_BOTH: dict[Api[Any, Any], tuple[int, int]] = {
     FETCH: (4, 18),
     DESCRIBE_QUORUM: (0, 2),
     UNREGISTER_BROKER: (0, 0),
-}
-#: what a broker passes on to the controller in an envelope
-OF_CLIENTS: dict[Api[Any, Any], tuple[int, int]] = {
     ELECT_LEADERS: (0, 2),
     UPDATE_FEATURES: (0, 2),
     ADD_RAFT_VOTER: (0, 1),
@@ -190,11 +189,11 @@ def test_nodes_apis_are_on_the_internal_listener_only() -> None:
 
             outside, inside = await served(internal=False), await served(internal=True)
             assert not outside.keys() & {api.key for api in BETWEEN_NODES}
-            for apis, found in ((BETWEEN_NODES | OF_BOTH, inside), (OF_BOTH | OF_CLIENTS, outside)):
+            for apis, found in ((BETWEEN_NODES | OF_BOTH, inside), (OF_BOTH, outside)):
                 assert {api.name: found.get(api.key) for api in apis} == {
                     api.name: versions for api, versions in apis.items()
                 }
-            assert CREATE_TOPICS.key not in inside
+            assert PRODUCE.key not in inside
 
     run(main())
 
@@ -213,6 +212,27 @@ def test_describe_quorum_through_any_node() -> None:
                 assert described.leader_id == controller.node_id
                 assert [voter.replica_id for voter in described.current_voters] == [1, 2]
                 assert [observer.replica_id for observer in described.observers] == [3]
+
+    run(main())
+
+
+def test_controllers_are_found_and_asked_on_the_internal_listener() -> None:
+    async def main() -> None:
+        async with cluster(2, observers=1) as nodes:
+            controller = await nodes.settled()
+            asked = DescribeClusterRequest(endpoint_type=2)
+            found = await nodes.ask(3, DESCRIBE_CLUSTER, asked, internal=True)
+            assert (found.endpoint_type, found.controller_id) == (2, controller.node_id)
+            addresses = {each.broker_id: f"{each.host}:{each.port}" for each in found.brokers}
+            quorum = nodes.settings[1]["controller.quorum.voters"].split(",")
+            assert addresses == {int(voter[0]): voter[2:] for voter in quorum}
+            refused = await nodes.ask(3, DESCRIBE_CLUSTER, asked)
+            assert refused.error_code == ErrorCode.MISMATCHED_ENDPOINT_TYPE
+            wanted = CreateTopicsRequest(
+                topics=[CreatableTopic(name="t", num_partitions=1, replication_factor=1)]
+            )
+            made = await nodes.ask(3, CREATE_TOPICS, wanted, internal=True)
+            assert made.topics[0].error_code == ErrorCode.NONE
 
     run(main())
 

@@ -1,4 +1,7 @@
-"""What nodes ask each other on the internal listener; none of it is served to clients."""
+"""What nodes ask each other on the internal listener; none of that is served to clients.
+
+Operators reach the controllers here, too (KIP-919): what only the active one can do is done for whoever asks.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +19,8 @@ from penstock.wire.api import Api
 from penstock.wire.apis.api_versions import API_VERSIONS
 from penstock.wire.apis.begin_quorum_epoch import BEGIN_QUORUM_EPOCH
 from penstock.wire.apis.describe_cluster import DESCRIBE_CLUSTER
+from penstock.wire.apis.describe_configs import DESCRIBE_CONFIGS
 from penstock.wire.apis.describe_log_dirs import DESCRIBE_LOG_DIRS
-from penstock.wire.apis.describe_quorum import DESCRIBE_QUORUM
 from penstock.wire.apis.end_quorum_epoch import END_QUORUM_EPOCH
 from penstock.wire.apis.envelope import ENVELOPE, EnvelopeRequest, EnvelopeResponse
 from penstock.wire.apis.fetch_snapshot import FETCH_SNAPSHOT
@@ -31,13 +34,14 @@ from penstock.wire.schema import Struct
 
 __all__ = ["INTERNAL_HANDLERS"]
 
-_AS_FOR_CLIENTS: Final = (
+_AS_FOR_CLIENTS: Final[tuple[Api[Any, Any], ...]] = (
     METADATA,
     DESCRIBE_CLUSTER,
+    DESCRIBE_CONFIGS,
     DESCRIBE_LOG_DIRS,
-    DESCRIBE_QUORUM,
     LIST_OFFSETS,
     OFFSET_FOR_LEADER_EPOCH,
+    *FORWARDED,
 )
 _CARRIED: Final = {api.key: (api, handler) for api, handler in FORWARDED.items()}
 
@@ -63,6 +67,6 @@ INTERNAL_HANDLERS: Final[dict[Api[Any, Any], Handler]] = {
     FETCH_SNAPSHOT: ask_quorum,
     UPDATE_RAFT_VOTER: update_raft_voter,
     ENVELOPE: _envelope,
-    **{api: _controller(api) for api in SERVED},
     **{api: HANDLERS[api] for api in _AS_FOR_CLIENTS},
+    **{api: _controller(api) for api in SERVED},
 }

@@ -241,10 +241,7 @@ def _partitions(kind: type[P], context: Context, partitions: Iterable[tuple[int,
 def describe_cluster(context: Context, request: DescribeClusterRequest) -> DescribeClusterResponse:
     broker = context.broker
     if request.endpoint_type == _CONTROLLERS:
-        return DescribeClusterResponse(
-            error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE,
-            error_message="This listener serves clients; ask a controller's listener for controllers",
-        )
+        return _controllers(context)
     if request.endpoint_type != _BROKERS:
         return DescribeClusterResponse(
             error_code=ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
@@ -269,6 +266,27 @@ def describe_cluster(context: Context, request: DescribeClusterRequest) -> Descr
         cluster_authorized_operations=(
             CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else _NOT_ASKED
         ),
+    )
+
+
+def _controllers(context: Context) -> DescribeClusterResponse:
+    """Where voters are reached, for clients that talk to them directly (KIP-919)."""
+    broker = context.broker
+    if broker.internal is None or context.listener is not broker.internal.listener:
+        return DescribeClusterResponse(
+            error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE,
+            error_message="This listener serves clients; ask a controller's listener for controllers",
+        )
+    node = broker.node
+    return DescribeClusterResponse(
+        endpoint_type=_CONTROLLERS,
+        cluster_id=broker.cluster_id,
+        controller_id=node.leader_id,
+        brokers=[
+            DescribeClusterBroker(broker_id=voter.key.id, host=endpoint.host, port=endpoint.port)
+            for voter in node.quorum.node.voters
+            if (endpoint := node.endpoint_of(voter.key.id)) is not None
+        ],
     )
 
 
