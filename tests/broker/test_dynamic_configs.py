@@ -80,6 +80,14 @@ def test_no_broker_has_a_minimum_isr_of_its_own(client: RawClient) -> None:
     assert value_of(client, BROKER, NODE, "min.insync.replicas")[0] == "2"
 
 
+@pytest.mark.parametrize("key", ["leader.replication.throttled.rate", "follower.replication.throttled.rate"])
+def test_a_throttle_can_be_of_all_brokers(client: RawClient, key: str) -> None:
+    set_config(client, BROKER, DEFAULT_BROKER, key, "1000")
+    assert value_of(client, BROKER, NODE, key)[0] == "1000"
+    set_config(client, BROKER, NODE, key, "2000")
+    assert value_of(client, BROKER, NODE, key)[0] == "2000"
+
+
 def test_compression_type_changes_for_what_comes_next(client: RawClient, topic: Topic) -> None:
     for codec in ("producer", "zstd", "gzip", "uncompressed"):
         set_config(client, TOPIC, topic.name, "compression.type", codec)

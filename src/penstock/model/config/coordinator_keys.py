@@ -50,7 +50,7 @@ _REPLICATION = [
         2**63 - 1,
         "Bytes a second that this broker sends to throttled replicas that catch up.",
         low=0,
-        update_mode=_PER_BROKER,
+        update_mode=_CLUSTER,
     ),
     ConfigKey(
         "follower.replication.throttled.rate",
@@ -58,7 +58,7 @@ _REPLICATION = [
         2**63 - 1,
         "Bytes a second that this broker fetches for throttled replicas that catch up.",
         low=0,
-        update_mode=_PER_BROKER,
+        update_mode=_CLUSTER,
     ),
     ConfigKey("num.replica.alter.log.dirs.threads", _I, None, "Moves between data directories at a time."),
     ConfigKey(
