@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import socket
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from penstock.cli.broker_home import BrokerHome, bootstrap_of, home_of, homes_in
 from penstock.cli.cluster import stop
 from penstock.cli.failure import Failure
-from penstock.cli.processes import Process, write_pid_file
-from penstock.cli.starting import ClusterPlan, _stop_again, free_port, make_homes, start_all
+from penstock.cli.processes import Process, read_pid_file, write_pid_file
+from penstock.cli.starting import ClusterPlan, free_port, make_homes, start_all, stop_again
 from penstock.model.config import BrokerConfig, DeclaredTopic
 from penstock.model.errors import InvalidConfig
 from tests.cli.conftest import consecutive_free_ports
@@ -80,6 +82,33 @@ def test_a_folder_that_was_moved_does_not_start_without_its_data(tmp_path: Path)
     with pytest.raises(Failure, match=r"after/broker-1/data would not be used, for log.dirs is .*/before/"):
         home.start()
     assert not home.log_file.exists()
+
+
+def test_ctrl_c_leaves_no_process_that_nobody_knows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted_spawn(arguments: list[str], log: Path) -> tuple[Process, int]:
+        os.kill(os.getpid(), signal.SIGINT)
+        return Process(12, "then"), -1
+
+    monkeypatch.setattr("penstock.cli.broker_home.spawn", interrupted_spawn)
+    (home,) = make_homes(tmp_path, PLAN._replace(brokers=1))
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            home.start()
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert read_pid_file(home.pid_file) == Process(12, "then")
+
+
+def test_a_place_that_cannot_be_written_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(Failure, match=r"cannot make .*/broker-1: Not a directory: choose another --data"):
+        make_homes(tmp_path / "file", PLAN)
+    home = BrokerHome(tmp_path, 1)
+    home.path.mkdir()
+    assert home.last_words() == "it logged nothing"
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=0))
+    assert home.last_words().startswith("its disk is full")
 
 
 def test_a_new_cluster(tmp_path: Path) -> None:
@@ -156,7 +185,7 @@ def test_brokers_that_were_there_before_go_on_without_one_that_does_not_start(tm
             start_all([good, *others], 30)
         assert [home.process() is not None for home in (good, *others)] == [True, True, False]
     finally:
-        _stop_again([good, *others])
+        stop_again([good, *others])
 
 
 def test_a_cluster_that_is_not_ready_in_time_is_ended(tmp_path: Path) -> None:

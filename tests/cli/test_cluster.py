@@ -15,14 +15,14 @@ import pytest
 
 from penstock.cli import app, membership, moves
 from penstock.cli.alteration import broker_resource, config_entries, topic_resource
-from penstock.cli.broker_home import bootstrap_of, homes_in
+from penstock.cli.broker_home import BrokerHome, bootstrap_of, homes_in
 from penstock.cli.connection import Cluster
 from penstock.cli.direct import DirectLine
 from penstock.cli.failure import guarded
 from penstock.cli.moves import read_image
 from penstock.cli.overview import cluster_overview
 from penstock.cli.processes import send_signal, spawn
-from penstock.cli.starting import _stop_again
+from penstock.cli.starting import stop_again
 from penstock.metadata.image import ClusterImage
 from tests.cli.conftest import consecutive_free_ports
 
@@ -51,7 +51,7 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         assert _run(["cluster", "start", "--data", str(path / "data"), *arguments]) == 0
         yield path / "data"
     finally:
-        _stop_again(homes_in(path / "data"))
+        stop_again(homes_in(path / "data"))
 
 
 def _run(arguments: list[str]) -> int:
@@ -118,6 +118,19 @@ def test_starting_it_again_leaves_what_runs_alone(cli: Cli, directory: Path) -> 
     for elsewhere in (("--host", "::1"), ("--port", "0")):
         refused = cli("cluster", "start", *elsewhere)
         assert (refused.returncode, "has its configs already" in refused.stderr) == (2, True)
+
+
+def test_an_addition_that_is_interrupted_leaves_nothing(
+    cli: Cli, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(homes: list[BrokerHome], timeout_s: float) -> None:
+        assert [home.config_file.is_file() for home in homes] == [True]
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("penstock.cli.membership.start_all", interrupted)
+    before = sorted(directory.iterdir())
+    assert cli("broker", "add").returncode == 130
+    assert sorted(directory.iterdir()) == before
 
 
 def test_a_killed_broker_is_missed_and_comes_back(cli: Cli) -> None:
@@ -299,7 +312,7 @@ def test_a_voter_comes_and_goes(tmp_path: Path, capfd: pytest.CaptureFixture[str
         # Who comes now knows none of the voters of the beginning.
         assert "added 3" in run("broker", "add", "--timeout", "20")
     finally:
-        _stop_again(homes_in(tmp_path))
+        stop_again(homes_in(tmp_path))
 
 
 def _voters(described: str) -> list[int]:

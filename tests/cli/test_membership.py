@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from penstock.cli.broker_home import BrokerHome
 from penstock.cli.direct import DirectLine
 from penstock.cli.failure import Failure
-from penstock.cli.membership import _way_in, forget_broker
+from penstock.cli.membership import _await_absence, _way_in, forget_broker
 from penstock.cli.moves import Move, start_moves
 from penstock.cli.overview import cluster_overview, quorum_overview
 from penstock.model.ids import TopicPartition
@@ -43,6 +46,18 @@ def test_a_broker_that_is_gone_is_forgotten_with_its_vote() -> None:
             forget_broker(running.bootstrap, gone, 10)
 
 
+def test_the_folder_of_a_broker_that_runs_is_not_taken_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock.cli.membership._ANSWER_S", 0.2)
+    with cluster(brokers=3) as running, DirectLine(running.address(1), 10) as line:
+        with pytest.raises(Failure, match=r"broker 2 is still up, by a process that .*/broker-2/broker.pid"):
+            _await_absence(line, BrokerHome(tmp_path, 2))
+        monkeypatch.undo()
+        running.kill(2)
+        _await_absence(line, BrokerHome(tmp_path, 2))
+
+
 def place(running: Cluster, topic: str, *replicas: int) -> None:
     """Create a topic of one partition, which the first of `replicas` leads."""
     admin = AdminClient({"bootstrap.servers": running.bootstrap, **CLIENT})
@@ -62,10 +77,10 @@ def test_what_only_the_broker_had_that_is_gone_is_not_waited_for() -> None:
 
 def test_moves_of_an_earlier_try_are_waited_for() -> None:
     """As after Ctrl-C in `penstock broker remove`."""
-    with cluster(brokers=4) as running:
+    with cluster(brokers=5) as running:
         leader = running.controller
         assert leader is not None
-        gone, stays, taker = (broker for broker in running.ids if broker != leader)
+        gone, stays, taker, _ = (broker for broker in running.ids if broker != leader)
         place(running, "t", leader, gone, stays)
         running.kill(gone)
         running.wait_for_isr("t", size=2)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 from collections.abc import Iterable, Mapping
 from functools import cached_property
@@ -27,6 +28,7 @@ from penstock.cli.processes import (
     read_pid_file,
     send_signal,
     spawn,
+    uninterrupted,
     wait_for_end,
     write_pid_file,
 )
@@ -37,6 +39,8 @@ if TYPE_CHECKING:
 __all__ = ["BrokerHome", "bootstrap_of", "home_of", "homes_in"]
 
 _FOLDER: Final = re.compile(r"broker-([0-9]+)")
+#: with less space than this a broker cannot even say what is wrong
+_LITTLE_BYTES: Final = 1 << 20
 _HEADER: Final = "# Written by `penstock`, read at each start of the broker.\n"
 
 
@@ -68,8 +72,11 @@ class BrokerHome:
         declared = {topic.name: _settings(topic) for topic in topics}
         if declared:
             content["topics"] = declared
-        self.path.mkdir(parents=True, exist_ok=True)
-        self.config_file.write_text(_HEADER + yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            self.config_file.write_text(_HEADER + yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
+        except OSError as error:
+            raise Failure(f"cannot make {self.path}: {error.strerror}: choose another --data") from error
 
     @property
     def address(self) -> str:
@@ -98,8 +105,9 @@ class BrokerHome:
     def start(self) -> int:
         """Start the process; returns a descriptor through which its `ready` line will come."""
         self._refuse_other_data()
-        process, output = spawn(["up", "--config", str(self.config_file)], self.log_file)
-        write_pid_file(self.pid_file, process)
+        with uninterrupted():
+            process, output = spawn(["up", "--config", str(self.config_file)], self.log_file)
+            write_pid_file(self.pid_file, process)
         return output
 
     def _refuse_other_data(self) -> None:
@@ -133,8 +141,11 @@ class BrokerHome:
         try:
             lines = self.log_file.read_text(encoding="utf-8", errors="replace").splitlines()
         except FileNotFoundError:
-            return "it logged nothing"
-        return lines[-1].removeprefix("penstock: ") if lines else "it logged nothing"
+            lines = []
+        if lines:
+            return lines[-1].removeprefix("penstock: ")
+        is_full = shutil.disk_usage(self.path).free < _LITTLE_BYTES
+        return "its disk is full: make room, or choose another --data" if is_full else "it logged nothing"
 
     def _listener(self, index: int) -> str:
         return self.configs["listeners"].split(",")[index].partition("://")[2]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import time
 from collections.abc import Mapping
@@ -14,7 +15,7 @@ from penstock.cli.direct import DirectLine, refuse
 from penstock.cli.failure import Failure, misused
 from penstock.cli.moves import Move, await_moves, elect_preferred, plan_moves, read_image, start_moves
 from penstock.cli.overview import quorum_overview
-from penstock.cli.starting import free_port, internal_port, start_all
+from penstock.cli.starting import free_port, internal_port, start_all, stop_again
 from penstock.metadata.image import PartitionImage
 from penstock.model.config.layers import INTERNAL, MAX_VOTERS
 from penstock.model.errors import ErrorCode
@@ -48,7 +49,12 @@ def add_broker(
     if rack:
         own["broker.rack"] = rack
     home = _new_home(directory, number, port, own, votes=votes)
-    start_all([home], timeout_s)
+    try:
+        start_all([home], timeout_s)
+    except KeyboardInterrupt:
+        stop_again([home])
+        shutil.rmtree(home.path)
+        raise
     with DirectLine(where, _ANSWER_S) as line:
         if votes:
             _join_quorum(line, home)
@@ -70,6 +76,7 @@ def remove_broker(directory: Path, number: int, timeout_s: float) -> tuple[int, 
         process = home.signal(signal.SIGTERM)
         if process is not None:
             home.await_end(process, timeout_s)
+        _await_absence(line, home)
         _unregister(line, number)
     kept_at = directory / f"removed-broker-{number}"
     while kept_at.exists():
@@ -146,6 +153,18 @@ def _await_news_of(line: DirectLine, home: BrokerHome, timeout_s: float) -> None
     while (broker := read_image(line).brokers.get(home.id)) is None or not broker.active:
         if time.monotonic() > deadline:
             raise Failure(f"broker {home.id} is not up after {timeout_s:g} s: see {home.log_file}")
+        time.sleep(_PAUSE_S)
+
+
+def _await_absence(line: DirectLine, home: BrokerHome) -> None:
+    """Nobody may take the folder from a broker that runs, also not from one that was started by hand."""
+    deadline = time.monotonic() + _ANSWER_S
+    while (broker := read_image(line).brokers.get(home.id)) is not None and broker.active:
+        if time.monotonic() > deadline:
+            raise Failure(
+                f"broker {home.id} is still up, by a process that {home.pid_file} does not name: end it, "
+                f"and call this again"
+            )
         time.sleep(_PAUSE_S)
 
 

@@ -12,11 +12,21 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
-__all__ = ["Process", "is_alive", "read_pid_file", "send_signal", "spawn", "wait_for_end", "write_pid_file"]
+__all__ = [
+    "Process",
+    "is_alive",
+    "read_pid_file",
+    "send_signal",
+    "spawn",
+    "uninterrupted",
+    "wait_for_end",
+    "write_pid_file",
+]
 
 _PROC: Final = Path("/proc")
 _LOOK_S: Final = 0.01
@@ -50,6 +60,7 @@ def spawn(arguments: Sequence[str], log: Path) -> tuple[Process, int]:
                 (os.POSIX_SPAWN_OPEN, 2, str(log), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644),
             ],
             setsid=True,
+            setsigmask=(),
         )
     except BaseException:
         os.close(reading)
@@ -57,6 +68,16 @@ def spawn(arguments: Sequence[str], log: Path) -> tuple[Process, int]:
     finally:
         os.close(writing)
     return Process(pid, _started(pid) or ""), reading
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Ctrl-C and the like are heard behind it: a process that was started must not go unrecorded."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def write_pid_file(path: Path, process: Process) -> None:

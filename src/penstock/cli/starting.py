@@ -21,7 +21,7 @@ from penstock.cli.processes import wait_for_end
 if TYPE_CHECKING:
     from penstock.model.config import DeclaredTopic
 
-__all__ = ["ClusterPlan", "free_port", "internal_port", "make_homes", "start_all"]
+__all__ = ["ClusterPlan", "free_port", "internal_port", "make_homes", "start_all", "stop_again"]
 
 _INTERNAL_OFFSET: Final = 10_000
 #: where any port will do: none of those that systems give to outgoing connections, and may have given then
@@ -117,7 +117,7 @@ def start_all(
             raise failures[0]
     except BaseException:
         if together:
-            _stop_again(outputs.values())
+            stop_again(homes)
         raise
     finally:
         for output in outputs:
@@ -166,7 +166,8 @@ def _late(homes: Sequence[BrokerHome], timeout_s: float) -> Failure:
     )
 
 
-def _stop_again(homes: Collection[BrokerHome]) -> None:
+def stop_again(homes: Collection[BrokerHome]) -> None:
+    """End at once those that were started."""
     ending = [process for home in homes if (process := home.signal(signal.SIGKILL)) is not None]
     wait_for_end(ending, _CLEANUP_S)
     for home in homes:
