@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import socket
+from concurrent.futures import Future
+from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, KafkaException
 
-from penstock.cli.connection import Cluster
+from penstock.cli.connection import Cluster, Refused
+from penstock.cli.failure import Failure
 
 
 @pytest.mark.parametrize("listens", [True, False])
@@ -20,3 +23,17 @@ def test_all_brokers_are_down_when_nobody_listens_where_to_start(listens: bool) 
         cluster = Cluster(f"127.0.0.1:1, 127.0.0.1:{port}", 10)
         cluster._note_error(KafkaError(KafkaError._ALL_BROKERS_DOWN))
         assert cluster._unreachable is not listens
+
+
+def test_whoever_gives_up_first_says_what_may_be_wrong() -> None:
+    cluster = Cluster("127.0.0.1:1", 0.01)
+    nobody_answers: Future[Any] = Future()
+    with pytest.raises(Failure, match=r"did not answer within 0.01 s: .* `penstock quorum describe`"):
+        cluster.wait(nobody_answers)
+    nobody_answers.set_exception(KafkaException(KafkaError(KafkaError._TIMED_OUT)))
+    with pytest.raises(Failure, match=r"did not answer within 0.01 s: .* `penstock quorum describe`"):
+        cluster.wait(nobody_answers)
+    refused: Future[Any] = Future()
+    refused.set_exception(KafkaException(KafkaError(KafkaError.TOPIC_ALREADY_EXISTS)))
+    with pytest.raises(Refused, match=r"t: .*--if-not-exists"):
+        cluster.wait(refused, "t")

@@ -96,11 +96,13 @@ class Cluster:
         """The result of an admin call `about` something; raises Refused where the broker said no."""
         try:
             return future.result(timeout=self.timeout_s)
-        except KafkaException as error:
-            raise Refused(error.args[0], about) from error
-        except TimeoutError as error:
+        except (KafkaException, TimeoutError) as error:
+            # librdkafka may be the first to give up.
+            if isinstance(error, KafkaException) and error.args[0].code() != KafkaError._TIMED_OUT:
+                raise Refused(error.args[0], about) from error
             raise Failure(
-                f"{self.bootstrap} did not answer within {self.timeout_s:g} s: try a longer --timeout"
+                f"{self.bootstrap} did not answer within {self.timeout_s:g} s: try a longer --timeout, or "
+                f"see `penstock quorum describe`: without a majority nothing can be changed"
             ) from error
 
     def _client_config(self, config: Mapping[str, Any]) -> dict[str, Any]:

@@ -77,7 +77,7 @@ class DirectLine:
                 self._contact = None
                 raise NoAnswer(
                     f"{address} has not answered {api.name} within {self.timeout_s:g} s: give it a longer "
-                    f"--timeout"
+                    f"--timeout, or see `penstock quorum describe`: without a majority nothing can be changed"
                 ) from error
             except PeerGone:
                 self._contact = None
