@@ -285,6 +285,24 @@ def test_records_are_deleted_on_all_replicas_before_the_answer() -> None:
     run(main())
 
 
+def test_who_waits_for_a_deletion_hears_that_another_leads_and_may_be_gone_by_then() -> None:
+    """No error: one that nobody looks at is reported when it is collected."""
+
+    async def main() -> None:
+        async with cluster(3) as nodes:
+            await make_topic(nodes, 1, 2, 3)
+            assert (await produce(nodes, 1, b"a")).error_code == ErrorCode.NONE
+            await stop_fetching(nodes[2])
+            leadership = replica(nodes[1]).leadership
+            assert leadership is not None
+            replica(nodes[1]).log.delete_records(1)
+            waiting = leadership.deleted()
+            leadership.resign()
+            assert await waiting is False
+
+    run(main())
+
+
 def test_a_replica_that_starts_late_begins_where_the_leaders_log_begins() -> None:
     """OFFSET_OUT_OF_RANGE: what would continue the follower's log is gone, so it starts over."""
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from penstock.broker.logs import get_logger
 from penstock.broker.metrics import Metrics
-from penstock.model.errors import ErrorCode, NotEnoughReplicas, NotLeaderOrFollower
+from penstock.model.errors import ErrorCode, NotEnoughReplicas
 from penstock.ports import Clock
 from penstock.replication.leader import IsrProposal, LeaderState, Reaction
 
@@ -59,7 +59,7 @@ class Leadership:
         self._acks: list[tuple[int, int, Callable[[ErrorCode], None]]] = []
         self._order = count()
         #: (log start, who waits until all live replicas have it)
-        self._deletions: list[tuple[int, asyncio.Future[None]]] = []
+        self._deletions: list[tuple[int, asyncio.Future[bool]]] = []
 
     def begin(self) -> None:
         """The partition leads; alone in sync it may commit at once."""
@@ -72,7 +72,7 @@ class Leadership:
         deletions, self._deletions = self._deletions, []
         for _, done in deletions:
             if not done.done():
-                done.set_exception(NotLeaderOrFollower())
+                done.set_result(False)
 
     def reconfigure(self, min_isr: int) -> None:
         self.state.min_isr = min_isr
@@ -112,9 +112,9 @@ class Leadership:
         """Below this no live replica keeps records."""
         return self.state.low_watermark(self.partition.log.log_start_offset)
 
-    def deleted(self) -> asyncio.Future[None]:
-        """The log starts later than before: done when all live replicas do, too."""
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    def deleted(self) -> asyncio.Future[bool]:
+        """The log starts later than before: True when all live replicas do, too, False if we lead no more."""
+        done: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._deletions.append((self.partition.log.log_start_offset, done))
         for follower in self.partition.followers:
             follower.grew(_URGENT)
@@ -127,7 +127,7 @@ class Leadership:
             if done.done():
                 continue
             if offset <= low_watermark:
-                done.set_result(None)
+                done.set_result(True)
             else:
                 waiting.append((offset, done))
         self._deletions = waiting

@@ -214,7 +214,7 @@ async def delete_records(context: Context, request: DeleteRecordsRequest) -> Del
     """
     response = DeleteRecordsResponse()
     moved: dict[DataDirectory, list[DeleteRecordsPartitionResult]] = {}
-    deleting: list[tuple[Leadership, asyncio.Future[None], DeleteRecordsPartitionResult]] = []
+    deleting: list[tuple[Leadership, asyncio.Future[bool], DeleteRecordsPartitionResult]] = []
     for topic in request.topics:
         answers = []
         for wanted in topic.partitions:
@@ -242,7 +242,7 @@ async def delete_records(context: Context, request: DeleteRecordsRequest) -> Del
 
 
 async def _wait_for_replicas(
-    deleting: Sequence[tuple[Leadership, asyncio.Future[None], DeleteRecordsPartitionResult]],
+    deleting: Sequence[tuple[Leadership, asyncio.Future[bool], DeleteRecordsPartitionResult]],
     timeout_s: float,
 ) -> None:
     await asyncio.wait([done for _, done, _ in deleting], timeout=timeout_s)
@@ -250,7 +250,7 @@ async def _wait_for_replicas(
         if not done.done():
             done.cancel()
             answer.error_code, answer.low_watermark = ErrorCode.REQUEST_TIMED_OUT, -1
-        elif done.exception() is not None:
+        elif not done.result():
             answer.error_code, answer.low_watermark = ErrorCode.NOT_LEADER_OR_FOLLOWER, -1
         elif not answer.error_code:
             answer.low_watermark = leadership.low_watermark
