@@ -174,6 +174,7 @@ def changed(**changes: Any) -> PartitionView:
         # A reassignment ends with the change that lets its new replica in.
         (changed(leader=4, leader_epoch=2, isr=(4,), replicas=(2, 4)), "kept"),
         (changed(leader=4, leader_epoch=2, isr=(2,), replicas=(2, 4)), "leader outside ISR"),
+        (changed(leader=4, leader_epoch=2, isr=(4,), replicas=(1, 2, 4), may_lose=True), "kept"),
         (changed(leader=4, leader_epoch=2, isr=(4,), replicas=(1, 2, 4), unclean=True), "unclean leader"),
     ],
 )
@@ -242,6 +243,7 @@ def test_a_topic_that_is_gone_makes_nobody_eligible() -> None:
         (PARTITION, [(2, 1, 1), (1, 2, 2)], "candidate completeness"),
         (PARTITION._replace(elr=(3,)), [(1, 2, 2), (2, 2, 2), (3, 1, 1)], "candidate completeness"),
         (PARTITION._replace(unclean=True), [(1, 2, 2), (2, 1, 1)], "kept"),
+        (PARTITION._replace(may_lose=True), [(1, 2, 2), (2, 1, 1)], "kept"),
         (PARTITION, [(1, 2, 3)], "high watermark above the end"),
     ],
 )

@@ -33,7 +33,12 @@ from penstock.wire.apis.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsTopic,
 )
-from penstock.wire.apis.create_topics import CREATE_TOPICS, CreatableTopic, CreateTopicsRequest
+from penstock.wire.apis.create_topics import (
+    CREATE_TOPICS,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
 from penstock.wire.apis.delete_records import (
     DELETE_RECORDS,
     DeleteRecordsPartition,
@@ -63,6 +68,7 @@ __all__ = ["CHANGES", "Operator"]
 
 #: a topic that comes and goes, of which nobody expects anything
 _PASSING: Final = "passing"
+_UNCLEAN: Final = "unclean.leader.election.enable"
 _PARTITIONS_MAX: Final = 5
 _REPLICAS_MAX: Final = 3
 #: bytes a second, for replicas that catch up
@@ -190,7 +196,10 @@ async def grow(operator: Operator) -> str:
 
 
 async def come_and_go(operator: Operator) -> str:
-    """Make a topic, or make it again: under the name, and in the place, of one that has just gone."""
+    """Make a topic, or make it again: under the name, and in the place, of one that has just gone.
+
+    Every other one would rather lose records than wait.
+    """
     client = operator.client
     gone = await client.ask_any(
         DELETE_TOPICS, DeleteTopicsRequest(topics=[DeleteTopicState(name=_PASSING)], timeout_ms=1000)
@@ -198,7 +207,8 @@ async def come_and_go(operator: Operator) -> str:
     if operator.rng.random() < 0.5:
         await asyncio.sleep(operator.rng.random() * 0.3)
     factor = min(_REPLICAS_MAX, len(operator.brokers))
-    topic = CreatableTopic(name=_PASSING, num_partitions=1, replication_factor=factor)
+    unclean = CreatableTopicConfig(name=_UNCLEAN, value=operator.rng.choice(("true", "false")))
+    topic = CreatableTopic(name=_PASSING, num_partitions=1, replication_factor=factor, configs=[unclean])
     made = await client.ask_any(CREATE_TOPICS, CreateTopicsRequest(topics=[topic]))
     if operator.rng.random() < 0.5:
         # Else it is written to under the id of the one before.

@@ -63,6 +63,8 @@ class PartitionView(NamedTuple):
     unclean: bool
     #: who led last, where nobody does
     last_known: Sequence[int] = ()
+    #: whether its topic would rather lose records than wait
+    may_lose: bool = False
 
 
 class ReplicaView(NamedTuple):
@@ -275,7 +277,7 @@ class PartitionInvariants:
     def _candidates_are_complete(self, name: TopicPartition) -> None:
         """Whoever may be elected has everything that anyone ever called committed."""
         partition = self._partitions.get(name)
-        if partition is None or partition.unclean:
+        if partition is None or partition.unclean or partition.may_lose:
             return
         committed, replicas = self._committed.get(name, 0), self._replicas.get(name, {})
         for node_id in (*partition.isr, *partition.elr):
@@ -316,7 +318,7 @@ def _leader_was_eligible(before: PartitionView, after: PartitionView) -> None:
 
     Where nobody like that is left it may be who led last, if it says that it may lack records.
     """
-    if after.partition_epoch != before.partition_epoch + 1 or after.leader < 0:
+    if after.partition_epoch != before.partition_epoch + 1 or after.leader < 0 or after.may_lose:
         return
     eligible = set(before.last_known) if after.unclean else set()
     if before.unclean or not after.unclean:

@@ -35,6 +35,7 @@ from penstock.testing.simulation.process import Process
 __all__ = ["Observation", "compacted_difference", "unsettled"]
 
 _READ_BYTES: Final = 1 << 20
+_UNCLEAN: Final = "unclean.leader.election.enable"
 
 
 class _Appended(NamedTuple):
@@ -219,6 +220,7 @@ def _partition_views(image: ClusterImage) -> list[PartitionView]:
             tuple(partition.elr),
             partition.leader_recovery == RECOVERING,
             tuple(partition.last_known_leader),
+            image.topic_configs(topic.name).get(_UNCLEAN) == "true",
         )
         for topic in image.topics.values()
         for partition in topic.partitions.values()

@@ -152,6 +152,9 @@ def _settings(node_id: int, options: Options) -> dict[str, str]:
             "broker.rack": _rack(node_id),
             "replica.selector.class": _RACK_AWARE,
         }
+    if options.operated:
+        # Beside the operator, the cluster moves replicas by itself.
+        settings |= {"penstock.balance": "replicas", "penstock.balance.interval.seconds": "1"}
     if options.roll_ms is not None:
         settings |= {
             "log.roll.ms": str(options.roll_ms),
