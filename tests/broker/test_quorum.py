@@ -13,7 +13,7 @@ from penstock.broker.broker import Broker
 from penstock.broker.server import system_world
 from penstock.model.config import BrokerConfig
 from penstock.model.errors import ErrorCode
-from penstock.net.client import PeerLost
+from penstock.net.client import Peer, PeerLost
 from penstock.ports import Buffer
 from penstock.records.record import Record, build_batch
 from penstock.storage.directory import DirectoryRefused
@@ -41,6 +41,7 @@ from penstock.wire.apis.end_quorum_epoch import END_QUORUM_EPOCH
 from penstock.wire.apis.envelope import ENVELOPE
 from penstock.wire.apis.fetch import FETCH
 from penstock.wire.apis.fetch_snapshot import FETCH_SNAPSHOT
+from penstock.wire.apis.metadata import METADATA, MetadataRequest
 from penstock.wire.apis.produce import PRODUCE
 from penstock.wire.apis.remove_raft_voter import REMOVE_RAFT_VOTER
 from penstock.wire.apis.unregister_broker import UNREGISTER_BROKER
@@ -55,7 +56,7 @@ from penstock.wire.metadata_records import (
     encode_metadata_record,
 )
 from penstock.wire.schema import Struct
-from tests.broker.nodes import Cluster, cluster, eventually, run
+from tests.broker.nodes import HOST, Cluster, cluster, eventually, run
 
 
 async def create(nodes: Cluster, node: int, name: str, factor: int = 1) -> int:
@@ -233,6 +234,26 @@ def test_controllers_are_found_and_asked_on_the_internal_listener() -> None:
             )
             made = await nodes.ask(3, CREATE_TOPICS, wanted, internal=True)
             assert made.topics[0].error_code == ErrorCode.NONE
+
+    run(main())
+
+
+@pytest.mark.parametrize(("software", "told"), [("librdkafka", [1, 2, 3]), ("apache-kafka-java", [1, 2])])
+def test_who_is_told_for_a_moment_of_a_broker_that_is_gone(software: str, told: list[int]) -> None:
+    """librdkafka lets partitions wait otherwise; Java's admin client would ask it, and wait for a minute."""
+
+    async def main() -> None:
+        async with cluster(3) as nodes:
+            await nodes.settled()
+            await nodes.kill(3)
+            await eventually(lambda: nodes[1].replicas.is_leaving(3))
+            listener = nodes[1].listeners[0]
+            client = Peer(asyncio.get_running_loop(), HOST, listener.port, client_id="t", rng=nodes[1].rng)
+            greeting = ApiVersionsRequest(client_software_name=software, client_software_version="1")
+            await client.send(API_VERSIONS, greeting, 10)
+            answer = await client.send(METADATA, MetadataRequest(topics=[]), 10)
+            assert sorted(broker.node_id for broker in answer.brokers) == told
+            client.close()
 
     run(main())
 

@@ -44,6 +44,8 @@ P = TypeVar("P", MetadataResponsePartition, DescribeTopicPartitionsResponseParti
 TOPIC_OPERATIONS: Final = 0b1101_1111_1000
 CLUSTER_OPERATIONS: Final = 0b1_1111_1010_0000
 _NOT_ASKED: Final = -(2**31)
+#: what Kafka's own clients call themselves
+_JAVA: Final = "apache-kafka-java"
 #: the first version that can ask by topic id, and answer without a name
 _BY_TOPIC_ID: Final = 12
 #: how long an answer waits for the successor of a leader that has died, and how often it looks
@@ -152,11 +154,13 @@ def _metadata(
         topics = [_known(context, topic, operations) for topic in broker.image.topics.values()]
     else:
         topics = [_one(context, wanted, operations, errors) for wanted in request.topics]
+    # Java's admin client asks every broker that it is told of, and waits in vain for one that is gone.
+    told_of_leaving = context.connection.software is None or context.connection.software[0] != _JAVA
     return MetadataResponse(
         brokers=[
             MetadataResponseBroker(node_id=node, host=host, port=port, rack=rack)
             for node, host, port, rack, fenced in broker.nodes(context.listener.name)
-            if not fenced or broker.replicas.is_leaving(node)
+            if not fenced or (told_of_leaving and broker.replicas.is_leaving(node))
         ],
         cluster_id=broker.cluster_id,
         controller_id=broker.node_id,
