@@ -19,3 +19,10 @@ def test_a_plot_comes_to_its_point_and_nothing_is_lost(name: str) -> None:
         assert outcome.acknowledged
         pointless += any("came to nothing" in line for line in outcome.history)
     assert pointless < _SEEDS
+
+
+def test_a_plot_has_a_cluster_for_itself() -> None:
+    """Whatever the seed has drawn beside it: an operator would move the roles that it is about."""
+    drawn = next(o for o in (Options.draw(seed, 5) for seed in range(50)) if o.operated and o.voters < 5)
+    plotted = drawn.plotted("deposed")
+    assert (plotted.plot, plotted.operated, plotted.voters) == ("deposed", False, 5)

@@ -38,6 +38,8 @@ _SETTLING_S: Final = 30.0
 _INTERNAL_PORT: Final = 19092
 #: what a plot may take longer than drawn faults
 _PLOT_S: Final = 30.0
+#: how long replicas may lag, mostly
+_LAG_MS: Final = 1000
 #: how old segments get, where they are sealed at all
 _ROLL_MS: Final = 700
 #: the share of clusters that a plot is played to
@@ -72,7 +74,7 @@ class Options:
     #: how many of the nodes vote in the quorum
     voters: int = 1
     #: after which time a replica that lags is no longer in sync
-    lag_ms: int = 1000
+    lag_ms: int = _LAG_MS
     #: whether somebody changes the cluster meanwhile
     operated: bool = False
 
@@ -98,15 +100,17 @@ class Options:
             return drawn.plotted(rng.choice(tuple(PLOTS)))
         if rng.random() < _OPERATED:
             drawn = replace(drawn, operated=True, voters=rng.choice((3, nodes)))
-        return replace(drawn, lag_ms=rng.choice((1000, 1500)))
+        return replace(drawn, lag_ms=rng.choice((_LAG_MS, 3 * _LAG_MS // 2)))
 
     def plotted(self, plot: str) -> Options:
         """With a plot instead of faults that are drawn.
 
         Of three partitions one is likely to have the leader that it needs; of three who write one is likely
-        to leave something behind the high watermark.
+        to leave something behind the high watermark. Nobody else changes who leads, and how long replicas may
+        lag is what plots count on.
         """
-        return replace(self, plot=plot, partitions=3, producers=3)
+        calm = replace(self, operated=False, voters=self.nodes, lag_ms=_LAG_MS)
+        return replace(calm, plot=plot, partitions=3, producers=3)
 
     def lengthened(self, seconds: float) -> Options:
         """As many faults per second for so long, with what only time brings: sealed segments, compaction."""
