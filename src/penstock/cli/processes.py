@@ -60,7 +60,6 @@ def spawn(arguments: Sequence[str], log: Path) -> tuple[Process, int]:
                 (os.POSIX_SPAWN_OPEN, 2, str(log), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644),
             ],
             setsid=True,
-            setsigmask=(),
         )
     except BaseException:
         os.close(reading)
@@ -73,11 +72,19 @@ def spawn(arguments: Sequence[str], log: Path) -> tuple[Process, int]:
 @contextmanager
 def uninterrupted() -> Iterator[None]:
     """Ctrl-C and the like are heard behind it: a process that was started must not go unrecorded."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
+    heard: list[int] = []
+    # Not a mask: that is of one thread, and another one would take the signal.
+    before = {
+        number: signal.signal(number, lambda number, _: heard.append(number))
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    }
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        for handled, handler in before.items():
+            signal.signal(handled, handler)
+        for number in heard:
+            signal.raise_signal(number)
 
 
 def write_pid_file(path: Path, process: Process) -> None:
