@@ -7,18 +7,21 @@ import pytest
 from penstock.testing.simulation.plots import PLOTS
 from penstock.testing.simulation.scenario import Options, simulate
 
-_SEEDS = 3
+#: at least so many; more while none has come to its point, which is a matter of who happens to lead
+_SEEDS, _SEEDS_MAX = 3, 10
 
 
 @pytest.mark.parametrize("name", PLOTS)
 def test_a_plot_comes_to_its_point_and_nothing_is_lost(name: str) -> None:
-    pointless = 0
-    for seed in range(_SEEDS):
+    to_the_point = 0
+    for seed in range(_SEEDS_MAX):
+        if seed >= _SEEDS and to_the_point:
+            break
         outcome = simulate(seed, Options.draw(seed, 3).plotted(name))
         assert outcome.violation is None, f"seed {seed}: {outcome.violation}"
         assert outcome.acknowledged
-        pointless += any("came to nothing" in line for line in outcome.history)
-    assert pointless < _SEEDS
+        to_the_point += not any("came to nothing" in line for line in outcome.history)
+    assert to_the_point
 
 
 def test_a_plot_has_a_cluster_for_itself() -> None:

@@ -78,6 +78,11 @@ class Options:
     #: whether somebody changes the cluster meanwhile
     operated: bool = False
 
+    @property
+    def has_racks(self) -> bool:
+        """Plots are about leaders, and racks would place other ones."""
+        return self.nodes > 1 and self.plot is None
+
     @classmethod
     def draw(cls, seed: int, nodes: int = 1) -> Options:
         rng = Random(f"{seed}/options")
@@ -153,9 +158,9 @@ def _settings(node_id: int, options: Options) -> dict[str, str]:
             "metadata.log.max.record.bytes.between.snapshots": "4000",
             "min.insync.replicas": "2",
             "replica.lag.time.max.ms": str(options.lag_ms),
-            "broker.rack": _rack(node_id),
-            "replica.selector.class": _RACK_AWARE,
         }
+    if options.has_racks:
+        settings |= {"broker.rack": _rack(node_id), "replica.selector.class": _RACK_AWARE}
     if options.operated:
         # Beside the operator, the cluster moves replicas by itself.
         settings |= {"penstock.balance": "replicas", "penstock.balance.interval.seconds": "1"}
@@ -286,7 +291,7 @@ class Simulation:
             made.append((client, Producer(client, partitions, pause_s=0.15)))
         for i in range(options.consumers):
             client = self.client(f"consumer-{i}")
-            rack = _rack(self.seed % options.nodes + 1) if i and options.nodes > 1 else ""
+            rack = _rack(self.seed % options.nodes + 1) if i and options.has_racks else ""
             made.append((client, Consumer(client, partitions, rewind=0.1, rack=rack)))
         for i in range(options.members):
             client = self.client(f"member-{i}")
