@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,6 +19,7 @@ from penstock.cli.processes import (
     read_pid_file,
     send_signal,
     spawn,
+    uninterrupted,
     wait_for_end,
     write_pid_file,
 )
@@ -99,3 +101,27 @@ def test_this_very_process_has_one_start_time() -> None:
     code = "import os; from penstock.cli.processes import _started; print(_started(os.getppid()))"
     other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=WAIT_S)
     assert is_alive(Process(os.getpid(), other.stdout.strip()))
+
+
+def test_ctrl_c_as_soon_as_it_is_heard_again_leaves_no_signal_unheard(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    set_handler = signal.signal
+
+    def interrupted(number: int, handler: Any) -> Any:
+        before = set_handler(number, handler)
+        if handler is signal.default_int_handler:
+            signal.raise_signal(number)
+        return before
+
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    outside = [set_handler(signal.SIGINT, signal.default_int_handler), *map(signal.getsignal, numbers[1:])]
+    expected = [signal.getsignal(number) for number in numbers]
+    monkeypatch.setattr(signal, "signal", interrupted)
+    try:
+        with pytest.raises(KeyboardInterrupt), uninterrupted():
+            pass
+        assert [signal.getsignal(number) for number in numbers] == expected
+    finally:
+        for number, handler in zip(numbers, outside, strict=True):
+            set_handler(number, handler)

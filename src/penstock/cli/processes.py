@@ -81,7 +81,8 @@ def uninterrupted() -> Iterator[None]:
     try:
         yield
     finally:
-        for handled, handler in before.items():
+        # Ctrl-C last: as soon as it is heard, the rest of this is left out.
+        for handled, handler in reversed(before.items()):
             signal.signal(handled, handler)
         for number in heard:
             signal.raise_signal(number)
