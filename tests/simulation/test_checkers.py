@@ -71,6 +71,7 @@ def check(*events: Event, log: list[tuple[int, bytes]] | None = None) -> str:
         ([Acked(FIRST, 0), Deleting(PARTITION, 1)], LOG[2:], "lost write"),
         ([Acked(FIRST, None), Deleting(PARTITION, 1)], [], "kept"),
         ([read(0, (0, b"a")), Deleting(PARTITION, 1)], [], "kept"),
+        ([read(0, (0, b"a")), Deleting(PARTITION, 2)], [(1, b"a")], "record changed"),
         ([], [(0, b"c"), (1, b"a")], "sequence repeated"),
         ([], [(0, b"a"), (1, b"c")], "sequence gap"),
     ],

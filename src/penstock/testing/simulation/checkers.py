@@ -143,7 +143,8 @@ def _check_nothing_lost(partition: TopicPartition, seen: _PartitionSeen, offsets
         if value not in offsets and not seen.may_be_gone(offset):
             raise Violation("lost write", f"{partition}: {value!r} was acknowledged at {offset} and is gone")
     for offset, value in seen.at.items():
-        if offsets.get(value) != offset and not seen.may_be_gone(offset):
+        is_kept = offsets[value] == offset if value in offsets else seen.may_be_gone(offset)
+        if not is_kept:
             raise Violation(
                 "record changed", f"{partition}: {value!r} was at {offset} and is at {offsets.get(value)}"
             )
