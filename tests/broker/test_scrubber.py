@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -99,6 +100,33 @@ def test_a_damaged_batch_that_the_log_begins_within_is_healed() -> None:
             await scrubber.repair(partition)
             assert stored(partition) == healthy
             assert not partition.log.recovery.corruption
+
+    run(main())
+
+
+def test_damage_that_a_compacted_log_begins_within_is_healed() -> None:
+    """Of what is deleted and compacted, nobody needs what lies before the log's start."""
+
+    async def main() -> None:
+        async with cluster(3) as nodes:
+            await make_topic(nodes, 1, 2, 3)
+            for values in ((b"a", b"b"), (b"c", b"d")):
+                assert (await produce(nodes, 1, *values)).error_code == ErrorCode.NONE
+            await eventually(lambda: all(replica(nodes[node]).log.high_watermark == 4 for node in (1, 2, 3)))
+            for node in (1, 2, 3):
+                log = replica(nodes[node]).log
+                log.reconfigure(replace(log.config, cleanup_policy=frozenset({"compact", "delete"})))
+                log.roll()
+                log.delete_records(3)
+            partition, scrubber = replica(nodes[1]), nodes[1].scrubber
+            segment = partition.log.segments.first
+            for position in (segment.size // 2 - 1, segment.size - 1):
+                flip(nodes, 1, segment.path(LOG), position)
+            await scrubber.scrub(partition)
+            assert (await fetch(nodes, 1, 3)).error_code == ErrorCode.CORRUPT_MESSAGE
+            await scrubber.repair(partition)
+            assert not partition.log.recovery.corruption
+            assert values_of(await fetch(nodes, 1, 3)) == [b"c", b"d"]
 
     run(main())
 

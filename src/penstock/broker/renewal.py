@@ -53,12 +53,7 @@ async def renew_segment(
             return Outcome.MENDED
         segment = opened.segments.holding(damage.first_offset)
         damages = [each for each in opened.recovery.corruption if each.path == segment.path(LOG)]
-        if (
-            not is_here(partition)
-            or damage not in damages
-            or damages[-1].next_offset > opened.high_watermark
-            or damages[0].first_offset < opened.log_start_offset
-        ):
+        if not is_here(partition) or damage not in damages or damages[-1].next_offset > opened.high_watermark:
             return Outcome.WAITS
         if segment is opened.segments.active:
             opened.roll()
@@ -147,7 +142,9 @@ class _Renewing:
         """Add what a replica has of a damaged range."""
         offset = damage.first_offset
         while offset < damage.next_offset:
-            fetched = await read_replica(self._broker, self._partition, offset, replica)
+            # What lies before the log's start is nowhere to be had, and not missed.
+            start = max(offset, self._partition.log.log_start_offset)
+            fetched = await read_replica(self._broker, self._partition, start, replica)
             size, offset = _within(fetched, offset, damage.next_offset)
             await self._broker.workers.in_thread(renewal.add, fetched[:size])
 
