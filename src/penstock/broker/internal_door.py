@@ -47,7 +47,7 @@ class InternalDispatcher(Dispatcher):
 
 
 class InternalDoor:
-    """Serves other nodes from `serve` to `stop`; clients that come here find nothing of theirs."""
+    """Serves other nodes from `serve` to `stop`, and operators who ask controllers."""
 
     def __init__(self, broker: Broker, endpoint: Endpoint) -> None:
         # Here: a broker alone has no use for any of them.
