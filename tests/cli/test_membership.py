@@ -10,9 +10,10 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from penstock.cli.broker_home import BrokerHome
 from penstock.cli.direct import DirectLine
 from penstock.cli.failure import Failure
-from penstock.cli.membership import _await_absence, _way_in, forget_broker
+from penstock.cli.membership import _await_absence, _way_in, forget_broker, remove_broker
 from penstock.cli.moves import Move, start_moves
 from penstock.cli.overview import cluster_overview, quorum_overview
+from penstock.cli.processes import Process
 from penstock.model.ids import TopicPartition
 from penstock.testing import Cluster, cluster
 from tests.testing.test_clusters import CLIENT, create, produce, read
@@ -56,6 +57,20 @@ def test_the_folder_of_a_broker_that_runs_is_not_taken_away(
         monkeypatch.undo()
         running.kill(2)
         _await_absence(line, BrokerHome(tmp_path, 2))
+
+
+def test_a_removal_that_was_interrupted_at_last_is_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The cluster has forgotten the broker already, and its folder is still in its place."""
+    with cluster(brokers=3) as running:
+        running.stop(3)
+        forget_broker(running.address(1), 3, 10)
+        for number in (1, 3):
+            BrokerHome(tmp_path, number).write({"listeners": f"PLAINTEXT://{running.address(1)}"}, ())
+        monkeypatch.setattr(BrokerHome, "process", lambda home: Process(0, "") if home.id == 1 else None)
+        assert remove_broker(tmp_path, 3, 10) == (0, tmp_path / "removed-broker-3")
+    assert not BrokerHome(tmp_path, 3).path.exists()
 
 
 def place(running: Cluster, topic: str, *replicas: int) -> None:

@@ -77,7 +77,9 @@ def remove_broker(directory: Path, number: int, timeout_s: float) -> tuple[int, 
         if process is not None:
             home.await_end(process, timeout_s)
         _await_absence(line, home)
-        _unregister(line, number)
+        # An earlier try may have got this far.
+        if number in read_image(line).brokers:
+            _unregister(line, number)
     kept_at = directory / f"removed-broker-{number}"
     while kept_at.exists():
         kept_at = kept_at.with_name(f"{kept_at.name}-before")
