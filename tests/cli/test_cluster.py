@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -120,7 +121,7 @@ def test_starting_it_again_leaves_what_runs_alone(cli: Cli, directory: Path) -> 
         assert (refused.returncode, "has its configs already" in refused.stderr) == (2, True)
 
 
-def test_an_addition_that_is_interrupted_leaves_nothing(
+def test_an_addition_that_is_interrupted_leaves_no_broker_and_deletes_nothing(
     cli: Cli, directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupted(homes: list[BrokerHome], timeout_s: float) -> None:
@@ -128,9 +129,12 @@ def test_an_addition_that_is_interrupted_leaves_nothing(
         raise KeyboardInterrupt
 
     monkeypatch.setattr("penstock.cli.membership.start_all", interrupted)
-    before = sorted(directory.iterdir())
+    before = set(directory.iterdir())
     assert cli("broker", "add").returncode == 130
-    assert sorted(directory.iterdir()) == before
+    (aside,) = set(directory.iterdir()) - before
+    assert aside.name == "removed-broker-4"
+    assert (aside / "broker.yaml").is_file()
+    shutil.rmtree(aside)
 
 
 def test_a_killed_broker_is_missed_and_comes_back(cli: Cli) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import time
 from collections.abc import Mapping
@@ -53,7 +52,8 @@ def add_broker(
         start_all([home], timeout_s)
     except KeyboardInterrupt:
         stop_again([home])
-        shutil.rmtree(home.path)
+        # It may have been given partitions already.
+        _set_aside(home)
         raise
     with DirectLine(where, _ANSWER_S) as line:
         if votes:
@@ -80,11 +80,16 @@ def remove_broker(directory: Path, number: int, timeout_s: float) -> tuple[int, 
         # An earlier try may have got this far.
         if number in read_image(line).brokers:
             _unregister(line, number)
-    kept_at = directory / f"removed-broker-{number}"
+    return moves, _set_aside(home)
+
+
+def _set_aside(home: BrokerHome) -> Path:
+    """Take a broker's folder out of its place, with its data; where it is now."""
+    kept_at = home.path.with_name(f"removed-broker-{home.id}")
     while kept_at.exists():
         kept_at = kept_at.with_name(f"{kept_at.name}-before")
     os.rename(home.path, kept_at)
-    return moves, kept_at
+    return kept_at
 
 
 def forget_broker(bootstrap: str, number: int, timeout_s: float) -> int:
