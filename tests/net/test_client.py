@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from typing import Any, cast
 
@@ -16,6 +16,7 @@ from penstock.model.errors import UnsupportedVersion
 from penstock.net.client import Peer, PeerGone, PeerLost, PeerRefused, PeerTimedOut
 from penstock.records.record import Record, build_batch
 from penstock.testing import BrokerThread, broker
+from penstock.testing.clusters import reserve_port
 from penstock.wire.api import Api
 from penstock.wire.apis.api_versions import API_VERSIONS, ApiVersion, ApiVersionsResponse
 from penstock.wire.apis.create_topics import CREATE_TOPICS, CreatableTopic, CreateTopicsRequest
@@ -33,14 +34,13 @@ from penstock.wire.backoff import Backoff
 from penstock.wire.conversation import Conversation, Response
 from penstock.wire.messages import RequestHeader, decode_request_header, encode_request, encode_response
 from penstock.wire.schema import Struct
+from tests.net.time_by_hand import TimeByHand
 
 LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
 HOST = "127.0.0.1"
 #: Longer than anything here takes: what waits this long has failed.
-LONG_S = 20.0
+LONG_S = 60.0
 SHORT_S = 0.05
-#: Time enough for an answer, also on a busy machine, and not long to wait for one that does not come.
-WHILE_S = 0.5
 
 
 class Middle:
@@ -82,8 +82,9 @@ class Gone:
 
 
 @asynccontextmanager
-async def peer_at(port: int, **options: Any) -> AsyncIterator[Peer]:
-    peer = Peer(asyncio.get_running_loop(), HOST, port, client_id="test", rng=Middle(), **options)
+async def peer_at(port: int, clock: TimeByHand | None = None, **options: Any) -> AsyncIterator[Peer]:
+    loop = asyncio.get_running_loop() if clock is None else clock.as_loop
+    peer = Peer(loop, HOST, port, client_id="test", rng=Middle(), **options)
     try:
         yield peer
     finally:
@@ -95,10 +96,11 @@ def port_of(running: BrokerThread) -> int:
     return int(running.bootstrap.rpartition(":")[2])
 
 
-def unused_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        return cast(int, probe.getsockname()[1])
+@pytest.fixture
+def unused_port() -> Iterator[int]:
+    """Nobody listens there, and nobody else gets it."""
+    with reserve_port() as reserved:
+        yield reserved.getsockname()[1]
 
 
 async def metadata(peer: Peer, timeout_s: float = LONG_S) -> MetadataResponse:
@@ -287,22 +289,22 @@ def boast(transport: asyncio.Transport, header: RequestHeader) -> None:
 
 
 class TestRefusal:
-    def test_nobody_listens(self, run: Run) -> None:
+    def test_nobody_listens(self, run: Run, unused_port: int) -> None:
         gone = Gone()
 
         async def scenario() -> None:
-            async with peer_at(unused_port(), on_gone=gone) as peer:
+            async with peer_at(unused_port, on_gone=gone) as peer:
                 failures = await asyncio.gather(*(metadata(peer) for _ in range(3)), return_exceptions=True)
                 assert [type(failure) for failure in failures] == [PeerRefused] * 3
                 assert gone.kinds == [PeerRefused], "one attempt for all who waited"
 
         run(scenario())
 
-    def test_the_next_attempt_waits_and_who_cannot_learns_why(self, run: Run) -> None:
+    def test_the_next_attempt_waits_and_who_cannot_learns_why(self, run: Run, unused_port: int) -> None:
         gone = Gone()
 
         async def scenario() -> None:
-            async with peer_at(unused_port(), on_gone=gone, backoff=Backoff(LONG_S, LONG_S)) as peer:
+            async with peer_at(unused_port, on_gone=gone, backoff=Backoff(LONG_S, LONG_S)) as peer:
                 with pytest.raises(PeerRefused):
                     await metadata(peer)
                 with pytest.raises(PeerRefused):
@@ -350,7 +352,7 @@ class TestHostilePeers:
     @pytest.mark.parametrize(
         ("reply", "kind", "text"),
         [
-            (hang, PeerTimedOut, "no answer to Metadata in 0.5 s"),
+            (hang, PeerTimedOut, "no answer to Metadata in 0.05 s"),
             (drop, PeerLost, "connection"),
             (misnumber, PeerLost, "awaited"),
             (garble, PeerLost, "MetadataResponse"),
@@ -364,12 +366,14 @@ class TestHostilePeers:
         kind: type[PeerGone],
         text: str,
     ) -> None:
-        fake, gone = Fake(reply), Gone()
+        fake, gone = Fake(serve), Gone()
 
         async def scenario() -> None:
             async with fake.serving() as port, peer_at(port, on_gone=gone) as peer:
+                await metadata(peer)
+                fake.reply = reply
                 failures = await asyncio.gather(
-                    metadata(peer, WHILE_S if reply is hang else LONG_S),
+                    metadata(peer, SHORT_S if reply is hang else LONG_S),
                     metadata(peer),
                     return_exceptions=True,
                 )
@@ -506,11 +510,18 @@ def test_the_one_timer_goes_on_looking_for_answers_that_are_overdue(run: Run) ->
 
     async def scenario() -> None:
         other = Fake(serve)
-        async with other.serving() as port, peer_at(port) as peer:
-            await metadata(peer, WHILE_S)
+        clock = TimeByHand()
+        async with other.serving() as port, peer_at(port, clock) as peer:
+            await metadata(peer, LONG_S)
             other.reply = hang
+            asked = asyncio.ensure_future(metadata(peer, LONG_S + 1))
+            await other.has_requests(2)
+            clock.advance(LONG_S + 0.5)
+            await asyncio.sleep(0)
+            assert not asked.done()
+            clock.advance(1)
             with pytest.raises(PeerTimedOut):
-                await metadata(peer, WHILE_S + SHORT_S)
+                await asked
 
     run(scenario())
 
@@ -596,14 +607,18 @@ class TestRepeat:
 
     def test_a_peer_that_hangs_is_given_up_as_for_any_request(self, run: Run) -> None:
         async def scenario() -> None:
-            landed, fake = Landed(), Fake(serve)
-            async with fake.serving() as port, peer_at(port) as peer:
-                call = peer.post(METADATA, MetadataRequest(topics=None), WHILE_S, landed)
+            landed, fake, clock = Landed(), Fake(serve), TimeByHand()
+            async with fake.serving() as port, peer_at(port, clock) as peer:
+                call = peer.post(METADATA, MetadataRequest(topics=None), LONG_S, landed)
                 await landed.answers.get()
                 assert peer.repeat(call, ask_again, "t")
                 await landed.answers.get()
                 fake.reply = hang
+                clock.advance(LONG_S - 1)
                 assert peer.repeat(call, ask_again, "t")
+                clock.advance(LONG_S - 1)
+                assert landed.answers.empty()
+                clock.advance(2)
                 assert isinstance(await landed.answers.get(), PeerTimedOut)
                 assert not peer.repeat(call, ask_again, "t"), "there is no connection"
                 assert landed.answers.empty()

@@ -20,6 +20,7 @@ from penstock.net.connection import MAX_IN_FLIGHT, Answer, Connection, Parts
 from penstock.net.deferred import Deferred
 from penstock.net.server import Limits, Listener, Server
 from penstock.ports import FileRange
+from tests.net.time_by_hand import TimeByHand
 
 
 def frame(payload: bytes) -> bytes:
@@ -56,10 +57,14 @@ class Echo:
 
 
 @asynccontextmanager
-async def serving(app: Echo, **limits: Any) -> AsyncIterator[tuple[Server, int]]:
+async def serving(
+    app: Echo, clock: TimeByHand | None = None, **limits: Any
+) -> AsyncIterator[tuple[Server, int]]:
     server = Server(app, Limits(**limits), lambda *args, **kwargs: None, idle_check_s=0.02)
     listener = Listener("PLAINTEXT", "127.0.0.1", 0)
     await server.bind([listener])
+    if clock is not None:
+        server.loop = clock.as_loop
     await server.serve()
     try:
         yield server, listener.port
@@ -84,7 +89,7 @@ async def connect(port: int, limit: int = 1 << 16) -> Peer:
 def on_uvloop(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
     def run(**kwargs: Any) -> None:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(asyncio.wait_for(test(**kwargs), 30))
+            runner.run(asyncio.wait_for(test(**kwargs), 60))
 
     run.__name__ = test.__name__
     run.__doc__ = test.__doc__
@@ -241,7 +246,7 @@ async def test_connection_limits() -> None:
 
 @on_uvloop
 async def test_an_address_may_have_a_limit_of_its_own() -> None:
-    limits = {"max_connections_per_ip": 0, "max_connections_by_ip": {"127.0.0.1": 1, "10.0.0.1": 0}}
+    limits: dict[str, Any] = {"max_connections_per_ip": 0, "max_connections_by_ip": {"127.0.0.1": 1, "10.0.0.1": 0}}
     async with serving(Echo(), **limits) as (server, port):
         reader, writer = await connect(port)
         writer.write(frame(b"welcome"))
@@ -255,7 +260,8 @@ async def test_an_address_may_have_a_limit_of_its_own() -> None:
 @on_uvloop
 async def test_connections_that_come_faster_than_they_may_are_heard_later() -> None:
     """A second's worth of connections comes at once, the others one by one."""
-    async with serving(Echo(), max_connections_per_s=2) as (server, port):
+    clock = TimeByHand()
+    async with serving(Echo(), clock, max_connections_per_s=2) as (server, port):
 
         async def greet(peer: Peer) -> bytes:
             peer[1].write(frame(b"hello"))
@@ -265,7 +271,10 @@ async def test_connections_that_come_faster_than_they_may_are_heard_later() -> N
         await until(lambda: len(server.connections) == 3)
         late = asyncio.create_task(greet(peers[2]))
         assert [await greet(peer) for peer in peers[:2]] == [b"hello", b"hello"]
+        clock.advance(0.49)
+        assert [await greet(peer) for peer in peers[:2]] == [b"hello", b"hello"]
         assert not late.done()
+        clock.advance(0.02)
         assert await late == b"hello"
 
 

@@ -14,6 +14,7 @@ from penstock.net.output import HIGH_WATER
 from penstock.ports import File, FileRange
 from penstock.storage.memory import MemoryFiles
 from tests.net.test_connection import Echo, connect, frame, on_uvloop, read_frame, serving, until
+from tests.net.time_by_hand import TimeByHand
 
 SIZE = 18 << 20
 #: what the kernel may take off our hands for a peer that does not read, generously
@@ -116,17 +117,20 @@ def test_a_peer_that_takes_its_time_with_an_answer_is_not_idle(tmp_path: Path) -
     @on_uvloop
     async def check() -> None:
         app = Serving(disk_file(tmp_path))
-        idle_s = 1.5
-        async with serving(app, max_idle_s=idle_s) as (server, port):
+        clock, idle_s, passed_s = TimeByHand(), 10.0, 0.0
+        async with serving(app, clock, max_idle_s=idle_s) as (server, port):
             reader, writer = await connect(port)
             writer.write(frame(b"file"))
-            began = asyncio.get_running_loop().time()
             received = 0
+            await until(lambda: app.served > 0)
+            (connection,) = server.connections
             # What the kernel holds at the end is out of the broker's sight: stop before that.
             while received < SIZE - KERNEL:
                 received += len(await reader.readexactly(256 << 10))
-                await asyncio.sleep(0.06)
-            assert asyncio.get_running_loop().time() - began > idle_s
+                if connection.idle_since() == clock.time():  # It was sent more since time last passed.
+                    clock.advance(0.8 * idle_s)
+                    passed_s += 0.8 * idle_s
+            assert passed_s > 2 * idle_s
             assert server.counts.expired == 0
 
     check()
