@@ -14,9 +14,10 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from penstock.cli import app, membership, moves
+from penstock.cli import membership, moves
 from penstock.cli.alteration import broker_resource, config_entries, topic_resource
 from penstock.cli.broker_home import BrokerHome, bootstrap_of, homes_in
+from penstock.cli.commands import app
 from penstock.cli.connection import Cluster
 from penstock.cli.direct import DirectLine
 from penstock.cli.failure import guarded

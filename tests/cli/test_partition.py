@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from penstock.cli import app
 from penstock.cli.alteration import broker_resource, config_entries, topic_resource
+from penstock.cli.commands import app
 from penstock.cli.connection import Cluster as Connection
 from penstock.cli.direct import DirectLine
 from penstock.cli.failure import guarded

@@ -1,55 +1,42 @@
-"""The `penstock` command. One file per sub-command; each imports what it needs when it runs.
+"""The `penstock` command: `commands` puts it together, from one file per sub-command.
 
-Exit codes: 0 done, 1 it failed, 2 it was asked wrongly. A failure is one line on standard error that says how
-to mend it; no traceback reaches a user unless PENSTOCK_DEBUG is set.
+Exit codes: 0 done, 1 it failed, 2 it was asked wrongly, 130 Ctrl-C. A failure is one line on standard error
+that says how to mend it; no traceback reaches a user unless PENSTOCK_DEBUG is set.
 """
 
 from __future__ import annotations
 
-import typer
+import os
+import signal
+from types import FrameType
+from typing import Any, Final
 
-from penstock.cli import (
-    broker,
-    cluster,
-    config,
-    consume,
-    group,
-    log,
-    partition,
-    produce,
-    quorum,
-    telemetry,
-    topic,
-    up,
-    version,
-)
-from penstock.cli.failure import guarded
+__all__ = ["main"]
 
-__all__ = ["app", "main"]
-
-app = typer.Typer(
-    name="penstock",
-    help="A message queue that speaks the Kafka protocol: run a broker, or talk to one.",
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-)
-app.command()(up.up)
-app.add_typer(cluster.app, name="cluster")
-app.add_typer(broker.app, name="broker")
-app.add_typer(partition.app, name="partition")
-app.add_typer(quorum.app, name="quorum")
-app.add_typer(topic.app, name="topic")
-app.command()(produce.produce)
-app.command()(consume.consume)
-app.add_typer(group.app, name="group")
-app.add_typer(config.app, name="config")
-app.add_typer(log.app, name="log")
-app.add_typer(telemetry.app, name="telemetry")
-app.command()(version.version)
+_INTERRUPTED: Final = 130
 
 
 def main() -> None:
-    """The entry point of the `penstock` script."""
-    raise SystemExit(guarded(lambda: app(prog_name="penstock", standalone_mode=False)))
+    """The entry point of the `penstock` script.
+
+    Ctrl-C ends it without a word while there is no command yet, or no more, that could be interrupted: Python
+    would show what it was importing.
+    """
+    outside = signal.getsignal(signal.SIGINT)
+    # Who started it with `nohup` or `&` may have it ignored.
+    around = _leave if outside is signal.default_int_handler else outside
+    signal.signal(signal.SIGINT, around)
+    from penstock.cli.commands import app
+    from penstock.cli.failure import guarded
+
+    def command() -> Any:
+        signal.signal(signal.SIGINT, outside)
+        return app(prog_name="penstock", standalone_mode=False)
+
+    exit_code = guarded(command)
+    signal.signal(signal.SIGINT, around)
+    raise SystemExit(exit_code)
+
+
+def _leave(number: int, frame: FrameType | None) -> None:
+    os._exit(_INTERRUPTED)

@@ -12,7 +12,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from penstock.cli import app
+from penstock.cli.commands import app
 from penstock.cli.failure import guarded
 
 PENSTOCK = [sys.executable, "-m", "penstock"]

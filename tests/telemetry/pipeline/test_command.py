@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from penstock.cli import app, telemetry_run
+from penstock.cli import telemetry_run
+from penstock.cli.commands import app
 from penstock.cli.failure import guarded
 
 

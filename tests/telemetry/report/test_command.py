@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cli import app
+from penstock.cli.commands import app
 from penstock.cli.failure import guarded
 from tests.telemetry.object_store import BUCKET, serving
 

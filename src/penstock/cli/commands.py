@@ -1,0 +1,62 @@
+"""All of the command line, put together. Each sub-command imports what it needs when it runs."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from penstock.cli import (
+    broker,
+    cluster,
+    config,
+    consume,
+    group,
+    log,
+    partition,
+    produce,
+    quorum,
+    telemetry,
+    topic,
+    up,
+    version,
+)
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    name="penstock",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+app.command()(up.up)
+app.add_typer(cluster.app, name="cluster")
+app.add_typer(broker.app, name="broker")
+app.add_typer(partition.app, name="partition")
+app.add_typer(quorum.app, name="quorum")
+app.add_typer(topic.app, name="topic")
+app.command()(produce.produce)
+app.command()(consume.consume)
+app.add_typer(group.app, name="group")
+app.add_typer(config.app, name="config")
+app.add_typer(log.app, name="log")
+app.add_typer(telemetry.app, name="telemetry")
+app.command()(version.version)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        version.version()
+        raise typer.Exit
+
+
+@app.callback()
+def penstock(
+    shows_version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the versions and exit."),
+    ] = False,
+) -> None:
+    """A message queue that speaks the Kafka protocol: run a broker, or talk to one."""

@@ -1,0 +1,45 @@
+"""The entry point: Ctrl-C when there is no command that could be interrupted, and the version."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import penstock
+from tests.cli.conftest import PENSTOCK, WAIT_S
+
+
+def test_ctrl_c_while_it_imports_ends_it_without_a_word(tmp_path: Path) -> None:
+    (tmp_path / "typer.py").write_text(
+        "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\nraise ImportError('it went on')\n"
+    )
+    path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
+    done = subprocess.run(
+        [*PENSTOCK, "version"],
+        capture_output=True,
+        text=True,
+        timeout=WAIT_S,
+        env={**os.environ, "PYTHONPATH": path},
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
+@pytest.mark.parametrize(("before", "code"), [("", 130), ("trap '' INT;", 0)])
+def test_ctrl_c_when_all_is_said_ends_it_without_a_word_unless_it_is_ignored(before: str, code: int) -> None:
+    """Ignored it is by who was started with `nohup`, or by `&` in a script."""
+    program = (
+        "import atexit, os, signal; from penstock.cli import main; "
+        "atexit.register(os.kill, os.getpid(), signal.SIGINT); main()"
+    )
+    done = subprocess.run(
+        ["sh", "-c", f'{before} exec "$@"', "sh", sys.executable, "-c", program, "--version"],
+        capture_output=True,
+        text=True,
+        timeout=WAIT_S,
+    )
+    assert (done.returncode, done.stderr) == (code, "")
+    assert done.stdout.startswith(f"penstock {penstock.__version__} python ")
