@@ -246,8 +246,8 @@ async def test_connection_limits() -> None:
 
 @on_uvloop
 async def test_an_address_may_have_a_limit_of_its_own() -> None:
-    limits: dict[str, Any] = {"max_connections_per_ip": 0, "max_connections_by_ip": {"127.0.0.1": 1, "10.0.0.1": 0}}
-    async with serving(Echo(), **limits) as (server, port):
+    by_ip = {"127.0.0.1": 1, "10.0.0.1": 0}
+    async with serving(Echo(), max_connections_per_ip=0, max_connections_by_ip=by_ip) as (server, port):
         reader, writer = await connect(port)
         writer.write(frame(b"welcome"))
         assert await read_frame(reader) == b"welcome"
