@@ -41,6 +41,7 @@ __all__ = ["BrokerHome", "bootstrap_of", "home_of", "homes_in"]
 _FOLDER: Final = re.compile(r"broker-([0-9]+)")
 #: with less space than this a broker cannot even say what is wrong
 _LITTLE_BYTES: Final = 1 << 20
+_CLEANUP_S: Final = 10.0
 _HEADER: Final = "# Written by `penstock`, read at each start of the broker.\n"
 
 
@@ -106,9 +107,25 @@ class BrokerHome:
         """Start the process; returns a descriptor through which its `ready` line will come."""
         self._refuse_other_data()
         with uninterrupted():
-            process, output = spawn(["up", "--config", str(self.config_file)], self.log_file)
-            write_pid_file(self.pid_file, process)
+            try:
+                process, output = spawn(["up", "--config", str(self.config_file)], self.log_file)
+                self._record(process, output)
+            except OSError as error:
+                raise Failure(
+                    f"broker {self.id} cannot be started in {self.path}: {error.strerror}: mend that first"
+                ) from error
         return output
+
+    def _record(self, process: Process, output: int) -> None:
+        """Write the pid file, or end the process: nobody could find it later."""
+        try:
+            write_pid_file(self.pid_file, process)
+        except OSError:
+            os.close(output)
+            send_signal(process, signal.SIGKILL)
+            wait_for_end([process], _CLEANUP_S)
+            self.pid_file.unlink(missing_ok=True)
+            raise
 
     def _refuse_other_data(self) -> None:
         """One that was moved or copied names the place where it was, and would start with other data."""
