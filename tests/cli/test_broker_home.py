@@ -13,14 +13,16 @@ import pytest
 
 from penstock.cli.broker_home import BrokerHome, bootstrap_of, home_of, homes_in
 from penstock.cli.cluster import stop
+from penstock.cli.cluster_plan import ClusterPlan, make_homes
 from penstock.cli.failure import Failure
-from penstock.cli.processes import Process, read_pid_file, write_pid_file
-from penstock.cli.starting import ClusterPlan, free_port, make_homes, start_all, stop_again
+from penstock.cli.listening import free_port
+from penstock.cli.processes import Process, is_alive, read_pid_file, spawn, write_pid_file
+from penstock.cli.starting import start_all, stop_again
 from penstock.model.config import BrokerConfig, DeclaredTopic
 from penstock.model.errors import InvalidConfig
 from tests.cli.conftest import consecutive_free_ports
 
-PLAN = ClusterPlan(brokers=3, host="127.0.0.1", port=0, racks=(), configs={}, topics=())
+PLAN = ClusterPlan(brokers=3, port=0)
 
 
 def test_a_folder_keeps_configs_and_topics(tmp_path: Path) -> None:
@@ -100,6 +102,39 @@ def test_ctrl_c_leaves_no_process_that_nobody_knows(tmp_path: Path, monkeypatch:
     assert read_pid_file(home.pid_file) == Process(12, "then")
 
 
+def test_a_process_that_cannot_be_recorded_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a disk that is full; the others of a first start end with it."""
+    spawned: list[Process] = []
+
+    def watched_spawn(arguments: list[str], log: Path) -> tuple[Process, int]:
+        process, output = spawn(arguments, log)
+        spawned.append(process)
+        return process, output
+
+    monkeypatch.setattr("penstock.cli.broker_home.spawn", watched_spawn)
+    homes = make_homes(tmp_path, PLAN)
+    homes[1].pid_file.symlink_to("/dev/full")
+    with pytest.raises(Failure, match=r"broker 2 cannot be started in .*/broker-2: No space left on device"):
+        start_all(homes, 30, together=True)
+    assert [is_alive(process) for process in spawned] == [False, False]
+    assert not any(home.pid_file.is_symlink() or home.pid_file.exists() for home in homes)
+
+
+def test_a_log_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    (home,) = make_homes(tmp_path, PLAN._replace(brokers=1))
+    home.log_file.mkdir()
+    with pytest.raises(Failure, match=r"broker 1 cannot be started in .*/broker-1: Is a directory"):
+        home.start()
+
+
+def test_a_part_of_a_cluster_is_not_left_behind(tmp_path: Path) -> None:
+    """It would be taken for a smaller one."""
+    (tmp_path / "broker-3").touch()
+    with pytest.raises(Failure, match=r"cannot make .*/broker-3: File exists"):
+        make_homes(tmp_path, PLAN)
+    assert homes_in(tmp_path) == []
+
+
 def test_a_place_that_cannot_be_written_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(Failure, match=r"cannot make .*/broker-1: Not a directory: choose another --data"):
@@ -158,6 +193,23 @@ def test_a_port_that_is_in_use_is_told_before_anything_is_made(tmp_path: Path) -
         with pytest.raises(Failure, match=rf"127.0.0.1:{port} is in use: .* another --port"):
             make_homes(tmp_path, PLAN._replace(port=port))
         assert free_port("127.0.0.1", port, set()) != port
+    assert homes_in(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("plan", "said"),
+    [
+        (PLAN._replace(host="192.0.2.1"), "cannot listen on 192.0.2.1:.*: choose a --host"),
+        (
+            PLAN._replace(host="nowhere.invalid", port=9092),
+            "cannot listen on nowhere.invalid:9092: .* --host",
+        ),
+        (PLAN._replace(port=65534), "there is no port 65536: choose a lower --port"),
+    ],
+)
+def test_a_place_where_nobody_can_listen_is_told(plan: ClusterPlan, said: str, tmp_path: Path) -> None:
+    with pytest.raises(Failure, match=said):
+        make_homes(tmp_path, plan)
     assert homes_in(tmp_path) == []
 
 

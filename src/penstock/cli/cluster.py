@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,6 +11,9 @@ import typer
 from penstock.cli.failure import Failure, misused
 from penstock.cli.options import (
     DEFAULT_BOOTSTRAP,
+    DEFAULT_BROKERS,
+    DEFAULT_HOST,
+    DEFAULT_PORT,
     DEFAULT_TIMEOUT,
     AsJson,
     Bootstrap,
@@ -26,39 +28,26 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Start, watch and stop a cluster on this machine.", no_args_is_help=True)
 
-DEFAULT_BROKERS = 5
-DEFAULT_HOST = "127.0.0.1"
-DEFAULT_PORT = 9092
-_EACH_BROKERS_OWN = frozenset(
-    {
-        "node.id",
-        "broker.id",
-        "log.dir",
-        "log.dirs",
-        "listeners",
-        "advertised.listeners",
-        "controller.quorum.voters",
-        "process.roles",
-    }
-)
+Brokers = Annotated[
+    int | None,
+    typer.Option("--brokers", "-n", min=1, max=1000, help=f"How many. [default: {DEFAULT_BROKERS}]"),
+]
+FirstPort = Annotated[
+    int | None,
+    typer.Option(
+        "--port",
+        "-p",
+        min=0,
+        max=65535,
+        help=f"Of the first; the others follow it. 0 for any free ones. [default: {DEFAULT_PORT}]",
+    ),
+]
 
 
 @app.command()
 def start(
-    brokers: Annotated[
-        int | None,
-        typer.Option("--brokers", "-n", min=1, max=1000, help=f"How many. [default: {DEFAULT_BROKERS}]"),
-    ] = None,
-    port: Annotated[
-        int | None,
-        typer.Option(
-            "--port",
-            "-p",
-            min=0,
-            max=65535,
-            help=f"Of the first; the others follow it. 0 for any free ones. [default: {DEFAULT_PORT}]",
-        ),
-    ] = None,
+    brokers: Brokers = None,
+    port: FirstPort = None,
     data: DataDirectory = Path("penstock-cluster"),
     host: Annotated[
         str | None, typer.Option("--host", help=f"Address to listen on. [default: {DEFAULT_HOST}]")
@@ -78,29 +67,19 @@ def start(
 ) -> None:
     """Make a cluster, or start again what is in --data; returns when every broker is ready."""
     from penstock.cli.broker_home import homes_in
-    from penstock.cli.starting import ClusterPlan, make_homes, start_all
+    from penstock.cli.cluster_plan import ClusterPlan, check_same, make_homes, planned
+    from penstock.cli.starting import start_all
 
+    zones = [zone.strip() for zone in racks.split(",")] if racks else []
+    if not all(zones):
+        misused(f"--racks {racks!r} has a zone without a name")
+    plan = planned(ClusterPlan(brokers, host, port, zones), config, settings or [])
     homes = homes_in(data)
     is_new = not homes
-    if homes:
-        if brokers not in (None, len(homes)):
-            misused(f"{data} has {len(homes)} brokers: `penstock broker add` and `remove` change that")
-        if racks or config or settings or not _is_at(homes[0], host, port):
-            misused(
-                f"{data} has its configs already: edit broker-N/broker.yaml there, or choose another --data"
-            )
-    else:
-        configs, topics = _common_configs(config, settings or [])
-        zones = [zone.strip() for zone in racks.split(",")] if racks else []
-        plan = ClusterPlan(
-            brokers or DEFAULT_BROKERS,
-            host or DEFAULT_HOST,
-            DEFAULT_PORT if port is None else port,
-            zones,
-            configs,
-            topics,
-        )
+    if is_new:
         homes = make_homes(data, plan)
+    else:
+        check_same(data, homes, plan)
     idle = [home for home in homes if home.process() is None]
     start_all(idle, timeout, together=is_new)
     _say_started(homes, idle, as_json)
@@ -172,24 +151,6 @@ def stop(
             home.await_end(process, timeout)
             outcomes[str(home.id)] = "stopped"
     print_outcomes("broker", outcomes, as_json)
-
-
-def _is_at(first: BrokerHome, host: str | None, port: int | None) -> bool:
-    """Whether the cluster is where it is asked for: the command that made it starts it again."""
-    listens_on, _, listens_at = first.address.rpartition(":")
-    return host in (None, listens_on.strip("[]")) and port in (None, int(listens_at))
-
-
-def _common_configs(config: Path | None, settings: list[str]) -> tuple[dict[str, str], Any]:
-    """What all brokers have in common: without who each is, where it listens, and who votes."""
-    from penstock.cli.config_sources import effective
-
-    file, configs = effective(config, {}, settings)
-    for name, reason in file.unused.items():
-        print(f"{name} has no effect: {reason}", file=sys.stderr)
-    if "penstock.memory" in configs:
-        misused("penstock.memory would lose votes with each broker that ends: remove it")
-    return {name: value for name, value in configs.items() if name not in _EACH_BROKERS_OWN}, file.topics
 
 
 def _say_started(homes: list[BrokerHome], idle: list[BrokerHome], as_json: bool) -> None:

@@ -12,9 +12,10 @@ from typing import Final
 from penstock.cli.broker_home import BrokerHome, bootstrap_of, home_of, homes_in
 from penstock.cli.direct import DirectLine, refuse
 from penstock.cli.failure import Failure, misused
+from penstock.cli.listening import chosen_port, free_port, internal_port
 from penstock.cli.moves import Move, await_moves, elect_preferred, plan_moves, read_image, start_moves
 from penstock.cli.overview import quorum_overview
-from penstock.cli.starting import free_port, internal_port, start_all, stop_again
+from penstock.cli.starting import start_all, stop_again
 from penstock.metadata.image import PartitionImage
 from penstock.model.config.layers import INTERNAL, MAX_VOTERS
 from penstock.model.errors import ErrorCode
@@ -135,10 +136,11 @@ def _new_home(
     host = homes[0].address.rpartition(":")[0]
     bare = host.strip("[]")
     taken = {int(a.rpartition(":")[2]) for home in homes for a in (home.address, home.internal_address)}
-    highest = max(int(home.address.rpartition(":")[2]) for home in homes)
-    client_port = free_port(bare, highest + 1 if port is None else port, taken)
-    if port and client_port != port:
-        raise Failure(f"{host}:{port} is in use: stop what listens there, or choose another --port")
+    if port is None:
+        highest = max(int(home.address.rpartition(":")[2]) for home in homes)
+        client_port = free_port(bare, highest + 1, taken)
+    else:
+        client_port = chosen_port(bare, port, taken)
     inner_port = internal_port(bare, client_port, taken)
     home = BrokerHome(directory, number)
     common = {name: value for name, value in homes[0].configs.items() if name != "broker.rack"}

@@ -32,7 +32,10 @@ Patience: TypeAlias = Annotated[
     float, typer.Option("--timeout", min=0.1, help="Seconds to wait until it is done.")
 ]
 
-DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
+DEFAULT_HOST = "127.0.0.1"
+DEFAULT_PORT = 9092
+DEFAULT_BOOTSTRAP = f"{DEFAULT_HOST}:{DEFAULT_PORT}"
+DEFAULT_BROKERS = 5
 DEFAULT_TIMEOUT = 10.0
 
 

@@ -88,7 +88,7 @@ def _folder(data: Path | None) -> Path:
 
 
 def _free_ports() -> tuple[int, int]:
-    from penstock.cli.starting import free_port
+    from penstock.cli.listening import free_port
 
     taken: set[int] = set()
     return free_port(_HOST, 0, taken), free_port(_HOST, 8080, taken)
@@ -97,14 +97,15 @@ def _free_ports() -> tuple[int, int]:
 @contextmanager
 def _cluster(folder: Path, brokers: int, watchman: Watchman) -> Iterator[str]:
     """A cluster for a while: its address. Nothing is left of it."""
+    from penstock.cli.cluster_plan import ClusterPlan, make_homes
     from penstock.cli.processes import wait_for_end
-    from penstock.cli.starting import ClusterPlan, make_homes, start_all
+    from penstock.cli.starting import start_all
     from penstock.model.config import DeclaredTopic
     from penstock.telemetry.demo.show import PARTITIONS
     from penstock.telemetry.message import TOPIC
 
     topic = DeclaredTopic(TOPIC, PARTITIONS, -1, {})
-    homes = make_homes(folder, ClusterPlan(brokers, _HOST, 0, [], {}, [topic]))
+    homes = make_homes(folder, ClusterPlan(brokers, _HOST, 0, topics=[topic]))
 
     def watch(home: BrokerHome) -> None:
         if (process := home.process()) is not None:

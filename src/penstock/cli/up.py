@@ -14,7 +14,7 @@ from penstock.cli.config_sources import effective
 from penstock.cli.failure import Failure, misused, print_no_more
 
 if TYPE_CHECKING:
-    from penstock.model.config import BrokerConfig, ConfigFile
+    from penstock.model.config import ConfigFile
 
 
 class LogFormat(StrEnum):
@@ -99,7 +99,10 @@ def _run(configs: dict[str, str], file: ConfigFile) -> None:
     except DirectoryRefused as error:
         raise Failure(f"{error} (--data chooses another directory)") from error
     except OSError as error:
-        raise _cannot_listen(error, broker) from error
+        from penstock.cli.listening import cannot_listen
+
+        where = ", ".join(f"{e.host or '*'}:{e.port}" for e in broker.endpoints)
+        raise cannot_listen(error, where) from error
 
 
 def _say_ready(address: str) -> None:
@@ -108,17 +111,3 @@ def _say_ready(address: str) -> None:
         print(f"ready {address}", flush=True)
     except BrokenPipeError:
         print_no_more()
-
-
-def _cannot_listen(error: OSError, broker: BrokerConfig) -> Failure:
-    import errno
-    import socket
-
-    where = ", ".join(f"{e.host or '*'}:{e.port}" for e in broker.endpoints)
-    if error.errno == errno.EADDRINUSE:
-        return Failure(f"{where} is in use: stop what listens there, or choose another --port")
-    if error.errno == errno.EACCES:
-        return Failure(f"not allowed to listen on {where}: choose a --port above 1023")
-    if error.errno == errno.EADDRNOTAVAIL or isinstance(error, socket.gaierror):
-        return Failure(f"cannot listen on {where}: choose a --host that this machine has")
-    return Failure(str(error))

@@ -1,0 +1,167 @@
+"""What `penstock cluster start` is asked for: the folders of a new cluster, or the one that is there already.
+
+The folders are what a cluster was made with. Asked again, a plan must say nothing else than they do; what it
+does not say stays as it is.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from penstock.cli.broker_home import BrokerHome
+from penstock.cli.config_sources import effective
+from penstock.cli.failure import misused
+from penstock.cli.listening import chosen_port, internal_port
+from penstock.cli.options import DEFAULT_BROKERS, DEFAULT_HOST, DEFAULT_PORT, pairs
+
+if TYPE_CHECKING:
+    from penstock.model.config import DeclaredTopic
+
+__all__ = ["ClusterPlan", "check_same", "make_homes", "planned"]
+
+#: where there are this many brokers, each partition has as many replicas, two of which must be in sync
+_REPLICAS: Final = 3
+_RACK: Final = "broker.rack"
+_EACH_BROKERS_OWN: Final = frozenset(
+    {
+        "node.id",
+        "broker.id",
+        "log.dir",
+        "log.dirs",
+        "listeners",
+        "advertised.listeners",
+        "controller.quorum.voters",
+        "process.roles",
+    }
+)
+
+
+class ClusterPlan(NamedTuple):
+    """What a cluster shall be, None where nobody has said; `configs` hold for all of its brokers."""
+
+    brokers: int | None = None
+    host: str | None = None
+    #: of the first broker; 0 for any
+    port: int | None = None
+    #: given to the brokers in turn
+    racks: Sequence[str] = ()
+    configs: Mapping[str, str] = {}
+    #: the names of those `configs` that are not from the environment alone
+    said: Collection[str] = ()
+    topics: Sequence[DeclaredTopic] = ()
+
+
+def planned(plan: ClusterPlan, config: Path | None, settings: Sequence[str]) -> ClusterPlan:
+    """A plan with what all brokers have in common: without who each is, where it listens, and who votes."""
+    from penstock.model.config import configs_of
+
+    file, configs = effective(config, {}, settings)
+    for name, reason in file.unused.items():
+        print(f"{name} has no effect: {reason}", file=sys.stderr)
+    return plan._replace(
+        configs={name: value for name, value in configs.items() if name not in _EACH_BROKERS_OWN},
+        said={*file.configs, *configs_of(pairs(settings, "--set").items())},
+        topics=file.topics,
+    )
+
+
+def make_homes(directory: Path, plan: ClusterPlan) -> list[BrokerHome]:
+    """Folders for brokers 1 to n, the first five of which vote; all of them, or none."""
+    from penstock.model.config import BrokerConfig
+    from penstock.model.config.layers import INTERNAL, MAX_VOTERS, bracketed
+    from penstock.model.ids import format_topic_id
+
+    if "penstock.memory" in plan.configs:
+        misused("penstock.memory would lose votes with each broker that ends: remove it")
+    brokers, bare = plan.brokers or DEFAULT_BROKERS, plan.host or DEFAULT_HOST
+    first = DEFAULT_PORT if plan.port is None else plan.port
+    homes = [BrokerHome(directory, id_) for id_ in range(1, brokers + 1)]
+    taken: set[int] = set()
+    clients = [chosen_port(bare, first and first + i, taken) for i in range(brokers)]
+    internal = [internal_port(bare, port, taken) for port in clients]
+    host = bracketed(bare)
+    voters = zip(homes[:MAX_VOTERS], internal, strict=False)
+    common = {
+        "controller.quorum.voters": ",".join(f"{home.id}@{host}:{port}" for home, port in voters),
+        # Else it would follow from the addresses, and data of an earlier cluster on these ports would fit.
+        "penstock.cluster.id": format_topic_id(random.randbytes(16)),
+        **_defaults(brokers),
+    }
+    configs = [
+        {
+            "node.id": str(home.id),
+            "listeners": f"PLAINTEXT://{host}:{client_port},{INTERNAL}://{host}:{inner_port}",
+            "log.dirs": str(home.data.absolute()),
+            "process.roles": "broker,controller" if home.id <= MAX_VOTERS else "broker",
+            **common,
+            **_configs_of(plan, home.id),
+        }
+        for home, client_port, inner_port in zip(homes, clients, internal, strict=True)
+    ]
+    for each in configs:
+        BrokerConfig(each)  # refuses what no broker would start with
+    _write(homes, configs, plan.topics)
+    return homes
+
+
+def check_same(directory: Path, homes: Sequence[BrokerHome], plan: ClusterPlan) -> None:
+    """Refuse a plan that says something else than a cluster was made with."""
+    if plan.brokers not in (None, len(homes)):
+        misused(
+            f"{directory} has {len(homes)} brokers, not {plan.brokers}: `penstock broker add` and `remove` "
+            f"change that"
+        )
+    host, _, port = homes[0].address.rpartition(":")
+    if plan.host not in (None, host.strip("[]")) or plan.port not in (None, 0, int(port)):
+        misused(
+            f"the first broker in {directory} is at {homes[0].address}: leave --host and --port out, or "
+            f"choose another --data for another cluster"
+        )
+    asked = plan._replace(configs={name: v for name, v in plan.configs.items() if name in plan.said})
+    for home in homes:
+        for name, value in _configs_of(asked, home.id).items():
+            if (there := home.configs.get(name)) != value:
+                misused(
+                    f"{name} is {there or 'not set'} in {home.config_file}, not {value}: edit it there while "
+                    f"the broker is stopped, or leave it out"
+                )
+        for topic in plan.topics:
+            if topic not in home.topics:
+                misused(
+                    f"topic {topic.name} is not declared like this in {home.config_file}: leave it out, and "
+                    f"see `penstock topic --help`"
+                )
+
+
+def _configs_of(plan: ClusterPlan, id_: int) -> dict[str, str]:
+    rack = {_RACK: plan.racks[(id_ - 1) % len(plan.racks)]} if plan.racks else {}
+    return {**plan.configs, **rack}
+
+
+def _defaults(brokers: int) -> dict[str, str]:
+    replicas = min(brokers, _REPLICAS)
+    return {
+        "default.replication.factor": str(replicas),
+        "min.insync.replicas": str(max(1, replicas - 1)),
+        "offsets.topic.replication.factor": str(replicas),
+        "transaction.state.log.replication.factor": str(replicas),
+        "transaction.state.log.min.isr": str(max(1, replicas - 1)),
+    }
+
+
+def _write(
+    homes: Sequence[BrokerHome], configs: Sequence[Mapping[str, str]], topics: Sequence[DeclaredTopic]
+) -> None:
+    try:
+        for home, own in zip(homes, configs, strict=True):
+            home.write(own, topics)
+    except BaseException:
+        # A part of a cluster would be taken for a smaller one. What else is in the folders is not ours.
+        for home in homes:
+            if home.config_file.exists():
+                home.config_file.unlink()
+        raise

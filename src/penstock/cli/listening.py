@@ -1,0 +1,73 @@
+"""Where brokers of this machine listen: ports that are free, and why one is not to be had."""
+
+from __future__ import annotations
+
+import errno
+import random
+import socket
+from typing import Final
+
+from penstock.cli.failure import Failure, misused
+
+__all__ = ["cannot_listen", "chosen_port", "free_port", "internal_port"]
+
+_INTERNAL_OFFSET: Final = 10_000
+#: where any port will do: none of those that systems give to outgoing connections, and may have given then
+_ANY_PORTS: Final = range(20_000, 32_000)
+_HIGHEST_PORT: Final = 65_535
+
+
+def cannot_listen(error: OSError, where: str) -> Failure:
+    """What to do about an error of a listening socket."""
+    if error.errno == errno.EADDRINUSE:
+        return _in_use(where)
+    if error.errno == errno.EACCES:
+        return Failure(f"not allowed to listen on {where}: choose a --port above 1023")
+    if error.errno == errno.EADDRNOTAVAIL or isinstance(error, socket.gaierror):
+        return Failure(f"cannot listen on {where}: choose a --host that this machine has")
+    return Failure(str(error))
+
+
+def chosen_port(host: str, port: int, taken: set[int]) -> int:
+    """The port that somebody asked for, and no other; any that is free for 0. It is `taken` then."""
+    if port == 0:
+        return free_port(host, 0, taken)
+    if port > _HIGHEST_PORT:
+        misused(f"there is no port {port}: choose a lower --port")
+    if port in taken or not _is_free(host, port):
+        raise _in_use(f"{host}:{port}")
+    taken.add(port)
+    return port
+
+
+def free_port(host: str, wanted: int, taken: set[int]) -> int:
+    """The port that is wanted, if nobody has it, else any that is free; it is `taken` then."""
+    others = random.sample(_ANY_PORTS, len(_ANY_PORTS))
+    candidates = [wanted, *others] if 0 < wanted <= _HIGHEST_PORT else others
+    for port in candidates:
+        if port not in taken and _is_free(host, port):
+            taken.add(port)
+            return port
+    raise Failure(f"no port is free on {host}: choose others with --port")
+
+
+def internal_port(host: str, client_port: int, taken: set[int]) -> int:
+    """Where a broker listens for others: at a fixed distance from its port, if that is a good place."""
+    wanted = client_port + _INTERNAL_OFFSET
+    return free_port(host, wanted if wanted < _ANY_PORTS.stop else 0, taken)
+
+
+def _is_free(host: str, port: int) -> bool:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        socket.getaddrinfo(host, port, family)  # the next would not say that it is the name
+        socket.create_server((host, port), family=family).close()
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            return False
+        raise cannot_listen(error, f"{host}:{port}") from error
+    return True
+
+
+def _in_use(where: str) -> Failure:
+    return Failure(f"{where} is in use: stop what listens there, or choose another --port")

@@ -1,0 +1,72 @@
+"""A cluster is started again by what made it, and by nothing that says otherwise."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from penstock.cli.broker_home import homes_in
+from penstock.cli.cluster_plan import ClusterPlan, check_same, make_homes, planned
+from penstock.cli.failure import Failure
+
+CONFIG = """
+broker: {id: 7, port: 1, data_dir: /nowhere}
+cluster: {bootstrap_servers: ["broker-1:9092", "broker-2:9092"]}
+storage: {segment_size: 16MB, retention_time: 7d}
+topics:
+  gpu: {partitions: 8, retention_time: 30d}
+"""
+ASKED = ClusterPlan(brokers=3, host="::1", port=0, racks=("a", "b"))
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    path = tmp_path / "config.yaml"
+    path.write_text(CONFIG)
+    return path
+
+
+def test_what_made_a_cluster_starts_it_again(
+    tmp_path: Path, config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PENSTOCK_STORAGE_SEGMENT_SIZE", "8MB")
+    monkeypatch.setenv("PENSTOCK_LOG_LEVEL", "debug")
+    plan = planned(ASKED, config, ["num.partitions=4"])
+    made = make_homes(tmp_path, plan)
+    assert made[0].configs["log.segment.bytes"] == str(8 * 1024**2)
+    homes = homes_in(tmp_path)
+    check_same(tmp_path, homes, plan)
+    # Less is fine, and so is what the environment says now: it is read once.
+    monkeypatch.setenv("PENSTOCK_LOG_LEVEL", "info")
+    check_same(tmp_path, homes, planned(ASKED, config, []))
+    check_same(tmp_path, homes, planned(ClusterPlan(), None, []))
+    port = int(homes[0].address.rpartition(":")[2])
+    check_same(tmp_path, homes, ClusterPlan(port=port))
+
+
+@pytest.mark.parametrize(
+    ("plan", "setting", "said"),
+    [
+        (ClusterPlan(brokers=5), "", "has 3 brokers, not 5: `penstock broker add`"),
+        (ClusterPlan(host="127.0.0.1"), "", r"is at \[::1\]:[0-9]+: leave --host and --port out"),
+        (ClusterPlan(port=1), "", r"is at \[::1\]:[0-9]+: leave --host and --port out"),
+        (ClusterPlan(racks=("a",)), "", "broker.rack is b in .*/broker-2/broker.yaml, not a: edit it there"),
+        (ClusterPlan(), "num.partitions=5", "num.partitions is 4 in .*/broker-1/broker.yaml, not 5"),
+        (ClusterPlan(), "storage.retention_size=1GB", "log.retention.bytes is not set in .*, not 1073741824"),
+    ],
+)
+def test_what_differs_is_named(
+    tmp_path: Path, config: Path, plan: ClusterPlan, setting: str, said: str
+) -> None:
+    homes = make_homes(tmp_path, planned(ASKED, config, ["num.partitions=4"]))
+    with pytest.raises(Failure, match=said) as refused:
+        check_same(tmp_path, homes, planned(plan, None, [setting] if setting else []))
+    assert refused.value.exit_code == 2
+
+
+def test_a_topic_that_differs_is_named(tmp_path: Path, config: Path) -> None:
+    homes = make_homes(tmp_path, planned(ASKED, config, []))
+    config.write_text(CONFIG.replace("partitions: 8", "partitions: 9"))
+    with pytest.raises(Failure, match=r"topic gpu is not declared like this in .*/broker-1/broker.yaml"):
+        check_same(tmp_path, homes, planned(ASKED, config, []))
