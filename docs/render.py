@@ -69,9 +69,12 @@ A broker puts its configs together when it starts. The later goes before the ear
 5. `--set KEY=VALUE`, for any name.
 
 What was set while the broker ran, for it or for the cluster (`penstock config set`, or any Kafka admin
-tool), goes before all of these and is in the cluster's metadata. A source also goes before what a weaker
-one says of the same thing by another name: `PENSTOCK_LOG_RETENTION_HOURS` before a file's
-`log.retention.ms`, `--port` before its `listeners`, `--data` before its `penstock.memory`.
+tool), goes before all of these and is in the cluster's metadata. `min.insync.replicas` is there from a
+cluster's first start on, so that all nodes count alike ([cluster](cluster.md)).
+
+A source also goes before what a weaker one says of the same thing by another name:
+`PENSTOCK_LOG_RETENTION_HOURS` before a file's `log.retention.ms`, `--port` before its `listeners`, `--data`
+before its `penstock.memory`.
 
 A name that is not known, or a value that is not valid, stops the broker at start with a line that says what
 would be right. An unknown variable does so if it nearly is one of these; what Kubernetes sets for a service

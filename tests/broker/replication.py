@@ -43,11 +43,16 @@ async def make_topic(
     *replicas: int,
     name: str = TOPIC,
     configs: Mapping[str, str] | None = None,
-    min_isr: int = 2,
+    min_isr: int | None = 2,
     partitions: int = 1,
 ) -> None:
-    """A partition on the brokers `replicas`, the first of which leads; returns when everybody knows."""
-    settings = {"min.insync.replicas": str(min_isr), **(configs or {})}
+    """A partition on the brokers `replicas`, the first of which leads; returns when everybody knows.
+
+    With `min_isr` None it has the one of all brokers.
+    """
+    settings = dict(configs or {})
+    if min_isr is not None:
+        settings.setdefault("min.insync.replicas", str(min_isr))
     topic = CreatableTopic(
         name=name,
         num_partitions=-1,

@@ -293,5 +293,5 @@ def test_configs_for_one_broker_go_before_those_for_all() -> None:
         assert alter(client, BROKER, NODE, ("message.max.bytes", DELETE, None)) == OK
         assert shown(client, BROKER, NODE)["message.max.bytes"].value == "2000"
 
-        assert replace(client, BROKER, DEFAULT_BROKER, {}) == OK
+        assert replace(client, BROKER, DEFAULT_BROKER, {"min.insync.replicas": "1"}) == OK
         assert value_of(client, BROKER, NODE, "message.max.bytes") == ("1048588", DEFAULT)

@@ -15,10 +15,12 @@ from tests.broker.configs import (
     BROKER,
     DEFAULT_BROKER,
     DELETE,
+    DYNAMIC_DEFAULT_BROKER,
     NODE,
     SET,
     TOPIC,
     alter,
+    replace,
     set_config,
     shown,
     value_of,
@@ -78,6 +80,18 @@ def test_no_broker_has_a_minimum_isr_of_its_own(client: RawClient) -> None:
     assert alter(client, BROKER, NODE, ("min.insync.replicas", DELETE, None))[0] == ErrorCode.NONE
     set_config(client, BROKER, DEFAULT_BROKER, "min.insync.replicas", "2")
     assert value_of(client, BROKER, NODE, "min.insync.replicas")[0] == "2"
+
+
+def test_all_brokers_always_have_a_minimum_isr(client: RawClient) -> None:
+    """Without, each would count by its own config file, and so would the controller."""
+    before = value_of(client, BROKER, NODE, "min.insync.replicas")
+    for outcome in (
+        alter(client, BROKER, DEFAULT_BROKER, ("min.insync.replicas", DELETE, None)),
+        replace(client, BROKER, DEFAULT_BROKER, {"message.max.bytes": "2000"}),
+    ):
+        assert outcome[0] == ErrorCode.INVALID_CONFIG
+        assert outcome[1]
+    assert value_of(client, BROKER, NODE, "min.insync.replicas") == before == ("1", DYNAMIC_DEFAULT_BROKER)
 
 
 @pytest.mark.parametrize("key", ["leader.replication.throttled.rate", "follower.replication.throttled.rate"])

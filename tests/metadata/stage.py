@@ -7,6 +7,7 @@ from itertools import count
 
 from penstock.metadata.alter_partition import alter_partition
 from penstock.metadata.brokers import fence_broker, heartbeat, register_broker
+from penstock.metadata.configs import settle_min_isr
 from penstock.metadata.image import ClusterImage, PartitionImage
 from penstock.metadata.policy import MIN_ISR, UNCLEAN, Policy
 from penstock.metadata.reassignment import alter_reassignments
@@ -39,10 +40,11 @@ class Stage:
 
     def __init__(self, brokers: int = 0, policy: Policy | None = None) -> None:
         self.image = ClusterImage()
-        self.policy = policy or Policy(min_insync_replicas=2)
+        self.policy = policy or Policy()
         self.log: list[Struct] = []
         self._ids = count(1000)
         self.commit([FeatureLevelRecord(name="metadata.version", feature_level=30)])
+        self.commit(settle_min_isr(self.image, 2))
         for node in range(1, brokers + 1):
             self.register(node)
             self.beat(node)

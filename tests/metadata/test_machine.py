@@ -12,7 +12,7 @@ from penstock.metadata.brokers import unregister_broker
 from penstock.metadata.configs import config_records
 from penstock.metadata.election import ElectionType, balance_leaders, elect_leader, elect_unclean
 from penstock.metadata.image import NO_LEADER, RECOVERED, TOPIC, PartitionImage
-from penstock.metadata.policy import MIN_ISR, UNCLEAN
+from penstock.metadata.policy import MIN_ISR, UNCLEAN, min_isr
 from penstock.metadata.rebalance import plan_rebalance
 from penstock.metadata.topics import delete_topic, grow_topic
 from penstock.model.errors import ApiError
@@ -203,9 +203,8 @@ class Decisions(RuleBasedStateMachine):
             for node in isr:
                 assert image.brokers[node].active
             assert elr <= image.brokers.keys()
-            minimum = self.stage.policy.min_isr(
-                image, image.topics_by_id[partition.topic_id].name, len(partition.replicas)
-            )
+            topic = image.topics_by_id[partition.topic_id].name
+            minimum = min_isr(image, topic, len(partition.replicas))
             assert len(isr) < minimum or not elr
 
     @invariant()

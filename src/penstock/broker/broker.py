@@ -10,7 +10,7 @@ from penstock.broker.cluster_node import ClusterNode, new_cluster_id
 from penstock.broker.controller import Controller
 from penstock.broker.coordinator import GroupCoordinator
 from penstock.broker.dispatch import Dispatcher
-from penstock.broker.features import INITIAL_FEATURES, SUPPORTED_FEATURES
+from penstock.broker.features import SUPPORTED_FEATURES, found_cluster
 from penstock.broker.fetch_sessions import FetchSessions
 from penstock.broker.forwarding import create_topic_anywhere
 from penstock.broker.handlers import HANDLERS
@@ -25,6 +25,7 @@ from penstock.broker.replicas import Replicas
 from penstock.broker.room import Room
 from penstock.broker.scrubber import Scrubber
 from penstock.metadata.image import BROKER, ClusterImage
+from penstock.metadata.policy import MIN_ISR
 from penstock.metadata.topics import Defaults, NewTopic, create_topic
 from penstock.model.config import BrokerConfig, resolve_topic_configs
 from penstock.model.errors import TopicAlreadyExists, UnknownTopicOrPartition
@@ -48,7 +49,6 @@ from penstock.wire.metadata_records import (
     BrokerFeature,
     BrokerRegistrationChangeRecord,
     ConfigRecord,
-    FeatureLevelRecord,
     RegisterBrokerRecord,
 )
 from penstock.wire.schema import Struct
@@ -322,11 +322,7 @@ class Broker:
 
     def _register_alone(self) -> tuple[Sequence[Struct], None]:
         """A cluster of one has nobody who could lead meanwhile: it is up as soon as it is there."""
-        records: list[Struct] = []
-        if not self.image.features:
-            records += [
-                FeatureLevelRecord(name=name, feature_level=level) for name, level in INITIAL_FEATURES.items()
-            ]
+        records = found_cluster(self.image, self.config)
         records.append(
             RegisterBrokerRecord(
                 broker_id=self.node_id,
@@ -387,6 +383,10 @@ class Broker:
             bytes_cut=sum(found.bytes_cut for found in recoveries.values()),
             seconds=self._seconds_since(began),
         )
+        in_file, in_force = self.config.static.get(MIN_ISR), self.config.min_insync_replicas
+        if in_file is not None and int(in_file) != in_force:
+            reason = f"the cluster has {in_force}: penstock config set --all-brokers {MIN_ISR}={in_file}"
+            log.warning("setting_without_effect", name=MIN_ISR, value=in_file, reason=reason)
 
     def _seconds_since(self, began: float) -> float:
         return round(self.clock.monotonic() - began, 3)

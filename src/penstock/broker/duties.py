@@ -14,7 +14,7 @@ from functools import partial
 from typing import Final
 
 from penstock.broker.controller import Controller, NotController
-from penstock.broker.features import INITIAL_FEATURES
+from penstock.broker.features import found_cluster
 from penstock.broker.logs import get_logger
 from penstock.broker.peers import Peers
 from penstock.metadata.brokers import fence_broker
@@ -28,7 +28,6 @@ from penstock.net.connection import Connection
 from penstock.ports import Clock
 from penstock.raft.messages import NO_NODE
 from penstock.raft.roles import LeaderContact
-from penstock.wire.metadata_records import FeatureLevelRecord
 from penstock.wire.schema import Struct
 
 __all__ = ["Duties"]
@@ -61,7 +60,7 @@ class Duties:
 
     @property
     def policy(self) -> Policy:
-        return Policy(self._config.min_insync_replicas, self._config.unclean_leader_election_enable)
+        return Policy(self._config.unclean_leader_election_enable)
 
     def now_ms(self) -> float:
         return self._clock.monotonic() * 1000
@@ -143,11 +142,7 @@ class Duties:
         for broker in self._image.brokers.values():
             if not broker.fenced and broker.id != self._config.node_id:
                 self._peers.look_for(broker.id)
-        if self._image.features:
-            return [], None
-        return [
-            FeatureLevelRecord(name=name, feature_level=level) for name, level in INITIAL_FEATURES.items()
-        ], None
+        return found_cluster(self._image, self._config), None
 
     def _first_sessions(self) -> Sessions:
         """A whole session for everybody but the last leader, however long the election has taken."""

@@ -12,7 +12,15 @@ from penstock.model.errors import InvalidConfig, InvalidRequest
 from penstock.wire.metadata_records import ClearElrRecord, ConfigRecord
 from penstock.wire.schema import Struct
 
-__all__ = ["GROUP", "Alteration", "Operation", "alter_incrementally", "check_min_isr", "config_records"]
+__all__ = [
+    "GROUP",
+    "Alteration",
+    "Operation",
+    "alter_incrementally",
+    "check_min_isr",
+    "config_records",
+    "settle_min_isr",
+]
 
 #: the resource type of groups, as the protocol numbers it
 GROUP: Final = 32
@@ -69,16 +77,31 @@ def _alter_list(text: str, operation: int, value: str) -> str:
     return ",".join(items)
 
 
-def check_min_isr(image: ClusterImage, resource: tuple[int, str], values: Mapping[str, str]) -> None:
-    """Refuse a minimum ISR of one broker's own.
+def settle_min_isr(image: ClusterImage, min_isr: int) -> list[Struct]:
+    """The records of a cluster whose brokers all have the same minimum ISR: `min_isr` if none is set yet.
 
-    The controller would take replicas for eligible leaders that lack what a leader has committed with fewer
-    (KIP-966).
+    A leader acknowledges by it, and the controller chooses the next leader by it: were they to differ, say
+    between config files, the controller would take replicas for eligible leaders that lack what a leader has
+    committed with fewer (KIP-966). Who is eligible now was decided by `min_isr` as well, and stays so.
     """
+    records: list[Struct] = []
+    for (kind, name), values in image.configs.items():
+        if kind == BROKER and name and MIN_ISR in values:
+            records.append(ConfigRecord(resource_type=BROKER, resource_name=name, name=MIN_ISR, value=None))
+    if MIN_ISR not in image.configs.get((BROKER, ""), {}):
+        records.append(ConfigRecord(resource_type=BROKER, resource_name="", name=MIN_ISR, value=str(min_isr)))
+    return records
+
+
+def check_min_isr(resource: tuple[int, str], values: Mapping[str, str]) -> None:
+    """Refuse a minimum ISR of one broker's own, and to leave all brokers without one."""
     kind, name = resource
-    current = image.configs.get(resource, {}).get(MIN_ISR)
-    if kind == BROKER and name and values.get(MIN_ISR, current) != current:
+    if kind != BROKER:
+        return
+    if name and MIN_ISR in values:
         raise InvalidConfig(f"{MIN_ISR} is of topics, or of all brokers: one broker cannot have its own")
+    if not name and MIN_ISR not in values:
+        raise InvalidConfig(f"{MIN_ISR} of all brokers can be changed, not removed: all count by it")
 
 
 def config_records(image: ClusterImage, resource: tuple[int, str], values: Mapping[str, str]) -> list[Struct]:

@@ -13,7 +13,7 @@ from typing import Final
 
 from penstock.metadata.image import NO_LEADER, ClusterImage, PartitionImage
 from penstock.metadata.partition_change import Election, PartitionChange
-from penstock.metadata.policy import Policy
+from penstock.metadata.policy import Policy, min_isr
 from penstock.model.errors import ApiError, ErrorCode, InvalidRequest, UnknownTopicOrPartition
 from penstock.wire.apis.elect_leaders import (
     ElectLeadersRequest,
@@ -63,7 +63,7 @@ def begin_change(
     return PartitionChange(
         partition,
         acceptable,
-        partial(policy.min_isr, image, name),
+        partial(min_isr, image, name),
         Election.UNCLEAN if policy.unclean(image, name) else Election.ONLINE,
     )
 

@@ -65,8 +65,8 @@ def update_features(
         _check_direction(update, current)
         for node, ranges in _nodes(image, local):
             lowest, highest = ranges.get(update.feature, _DISABLED)
-            # Level 0 switches a feature off, which needs nobody's understanding.
-            if level and not lowest <= level <= highest:
+            # Level 0 switches a feature off, which whoever does not know it has done already.
+            if not lowest <= level <= highest:
                 raise _invalid(update, f"{node} only understands levels {lowest} to {highest}.")
         if level != current:
             records.append(FeatureLevelRecord(name=update.feature, feature_level=level))

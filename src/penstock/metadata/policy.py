@@ -1,7 +1,8 @@
 """What topics ask of their partitions: how many replicas make a record safe, and what counts more.
 
-A topic's own config decides, then what was altered for all brokers, then the config file, as the shell passes
-it in. The first two are the image's: a controller that is no broker takes over no altered configs.
+A topic's own config decides, then what was altered for all brokers, which are the image's: a controller that
+is no broker takes over no altered configs. The minimum ISR of all brokers is always there (`settle_min_isr`),
+so leaders and controllers count alike whatever their config files say.
 """
 
 from __future__ import annotations
@@ -10,27 +11,26 @@ from typing import NamedTuple
 
 from penstock.metadata.image import BROKER, ClusterImage
 
-__all__ = ["MIN_ISR", "UNCLEAN", "Policy"]
+__all__ = ["MIN_ISR", "UNCLEAN", "Policy", "min_isr"]
 
 MIN_ISR = "min.insync.replicas"
 UNCLEAN = "unclean.leader.election.enable"
 
 
 class Policy(NamedTuple):
-    """What holds where nothing else is set."""
+    """What holds where nothing else is set, by the active controller's config file."""
 
-    min_insync_replicas: int = 1
     unclean_leader_election: bool = False
-
-    def min_isr(self, image: ClusterImage, topic: str, replicas: int) -> int:
-        """The smallest ISR that lets a partition with that many replicas acknowledge."""
-        configured = _altered(image, topic, MIN_ISR)
-        return min(self.min_insync_replicas if configured is None else int(configured), replicas)
 
     def unclean(self, image: ClusterImage, topic: str) -> bool:
         """Whether a replica that may lack acknowledged records may lead where no other is left."""
         configured = _altered(image, topic, UNCLEAN)
         return self.unclean_leader_election if configured is None else configured.lower() == "true"
+
+
+def min_isr(image: ClusterImage, topic: str, replicas: int) -> int:
+    """The smallest ISR that lets a partition with that many replicas acknowledge."""
+    return min(int(_altered(image, topic, MIN_ISR) or 1), replicas)
 
 
 def _altered(image: ClusterImage, topic: str, name: str) -> str | None:

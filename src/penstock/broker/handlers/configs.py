@@ -238,8 +238,8 @@ async def _alter(
     def decide() -> tuple[Sequence[Struct], None]:
         _check_resource(context, resource)
         values = alter(image.configs.get(resource, {}))
-        check_min_isr(image, resource, values)
         _check_values(context, resource, values)
+        check_min_isr(resource, values)
         return ([] if validate_only else config_records(image, resource, values)), None
 
     try:

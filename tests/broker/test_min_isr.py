@@ -1,0 +1,68 @@
+"""All nodes count by one minimum ISR, whatever their config files say.
+
+A leader that acknowledged with fewer in sync than the controller counts with might be followed by one that
+lacks some of it.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.broker.broker import Broker
+from penstock.broker.logs import get_logger
+from penstock.metadata.policy import MIN_ISR, min_isr
+from tests.broker.nodes import Cluster, eventually, run
+from tests.broker.replication import TOPIC, make_topic, replica
+
+OF_FILES = {1: "1", 2: "2", 3: "3"}
+
+
+def counted_with(broker: Broker) -> set[int]:
+    """The minimum as its own partition, and as its controller, has it."""
+    return {replica(broker).log.config.min_insync_replicas, min_isr(broker.image, TOPIC, 3)}
+
+
+def test_files_that_differ_do_not_make_nodes_count_differently() -> None:
+    async def main() -> None:
+        nodes = Cluster(range(1, 4))
+        for node, value in OF_FILES.items():
+            nodes.settings[node][MIN_ISR] = value
+        try:
+            await nodes.start()
+            founder = await nodes.settled()
+            expected = {int(OF_FILES[founder.node_id])}
+            await make_topic(nodes, 1, 2, 3, configs={}, min_isr=None)
+            assert [counted_with(nodes[node]) for node in OF_FILES] == [expected] * 3
+
+            # Nor does it change with the controller.
+            await nodes.kill(founder.node_id)
+            await nodes.settled()
+            await nodes.start(founder.node_id)
+            await eventually(lambda: all(founder.node_id in b.image.brokers for b in nodes.brokers.values()))
+            assert [counted_with(nodes[node]) for node in OF_FILES] == [expected] * 3
+        finally:
+            await nodes.close()
+
+    run(main())
+
+
+def test_a_file_that_says_otherwise_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[tuple[str, dict[str, str]]] = []
+    monkeypatch.setattr(get_logger("broker"), "warning", lambda event, **fields: told.append((event, fields)))
+
+    async def main() -> None:
+        nodes = Cluster([1], config={MIN_ISR: "2"})
+        try:
+            await nodes.start()
+            await nodes.stop(1)
+            assert told == []
+            nodes.settings[1][MIN_ISR] = "1"
+            await nodes.start()
+            assert nodes[1].config.min_insync_replicas == 2
+        finally:
+            await nodes.close()
+
+    run(main())
+    ((event, fields),) = told
+    assert (event, fields["name"]) == ("setting_without_effect", MIN_ISR)
+    assert "penstock config set --all-brokers min.insync.replicas=1" in fields["reason"]
