@@ -7,6 +7,9 @@ import asyncio
 import pytest
 
 from penstock.model.errors import ErrorCode
+from penstock.storage.recovery import Corruption
+from penstock.storage.scrub import note_damage
+from penstock.storage.segment import LOG
 from penstock.wire.apis.alter_partition_reassignments import (
     ALTER_PARTITION_REASSIGNMENTS,
     AlterPartitionReassignmentsRequest,
@@ -373,5 +376,28 @@ def test_what_a_disk_has_damaged_is_fetched_again_from_the_leader() -> None:
             await eventually(lambda: sorted(described(nodes[1]).isr) == [1, 2, 3])
             assert stored(replica(nodes[3])) == stored(replica(nodes[1]))
             assert not replica(nodes[3]).log.recovery.corruption
+
+    run(main())
+
+
+def test_a_replica_whose_leader_has_heard_of_it_cuts_nothing_though_it_is_out_of_sync() -> None:
+    """The leader may be about to have it back in the ISR, for what it had when it last fetched."""
+
+    async def main() -> None:
+        async with cluster(3) as nodes:
+            await make_topic(nodes, 1, 2, 3)
+            for value in (b"a", b"b", b"c"):
+                assert (await produce(nodes, 1, value)).error_code == ErrorCode.NONE
+            damaged, leadership = replica(nodes[3]), replica(nodes[1]).leadership
+            assert leadership is not None
+            await eventually(lambda: leadership.state.followers[3].end_offset == 3)
+            segment = damaged.log.segments.active
+            start, end = segment.find(1), segment.find(2)
+            note_damage(damaged.log, segment, Corruption(segment.path(LOG), start, end - start, 1, 2))
+            shrink = leadership.state._propose(leadership.state.isr - {3})
+            leadership._propose(leadership, shrink)
+            await eventually(lambda: described(nodes[3]).isr == [1, 2])
+            await eventually(lambda: sorted(described(nodes[3]).isr) == [1, 2, 3])
+            assert damaged.log.end_offset == 3
 
     run(main())

@@ -214,10 +214,11 @@ class Replicas:
 
     def _follow(self, partition: Partition, wanted: PartitionImage) -> None:
         key, config = wanted.key, self._broker.config
-        self._cut_damage(partition, wanted)
         fetcher = self._fetcher(wanted.leader, partition)
         if self._following.get(key) == (fetcher, wanted.leader_epoch):
             return
+        if partition.leader_epoch < wanted.leader_epoch:
+            self._cut_damage(partition, wanted)
         self._resign(partition, wanted)
         self._following[key] = (fetcher, wanted.leader_epoch)
         fetcher.follow(
@@ -229,7 +230,8 @@ class Replicas:
         """Let a follower fetch again what its disk has lost, from the damage on.
 
         Only where nobody counts on this replica: one in sync, or eligible to lead, would be elected without
-        what it has cut.
+        what it has cut. And only before its first fetch in a leader epoch: by what the leader has heard since
+        it may be about to join, whatever the metadata here says.
         """
         damage, node = partition.log.recovery.corruption, self._broker.node_id
         if damage and node not in wanted.isr and node not in wanted.elr:
