@@ -8,7 +8,8 @@ from typing import Any
 
 from penstock.broker.broker import Broker
 from penstock.broker.flusher import Flusher
-from penstock.model.errors import StorageError
+from penstock.model.errors import ErrorCode, StorageError
+from penstock.replication.follower import FollowerState
 from tests.broker.nodes import Cluster, cluster, eventually, run
 from tests.broker.replication import described, make_topic, produce, replica, stop_fetching
 from tests.broker.requests import batch_of
@@ -110,6 +111,36 @@ def test_a_follower_of_a_new_leader_fetches_only_after_the_sync_of_what_it_has()
             assert leadership.state.followers[2].end_offset < 1
             held.let_go()
             await eventually(lambda: leadership.state.followers[2].end_offset == 1)
+
+    run(main())
+
+
+def test_what_is_followed_in_the_middle_of_a_sync_waits_for_the_next_one() -> None:
+    async def main() -> None:
+        async with cluster(2, config=GROUP) as nodes:
+            await make_topic(nodes, 1, 2)
+            await make_topic(nodes, 1, 2, name="late")
+            workers = StepByStep(replica(nodes[2]).flusher)
+            assert (await produce(nodes, 1, b"a", acks=1)).error_code == ErrorCode.NONE
+            await eventually(lambda: workers.asked == 1)
+            workers.let_go()
+            # The one that the fetcher waits for: it began to wait in the middle of the first.
+            await eventually(lambda: workers.asked == 2)
+            leading, late, batch = replica(nodes[1], "late"), replica(nodes[2], "late"), batch_of([b"x"])
+            fetcher, epoch = nodes[2].replicas._following[late.topic_id, 0]
+            leading.log.append(memoryview(bytearray(batch)), epoch)
+            late.log.append_replicated(memoryview(bytearray(batch)), epoch)
+            fetcher.follow(late, FollowerState(1, epoch, late.log, 1000))
+            workers.let_go()
+            await eventually(lambda: workers.asked == 3)
+            assert leading.leadership is not None
+            state = leading.leadership.state
+            for _ in range(50):
+                await asyncio.sleep(0.002)
+            assert state.followers[2].end_offset < 1
+            for _ in range(10):
+                workers.let_go()
+            await eventually(lambda: state.followers[2].end_offset == 1)
 
     run(main())
 

@@ -347,16 +347,18 @@ class ReplicaFetcher:
 
     async def _sync(self) -> None:
         """Return when what was written is safe; what cannot be made safe is not fetched on from."""
-        for flusher in list(self._unsynced):
-            # What is followed from now on, while the sync is under way, may not be part of it.
-            states = self._unsynced.pop(flusher)
+        unsafe: dict[Flusher, dict[FollowerState, None]] = {}
+        # What comes to be followed while a sync is under way may not be part of it, and needs another.
+        while self._unsynced:
+            flusher, states = self._unsynced.popitem()
             try:
                 await flusher.flush()
             except StorageError as e:
                 log.error("replica_not_synced", directory=flusher.directory, error=str(e))
                 for state in states:
                     state.failed(self._now_ms())
-                self._unsynced.setdefault(flusher, {}).update(states)
+                unsafe.setdefault(flusher, {}).update(states)
+        self._unsynced = unsafe
 
     def _now_ms(self) -> int:
         return int(self._broker.clock.monotonic() * 1000)
