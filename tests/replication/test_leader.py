@@ -119,6 +119,19 @@ def test_nobody_waits_for_a_replica_that_the_controller_took_out_of_the_isr() ->
 # -- joining the ISR
 
 
+def test_what_a_follower_fetched_before_it_left_the_isr_does_not_bring_it_back() -> None:
+    """A request speaks for all partitions of its session, be it that some have stopped meanwhile."""
+    leader = Cluster().leader(isr=(1, 2, 3))
+    fetch(leader, 2, 10, 5)
+    fetch(leader, 3, 10, 5)
+    leader.metadata_changed(leader.partition_epoch + 1, (1, 2, 3), (1, 2), 7)
+    fetch(leader, 3, 10, 6)
+    leader.local_end_advanced(20, 8)
+    fetch(leader, 2, 20, 8)
+    assert leader.high_watermark == 20, "nor does anybody wait for it"
+    joining(leader, 3, 20, 9)
+
+
 def test_a_follower_that_reached_the_end_joins_with_its_broker_epoch() -> None:
     leader = Cluster().leader(isr=(1, 2))
     fetch(leader, 2, 10)

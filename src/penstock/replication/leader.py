@@ -8,8 +8,9 @@ Invariants:
   sent twice and refused once may still be granted: its replica counts on, until the partition epoch moves or
   no copy can be under way any more.
 - At most one proposal is in flight, and its outcome counts only while it is the one in flight.
-- A follower joins only if it fetched in this leader epoch, reached the high watermark and the epoch's start,
-  is neither fenced nor shutting down, and fetches as the incarnation that is registered.
+- A follower joins only if it fetched in this leader epoch, and since it last left the ISR, reached the high
+  watermark and the epoch's start, is neither fenced nor shutting down, and fetches as the incarnation that is
+  registered.
 
 A partition with one replica needs none of this: its high watermark is its own end.
 """
@@ -300,6 +301,7 @@ class LeaderState:
         registered = self._brokers(replica)
         return (
             registered is not None
+            and progress.has_fetched_since
             and not registered.fenced
             and not registered.in_controlled_shutdown
             and progress.broker_epoch in (ANY_BROKER_EPOCH, registered.epoch)
@@ -345,6 +347,6 @@ class LeaderState:
         before, self.isr = self.isr, frozenset(isr)
         for replica in before - self.isr:
             if replica in self.followers:
-                self.followers[replica].left_isr()
+                self.followers[replica].left_isr(now_ms)
         self.proposal = self._joining = None
         self._advance(now_ms)

@@ -22,6 +22,7 @@ class FollowerProgress:
     __slots__ = (
         "_fetched_at",
         "_leader_end_then",
+        "_left_isr_at",
         "broker_epoch",
         "caught_up_at",
         "end_offset",
@@ -37,6 +38,7 @@ class FollowerProgress:
         self.caught_up_at = now_ms if in_sync else NEVER
         self._fetched_at = NEVER
         self._leader_end_then = UNKNOWN_OFFSET
+        self._left_isr_at = NEVER
 
     def fetched(
         self, broker_epoch: int, fetch_offset: int, log_start_offset: int, leader_end: int, now_ms: int
@@ -51,9 +53,15 @@ class FollowerProgress:
         self._leader_end_then = max(self._leader_end_then, leader_end)
         self._fetched_at = now_ms
 
-    def left_isr(self) -> None:
+    def left_isr(self, now_ms: int) -> None:
         """The controller has taken it out of the ISR: until it fetches again nobody waits for it."""
         self.caught_up_at = NEVER
+        self._left_isr_at = now_ms
+
+    @property
+    def has_fetched_since(self) -> bool:
+        """Whether it has fetched since it left the ISR, be it for a reason that only the controller knows."""
+        return self._fetched_at > self._left_isr_at
 
     def is_caught_up(self, leader_end: int, now_ms: int, max_lag_ms: int) -> bool:
         return self.end_offset >= leader_end or now_ms - self.caught_up_at <= max_lag_ms
