@@ -1,4 +1,4 @@
-"""Full disks in a cluster: nobody waits for a replica that cannot grow, and the operator hears of it."""
+"""Full and failed disks in a cluster: nobody waits for a replica that cannot grow, and it is told of."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ import pytest
 from penstock.broker import room
 from penstock.model.errors import ErrorCode
 from penstock.testing.disk import FaultyDisk
+from tests.broker.disks import Volumes
 from tests.broker.nodes import Cluster, eventually, run
 from tests.broker.replication import (
+    TOPIC,
     described,
     fetch,
     latest,
@@ -202,3 +204,32 @@ def test_a_full_directory_and_room_again_are_each_logged_once_and_followers_stan
 
     run(main())
     assert events == ["directory_full", "directory_has_room"]
+
+
+def test_a_follower_whose_disk_has_failed_does_not_seem_to_keep_up_at_the_end_of_an_idle_log() -> None:
+    """It would be back in the ISR at once, and be elected, though nobody can read there."""
+
+    def isr(nodes: Cluster, index: int) -> list[int]:
+        return sorted(nodes[LEADER].image.topics[TOPIC].partitions[index].isr)
+
+    async def main() -> None:
+        nodes = Cluster(ALL, config={"log.dirs": "/good,/bad"})
+        for node in ALL:
+            nodes.disks[node] = Volumes(good=FaultyDisk(Random(node)), bad=FaultyDisk(Random(node)))
+        try:
+            await nodes.start()
+            await make_topic(nodes, *ALL, partitions=2)
+            bad = replica(nodes[3], index=1).directory
+            assert bad is not replica(nodes[3], index=0).directory
+            bad.health.sync_failed(OSError(errno.EIO, os.strerror(errno.EIO)), "cannot sync")
+            assert nodes[3].lifecycle is not None
+            nodes[3].lifecycle.wake()
+            await eventually(lambda: isr(nodes, 0) == isr(nodes, 1) == [1, 2])
+            await eventually(lambda: isr(nodes, 0) == [1, 2, 3])
+            assert isr(nodes, 1) == [1, 2]
+            named = [(topic.topic_id, topic.partitions) for topic in nodes[3].room.without_room()]
+            assert named == [(nodes[3].image.topics[TOPIC].id, [1])]
+        finally:
+            await nodes.close()
+
+    run(main())

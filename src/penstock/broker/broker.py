@@ -227,7 +227,7 @@ class Broker:
             self.rng.token(16),
             self.files,
             clean=all(directory.clean for directory in directories),
-            offline=lambda: [parse_topic_id(d.directory_id) for d in directories if d.health.offline],
+            offline=lambda: [parse_topic_id(d.directory_id) for d in self.room.failed()],
             without_room=self.room.without_room,
         )
 
