@@ -81,6 +81,13 @@ def test_no_advance_while_the_committed_isr_is_below_min_isr() -> None:
     assert leader.high_watermark == 20
 
 
+def test_a_smaller_min_isr_commits_what_waited_for_a_larger_one() -> None:
+    leader = Cluster().leader(isr=(1,))
+    leader.local_end_advanced(20, 0)
+    leader.min_isr_changed(1, 0)
+    assert leader.high_watermark == 20
+
+
 def test_min_isr_is_never_more_than_there_are_replicas() -> None:
     leader = Cluster().leader(replicas=(1,), isr=(1,), min_isr=2)
     leader.local_end_advanced(20, 0)
@@ -343,15 +350,23 @@ def test_a_leader_below_min_isr_inherits_what_the_others_know_to_be_committed(
 ) -> None:
     """Never less than it knows itself, nor more than it had when it took over."""
     leader = Cluster().leader(isr=(1,), end_offset=10, high_watermark=4)
-    assert leader.lacks_inheritance()
+    assert leader.lacks_inheritance(0)
     leader.local_end_advanced(20, 0)
     leader.inherit(told)
     assert leader.high_watermark == inherited
-    assert leader.latest_offset_known() and not leader.lacks_inheritance()
+    assert leader.latest_offset_known() and not leader.lacks_inheritance(0)
 
 
 def test_a_leader_with_enough_in_sync_learns_what_is_committed_from_their_fetches() -> None:
-    assert not Cluster().leader(isr=(1, 2), end_offset=10, high_watermark=4).lacks_inheritance()
+    assert not Cluster().leader(isr=(1, 2), end_offset=10, high_watermark=4).lacks_inheritance(0)
+
+
+def test_nobody_is_asked_what_is_committed_while_one_catches_up_that_will_show_it() -> None:
+    """Who was killed as the leader has forgotten some of what it told clients, but none of its records."""
+    leader = Cluster().leader(isr=(1,), end_offset=10, high_watermark=4)
+    fetch(leader, 2, 4, 1)
+    assert not leader.lacks_inheritance(1 + MAX_LAG_MS)
+    assert leader.lacks_inheritance(2 + MAX_LAG_MS), "its disk may be full by now"
 
 
 def test_low_watermark_is_the_least_start_of_the_replicas_that_live() -> None:

@@ -158,7 +158,7 @@ class World:
         """A leader below min ISR asks the others, who all have to be there, how much is committed."""
         node, others = self.nodes[at], [other for other in self.nodes if other.id != at]
         leader = node.leader
-        if not node.alive or leader is None or not leader.lacks_inheritance():
+        if not node.alive or leader is None or not leader.lacks_inheritance(self.now_ms):
             return
         telling = [other for other in others if self._can_tell(other, leader)]
         if len(telling) == len(others) or (telling and not self.rules.told_by_all):

@@ -42,7 +42,7 @@ class Inheritance:
     def look(self, led: Iterable[Leadership]) -> None:
         """Ask for what is lacking, if any is and nobody is being asked already."""
         if self._asking is None or self._asking.done():
-            lacking = [leadership for leadership in led if leadership.state.lacks_inheritance()]
+            lacking = [leadership for leadership in led if leadership.lacks_inheritance]
             if lacking:
                 self._asking = asyncio.get_running_loop().create_task(self.claim(lacking))
 
@@ -62,7 +62,7 @@ class Inheritance:
             except PenstockError as e:
                 log.debug("not_inherited", partition=partition.name, error=str(e))
                 continue
-            if partition.leadership is leadership and leadership.state.lacks_inheritance():
+            if partition.leadership is leadership and leadership.lacks_inheritance:
                 leadership.inherit(committed)
                 log.info("inherited", partition=partition.name, high_watermark=partition.log.high_watermark)
 

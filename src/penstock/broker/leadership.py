@@ -75,7 +75,9 @@ class Leadership:
                 done.set_result(False)
 
     def reconfigure(self, min_isr: int) -> None:
-        self.state.min_isr = min_isr
+        if min_isr != self.state.min_isr:
+            self.state.min_isr_changed(min_isr, self._now_ms())
+            self._commit()
 
     # -- the log
 
@@ -161,6 +163,11 @@ class Leadership:
             self._metrics.isr_expands += bool(after - before)
             log.info("isr_changed", partition=self.partition.name, before=sorted(before), isr=sorted(after))
         self._commit()
+
+    @property
+    def lacks_inheritance(self) -> bool:
+        """Whether what earlier leaders committed has to be asked for."""
+        return self.state.lacks_inheritance(self._now_ms())
 
     def inherit(self, high_watermark: int) -> None:
         self.state.inherit(high_watermark)

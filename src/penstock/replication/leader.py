@@ -180,6 +180,11 @@ class LeaderState:
             self._advance(now_ms)
         return proposal
 
+    def min_isr_changed(self, min_isr: int, now_ms: int) -> None:
+        """The topic asks for another minimum: a smaller one may be all that records waited for."""
+        self.min_isr = min_isr
+        self._advance(now_ms)
+
     def tick(self, now_ms: int) -> IsrProposal | None:
         """Time has passed: followers that have not been caught up for too long leave the ISR."""
         if self._doubted:
@@ -244,9 +249,17 @@ class LeaderState:
         """Whether ListOffsets may name the end: what earlier leaders committed is at or below our start."""
         return self._inherited or self.high_watermark >= self.epoch_start_offset
 
-    def lacks_inheritance(self) -> bool:
-        """Whether too few are in sync to learn from their fetches what earlier leaders committed."""
-        return not self.latest_offset_known() and not self.enough_replicas()
+    def lacks_inheritance(self, now_ms: int) -> bool:
+        """Whether too few are in sync to learn from their fetches what earlier leaders committed.
+
+        Not while somebody fetches: who has just started may be the one that led, and only in sync with us it
+        shows all that it had committed.
+        """
+        return (
+            not self.latest_offset_known()
+            and not self.enough_replicas()
+            and not any(each.fetches(now_ms, self._max_lag_ms) for each in self.followers.values())
+        )
 
     def inherit(self, high_watermark: int) -> None:
         """All other replicas have told in this leader epoch what they know to be committed: this at most."""

@@ -63,5 +63,9 @@ class FollowerProgress:
         """Whether it has fetched since it left the ISR, be it for a reason that only the controller knows."""
         return self._fetched_at > self._left_isr_at
 
+    def fetches(self, now_ms: int, max_lag_ms: int) -> bool:
+        """Whether it has fetched lately, caught up or not."""
+        return now_ms - self._fetched_at <= max_lag_ms
+
     def is_caught_up(self, leader_end: int, now_ms: int, max_lag_ms: int) -> bool:
         return self.end_offset >= leader_end or now_ms - self.caught_up_at <= max_lag_ms
