@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
-from penstock.model.errors import ErrorCode
+from penstock.broker.partition import Partition
+from penstock.model.errors import ErrorCode, StorageError
+from penstock.storage.log import Log
 from penstock.storage.recovery import Corruption
 from penstock.storage.scrub import note_damage
 from penstock.storage.segment import LOG
@@ -22,6 +25,7 @@ from penstock.wire.apis.delete_records import (
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
+from penstock.wire.metadata_records import PartitionChangeRecord
 from tests.broker.nodes import cluster, eventually, run
 from tests.broker.replication import (
     TOPIC,
@@ -156,6 +160,21 @@ def test_acks_all_is_refused_before_the_append_below_min_isr() -> None:
             assert replica(nodes[1]).log.end_offset == 1
             # Strict min ISR (KIP-966): what one replica alone has is not committed.
             assert replica(nodes[1]).log.high_watermark == 0
+
+    run(main())
+
+
+def test_what_waits_for_min_isr_is_committed_when_that_is_lowered() -> None:
+    async def main() -> None:
+        async with cluster(3) as nodes:
+            await make_topic(nodes, 1, 2)
+            await nodes.kill(2)
+            await eventually(lambda: described(nodes[1]).isr == [1])
+            assert (await produce(nodes, 1, b"a", acks=1)).error_code == ErrorCode.NONE
+            leading = replica(nodes[1])
+            assert leading.log.high_watermark == 0
+            leading.reconfigure(replace(leading.log.config, min_insync_replicas=1))
+            assert values_of(await fetch(nodes, 1)) == [b"a"]
 
     run(main())
 
@@ -380,6 +399,13 @@ def test_what_a_disk_has_damaged_is_fetched_again_from_the_leader() -> None:
     run(main())
 
 
+def damage(partition: Partition) -> None:
+    """Have it known that the record at offset 1 is damaged."""
+    segment = partition.log.segments.active
+    start, end = segment.find(1), segment.find(2)
+    note_damage(partition.log, segment, Corruption(segment.path(LOG), start, end - start, 1, 2))
+
+
 def test_a_replica_whose_leader_has_heard_of_it_cuts_nothing_though_it_is_out_of_sync() -> None:
     """The leader may be about to have it back in the ISR, for what it had when it last fetched."""
 
@@ -391,13 +417,36 @@ def test_a_replica_whose_leader_has_heard_of_it_cuts_nothing_though_it_is_out_of
             damaged, leadership = replica(nodes[3]), replica(nodes[1]).leadership
             assert leadership is not None
             await eventually(lambda: leadership.state.followers[3].end_offset == 3)
-            segment = damaged.log.segments.active
-            start, end = segment.find(1), segment.find(2)
-            note_damage(damaged.log, segment, Corruption(segment.path(LOG), start, end - start, 1, 2))
+            damage(damaged)
             shrink = leadership.state._propose(leadership.state.isr - {3})
             leadership._propose(leadership, shrink)
             await eventually(lambda: described(nodes[3]).isr == [1, 2])
             await eventually(lambda: sorted(described(nodes[3]).isr) == [1, 2, 3])
             assert damaged.log.end_offset == 3
+
+    run(main())
+
+
+def test_a_disk_that_cannot_cut_what_is_damaged_keeps_no_other_replica_from_its_role(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(log: Log, offset: int) -> None:
+        raise StorageError("broken")
+
+    async def main() -> None:
+        async with cluster(2) as nodes:
+            await make_topic(nodes, 1, 2, partitions=2)
+            for value in (b"a", b"b"):
+                assert (await produce(nodes, 1, value)).error_code == ErrorCode.NONE
+            await eventually(lambda: replica(nodes[2]).log.end_offset == 2)
+            damage(replica(nodes[2]))
+            monkeypatch.setattr(Log, "truncate_to", fail)
+            topic = nodes[2].image.topics[TOPIC]
+            for partition in topic.partitions.values():
+                partition.leader_epoch += 1
+                partition.isr = [1]
+            changes = [PartitionChangeRecord(topic_id=topic.id, partition_id=index) for index in (0, 1)]
+            await nodes[2].replicas.apply(changes)
+            assert [replica(nodes[2], index=index).leader_epoch for index in (0, 1)] == [1, 1]
 
     run(main())

@@ -20,6 +20,7 @@ from penstock.broker.replica_fetcher import ReplicaFetcher
 from penstock.broker.replica_sessions import ReplicaSessions
 from penstock.broker.throttles import Throttles
 from penstock.metadata.image import BROKER, NO_LEADER, RECOVERING, TOPIC, PartitionImage
+from penstock.model.errors import StorageError
 from penstock.model.ids import OFFSETS_TOPIC, TopicId
 from penstock.replication.fetch_plan import PartitionKey
 from penstock.replication.follower import FollowerState
@@ -243,7 +244,11 @@ class Replicas:
                 offset=offset,
                 end_offset=partition.log.end_offset,
             )
-            partition.log.truncate_to(offset)
+            try:
+                partition.log.truncate_to(offset)
+            except StorageError as e:
+                # The others that the metadata speaks of must have their roles all the same.
+                log.error("corruption_not_cut", partition=partition.name, error=str(e))
 
     def _stand_by(self, partition: Partition, wanted: PartitionImage) -> None:
         """Nobody leads, or cannot be followed: keep what is here for whoever will."""
