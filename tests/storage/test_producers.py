@@ -245,3 +245,18 @@ def test_the_log_makes_up_for_a_damaged_snapshot() -> None:
             file.pwrite(b"\xff", file.size() - 1)
     again = open_log(files, clean=True)
     assert again.producers.states[7].last_sequence == 5
+
+
+def test_a_snapshot_of_a_log_that_was_cut_since_is_not_believed_after_a_crash() -> None:
+    """It was removed as the log was cut; the power went before the disk had heard of that."""
+    files = MemoryFiles()
+    with_batches(1, 1, files=files).close()
+    log = open_log(files, clean=True)
+    path = f"{log.path}/{2:020}.snapshot"
+    snapshot = files.read(path)
+    log.truncate_to(1)
+    log.append(idempotent(0, producer_id=8), 1)
+    files.write_atomic(path, snapshot)
+    open_log(files).close()
+    again = open_log(files, clean=True)
+    assert {number: state.last_sequence for number, state in again.producers.items()} == {7: 0, 8: 0}

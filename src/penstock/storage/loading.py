@@ -6,6 +6,7 @@ partitions open quickly. After a crash the segments from the recovery point on a
 
 from __future__ import annotations
 
+from collections.abc import Set
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
@@ -97,7 +98,10 @@ def load(
     epochs.forget_from(end_offset)
     epochs.forget_before(segments.first.base_offset)
     producers.expire(now_ms, config.producer_id_expiration_ms)
-    _remove_stray_snapshots(files, path, snapshots, bases, end_offset)
+    # After a crash one that is of no segment's start may be of a log that has been cut since: the disk need
+    # not have heard of its removal.
+    last = max((offset for offset in snapshots if offset <= end_offset), default=-1) if report.clean else -1
+    _remove_stray_snapshots(files, path, snapshots, {*bases, last}, end_offset)
     return Loaded(
         segments=segments,
         epochs=epochs,
@@ -232,9 +236,8 @@ def _replay(producers: ProducerStates, segment: Segment, start: int, end_offset:
 
 
 def _remove_stray_snapshots(
-    files: Files, path: str, snapshots: list[int], bases: list[int], end_offset: int
+    files: Files, path: str, snapshots: list[int], useful: Set[int], end_offset: int
 ) -> None:
-    useful = {*bases, max((offset for offset in snapshots if offset <= end_offset), default=-1)}
     for offset in snapshots:
         if offset > end_offset or offset not in useful:
             # Those of segments that recovery dropped went with them.
