@@ -8,6 +8,7 @@ from random import Random
 import pytest
 
 from penstock.model.errors import OutOfOrderSequence, StorageError
+from penstock.storage import log_state
 from penstock.storage.health import Health
 from penstock.storage.log import Log
 from penstock.testing.disk import FaultyDisk
@@ -151,6 +152,41 @@ def test_an_abort_that_cannot_be_indexed_takes_the_directory_offline(disk: Fault
         log.read(0, 100, upper=1)
     again = open_log(disk)
     assert again.aborted_transactions(0, 2) == [(7, 0)]
+
+
+def test_a_log_whose_producers_cannot_be_read_is_not_cut(
+    disk: FaultyDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is cut and what is known of it must not part: its end would be where no record is."""
+    log = open_log(disk)
+    for sequence in range(3):
+        log.append(idempotent(sequence), 0)
+
+    def fail(*args: object) -> None:
+        raise OSError(errno.EMFILE, "too many open files")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(log_state, "load_producers", fail)
+        with pytest.raises(StorageError, match="too many"):
+            log.truncate_to(1)
+    assert [record.offset for record in records(log)] == [0, 1, 2]
+    log.truncate_to(1)
+    assert log.append(idempotent(1), 1).base_offset == 1
+
+
+def test_a_log_that_was_cut_in_part_is_not_believed(disk: FaultyDisk) -> None:
+    """The error alone would pass, but nobody knows what is left."""
+    log = open_log(disk)
+    for sequence in range(3):
+        log.append(idempotent(sequence), 0)
+        log.roll()
+    disk.sync_error = errno.EMFILE
+    with pytest.raises(StorageError):
+        log.truncate_to(1)
+    disk.sync_error = None
+    with pytest.raises(StorageError, match="offline"):
+        log.append(idempotent(3), 0)
+    assert [record.offset for record in records(open_log(disk))] == [0, 1], "one went, one did not"
 
 
 def test_the_first_reason_for_being_offline_is_the_one_that_is_told() -> None:

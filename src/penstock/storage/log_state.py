@@ -261,10 +261,15 @@ class LogState:
             return
         with self._disk("truncate"):
             self._lower_recovery_point(end_offset)
-            self._store.cut(segment, position, end_offset)
             files = self._store.files
             snapshots = prune_snapshots(files, self.path, end_offset)
-            self.producers = load_producers(self.segments, snapshots, end_offset, files, self.path)
+            producers = load_producers(self.segments, snapshots, end_offset, files, self.path)
+        try:
+            self._store.cut(segment, position, end_offset)
+        except OSError as e:
+            # Some of it may be gone: only opening the log again can tell where it ends.
+            raise self._health.sync_failed(e, f"cannot truncate {self.path}") from e
+        self.producers = producers
         self.end_offset = end_offset
         self.high_watermark = min(self.high_watermark, end_offset)
         self.producers.replicated_to(self.high_watermark)
