@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,7 +16,7 @@ from penstock.wire.metadata_records import (
     RegisterBrokerRecord,
     UnregisterBrokerRecord,
 )
-from tests.metadata.test_placement import cluster, create
+from tests.metadata.test_placement import Site, cluster, create, sites
 
 
 def carry_out(image: ClusterImage, moves: list[Move]) -> None:
@@ -46,6 +47,11 @@ def leads(image: ClusterImage) -> Counter[int]:
     return Counter(partition.replicas[0] for partition in image.partitions)
 
 
+def admit(image: ClusterImage, where: list[Site]) -> None:
+    """Let all brokers of those sites be in the cluster."""
+    image.brokers.update(cluster(where).brokers)
+
+
 def test_a_new_broker_receives_its_share_and_nothing_else_moves() -> None:
     """The seeds' consistent hashing: of n brokers the new one gets about 1/n."""
     image = cluster([("", str(n)) for n in range(4)])
@@ -60,6 +66,39 @@ def test_a_new_broker_receives_its_share_and_nothing_else_moves() -> None:
     assert 54 <= len(moved) <= 66
     assert all(54 <= count <= 66 for count in held(image).values())
     assert all(18 <= count <= 22 for count in leads(image).values())
+    assert plan_rebalance(image, {}) == []
+
+
+@pytest.mark.parametrize(
+    ("before", "added", "partitions", "factor"), [(3, 3, 8, 3), (3, 3, 100, 3), (2, 4, 12, 2), (5, 5, 50, 3)]
+)
+def test_brokers_that_are_added_at_once_receive_their_shares_by_one_plan(
+    before: int, added: int, partitions: int, factor: int
+) -> None:
+    """Also where more replicas have to move than there are partitions."""
+    where = [("", str(n)) for n in range(before + added)]
+    image = cluster(where[:before])
+    create(image, "t", partitions, factor)
+    was = copies(image)
+    admit(image, where)
+
+    carry_out(image, plan_rebalance(image, {}))
+
+    share = partitions * factor / (before + added)
+    assert all(abs(held(image)[node] - share) <= max(1, share / 10) for node in image.brokers)
+    assert {node for _, node in copies(image) - was} == set(range(before + 1, before + added + 1))
+
+
+@settings(max_examples=50, deadline=None)
+@given(sites.filter(lambda where: len(where) > 1), st.integers(1, 40), st.integers(1, 3), st.data())
+def test_one_plan_is_all_that_there_is_to_do(
+    where: list[Site], partitions: int, factor: int, data: st.DataObject
+) -> None:
+    before = data.draw(st.integers(1, len(where) - 1))
+    image = cluster(where[:before])
+    create(image, "t", partitions, min(factor, before))
+    admit(image, where)
+    carry_out(image, plan_rebalance(image, {}))
     assert plan_rebalance(image, {}) == []
 
 
@@ -158,8 +197,7 @@ def test_no_plan_puts_replicas_closer_together_or_changes_their_number(
     factor = min(factor, len(where) - 1)
     image = cluster([(zone, zone + host) for zone, host in where[:-1]])
     create(image, "t", partitions, factor)
-    full = cluster([(zone, zone + host) for zone, host in where])
-    image.brokers[len(where)] = full.brokers[len(where)]
+    admit(image, [(zone, zone + host) for zone, host in where])
     measured = {TopicPartition("t", i): load for i, load in enumerate(loads)}
 
     def hosts(nodes: list[int]) -> int:

@@ -56,7 +56,7 @@ class _Placed:
         self.name = name
         self.weight = weight
         self.nodes = list(image.replicas)
-        #: at most one replica of a partition moves for the sake of balance
+        #: whether a replica of it moves already for the sake of balance
         self.moved = False
 
 
@@ -102,25 +102,37 @@ class _Plan:
 
     def even_out(self) -> None:
         mean = sum(self._carried.values()) / len(self._carried)
-        held: dict[int, list[_Placed]] = {node: [] for node in self._carried}
+        held: dict[int, set[_Placed]] = {node: set() for node in self._carried}
         for placed in self.placed:
             for node in placed.nodes:
                 if node in held:
-                    held[node].append(placed)
+                    held[node].add(placed)
+        # Each move makes brokers more alike, so this ends. One that received may yet have to give.
+        while self._moves_some(held, mean):
+            continue
+
+    def _moves_some(self, held: Mapping[int, set[_Placed]], mean: float) -> bool:
+        moved = False
         for receiver in sorted(self._carried, key=lambda node: (self._carried[node], node)):
             for donor in sorted(self._carried, key=lambda node: (-self._carried[node], node)):
                 if not self._uneven(self._carried, mean, donor, receiver, 0.0):
                     continue
-                candidates = sorted(
-                    (p for p in held[donor] if not p.moved and receiver not in p.nodes),
-                    key=lambda p: (-self._score(p, receiver), p.name),
-                )
-                for placed in candidates:
+                for placed in self._candidates(held[donor], receiver):
                     if self._uneven(self._carried, mean, donor, receiver, placed.weight) and self._no_closer(
                         placed, donor, receiver
                     ):
                         self._move(placed, placed.nodes.index(donor), self.receivers[receiver])
-                        placed.moved = True
+                        held[donor].remove(placed)
+                        held[receiver].add(placed)
+                        moved = placed.moved = True
+        return moved
+
+    def _candidates(self, held: Collection[_Placed], receiver: int) -> list[_Placed]:
+        """What could go to the receiver, the best first: of a partition one replica, if that is enough."""
+        return sorted(
+            (placed for placed in held if receiver not in placed.nodes),
+            key=lambda placed: (placed.moved, -self._score(placed, receiver), placed.name),
+        )
 
     def spread_leaders(self) -> None:
         leads = dict.fromkeys(self.receivers, 0.0)
@@ -128,6 +140,11 @@ class _Plan:
             if placed.nodes[0] in leads:
                 leads[placed.nodes[0]] += placed.weight
         mean = sum(leads.values()) / len(leads)
+        while self._hands_over_some(leads, mean):
+            continue
+
+    def _hands_over_some(self, leads: dict[int, float], mean: float) -> bool:
+        handed_over = False
         for placed in self.placed:
             first = placed.nodes[0]
             others = [node for node in placed.nodes[1:] if node in leads]
@@ -139,6 +156,8 @@ class _Plan:
                 placed.nodes[0], placed.nodes[position] = other, first
                 leads[first] -= placed.weight
                 leads[other] += placed.weight
+                handed_over = True
+        return handed_over
 
     def is_change(self, placed: _Placed) -> bool:
         """Also that it can be asked for: not while a replica is on a broker that nobody knows."""
