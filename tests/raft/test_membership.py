@@ -7,7 +7,9 @@ import pytest
 from penstock.model.errors import ErrorCode
 from penstock.raft.messages import (
     AddVoterRequest,
+    EndEpochRequest,
     Endpoint,
+    EpochResponse,
     FetchRequest,
     FetchResponse,
     RemoveVoterRequest,
@@ -180,15 +182,31 @@ def test_a_leader_that_is_voted_out_leads_until_that_is_committed() -> None:
     assert node.core.role.name == "resigned"
 
 
-def test_a_leader_that_was_voted_out_looks_for_the_next_one_at_once() -> None:
+def test_a_leader_that_was_voted_out_looks_for_the_next_one_as_soon_as_a_majority_knows() -> None:
     """That one tells only voters that it leads: for an election timeout, its broker would know no news."""
     node = leader()
     node.asked(RemoveVoterRequest(key(1)))
     commit(node, 2, 3)
     assert node.core.role.name == "resigned"
+    for peer, request in node.sent(EndEpochRequest):
+        node.answered(peer, request, EpochResponse(ErrorCode.NONE, 1, 1))
     node.wait(30)
     ((asked, _),) = node.sent(FetchRequest)
     assert asked in (2, 3)
+    assert node.core.role.name == "unattached" and node.core.epoch == 2
+
+
+def test_a_leader_that_was_voted_out_says_so_until_a_majority_knows() -> None:
+    """Who has not heard it waits for an election timeout, and there is no leader for as long."""
+    node = leader()
+    node.asked(RemoveVoterRequest(key(1)))
+    commit(node, 2, 3)
+    (peer, request), (deaf, _) = node.sent(EndEpochRequest)
+    node.answered(peer, request, EpochResponse(ErrorCode.NONE, 1, 1))
+    for _ in range(3):
+        node.wait(50)
+        assert [to for to, _ in node.sent(EndEpochRequest)] == [deaf]
+    node.wait(2000)
     assert node.core.role.name == "unattached" and node.core.epoch == 2
 
 

@@ -218,8 +218,14 @@ class Elections(Snapshots):
 
     def _on_epoch_response(self, peer: int, response: EpochResponse) -> None:
         self._observe(response.epoch, response.leader_id)
-        if isinstance(self.role, Resigned) and response.epoch == self.epoch:
-            self.role.unacknowledged.discard(peer)
+        role = self.role
+        if not isinstance(role, Resigned) or response.epoch != self.epoch:
+            return
+        role.unacknowledged.discard(peer)
+        told = len(role.successors) - len(role.unacknowledged)
+        if told >= self.voters.majority and not self.may_stand:
+            # Whoever was voted out is not told by the next leader: it looks for it once there may be one.
+            self._deadline_ms = min(self._deadline_ms, self._now_ms + self.config.gone_jitter_ms)
 
     def peer_gone(self, node: int, now_ms: float) -> None:
         """`node` refused a connection, so its process is probably dead. A hint: wrong ones do no harm."""

@@ -180,13 +180,9 @@ class Quorum:
             self.contact = LeaderContact(leader_id, self._now_ms)
 
     def _become_resigned(self, role: Leader) -> None:
-        """Give the epoch up, tell the others, and propose who should follow.
-
-        Whoever was voted out is not told by the next leader, and looks for it as soon as there may be one.
-        """
-        successors, now_ms = role.successors(self.voters, self.key), self._now_ms
-        deadline_ms = self._election_deadline() if self.may_stand else now_ms + self.config.gone_jitter_ms
-        self._enter(Resigned(successors, now_ms + self.config.retry_ms), deadline_ms)
+        """Give the epoch up, tell the others, and propose who should follow."""
+        successors = role.successors(self.voters, self.key)
+        self._enter(Resigned(successors, self._now_ms + self.config.retry_ms), self._election_deadline())
         self._send_end_epoch()
 
     def _send_end_epoch(self) -> None:
