@@ -28,10 +28,10 @@ def test_all_brokers_are_down_when_nobody_listens_where_to_start(listens: bool) 
 def test_whoever_gives_up_first_says_what_may_be_wrong() -> None:
     cluster = Cluster("127.0.0.1:1", 0.01)
     nobody_answers: Future[Any] = Future()
-    with pytest.raises(Failure, match=r"did not answer within 0.01 s: .* `penstock quorum describe`"):
+    with pytest.raises(Failure, match=r"has not answered within 0.01 s: .* `penstock quorum describe`"):
         cluster.wait(nobody_answers)
     nobody_answers.set_exception(KafkaException(KafkaError(KafkaError._TIMED_OUT)))
-    with pytest.raises(Failure, match=r"did not answer within 0.01 s: .* `penstock quorum describe`"):
+    with pytest.raises(Failure, match=r"has not answered within 0.01 s: .* `penstock quorum describe`"):
         cluster.wait(nobody_answers)
     refused: Future[Any] = Future()
     refused.set_exception(KafkaException(KafkaError(KafkaError.TOPIC_ALREADY_EXISTS)))

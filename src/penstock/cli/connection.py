@@ -17,7 +17,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
-from penstock.cli.failure import Failure
+from penstock.cli.failure import Failure, too_late
 
 _silent = logging.getLogger("penstock.librdkafka")
 _silent.addHandler(logging.NullHandler())
@@ -100,10 +100,7 @@ class Cluster:
             # librdkafka may be the first to give up.
             if isinstance(error, KafkaException) and error.args[0].code() != KafkaError._TIMED_OUT:
                 raise Refused(error.args[0], about) from error
-            raise Failure(
-                f"{self.bootstrap} did not answer within {self.timeout_s:g} s: try a longer --timeout, or "
-                f"see `penstock quorum describe`: without a majority nothing can be changed"
-            ) from error
+            raise Failure(too_late(f"{self.bootstrap} has not answered", self.timeout_s)) from error
 
     def _client_config(self, config: Mapping[str, Any]) -> dict[str, Any]:
         return {

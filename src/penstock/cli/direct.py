@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from penstock.broker.world import SystemRng
-from penstock.cli.failure import Failure
+from penstock.cli.failure import Failure, too_late
 from penstock.model.errors import ErrorCode, UnsupportedVersion
 from penstock.net.client import Peer, PeerGone, PeerRefused, PeerTimedOut
 from penstock.wire.api import Api, RequestT, ResponseT
@@ -75,10 +75,7 @@ class DirectLine:
             except PeerTimedOut as error:
                 # What it was asked for may still happen, so nobody else is asked for it. It may hang, though.
                 self._contact = None
-                raise NoAnswer(
-                    f"{address} has not answered {api.name} within {self.timeout_s:g} s: give it a longer "
-                    f"--timeout, or see `penstock quorum describe`: without a majority nothing can be changed"
-                ) from error
+                raise NoAnswer(too_late(f"{address} has not answered {api.name}", self.timeout_s)) from error
             except PeerGone:
                 self._contact = None
             except UnsupportedVersion as error:

@@ -31,6 +31,14 @@ def misused(message: str) -> NoReturn:
     raise Failure(message, MISUSED)
 
 
+def too_late(what: str, timeout_s: float) -> str:
+    """Nobody said no, but no answer came in time: what takes so long waits for the quorum, as a rule."""
+    return (
+        f"{what} within {timeout_s:g} s: give it a longer --timeout, or see `penstock quorum describe`: "
+        f"without a majority nothing can be changed"
+    )
+
+
 def guarded(command: Callable[[], Any]) -> int:
     """Run a command and return its exit code; whatever goes wrong has been said in one line."""
     exit_code = _outcome(command)

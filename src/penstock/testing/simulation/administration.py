@@ -15,6 +15,7 @@ from typing import Final, TypeAlias
 from penstock.metadata.features import UpgradeType
 from penstock.metadata.image import BROKER
 from penstock.metadata.image import TOPIC as TOPIC_CONFIGS
+from penstock.metadata.policy import UNCLEAN
 from penstock.model.errors import ErrorCode
 from penstock.model.ids import METADATA_TOPIC, OFFSETS_TOPIC, TopicPartition
 from penstock.records.record import Record, build_batch
@@ -68,7 +69,6 @@ __all__ = ["CHANGES", "Operator"]
 
 #: a topic that comes and goes, of which nobody expects anything
 _PASSING: Final = "passing"
-_UNCLEAN: Final = "unclean.leader.election.enable"
 _PARTITIONS_MAX: Final = 5
 _REPLICAS_MAX: Final = 3
 #: bytes a second, for replicas that catch up
@@ -207,7 +207,7 @@ async def come_and_go(operator: Operator) -> str:
     if operator.rng.random() < 0.5:
         await asyncio.sleep(operator.rng.random() * 0.3)
     factor = min(_REPLICAS_MAX, len(operator.brokers))
-    unclean = CreatableTopicConfig(name=_UNCLEAN, value=operator.rng.choice(("true", "false")))
+    unclean = CreatableTopicConfig(name=UNCLEAN, value=operator.rng.choice(("true", "false")))
     topic = CreatableTopic(name=_PASSING, num_partitions=1, replication_factor=factor, configs=[unclean])
     made = await client.ask_any(CREATE_TOPICS, CreateTopicsRequest(topics=[topic]))
     if operator.rng.random() < 0.5:

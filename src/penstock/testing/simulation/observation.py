@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 from penstock.broker.broker import Broker
 from penstock.broker.partition import Partition
 from penstock.metadata.image import RECOVERING, ClusterImage
+from penstock.metadata.policy import UNCLEAN
 from penstock.model.errors import PenstockError
 from penstock.model.ids import TopicPartition
 from penstock.raft.node import RaftNode
@@ -35,7 +36,6 @@ from penstock.testing.simulation.process import Process
 __all__ = ["Observation", "compacted_difference", "unsettled"]
 
 _READ_BYTES: Final = 1 << 20
-_UNCLEAN: Final = "unclean.leader.election.enable"
 
 
 class _Appended(NamedTuple):
@@ -220,7 +220,7 @@ def _partition_views(image: ClusterImage) -> list[PartitionView]:
             tuple(partition.elr),
             partition.leader_recovery == RECOVERING,
             tuple(partition.last_known_leader),
-            image.topic_configs(topic.name).get(_UNCLEAN) == "true",
+            image.topic_configs(topic.name).get(UNCLEAN) == "true",
         )
         for topic in image.topics.values()
         for partition in topic.partitions.values()
