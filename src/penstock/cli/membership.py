@@ -10,17 +10,18 @@ from pathlib import Path
 from typing import Final
 
 from penstock.cli.broker_home import BrokerHome, bootstrap_of, home_of, homes_in
-from penstock.cli.direct import DirectLine, refuse
+from penstock.cli.direct import HELLO, DirectLine, refuse
 from penstock.cli.failure import Failure, misused
 from penstock.cli.listening import chosen_port, free_port, internal_port
 from penstock.cli.moves import Move, await_moves, elect_preferred, plan_moves, read_image, start_moves
 from penstock.cli.overview import quorum_overview
 from penstock.cli.starting import start_all, stop_again
 from penstock.metadata.image import PartitionImage
-from penstock.model.config.layers import INTERNAL, MAX_VOTERS
+from penstock.model.config.layers import INTERNAL, MAX_VOTERS, bracketed
 from penstock.model.errors import ErrorCode
 from penstock.model.ids import TopicPartition, parse_topic_id
 from penstock.wire.apis.add_raft_voter import ADD_RAFT_VOTER, AddRaftVoterRequest
+from penstock.wire.apis.api_versions import API_VERSIONS
 from penstock.wire.apis.describe_cluster import DESCRIBE_CLUSTER, DescribeClusterRequest
 from penstock.wire.apis.endpoints import Endpoint
 from penstock.wire.apis.remove_raft_voter import REMOVE_RAFT_VOTER, RemoveRaftVoterRequest
@@ -77,7 +78,7 @@ def remove_broker(directory: Path, number: int, timeout_s: float) -> tuple[int, 
         process = home.signal(signal.SIGTERM)
         if process is not None:
             home.await_end(process, timeout_s)
-        _await_absence(line, home)
+        _await_absence(line, home, timeout_s)
         # An earlier try may have got this far.
         if number in read_image(line).brokers:
             _unregister(line, number)
@@ -165,14 +166,24 @@ def _await_news_of(line: DirectLine, home: BrokerHome, timeout_s: float) -> None
         time.sleep(_PAUSE_S)
 
 
-def _await_absence(line: DirectLine, home: BrokerHome) -> None:
-    """Nobody may take the folder from a broker that runs, also not from one that was started by hand."""
-    deadline = time.monotonic() + _ANSWER_S
+def _await_absence(line: DirectLine, home: BrokerHome, timeout_s: float) -> None:
+    """Nobody may take the folder from a broker that runs, also not from one that was started by hand.
+
+    One that has ended may count as up until its session is over.
+    """
+    deadline = time.monotonic() + timeout_s
     while (broker := read_image(line).brokers.get(home.id)) is not None and broker.active:
-        if time.monotonic() > deadline:
+        ((host, port),) = broker.endpoints.values()
+        address = f"{bracketed(host)}:{port}"
+        if line.ask_each([address], API_VERSIONS, HELLO)[address] is not None:
             raise Failure(
                 f"broker {home.id} is still up, by a process that {home.pid_file} does not name: end it, "
                 f"and call this again"
+            )
+        if time.monotonic() > deadline:
+            raise Failure(
+                f"broker {home.id} is gone, but counts as up after {timeout_s:g} s: call this again when "
+                f"`penstock cluster status` has it as down"
             )
         time.sleep(_PAUSE_S)
 
