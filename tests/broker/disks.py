@@ -140,12 +140,12 @@ class BrokerOnDisk:
         """What `function` returns where the broker's state lives, in its thread."""
         done: Future[T] = Future()
         self._loop.call_soon_threadsafe(lambda: done.set_result(function()))
-        return done.result(10)
+        return done.result(60)
 
     def look_for_room(self) -> None:
         """Have it notice now which disks have become full, and which of those have room again."""
         for _ in range(2):
-            asyncio.run_coroutine_threadsafe(self.broker.room.look(), self._loop).result(10)
+            asyncio.run_coroutine_threadsafe(self.broker.room.look(), self._loop).result(60)
 
     def stop(self) -> None:
         self._loop.call_soon_threadsafe(self._stop.set)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, Final
 
 import uvloop
 
@@ -20,13 +20,23 @@ from penstock.wire.api import Api, RequestT, ResponseT
 
 __all__ = ["HOST", "Cluster", "cluster", "eventually", "run"]
 
+#: longer than anything here takes, on any machine: what waits this long has failed
+PATIENCE_S: Final = 60.0
+#: so long that whatever comes to pass does so for another reason than that somebody was silent: a machine
+#: may stand still for seconds
+PATIENT: Final = {
+    "broker.session.timeout.ms": "120000",
+    "controller.quorum.fetch.timeout.ms": "60000",
+    "replica.lag.time.max.ms": "120000",
+}
+
 
 def run(main: Coroutine[Any, Any, None]) -> None:
     """On the loop that brokers run on: asyncio's own never closes whom it accepts as a server closes."""
     uvloop.run(main)
 
 
-async def eventually(condition: Callable[..., bool], within_s: float = 10.0) -> None:
+async def eventually(condition: Callable[..., bool], within_s: float = PATIENCE_S) -> None:
     """Return when `condition` holds; the nodes need the loop for that."""
     async with asyncio.timeout(within_s):
         while not condition():  # noqa: ASYNC110 - of many objects' state, which has no event
@@ -52,6 +62,7 @@ class Cluster:
                 "broker.rack": f"rack-{node}",
                 "log.dirs": "/data",
                 "penstock.memory": "true",
+                **PATIENT,
                 **(config or {}),
             }
             for node, port in zip(ids, ports[len(ids) :], strict=True)
@@ -120,7 +131,7 @@ class Cluster:
             listener = broker.internal.listener
         client = Peer(asyncio.get_running_loop(), HOST, listener.port, client_id="test", rng=broker.rng)
         self._clients.append(client)
-        return await client.send(api, request, 10)
+        return await client.send(api, request, PATIENCE_S)
 
 
 @asynccontextmanager

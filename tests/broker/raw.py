@@ -19,9 +19,13 @@ _IN_FLIGHT_MAX = 1 << 20
 
 
 class RawClient:
-    """One connection. Requests may be pipelined: `send` several, then `receive` their answers in order."""
+    """One connection. Requests may be pipelined: `send` several, then `receive` their answers in order.
 
-    def __init__(self, address: str, client_id: str | None = "raw", timeout_s: float = 10.0) -> None:
+    An answer that takes longer than `timeout_s` is a failure; fetches that are to be answered "at once" wait
+    for longer than that.
+    """
+
+    def __init__(self, address: str, client_id: str | None = "raw", timeout_s: float = 25.0) -> None:
         host, _, port = address.rpartition(":")
         self.address = address
         self.socket = socket.create_connection((host, int(port)), timeout_s)

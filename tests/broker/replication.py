@@ -63,7 +63,7 @@ async def make_topic(
         ],
         configs=[CreatableTopicConfig(name=key, value=value) for key, value in settings.items()],
     )
-    request = CreateTopicsRequest(topics=[topic], timeout_ms=10_000)
+    request = CreateTopicsRequest(topics=[topic], timeout_ms=60_000)
     (result,) = (await nodes.ask(replicas[0], CREATE_TOPICS, request)).topics
     assert result.error_code == ErrorCode.NONE, result.error_message
     topic_id = TopicId(result.topic_id)
@@ -102,7 +102,7 @@ async def produce(
     node: int,
     *values: bytes,
     acks: int = -1,
-    timeout_ms: int = 10_000,
+    timeout_ms: int = 60_000,
     name: str = TOPIC,
     **header: Any,
 ) -> PartitionProduceResponse:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from unittest.mock import patch
 
 import pytest
 
@@ -12,27 +13,30 @@ from penstock.raft.messages import NO_NODE
 from penstock.raft.roles import LeaderContact
 from tests.broker.nodes import cluster, run
 
+SESSION = {"broker.session.timeout.ms": "3000"}
 
-def begun(duties: Duties, last: LeaderContact) -> Sessions:
+
+def begun(duties: Duties, last: LeaderContact, now_ms: float) -> Sessions:
     """The sessions that it begins with if `last` is what it knows of the leader before."""
     duties._last_contact = last
-    return duties._first_sessions()
+    with patch.object(duties, "now_ms", return_value=now_ms):
+        return duties._first_sessions()
 
 
 def test_the_last_controller_is_silent_since_it_last_answered() -> None:
     """However long the election took: that has been part of its silence."""
 
     async def main() -> None:
-        async with cluster(3) as nodes:
+        async with cluster(3, config=SESSION) as nodes:
             duties = (await nodes.settled()).node.duties
             image = duties._image
             before = duties._config.node_id
             others = sorted(node for node in nodes.brokers if node != before)
             now_ms = duties.now_ms()
-            sessions = begun(duties, LeaderContact(before, now_ms - 2100))
+            sessions = begun(duties, LeaderContact(before, now_ms - 2100), now_ms)
             assert sessions.expired(image, now_ms + 899) == []
             assert sessions.expired(image, now_ms + 901) == [before]
-            assert sessions.expired(image, now_ms + 3100) == [before, *others]
+            assert sessions.expired(image, now_ms + 3000) == [before, *others]
 
     run(main())
 
@@ -42,22 +46,22 @@ def test_one_that_led_and_lives_has_the_time_to_send_a_heartbeat(silent_ms: int)
     """Perhaps all were silent: a machine that was suspended."""
 
     async def main() -> None:
-        async with cluster(3) as nodes:
+        async with cluster(3, config=SESSION) as nodes:
             duties = (await nodes.settled()).node.duties
             node, now_ms = duties._config.node_id, duties.now_ms()
-            sessions = begun(duties, LeaderContact(node, now_ms - silent_ms))
+            sessions = begun(duties, LeaderContact(node, now_ms - silent_ms), now_ms)
             assert sessions.expired(duties._image, now_ms + 249) == []
-            assert sessions.expired(duties._image, now_ms + 500) == [node]
+            assert sessions.expired(duties._image, now_ms + 250) == [node]
 
     run(main())
 
 
 def test_a_controller_that_followed_nobody_gives_everybody_a_whole_session() -> None:
     async def main() -> None:
-        async with cluster(3) as nodes:
+        async with cluster(3, config=SESSION) as nodes:
             duties = (await nodes.settled()).node.duties
             now_ms = duties.now_ms()
-            sessions = begun(duties, LeaderContact(NO_NODE, now_ms - 60_000))
+            sessions = begun(duties, LeaderContact(NO_NODE, now_ms - 60_000), now_ms)
             assert sessions.expired(duties._image, now_ms + 2999) == []
 
     run(main())
@@ -67,7 +71,7 @@ def test_a_controller_that_was_held_up_lets_brokers_be_heard_first(monkeypatch: 
     """Their heartbeats may be there already, unread; a session is not given anew to who hangs."""
 
     async def main() -> None:
-        async with cluster(3) as nodes:
+        async with cluster(3, config=SESSION) as nodes:
             duties = (await nodes.settled()).node.duties
             assert duties.sessions is not None
             late_ms = duties.now_ms() + 3700

@@ -27,9 +27,6 @@ from tests.broker.replication import described, make_topic, produce, replica
 from tests.broker.test_forwarding import alter
 from tests.broker.test_quorum import create
 
-#: so long that whatever comes to pass does so for another reason than that somebody was silent
-_PATIENT = {"broker.session.timeout.ms": "120000", "controller.quorum.fetch.timeout.ms": "60000"}
-
 
 def others(nodes: Cluster, *without: int) -> list[int]:
     return [node for node in nodes.brokers if node not in without]
@@ -37,7 +34,7 @@ def others(nodes: Cluster, *without: int) -> list[int]:
 
 def test_a_process_that_dies_is_fenced_long_before_its_session_ends() -> None:
     async def main() -> None:
-        async with cluster(3, config=_PATIENT) as nodes:
+        async with cluster(3) as nodes:
             controller = await nodes.settled()
             dead = others(nodes, controller.node_id)[0]
             await nodes.kill(dead)
@@ -50,7 +47,7 @@ def test_the_death_of_the_controllers_process_fences_its_broker_too() -> None:
     """One kill in three hits the quorum's leader: whoever follows has to find out by itself."""
 
     async def main() -> None:
-        async with cluster(3, config=_PATIENT) as nodes:
+        async with cluster(3) as nodes:
             first = await nodes.settled()
             await nodes.kill(first.node_id)
             second = await nodes.settled()
@@ -116,7 +113,7 @@ def test_leaders_move_away_before_a_broker_stops() -> None:
 
 def test_the_controllers_node_hands_both_of_its_parts_over() -> None:
     async def main() -> None:
-        async with cluster(3, config=_PATIENT) as nodes:
+        async with cluster(3) as nodes:
             first = await nodes.settled()
             assert await create(nodes, first.node_id, "topic", factor=3) == ErrorCode.NONE
             await nodes.stop(first.node_id)
@@ -133,7 +130,9 @@ def test_the_last_node_of_a_cluster_that_is_stopped_does_not_wait_for_the_others
     monkeypatch.setattr("penstock.broker.broker._HANDOVER_S", 120)
 
     async def main() -> None:
-        async with cluster(3) as nodes:
+        # A heartbeat that was sent before waits for an answer as long as a session may last.
+        config = {"broker.session.timeout.ms": "3000", "controller.quorum.fetch.timeout.ms": "2000"}
+        async with cluster(3, config=config) as nodes:
             await nodes.settled()
             for node in (1, 2):
                 await nodes.stop(node)
@@ -262,9 +261,8 @@ def test_a_topic_that_asks_for_it_gets_a_leader_that_may_lack_records(
     monkeypatch.setattr(replicas.log, "warning", lambda event, **fields: warnings.append((event, fields)))
 
     async def main() -> None:
-        # Heartbeats enough for a session that short, however busy the machine is.
-        short = {"broker.session.timeout.ms": "600", "broker.heartbeat.interval.ms": "50"}
-        async with cluster(3, config=short) as nodes:
+        # Also how often the controller looks for leaders to elect.
+        async with cluster(3, config={"leader.imbalance.check.interval.seconds": "1"}) as nodes:
             controller = await nodes.settled()
             assert await create(nodes, controller.node_id, "topic", factor=2) == ErrorCode.NONE
             partition = controller.image.topics["topic"].partitions[0]
@@ -285,20 +283,15 @@ def test_a_topic_that_asks_for_it_gets_a_leader_that_may_lack_records(
 
 def test_leaders_go_back_to_where_they_are_preferred() -> None:
     async def main() -> None:
-        config = {
-            "leader.imbalance.check.interval.seconds": "1",
-            "broker.session.timeout.ms": "1000",
-            "broker.heartbeat.interval.ms": "50",
-        }
-        async with cluster(3, config=config) as nodes:
+        async with cluster(3, config={"leader.imbalance.check.interval.seconds": "1"}) as nodes:
             controller = await nodes.settled()
             assert await create(nodes, controller.node_id, "topic", factor=3) == ErrorCode.NONE
             partition = controller.image.topics["topic"].partitions[0]
-            preferred, other = partition.replicas[:2]
+            (preferred, other), epoch = partition.replicas[:2], partition.leader_epoch
             change = PartitionChangeRecord(topic_id=partition.topic_id, partition_id=0, leader=other)
             await controller.controller.change(lambda: ([change], None))
-            assert partition.leader == other
-            await eventually(lambda: partition.leader == preferred)
+            # The other's epoch, and another one: it may be over already.
+            await eventually(lambda: (partition.leader, partition.leader_epoch) == (preferred, epoch + 2))
 
     run(main())
 
