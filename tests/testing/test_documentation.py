@@ -30,5 +30,5 @@ def test_tests(pytester: pytest.Pytester, code: str) -> None:
 
 @pytest.mark.parametrize("code", SCRIPTS, ids=range(len(SCRIPTS)))
 def test_scripts(code: str) -> None:
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100)
     assert done.returncode == 0, done.stderr

@@ -20,12 +20,12 @@ def test_the_fixture_is_a_broker_of_each_tests_own(pytester: pytest.Pytester) ->
         def test_round_trip(penstock_broker, value):
             address = {"bootstrap.servers": penstock_broker.bootstrap}
             producer = Producer(address)
-            assert "orders" not in producer.list_topics(timeout=10).topics
+            assert "orders" not in producer.list_topics(timeout=60).topics
             producer.produce("orders", value)
-            assert producer.flush(10) == 0
+            assert producer.flush(60) == 0
             consumer = Consumer({**address, "group.id": "g", "enable.auto.commit": False})
             consumer.assign([TopicPartition("orders", 0, 0)])
-            assert consumer.poll(10).value() == value
+            assert consumer.poll(60).value() == value
             consumer.close()
         """
     )
@@ -39,7 +39,7 @@ def test_the_cluster_fixtures_give_clusters(pytester: pytest.Pytester) -> None:
 
         def brokers(cluster):
             admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
-            return sorted(admin.list_topics(timeout=10).brokers)
+            return sorted(admin.list_topics(timeout=60).brokers)
 
         def test_three(penstock_cluster):
             assert brokers(penstock_cluster) == [1, 2, 3]
@@ -61,5 +61,5 @@ def test_a_test_run_that_uses_no_broker_loads_none() -> None:
     """pytest loads the plugin into every test run on the machine."""
     heavy = {"penstock.broker", "penstock.storage", "uvloop", "asyncio", "confluent_kafka"}
     code = f"import sys, penstock.testing.plugin; print(sorted({heavy!r} & sys.modules.keys()))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100)
     assert done.stdout == "[]\n", done.stderr

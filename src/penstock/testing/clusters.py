@@ -26,8 +26,8 @@ _STEP_S: Final = 0.1
 _TURNS_PER_STEP: Final = 4
 #: how much of a long time is lived through: more than any timeout between brokers
 _LIVED_S: Final = 120.0
-#: how long a whole cluster may take to be there: tests share machines
-_OPENING_S: Final = 30.0
+#: how long anything may take in real time: tests share machines, and what takes this long has failed
+_PATIENCE_S: Final = 60.0
 _POLL_S: Final = 0.002
 #: what differs from a broker's defaults; the page about testing lists it
 _DEFAULTS: Final = {
@@ -93,9 +93,9 @@ class Cluster:
 
     def open(self) -> None:
         """Start all brokers; return when each of them knows of all others."""
-        self.start(*self.ids, timeout=_OPENING_S)
+        self.start(*self.ids, timeout=_PATIENCE_S)
         self.wait_until(
-            lambda: all(self._known_to(node) == len(self.ids) for node in self._nodes.values()), _OPENING_S
+            lambda: all(self._known_to(node) == len(self.ids) for node in self._nodes.values()), _PATIENCE_S
         )
 
     def close(self) -> None:
@@ -115,7 +115,7 @@ class Cluster:
         """Stop a broker in good order: others lead what it led before it goes."""
         self._running(broker).stop()
 
-    def start(self, *brokers: int, timeout: float = 10.0) -> None:
+    def start(self, *brokers: int, timeout: float = _PATIENCE_S) -> None:
         """Start brokers that were killed or stopped, with their addresses and data; return when they are up.
 
         For that they need a majority of the cluster: brokers that need each other are started together.
@@ -144,7 +144,7 @@ class Cluster:
                     f"({voters}) have to run: start those that need each other together"
                 ) from None
 
-    def restart(self, broker: int, *, timeout: float = 10.0) -> None:
+    def restart(self, broker: int, *, timeout: float = _PATIENCE_S) -> None:
         """Stop a broker in good order, if it runs, and start it again."""
         self._node(broker).stop()
         self.start(broker, timeout=timeout)
@@ -225,7 +225,7 @@ class Cluster:
         return self._partition(topic, partition, lambda image: sorted(image.isr)) or []
 
     def wait_for_leader(
-        self, topic: str, partition: int = 0, *, other_than: int | None = None, timeout: float = 10.0
+        self, topic: str, partition: int = 0, *, other_than: int | None = None, timeout: float = _PATIENCE_S
     ) -> int:
         """The leader of a partition, once there is one (and not `other_than`)."""
         found: list[int] = []
@@ -244,7 +244,7 @@ class Cluster:
         return found[0]
 
     def wait_for_isr(
-        self, topic: str, partition: int = 0, *, size: int | None = None, timeout: float = 10.0
+        self, topic: str, partition: int = 0, *, size: int | None = None, timeout: float = _PATIENCE_S
     ) -> list[int]:
         """The in-sync replicas of a partition, once there are `size` of them: all by default."""
 
@@ -259,7 +259,7 @@ class Cluster:
             raise TimeoutError(f"{topic}-{partition} has {isr} in sync after {timeout:g} s") from None
         return self.isr(topic, partition)
 
-    def wait_until(self, condition: Callable[[], bool], timeout: float = 10.0) -> None:
+    def wait_until(self, condition: Callable[[], bool], timeout: float = _PATIENCE_S) -> None:
         """Return when `condition` holds; TimeoutError if it does not in `timeout` seconds of real time."""
         deadline = time.monotonic() + timeout
         while not condition():
