@@ -104,6 +104,23 @@ def test_an_endpoint_changes_with_an_update() -> None:
     assert node.core.voters.get(3) == moved
 
 
+def test_a_voter_that_tells_its_directory_does_not_end_the_epoch() -> None:
+    """It counts under another key from then on, which has not fetched yet: not for as long as the epoch."""
+    node = Scripted(static=VoterSet(Voter(ReplicaKey(n), voter(n).endpoints) for n in (1, 2)))
+    node.elect()
+    commit(node, 2)
+    for _ in range(10):
+        node.wait(1000)
+        node.fetch(2, node.log.end_offset, 1)
+    assert node.asked(UpdateVoterRequest(voter(2), 1)) is None
+    node.wait(10)
+    assert node.core.is_leader
+    commit(node, 2)
+    assert node.core.voters.get(2) == voter(2) and node.ready.high_watermark == node.log.end_offset
+    node.wait(3000)
+    assert not node.core.is_leader, "silence counts as ever"
+
+
 def test_an_update_that_changes_nothing_is_done() -> None:
     node = leader()
     assert error(node.asked(UpdateVoterRequest(voter(3), 1))) == ErrorCode.NONE

@@ -171,7 +171,7 @@ class Elections(Snapshots):
         assert isinstance(role, Leader)
         patience_ms = self.config.begin_epoch_ms
         for voter in self.voters.others(self.key.id):
-            last_fetch_ms = role.replica(voter.key, self.voters).last_fetch_ms
+            last_fetch_ms = role.replica(voter.key, self.voters, self._now_ms).last_fetch_ms
             if last_fetch_ms < 0 or self._now_ms - last_fetch_ms >= patience_ms:
                 self._send(voter.key.id, BeginEpochRequest(self.key.id, self.epoch, voter.key))
         role.begin_ms = self._now_ms + patience_ms

@@ -34,7 +34,7 @@ class Replica:
         #: everything below it is on the follower's disk
         self.end_offset = -1
         self.last_fetch_ms = -1.0
-        #: when the leader last heard of it in any way; starts with the epoch, as a grace
+        #: when the leader last heard of it in any way; starts when it began to count, as a grace
         self.contact_ms = now_ms
         #: when it last had all that the leader had then
         self.caught_up_ms = -1.0
@@ -75,20 +75,18 @@ class Leader:
         "epoch_start_offset",
         "parked",
         "replicas",
-        "start_ms",
     )
     name: Final = "leader"
 
     def __init__(self, epoch_start_offset: int, now_ms: float) -> None:
         self.epoch_start_offset = epoch_start_offset
-        self.start_ms = now_ms
         self.replicas: dict[ReplicaKey, Replica] = {}
         self.parked: dict[Hashable, ParkedFetch] = {}
         #: when voters that do not fetch are told again who leads
         self.begin_ms = now_ms
         self.change: VoterChange | None = None
 
-    def replica(self, key: ReplicaKey, voters: VoterSet) -> Replica:
+    def replica(self, key: ReplicaKey, voters: VoterSet, now_ms: float) -> Replica:
         """The follower `key`; a voter whose directory is not known goes by the key in the voter set."""
         seen_as = key
         voter = voters.get(key.id)
@@ -96,7 +94,7 @@ class Leader:
             key = voter.key
         found = self.replicas.get(key)
         if found is None:
-            found = self.replicas[key] = Replica(key, self.start_ms)
+            found = self.replicas[key] = Replica(key, now_ms)
         if seen_as.directory_id != NO_DIRECTORY:
             found.seen_as = seen_as
         return found
@@ -118,7 +116,7 @@ class Leader:
         contacts = sorted(
             now_ms
             if voter.key.id == own.id and voters.has(own)
-            else self.replica(voter.key, voters).contact_ms
+            else self.replica(voter.key, voters, now_ms).contact_ms
             for voter in voters
         )
         return contacts[len(contacts) - voters.majority]

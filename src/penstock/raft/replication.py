@@ -50,7 +50,7 @@ class Replication(Quorum):
             self._reply(token, FetchResponse(error, self.epoch, self.leader_id))
             return
         assert isinstance(self.role, Leader)
-        replica = self.role.replica(request.replica, self.voters)
+        replica = self.role.replica(request.replica, self.voters, self._now_ms)
         if self._parting(request) is None:
             replica.fetched(request.offset, self.log.end_offset, self._now_ms)
         else:

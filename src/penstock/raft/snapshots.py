@@ -38,7 +38,7 @@ class Snapshots(Replication):
         found = None
         if error == ErrorCode.NONE:
             assert isinstance(self.role, Leader)
-            self.role.replica(request.replica, self.voters).contact_ms = self._now_ms
+            self.role.replica(request.replica, self.voters, self._now_ms).contact_ms = self._now_ms
             found = self.log.read_snapshot(request.snapshot, request.position, request.max_bytes)
             if found is None:
                 error = ErrorCode.SNAPSHOT_NOT_FOUND
