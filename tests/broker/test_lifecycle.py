@@ -94,6 +94,25 @@ def test_a_broker_that_falls_silent_is_fenced_when_its_session_ends() -> None:
     run(main())
 
 
+def test_a_broker_that_registers_twice_is_missed_as_any_other() -> None:
+    """Its first request may have been carried out though the answer was lost, or be late."""
+
+    async def main() -> None:
+        short = {"broker.session.timeout.ms": "400", "broker.heartbeat.interval.ms": "50"}
+        async with cluster(3, config=short) as nodes:
+            controller = await nodes.settled()
+            silent = others(nodes, controller.node_id)[0]
+            lifecycle = nodes[silent].lifecycle
+            assert lifecycle is not None
+            await lifecycle.stop()
+            epoch = lifecycle.epoch
+            await lifecycle.register()
+            assert lifecycle.epoch == epoch and not controller.image.brokers[silent].fenced
+            await eventually(lambda: controller.image.brokers[silent].fenced)
+
+    run(main())
+
+
 def test_leaders_move_away_before_a_broker_stops() -> None:
     async def main() -> None:
         async with cluster(3) as nodes:

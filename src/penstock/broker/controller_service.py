@@ -98,7 +98,10 @@ class ControllerService:
                 session_alive=alive and not self._has_replaced(request),
                 next_offset=self._node.controller.next_offset,
             )
-            duties.sessions.forget(request.broker_id)
+            known = self._image.brokers.get(request.broker_id)
+            if known is None or known.epoch != epoch:
+                duties.sessions.forget(request.broker_id)
+            # Else the same one says it again: it may be up, and without its session nobody would miss it.
             return records, epoch
 
         epoch = await self._change(decide)
