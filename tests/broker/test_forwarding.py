@@ -12,6 +12,7 @@ import pytest
 from penstock.broker.context import Context
 from penstock.broker.forwarding import Caller, forward
 from penstock.broker.handlers import internal
+from penstock.metadata.configs import Operation
 from penstock.metadata.image import BROKER, TOPIC
 from penstock.model.errors import ErrorCode
 from penstock.wire.api import Api
@@ -53,10 +54,11 @@ async def follower(nodes: Cluster) -> int:
     return next(node for node in nodes.brokers if node != controller.node_id)
 
 
-async def alter(nodes: Cluster, node: int, kind: int, name: str, key: str, value: str) -> int:
-    resource = AlterConfigsResource(
-        resource_type=kind, resource_name=name, configs=[AlterableConfig(name=key, value=value)]
-    )
+async def alter(nodes: Cluster, node: int, kind: int, name: str, key: str, value: str | None) -> int:
+    """Set a config, or unset it."""
+    operation = Operation.DELETE if value is None else Operation.SET
+    config = AlterableConfig(name=key, config_operation=operation, value=value)
+    resource = AlterConfigsResource(resource_type=kind, resource_name=name, configs=[config])
     request = IncrementalAlterConfigsRequest(resources=[resource])
     (answer,) = (await nodes.ask(node, INCREMENTAL_ALTER_CONFIGS, request)).responses
     return answer.error_code

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import pytest
 
+from penstock.broker.broker import Broker
+from penstock.broker.partition import Partition
+from penstock.metadata.image import BROKER, TOPIC
 from penstock.model.errors import ErrorCode
 from penstock.net.client import PeerLost
 from penstock.raft.messages import Request, Response
 from penstock.storage.memory import MemoryFiles
 from tests.broker.nodes import Cluster, cluster, eventually, run
+from tests.broker.test_forwarding import alter
 from tests.broker.test_quorum import create
 
 #: a snapshot after almost every change
@@ -74,6 +81,20 @@ def test_a_node_whose_place_in_the_log_is_gone_gets_a_snapshot(observers: int) -
     run(main())
 
 
+@contextmanager
+def cut_off(broker: Broker) -> Iterator[None]:
+    """A running node that the others do not hear, and that does not hear them, of the metadata."""
+    quorum = broker.node.quorum
+    send = quorum._send
+
+    async def lose(to: int, request: Request) -> Response:
+        raise PeerLost("cut off")
+
+    quorum._send = lose
+    yield
+    quorum._send = send
+
+
 def test_a_running_node_that_installs_a_snapshot_follows_all_that_it_missed() -> None:
     async def main() -> None:
         async with cluster(3, config=_SMALL) as nodes:
@@ -89,21 +110,40 @@ def test_a_running_node_that_installs_a_snapshot_follows_all_that_it_missed() ->
                 await follow(records)
 
             loader.on_applied = listen
-            quorum = nodes[behind].node.quorum
-            send = quorum._send
-            cut = True
-
-            async def send_unless_cut(to: int, request: Request) -> Response:
-                if cut:
-                    raise PeerLost("cut off")
-                return await send(to, request)
-
-            quorum._send = send_unless_cut
-            names = await make_topics(nodes, controller.node_id, 8)
-            await eventually(lambda: controller.node.log.start_offset > loader.applied)
-            cut = False
+            with cut_off(nodes[behind]):
+                names = await make_topics(nodes, controller.node_id, 8)
+                await eventually(lambda: controller.node.log.start_offset > loader.applied)
             await eventually(lambda: set(nodes[behind].image.topics) == names)
             await eventually(lambda: "TopicRecord" in told)
             assert nodes[behind].image is loader.image
+
+    run(main())
+
+
+def test_a_running_node_that_installs_a_snapshot_forgets_configs_that_it_no_longer_has() -> None:
+    """Its records say what is set, not what was unset: who went on with that would delete by it."""
+
+    async def main() -> None:
+        async with cluster(3, config=_SMALL) as nodes:
+            controller = await nodes.settled()
+            through = controller.node_id
+            behind = nodes[next(n for n in nodes.brokers if n != through)]
+            assert await create(nodes, through, "kept", factor=3) == ErrorCode.NONE
+            await eventually(lambda: isinstance(behind.partitions.find("kept", 0), Partition))
+            partition = behind.partitions.find("kept", 0)
+            assert isinstance(partition, Partition)
+            kept_ms, default_ms = partition.log.config.retention_ms, behind.config["log.retention.ms"]
+            await alter(nodes, through, TOPIC, "kept", "retention.ms", "1")
+            await alter(nodes, through, BROKER, "", "log.retention.ms", "2")
+            await eventually(lambda: partition.log.config.retention_ms == 1)
+            await eventually(lambda: behind.config["log.retention.ms"] == 2)
+            with cut_off(behind):
+                await alter(nodes, through, TOPIC, "kept", "retention.ms", None)
+                await alter(nodes, through, BROKER, "", "log.retention.ms", None)
+                await make_topics(nodes, through, 8)
+                await eventually(lambda: controller.node.log.start_offset > behind.node.loader.applied)
+            await eventually(lambda: "topic-7" in behind.image.topics)
+            await eventually(lambda: behind.config["log.retention.ms"] == default_ms)
+            await eventually(lambda: partition.log.config.retention_ms == kept_ms)
 
     run(main())

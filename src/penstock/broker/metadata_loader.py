@@ -19,6 +19,7 @@ from penstock.raft.control import whole_batches
 from penstock.raft.messages import LogPoint
 from penstock.records.record import iter_records
 from penstock.wire.metadata_records import (
+    ConfigRecord,
     PartitionChangeRecord,
     PartitionRecord,
     RemoveTopicRecord,
@@ -151,6 +152,11 @@ def _differences(old: ClusterImage, new: ClusterImage, records: Sequence[Struct]
         RemoveTopicRecord(topic_id=topic_id)
         for topic_id in old.topics_by_id
         if topic_id not in new.topics_by_id
+    ]
+    changes += [
+        ConfigRecord(resource_type=kind, resource_name=resource, name=name, value=None)
+        for (kind, resource), values in old.configs.items()
+        for name in values.keys() - new.configs.get((kind, resource), {}).keys()
     ]
     for record in records:
         known = None
