@@ -227,6 +227,49 @@ def test_requests_survive_the_controllers_death() -> None:
     run(main())
 
 
+def test_a_controller_that_is_slow_is_not_asked_a_second_time() -> None:
+    """What it has not answered yet it will do: a second request would find that the topic exists already."""
+
+    async def main() -> None:
+        async with cluster(3, config={"controller.quorum.request.timeout.ms": "100"}) as nodes:
+            controller = await nodes.settled()
+            node = await follower(nodes)
+            async with controller.node.controller._turn:
+                asked = asyncio.create_task(create(nodes, node, "topic"))
+                answered, _ = await asyncio.wait([asked], timeout=0.3)
+                assert not answered
+            assert await asked == ErrorCode.NONE
+
+    run(main())
+
+
+def test_a_controller_that_does_not_answer_is_waited_for_until_another_leads(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def main() -> None:
+        async with cluster(3, config={"controller.quorum.request.timeout.ms": "100"}) as nodes:
+            controller = await nodes.settled()
+            node = nodes[await follower(nodes)].node
+            get, asked = node.peers.get, asyncio.Event()
+
+            class Silent:
+                async def send(self, *_: object) -> None:
+                    asked.set()
+                    await asyncio.Event().wait()
+
+            def silent(node_id: int, purpose: str) -> Any:
+                return Silent() if purpose == "forwarding" else get(node_id, purpose)
+
+            monkeypatch.setattr(node.peers, "get", silent)
+            asking = asyncio.create_task(node.ask_leader_once(ENVELOPE, EnvelopeRequest(), 60, "forwarding"))
+            await asked.wait()
+            await nodes.kill(controller.node_id)
+            async with asyncio.timeout(10):
+                assert await asking is None
+
+    run(main())
+
+
 def test_who_asked_reaches_the_controller(monkeypatch: pytest.MonkeyPatch) -> None:
     """The client's principal and address, not those of the broker that passes the request on (KIP-590)."""
     seen: list[tuple[str, str, str | None]] = []

@@ -212,11 +212,11 @@ class ClusterNode:
     ) -> ResponseT:
         """The active controller's answer, whichever node that is; ControllerUnavailable if there is none."""
 
-        async def attempt(patience_s: float) -> ResponseT | None:
+        async def attempt(left_s: float) -> ResponseT | None:
             if self.leader_id == self.node_id:
                 response = await self.service.ask(api, request)
             else:
-                found = await self.ask_leader(api, request, patience_s, purpose)
+                found = await self.ask_leader(api, request, left_s, purpose)
                 if found is None:
                     return None
                 response = found
@@ -225,12 +225,11 @@ class ClusterNode:
         return await self.until_answered(attempt, timeout_s)
 
     async def until_answered(self, attempt: Callable[[float], Awaitable[T | None]], timeout_s: float) -> T:
-        """What one of many attempts comes to; each is given its patience, in seconds."""
+        """What one of many attempts comes to; each is told how many seconds are left."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_s
-        patience_s = self._config.controller_quorum_request_timeout_ms / 1000
         while True:
-            answer = await attempt(max(0.001, min(deadline - loop.time(), patience_s)))
+            answer = await attempt(max(0.001, deadline - loop.time()))
             if answer is not None:
                 return answer
             if self.quorum.failure is not None:
@@ -240,10 +239,36 @@ class ClusterNode:
                 raise ControllerUnavailable(f"no controller has answered in {timeout_s:g} s")
             await self._leader_news(min(left_s, _RETRY_S))
 
+    @property
+    def _patience_s(self) -> float:
+        """How long a node may take to answer before it is asked again, over another connection."""
+        return self._config.controller_quorum_request_timeout_ms / 1000
+
     async def ask_leader(
         self, api: Api[RequestT, ResponseT], request: RequestT, timeout_s: float, purpose: str
     ) -> ResponseT | None:
-        """The answer of the node that leads, another than this one; None where it does not answer."""
+        """The answer of the node that leads, another than this one; None where it does not answer soon."""
+        return await self._ask_leader(api, request, min(timeout_s, self._patience_s), purpose)
+
+    async def ask_leader_once(
+        self, api: Api[RequestT, ResponseT], request: RequestT, timeout_s: float, purpose: str
+    ) -> ResponseT | None:
+        """As `ask_leader`, for what must not be carried out twice: only another leader ends the waiting."""
+        news = self._news
+        asked = asyncio.ensure_future(self._ask_leader(api, request, timeout_s, purpose))
+        led = asyncio.ensure_future(news.wait())
+        try:
+            # One that leads no more may still answer: who asks again too soon does it twice after all.
+            await asyncio.wait([asked], timeout=self._patience_s)
+            await asyncio.wait([asked, led], return_when=asyncio.FIRST_COMPLETED)
+            return asked.result() if asked.done() else None
+        finally:
+            asked.cancel()
+            led.cancel()
+
+    async def _ask_leader(
+        self, api: Api[RequestT, ResponseT], request: RequestT, timeout_s: float, purpose: str
+    ) -> ResponseT | None:
         if self.leader_id in (NO_NODE, self.node_id):
             return None
         try:
@@ -260,14 +285,14 @@ class ClusterNode:
         if node.history.latest_offset < 0 or not node.is_voter or node.voters.get(self.node_id) == own:
             return
 
-        async def attempt(patience_s: float) -> ErrorCode | None:
+        async def attempt(left_s: float) -> ErrorCode | None:
             if self.leader_id == self.node_id:
                 answer = await self.quorum.ask_and_wait(UpdateVoterRequest(own, node.epoch))
                 assert isinstance(answer, VoterChangeResponse)
                 code = answer.error
             else:
                 request = encode_voter_update(own, self.cluster_id, node.epoch)
-                response = await self.ask_leader(UPDATE_RAFT_VOTER, request, patience_s, "controller")
+                response = await self.ask_leader(UPDATE_RAFT_VOTER, request, left_s, "controller")
                 if response is None:
                     return None
                 code = ErrorCode(response.error_code)
@@ -280,8 +305,7 @@ class ClusterNode:
         # A vote must not queue behind a fetch, which waits for something to tell.
         polls = isinstance(request, FetchRequest | FetchSnapshotRequest)
         peer = self.peers.get(to, "metadata" if polls else "quorum")
-        timeout_s = self._config.controller_quorum_request_timeout_ms / 1000
-        response = await peer.send(api, message, timeout_s)
+        response = await peer.send(api, message, self._patience_s)
         self.learn(response.node_endpoints)
         return decode_response(request, response)
 

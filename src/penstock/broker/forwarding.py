@@ -114,14 +114,14 @@ async def forward(
     """The active controller's response, by `here` if this node is it; ControllerUnavailable if none is."""
     node = broker.node
 
-    async def attempt(patience_s: float) -> Any:
+    async def attempt(left_s: float) -> Any:
         if node.leader_id == node.node_id:
             try:
                 return await here()
             except NotController:
                 return None
         envelope = _envelope(api, version, request, caller)
-        answer = await node.ask_leader(ENVELOPE, envelope, patience_s, "forwarding")
+        answer = await node.ask_leader_once(ENVELOPE, envelope, left_s, "forwarding")
         if answer is None or answer.response_data is None:
             return None
         response = decode_response(api, version, memoryview(answer.response_data))
