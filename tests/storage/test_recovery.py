@@ -439,6 +439,56 @@ def test_indexes_that_are_rebuilt_know_the_largest_timestamp() -> None:
     assert (found.timestamp, found.offset) == (NOW_MS + 5, 0)
 
 
+@pytest.mark.parametrize("damaged", [False, True])
+def test_what_was_cut_does_not_come_back_behind_what_took_its_place(damaged: bool) -> None:
+    """The disk has the new bytes and the old size, with what was behind; perhaps not to the byte."""
+    files = MemoryFiles()
+    log = open_log(files)
+    for _ in range(4):
+        log.append(batch(), 1)
+    old, places = stored(log), positions(log)
+    log.truncate_to(1)
+    log.append(batch(), 2)
+    new = stored(log)
+    if damaged:
+        new += bytes([old[len(new)] ^ 1]) + old[len(new) + 1 : len(new) + 30] + b"\xff" * 20
+    files.write_atomic(FIRST + ".log", new + old[len(new) :])
+    again = open_log(files, recovery_point=1)
+    assert (again.end_offset, again.size) == (2, places[2])
+    assert not again.recovery.corruption
+    assert again.leader_epochs.epochs == [1, 2]
+
+
+def test_epochs_that_fall_below_the_recovery_point_are_no_reason_to_cut() -> None:
+    files = MemoryFiles()
+    log = open_log(files)
+    log.append(batch(), 1)
+    log.append(batch(), 2)
+    content = bytearray(stored(log))
+    content[12:16] = (5).to_bytes(4, "big")
+    files.write_atomic(FIRST + ".log", bytes(content))
+    assert len(records(open_log(files, recovery_point=2))) == 2
+
+
+@pytest.mark.parametrize("content", [None, b"nonsense"])
+def test_a_log_that_was_closed_well_finds_its_lost_epochs_in_its_batches(content: bytes | None) -> None:
+    """Without them it could not tell where it and another part, and would not even notice."""
+    files = MemoryFiles()
+    log = open_log(files)
+    for epoch in (1, 1, 4):
+        log.append(batch(), epoch)
+        log.roll()
+    log.close()
+    path = f"{PATH}/leader-epoch-checkpoint"
+    files.remove(path)
+    if content is not None:
+        files.write_atomic(path, content)
+    again = open_log(files, clean=True)
+    assert (again.leader_epochs.epochs, again.leader_epochs.starts) == ([1, 4], [0, 2])
+    again.close()
+    assert open_log(files, clean=True).leader_epochs.epochs == [1, 4]
+
+
 def test_a_damaged_epoch_checkpoint_is_rebuilt_from_what_is_walked() -> None:
     files = MemoryFiles()
     log = open_log(files)

@@ -73,7 +73,7 @@ def load(
     now_ms = clock.now_ms()
     bases = [int(name[: -len(LOG)]) for name in names if name.endswith(LOG)]
     segments = _segments(files, path, set(names), bases, log_start_offset, now_ms)
-    epochs = _load_epochs(files, path, names)
+    epochs = _load_epochs(files, path, names, segments)
     snapshots = _snapshots(names)
     # Where nothing has ever been there is nothing to recover.
     clean = clean or not (bases or recovery_point)
@@ -166,16 +166,20 @@ def _names(files: Files, path: str) -> list[str]:
     return kept
 
 
-def _load_epochs(files: Files, path: str, names: list[str]) -> LeaderEpochs:
-    if EPOCHS_FILE not in names:
-        return LeaderEpochs()
-    try:
-        return LeaderEpochs.decode(files.read(f"{path}/{EPOCHS_FILE}"))
-    except ValueError:
-        # Written atomically, so only a bad disk gets here; the batches still tell what they can.
-        epochs = LeaderEpochs()
-        epochs.dirty = True
-        return epochs
+def _load_epochs(files: Files, path: str, names: list[str], segments: Segments) -> LeaderEpochs:
+    if EPOCHS_FILE in names:
+        with suppress(ValueError):
+            return LeaderEpochs.decode(files.read(f"{path}/{EPOCHS_FILE}"))
+    # It is written atomically: only a crash before the first sync, or a bad disk, gets here. A log that does
+    # not know its epochs could not tell where it and another part, so the batches have to.
+    epochs = LeaderEpochs()
+    for segment in segments:
+        with suppress(CorruptLog):
+            for _, header in segment.scan(0) if segment.size else ():
+                if header[2] > epochs.latest:
+                    epochs.assign(header[2], header[0])
+        segment.release()
+    return epochs
 
 
 def _clean_end(segment: Segment) -> int | None:

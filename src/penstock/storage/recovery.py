@@ -6,6 +6,9 @@ corruption: it is reported, and neither it nor what follows is dropped.
 Above the recovery point a batch may be damaged for two reasons. A crash leaves out: the file is short, or a
 sector of it was never written and reads as zeros. Then the log ends before that batch, whatever lies behind.
 Rot leaves nothing out, it changes: all bytes are there, and what follows is sound. That is corruption, too.
+
+And a batch that is sound need not be the log's: where that was cut just before, the disk may have what took
+the place of old batches, and not have heard that others behind them are gone. Leader epochs only rise.
 """
 
 from __future__ import annotations
@@ -179,12 +182,17 @@ class BatchSearch:
         self._open_end = False
         self._gaps_allowed = False
 
+    def _is_left_over(self, header: tuple[int, ...], next_offset: int) -> bool:
+        """Whether a batch was cut from the log, though the disk still has it; recovery alone can tell."""
+        return False
+
     def _follows(
         self, file: File, position: int, end: int, header: tuple[int, ...], next_offset: int
     ) -> bool:
         """Whether the whole batch at `position` may come next, `next_offset` being free."""
-        return header[0] == next_offset or (
-            self._gaps_allowed and self._believable(file, position, end, header, next_offset)
+        return not self._is_left_over(header, next_offset) and (
+            header[0] == next_offset
+            or (self._gaps_allowed and self._believable(file, position, end, header, next_offset))
         )
 
     def _believable(
@@ -223,6 +231,7 @@ class BatchSearch:
                         self._believable(file, at, end, header, self.next_offset)
                         or self._ends_log(file, position, at, end, header)
                     )
+                    and not self._is_left_over(header, self.next_offset)
                     # Last: what only looks like a batch may claim all the rest of the segment.
                     and _checksum_holds(file, at, header)
                 ):
@@ -295,6 +304,9 @@ class SegmentRecovery(BatchSearch):
             # The bytes stay where they are, but nothing may be read or written behind what is sound.
             self._report_corrupt(segment, file, position, end, following_base)
         return self._continues(segment, following_base)
+
+    def _is_left_over(self, header: tuple[int, ...], next_offset: int) -> bool:
+        return next_offset >= self._recovery_point and header[2] < self._epochs.latest
 
     def _resume(
         self, file: File, position: int, end: int, following_base: int | None
