@@ -517,3 +517,19 @@ def test_no_replica_is_in_a_directory_that_is_offline(
     assert fetch(client, topic, 0, partition=where["/bad"]).error_code == STORAGE
     assert wish(client, "/bad", topic.name, where["/bad"]) is STORAGE
     assert wish(client, "/good", topic.name, where["/bad"]) is STORAGE
+
+
+def test_a_broker_that_finds_two_copies_of_a_replica_does_not_choose_one() -> None:
+    """One was left behind by a disk that failed, and has come back; it may lack what was acknowledged."""
+    a, b = Disk(), Disk()
+    with mounted({"a": a, "b": b}, "/a", "/b") as running, RawClient(running.bootstrap) as client:
+        topic = create_topic(client)
+        append(client, topic, b"kept")
+    assert a.is_dir(f"/a/topics/{topic.name}/partition-0")
+    b.makedirs(f"/b/topics/{topic.name}/partition-0")
+    b.write_atomic(f"/b/topics/{topic.name}/topic.metadata", a.read(f"/a/topics/{topic.name}/topic.metadata"))
+    with (
+        pytest.raises(DirectoryRefused, match="are the same replica"),
+        mounted({"a": a, "b": b}, "/a", "/b"),
+    ):
+        pass

@@ -122,8 +122,10 @@ class Partitions(PartitionTable):
                 topic = image.topics.get(name)
                 # One that has lost its topic's id is taken for the topic's: what was deleted has been moved.
                 if topic is not None and topic_id in (topic.id, NO_TOPIC_ID) and index in assigned[name]:
+                    if index not in missing[name]:
+                        raise DirectoryRefused(self._found_twice(name, index))
                     kept.append(WantedLog(topic, index, configs[name]))
-                    missing[name].pop(index, None)
+                    del missing[name][index]
                 elif name != METADATA_TOPIC:
                     strays.setdefault(name, []).append(index)
             self._remove_strays(directory, strays, {wanted.topic.name for wanted in kept})
@@ -138,6 +140,11 @@ class Partitions(PartitionTable):
         for name, indexes in missing.items():
             if indexes:
                 await self._load_missing(image.topics[name], list(indexes))
+
+    def _found_twice(self, name: str, index: int) -> str:
+        """Why not to start: one copy is of before its directory failed or was away; nobody knows which."""
+        found = [d.partition_path(name, index) for d in self._flushers if d.holds(name, index)]
+        return f"{' and '.join(found)} are the same replica: move the older one away"
 
     def _assigned(self, topic: TopicImage) -> dict[int, None]:
         """The indexes of the topic's replicas on this broker; all others are known to be elsewhere."""
