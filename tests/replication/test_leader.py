@@ -56,7 +56,7 @@ def test_maximal_isr_a_replica_holds_the_high_watermark_back_from_the_moment_its
     assert leader.high_watermark == 10
 
 
-def test_a_member_being_removed_counts_until_the_controller_has_agreed() -> None:
+def test_a_member_being_removed_counts_until_the_metadata_has_it_removed() -> None:
     leader = Cluster().leader()
     leader.local_end_advanced(20, 0)
     late = MAX_LAG_MS + 1
@@ -67,8 +67,22 @@ def test_a_member_being_removed_counts_until_the_controller_has_agreed() -> None
     assert leader.high_watermark == 10
 
     leader.accepted(shrink, 21, 5, (1, 2), late)
+    assert leader.high_watermark == 10
+    leader.metadata_changed(21, (1, 2, 3), (1, 2), late)
+    assert leader.high_watermark == 20 and leader.proposal is None
 
-    assert leader.high_watermark == 20
+
+def test_kip_966_nothing_is_committed_without_a_member_that_a_larger_minimum_has_made_eligible() -> None:
+    """The controller agrees by the minimum that the log has; this leader has not read so far yet."""
+    leader = Cluster().leader(isr=(1, 2), min_isr=1)
+    leader.local_end_advanced(20, 0)
+    late = MAX_LAG_MS + 1
+    shrink = leader.tick(late)
+    assert shrink is not None
+    leader.accepted(shrink, 21, 5, (1,), late)
+    leader.min_isr_changed(2, late)
+    leader.metadata_changed(21, (1, 2, 3), (1,), late)
+    assert leader.isr == {1} and leader.high_watermark == 10
 
 
 def test_no_advance_while_the_committed_isr_is_below_min_isr() -> None:

@@ -4,7 +4,7 @@ Invariants:
 - `high_watermark` never moves back, and moves only while the committed ISR has at least min ISR members, or
   to what an earlier leader had committed (`inherit`).
 - It never passes the end offset of any member of the *maximal* ISR: the committed one and the replica whose
-  addition is in flight. A replica being removed counts until the controller has agreed. A proposal that was
+  addition is in flight. A replica being removed counts until the metadata has it removed. A proposal that was
   sent twice and refused once may still be granted: its replica counts on, until the partition epoch moves or
   no copy can be under way any more.
 - At most one proposal is in flight, and its outcome counts only while it is the one in flight.
@@ -198,11 +198,16 @@ class LeaderState:
     def accepted(
         self, proposal: IsrProposal, partition_epoch: int, leader_epoch: int, isr: Iterable[int], now_ms: int
     ) -> None:
-        """The controller agreed. A late answer, to a proposal overtaken by metadata, changes nothing."""
+        """The controller agreed. A late answer, to a proposal overtaken by metadata, changes nothing.
+
+        Whoever leaves the ISR counts until the metadata says that it has left: a larger minimum may stand
+        before that in the log, and make it an eligible leader (KIP-966) of what is committed without it.
+        """
         if self.proposal is not proposal or leader_epoch != self.leader_epoch:
             return
-        if partition_epoch >= self.partition_epoch:
-            self._commit(partition_epoch, isr, now_ms)
+        in_sync = frozenset(isr)
+        if partition_epoch >= self.partition_epoch and self.isr <= in_sync:
+            self._commit(partition_epoch, in_sync, now_ms)
 
     def rejected(self, proposal: IsrProposal, error: ErrorCode, now_ms: int) -> Reaction:
         """The controller refused, or did not answer; only WITHDRAWN lets another proposal follow."""
