@@ -131,6 +131,25 @@ def test_another_minimum_leaves_no_eligible_leaders(resource: tuple[int, str]) -
     assert not any("Clear" in type(r).__name__ for r in config_records(stage.image, resource, {MIN_ISR: "1"}))
 
 
+@pytest.mark.parametrize("resource", [(TOPIC, "t"), (BROKER, "")], ids=str)
+@pytest.mark.parametrize(("minimum", "eligible"), [("1", []), ("3", [1])])
+def test_another_minimum_leaves_those_eligible_who_wait_to_lead(
+    resource: tuple[int, str], minimum: str, eligible: list[int]
+) -> None:
+    """While nobody leads, nothing is acknowledged by any minimum, and nobody else could ever lead."""
+    stage = Stage(3)
+    partition = stage.topic("t", [1, 2, 3])
+    alone = stage.topic("u", [2])
+    stage.fence(3, 2, 1)
+    assert (partition.leader, partition.elr) == (-1, [2, 1])
+
+    stage.commit(config_records(stage.image, resource, {MIN_ISR: minimum}))
+    stage.beat(2)
+
+    assert (partition.leader, partition.isr, partition.elr) == (2, [2], eligible)
+    assert (alone.leader, alone.leader_recovery) == (2, RECOVERED)
+
+
 # -- on demand ----------------------------------------------------------------------------------------
 
 

@@ -283,17 +283,18 @@ class ClusterImage:
                 del self._by_replica[node]
 
     def _clear_elr(self, record: ClearElrRecord) -> None:
-        """No name clears all: those of every topic depend on the minimum that has changed."""
+        """No name clears all: those of every topic depend on the minimum that has changed.
+
+        Where nobody leads, nothing is committed by any minimum: who was eligible is so, and nobody else could
+        ever lead.
+        """
         topics = [self.topics[record.topic_name]] if record.topic_name else self.topics.values()
         for topic in topics:
             for index, partition in topic.partitions.items():
-                if partition.elr or partition.last_known_leader:
+                if partition.elr and partition.leader != NO_LEADER:
                     partition.change(
                         PartitionChangeRecord(
-                            topic_id=topic.id,
-                            partition_id=index,
-                            eligible_leader_replicas=[],
-                            last_known_elr=[],
+                            topic_id=topic.id, partition_id=index, eligible_leader_replicas=[]
                         )
                     )
 

@@ -131,7 +131,8 @@ class PartitionChange:
             self.isr, self._elr, self.recovery = (node,), (), RECOVERING
         elif node in self._elr:
             self.isr = (node,)
-            self._elr = [other for other in self._elr if other != node]
+            # The minimum may be smaller by now than when the others left: then this one is enough.
+            self._elr = self._eligible()
 
     def _elected(self) -> _Elected:
         leader = self._partition.leader
