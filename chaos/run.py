@@ -19,9 +19,9 @@ from chaos.network import Network
 
 __all__ = ["Verdict", "run"]
 
-_START_S: Final = 30.0
+_START_S: Final = 60.0
 #: how long a cluster may take that is whole again until everything works
-_HEALED_S: Final = 30.0
+_HEALED_S: Final = 60.0
 #: messages sent when all is whole again
 _LAST: Final = 8
 

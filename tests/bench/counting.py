@@ -19,6 +19,20 @@ from typing import Any, NamedTuple, cast
 from penstock.broker.broker import Broker
 from penstock.net.connection import Connection
 
+#: settings of brokers that do nothing by the clock while we count, however long that takes
+CALM = dict.fromkeys(
+    (
+        "broker.heartbeat.interval.ms",
+        "broker.session.timeout.ms",
+        "controller.quorum.fetch.timeout.ms",
+        "log.cleaner.backoff.ms",
+        "log.flush.offset.checkpoint.interval.ms",
+        "penstock.flush.interval.ms",
+        "replica.high.watermark.checkpoint.interval.ms",
+    ),
+    "3600000",
+)
+
 
 class Cost(NamedTuple):
     """Per exchange, averaged over many."""

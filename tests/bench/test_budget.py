@@ -17,11 +17,12 @@ from penstock.broker.broker import Broker
 from penstock.broker.server import new_event_loop, system_world
 from penstock.metadata.topics import NewTopic
 from penstock.model.config import BrokerConfig
+from penstock.net.server import Server
 from penstock.records.record import Record, build_batch
 from penstock.wire.apis.fetch import FETCH, FetchPartition, FetchRequest, FetchTopic
 from penstock.wire.apis.produce import PRODUCE, PartitionProduceData, ProduceRequest, TopicProduceData
 from penstock.wire.messages import encode_request
-from tests.bench.counting import Cost, Peer, cost_of
+from tests.bench.counting import CALM, Cost, Peer, cost_of
 
 TOPIC = "budget"
 PARTITIONS = 4
@@ -32,10 +33,17 @@ COUNTED = 2 * 48
 FETCHED_BYTES = 64 << 10
 #: more batches than a segment finds without its index
 FILLED = 80
-#: as shipped, but the timer of the flusher must not fire while we count
-SETTINGS = {"listeners": "PLAINTEXT://127.0.0.1:0", "penstock.flush.interval.ms": "3600000"}
+#: as shipped, but for what must not happen while we count
+SETTINGS = {"listeners": "PLAINTEXT://127.0.0.1:0", **CALM}
 
 Frames = Sequence[Sequence[bytes]]
+
+
+@pytest.fixture(autouse=True)
+def calm(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What comes by the clock and has no setting."""
+    monkeypatch.setattr("penstock.broker.maintenance._ROOM_MS", 3_600_000)
+    monkeypatch.setattr(Server, "_close_idle", lambda _: None)
 
 
 def batch(size: int, **header: Any) -> bytes:

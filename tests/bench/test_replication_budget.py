@@ -15,7 +15,7 @@ import uvloop
 from penstock.broker.broker import Broker
 from penstock.wire.apis.produce import PRODUCE, PartitionProduceData, ProduceRequest, TopicProduceData
 from penstock.wire.messages import encode_request
-from tests.bench.counting import StepCounter
+from tests.bench.counting import CALM, StepCounter
 from tests.broker.nodes import HOST, Cluster, cluster, eventually
 from tests.broker.replication import TOPIC, make_topic, replica
 from tests.broker.requests import batch_of
@@ -71,7 +71,7 @@ async def replicated_topic(nodes: Cluster) -> tuple[Broker, Producer]:
 
 def test_a_replicated_batch_stays_within_its_budget() -> None:
     async def main() -> float:
-        async with cluster(3) as nodes:
+        async with cluster(3, config=CALM) as nodes:
             _, producer = await replicated_topic(nodes)
             size = await producer.send([frame()], 1)
             for _ in range(WARM_UP):
@@ -92,7 +92,7 @@ def test_a_replicated_batch_stays_within_its_budget() -> None:
 
 def test_followers_fetch_what_came_together_together() -> None:
     async def main() -> int:
-        async with cluster(3) as nodes:
+        async with cluster(3, config=CALM) as nodes:
             leader, producer = await replicated_topic(nodes)
             size = await producer.send([frame()], 1)
             before = leader.metrics.api("Fetch").latency.count

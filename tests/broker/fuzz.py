@@ -153,7 +153,7 @@ class Fuzzer:
             if api is not UNREGISTER_BROKER
             for version in range(api.min_supported, api.max_version + 1)
         ]
-        self._lingering: deque[socket.socket] = deque()
+        self._lingering: deque[tuple[socket.socket, bool]] = deque()
         self._attacks: list[Callable[[], bytes]] = [
             self.noise,
             self.wrong_length,
@@ -214,7 +214,7 @@ class Fuzzer:
         log_error = dispatch.log.error
         dispatch.log.error = self._handler_failed
         try:
-            with RawClient(self._running.bootstrap, timeout_s=20) as control:
+            with RawClient(self._running.bootstrap, timeout_s=60) as control:
                 topic = create_topic(control)
                 self._round(control, topic, 0)
                 memory = resident_bytes()
@@ -240,31 +240,42 @@ class Fuzzer:
 
     def _throw(self, payload: bytes) -> None:
         host, _, port = self._address
-        attacker = socket.create_connection((host, int(port)), 5)
+        attacker = socket.create_connection((host, int(port)), 60)
         try:
             cut = self._random.randrange(len(payload) + 1) if self._random.random() < 0.3 else 0
             attacker.sendall(payload[:cut])
             attacker.sendall(payload[cut:])
-            attacker.settimeout(_ANSWER_S)
-            self._listen(attacker)
         except ConnectionError:
             self.report.refused += 1
-        if self._random.random() < 0.1:
-            self._lingering.append(attacker)
-            if len(self._lingering) > LINGERING:
-                self._lingering.popleft().close()
-        else:
             attacker.close()
+            return
+        # Some requests wait, and half a request waits for ever: whoever got no answer stays for a while, in
+        # which one may come, on a slow machine.
+        heard = self._hears(attacker, _ANSWER_S)
+        if heard and self._random.random() > 0.1:
+            attacker.close()
+            return
+        self._lingering.append((attacker, heard))
+        if len(self._lingering) > LINGERING:
+            self._leave(*self._lingering.popleft())
 
-    def _listen(self, attacker: socket.socket) -> None:
+    def _hears(self, attacker: socket.socket, patience_s: float) -> bool:
+        attacker.settimeout(patience_s)
         try:
             if attacker.recv(1 << 16):
                 self.report.answered += 1
             else:
                 self.report.refused += 1
-        except TimeoutError:
-            # Some requests wait, and half a request waits for ever.
-            return
+        except ConnectionError:
+            self.report.refused += 1
+        except (TimeoutError, BlockingIOError):
+            return False
+        return True
+
+    def _leave(self, attacker: socket.socket, heard: bool) -> None:
+        if not heard:
+            self._hears(attacker, 0.0)
+        attacker.close()
 
     # -- watching
 
@@ -272,10 +283,10 @@ class Fuzzer:
         self.report.failures.append(f"{event}: {fields}")
 
     def _check_nothing_is_left(self) -> None:
-        for attacker in self._lingering:
-            attacker.close()
+        while self._lingering:
+            self._leave(*self._lingering.popleft())
         server = self._running.broker.server
-        deadline = monotonic() + 10
+        deadline = monotonic() + 60
         while len(server.connections) > 1 or server.pool.held:
             if monotonic() > deadline:
                 left = f"{len(server.connections)} connections, {server.pool.held} bytes of buffers"

@@ -17,7 +17,7 @@ PARTITIONS = 6
 def produce_everywhere(running: Cluster, client: Producer) -> None:
     for partition in range(PARTITIONS):
         client.produce("t", bytes(4096), partition=partition)
-    assert client.flush(10) == 0
+    assert client.flush(60) == 0
 
 
 def leaders(running: Cluster) -> Counter[int | None]:
@@ -33,7 +33,7 @@ def test_skewed_load_evens_out(mode: str, replicas: list[int]) -> None:
     with cluster(brokers=3, config=config) as running:
         admin = AdminClient({"bootstrap.servers": running.bootstrap, **CLIENT})
         assignment = [replicas] * PARTITIONS
-        admin.create_topics([NewTopic("t", PARTITIONS, replica_assignment=assignment)])["t"].result(10)
+        admin.create_topics([NewTopic("t", PARTITIONS, replica_assignment=assignment)])["t"].result(60)
         running.wait_until(lambda: leaders(running) == {1: PARTITIONS})
         client = Producer({"bootstrap.servers": running.bootstrap, **CLIENT})
         for _ in range(30):
@@ -53,7 +53,7 @@ def test_nothing_moves_unless_it_is_asked_for() -> None:
     with cluster(brokers=3, config={"penstock.balance.interval.seconds": "1"}) as running:
         admin = AdminClient({"bootstrap.servers": running.bootstrap, **CLIENT})
         topic = NewTopic("t", PARTITIONS, replica_assignment=[[1, 2, 3]] * PARTITIONS)
-        admin.create_topics([topic])["t"].result(10)
+        admin.create_topics([topic])["t"].result(60)
         running.wait_until(lambda: leaders(running) == {1: PARTITIONS})
         client = Producer({"bootstrap.servers": running.bootstrap, **CLIENT})
         for _ in range(6):

@@ -339,7 +339,7 @@ def test_a_client_finds_its_offsets_where_a_rotten_replica_takes_over() -> None:
     with testing.cluster(brokers=3, config={**CONFIG, "log.cleaner.backoff.ms": "20"}) as running:
         address = {"bootstrap.servers": running.bootstrap, "log_level": 0}
         admin = AdminClient(address)
-        admin.create_topics([NewTopic("t", 1)])["t"].result(timeout=20)
+        admin.create_topics([NewTopic("t", 1)])["t"].result(timeout=60)
         client = Consumer({**address, "group.id": "g"})
         for offset in (40, 41, 42):
             client.commit(offsets=[ClientPartition("t", 0, offset)], asynchronous=False)
@@ -359,7 +359,7 @@ def test_a_client_finds_its_offsets_where_a_rotten_replica_takes_over() -> None:
         assert running.leader(OFFSETS_TOPIC) == leader
         on(successor, lambda b: rot(offsets_of(b)))
         running.kill(leader)
-        (committed,) = client.committed([ClientPartition("t", 0)], timeout=20)
+        (committed,) = client.committed([ClientPartition("t", 0)], timeout=60)
         assert committed.offset == 42
         assert running.leader(OFFSETS_TOPIC) == successor
         assert on(successor, lambda b: b.metrics.corruption_repaired) == 1

@@ -81,7 +81,7 @@ def test_a_stop_syncs_many_logs_at_once() -> None:
 
         def __init__(self) -> None:
             super().__init__()
-            self.barrier = threading.Barrier(3, timeout=10)
+            self.barrier = threading.Barrier(3, timeout=60)
             self.met: set[str] = set()
 
         def sync(self, inode: Inode) -> None:

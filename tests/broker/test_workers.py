@@ -24,7 +24,7 @@ def test_as_many_threads_work_at_once_as_there_may_be_now(threads: int) -> None:
         release = threading.Event()
         earlier = [workers.in_thread(release.wait, 10) for _ in range(2)]
         wanted = threads
-        together = threading.Barrier(threads, timeout=10)
+        together = threading.Barrier(threads, timeout=60)
         await asyncio.gather(*(workers.in_thread(together.wait) for _ in range(threads)))
         release.set()
         assert await asyncio.gather(*earlier) == [True, True]

@@ -9,7 +9,7 @@ from chaos.run import run
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(600)
 def test_nothing_acknowledged_is_lost_and_everything_works_again() -> None:
     said: list[str] = []
     verdict = run(60, 1, 3, said.append, list(KINDS))

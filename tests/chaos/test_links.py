@@ -12,7 +12,7 @@ import pytest
 
 from chaos.links import Links
 
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 
 
 @pytest.fixture

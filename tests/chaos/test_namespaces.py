@@ -12,7 +12,7 @@ import pytest
 from chaos.namespaces import Namespaces, NamespacesRefused
 
 PORT = 7007
-PATIENCE_S = 5.0
+PATIENCE_S = 60.0
 #: longer than it takes to find a neighbour, so that only a cut is silent
 SILENCE_S = 0.4
 _ECHO = f"""

@@ -23,7 +23,7 @@ def nobody() -> str:
 
 
 def test_the_first_that_answers_is_asked(broker: str) -> None:
-    with DirectLine(f"{nobody()}, {broker}", 10) as line:
+    with DirectLine(f"{nobody()}, {broker}", 60) as line:
         answer = line.ask(DESCRIBE_CLUSTER, DescribeClusterRequest())
     assert [f"{b.host}:{b.port}" for b in answer.brokers] == [broker]
 
@@ -37,7 +37,7 @@ def test_one_that_hangs_holds_nothing_up(broker: str) -> None:
 
 
 def test_the_next_is_asked_when_one_is_gone() -> None:
-    with cluster(brokers=2) as running, DirectLine(running.bootstrap, 10) as line:
+    with cluster(brokers=2) as running, DirectLine(running.bootstrap, 60) as line:
         for gone in running.ids:
             answered = line.ask(DESCRIBE_CLUSTER, DescribeClusterRequest(include_fenced_brokers=True))
             assert sorted(b.broker_id for b in answered.brokers) == [1, 2]
@@ -48,12 +48,12 @@ def test_the_next_is_asked_when_one_is_gone() -> None:
 
 
 def test_who_takes_too_long_is_not_asked_for_again_elsewhere() -> None:
-    with cluster(brokers=2) as running, DirectLine(running.bootstrap, 2) as line:
+    with cluster(brokers=2) as running, DirectLine(running.bootstrap, 3) as line:
         line.ask(API_VERSIONS, ASK)
         asked = line._contact
         (hangs,) = (broker for broker in running.ids if running.address(broker) == asked)
         running.pause(hangs)
-        with pytest.raises(NoAnswer, match=r"has not answered ApiVersions within 2 s: give it a longer"):
+        with pytest.raises(NoAnswer, match=r"has not answered ApiVersions within 3 s: give it a longer"):
             line.ask(API_VERSIONS, ASK)
         assert line.ask(API_VERSIONS, ASK).api_keys  # of the other one
         running.resume(hangs)
@@ -61,7 +61,7 @@ def test_who_takes_too_long_is_not_asked_for_again_elsewhere() -> None:
 
 def test_each_answers_for_itself(broker: str) -> None:
     silent = nobody()
-    with DirectLine(broker, 10) as line:
+    with DirectLine(broker, 60) as line:
         answers = line.ask_each([silent, broker], API_VERSIONS, ASK)
     assert answers[silent] is None
     answered = answers[broker]
@@ -72,7 +72,7 @@ def test_each_answers_for_itself(broker: str) -> None:
 def test_nobody_answers() -> None:
     address = nobody()
     with (
-        DirectLine(address, 10) as line,
+        DirectLine(address, 60) as line,
         pytest.raises(Failure, match=f"no broker answers at {address}: start"),
     ):
         line.ask(API_VERSIONS, ASK)
@@ -93,7 +93,7 @@ def test_what_is_no_address(address: str) -> None:
 
 def test_what_the_broker_does_not_know(broker: str) -> None:
     """Vote is for nodes among themselves: no listener of clients serves it."""
-    with DirectLine(broker, 10) as line, pytest.raises(Failure, match="does not know Vote"):
+    with DirectLine(broker, 60) as line, pytest.raises(Failure, match="does not know Vote"):
         line.ask(VOTE, VoteRequest())
 
 

@@ -81,7 +81,7 @@ def test_a_removal_that_was_interrupted_at_last_is_ended(
 def place(running: Cluster, topic: str, *replicas: int) -> None:
     """Create a topic of one partition, which the first of `replicas` leads."""
     admin = AdminClient({"bootstrap.servers": running.bootstrap, **CLIENT})
-    admin.create_topics([NewTopic(topic, 1, replica_assignment=[list(replicas)])])[topic].result(timeout=10)
+    admin.create_topics([NewTopic(topic, 1, replica_assignment=[list(replicas)])])[topic].result(timeout=60)
     running.wait_for_isr(topic)
 
 

@@ -54,7 +54,7 @@ def test_what_is_cancelled_is_throttled_no_more(tmp_path: Path, capsys: pytest.C
     with cluster(brokers=3, config={"min.insync.replicas": "1"}) as running:
         admin = AdminClient({"bootstrap.servers": running.bootstrap, **CLIENT})
         for created in admin.create_topics([NewTopic("a", 1, 1), NewTopic("b", 1, 1)]).values():
-            created.result(timeout=10)
+            created.result(timeout=60)
         plans = [str(plan_for(running, topic, tmp_path)) for topic in ("a", "b")]
         for topic, plan in zip(("a", "b"), plans, strict=True):
             produce(running, topic, *VALUES)
@@ -79,7 +79,7 @@ def test_a_plan_that_is_refused_leaves_no_throttle(
     plan.write_text(json.dumps({"partitions": [{"topic": "a", "partition": 0, "replicas": [1, 99]}]}))
     with cluster(brokers=2) as running:
         admin = AdminClient({"bootstrap.servers": running.bootstrap, **CLIENT})
-        admin.create_topics([NewTopic("a", 1, 1)])["a"].result(timeout=10)
+        admin.create_topics([NewTopic("a", 1, 1)])["a"].result(timeout=60)
         assert reassign(running, "execute", str(plan), "--throttle", "1MB") == 1
         assert "99" in capsys.readouterr().err
         assert throttled(running, "a") == set()

@@ -42,7 +42,7 @@ def stored(topic: str) -> list[Any]:
 def await_first(topic: str, process: subprocess.Popen[bytes]) -> None:
     """Until something has arrived in the topic's only partition."""
     consumer = reader()
-    while not consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=10)[1]:
+    while not consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=60)[1]:
         assert process.poll() is None
     consumer.close()
 

@@ -82,11 +82,11 @@ def left_behind(tmp_path: Path) -> list[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(900)
 def test_half_a_minute_of_everything_ends_with_every_message_accounted_for(tmp_path: Path) -> None:
     folder = tmp_path / "demo"
     command = [*PENSTOCK, "telemetry", "demo", "--for", "30", "--data", str(folder), "--hosts", "2"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=200, env=marked(tmp_path))
+    done = subprocess.run(command, capture_output=True, text=True, timeout=800, env=marked(tmp_path))
     assert done.returncode == 0, done.stdout + done.stderr
     # While it runs there is a line now and then.
     assert re.search(r"brokers 3/3  produced [\d,]+  read [\d,]+  lag", done.stdout)
@@ -115,11 +115,11 @@ def test_ctrl_c_ends_everything(tmp_path: Path) -> None:
     ) as process:
         assert process.stdout is not None
         # It has something to say once brokers are up; wait until the simulator has sent something as well.
-        while "produced 0" in (line := process.stdout.readline()):
-            assert process.poll() is None
-        assert "brokers 3/3" in line
+        # A broker that the machine holds up for seconds is missed for a moment.
+        while not re.match(r".*brokers 3/3  produced [1-9]", line := process.stdout.readline()):
+            assert line
         os.killpg(process.pid, signal.SIGINT)
-        rest, _ = process.communicate(timeout=90)
+        rest, _ = process.communicate(timeout=240)
     assert process.returncode == 0, rest
     # How much of it the pipeline had read by then is a matter of luck.
     account = re.search(r"^([1-9][\d,]*) produced = (.*)$", rest, re.MULTILINE)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from penstock.client import Consumer, Producer, Record
-from penstock.testing import broker
+from penstock.testing import Cluster, cluster
 from tests.client.conftest import QUICK_GROUPS
 
 COUNT = 10
@@ -43,24 +43,27 @@ async def main():
 asyncio.run(main())
 """
 
-#: of members that die; those that live on a busy machine need more time
-SHORT_SESSIONS = {
-    "group.consumer.min.session.timeout.ms": "1000",
-    "group.consumer.session.timeout.ms": "1000",
-}
+#: how long a member that died counts as one; those that live have so much time, too
+SESSION_S = 45
 
 
 @pytest.fixture(scope="module")
-def bootstrap() -> Iterator[str]:
-    with broker(config=QUICK_GROUPS | SHORT_SESSIONS) as running:
-        yield running.bootstrap
+def running() -> Iterator[Cluster]:
+    with cluster(brokers=1, config=QUICK_GROUPS) as running:
+        yield running
 
 
-def crash(bootstrap: str, topic: str, delivery: str, style: str, seen: Path) -> list[int]:
-    """What a consumer has begun to work on until it died."""
-    arguments = [bootstrap, topic, delivery, style, str(seen), str(CRASHES_AT)]
-    done = subprocess.run([sys.executable, "-c", CHILD, *arguments], timeout=40, capture_output=True)
+@pytest.fixture
+def bootstrap(running: Cluster) -> str:
+    return running.bootstrap
+
+
+def crash(running: Cluster, topic: str, delivery: str, style: str, seen: Path) -> list[int]:
+    """What a consumer has begun to work on until it died; its session is over then."""
+    arguments = [running.bootstrap, topic, delivery, style, str(seen), str(CRASHES_AT)]
+    done = subprocess.run([sys.executable, "-c", CHILD, *arguments], timeout=120, capture_output=True)
     assert done.returncode == -signal.SIGKILL, done.stderr.decode()
+    running.advance(SESSION_S, expire_sessions=True)
     return [int(line) for line in seen.read_text().split()]
 
 
@@ -80,10 +83,10 @@ async def rest(bootstrap: str, topic: str) -> list[int]:
 
 @pytest.mark.parametrize("style", ["loop", "fifo", "parallel"])
 def test_at_least_once_repeats_and_loses_nothing(
-    bootstrap: str, name: str, style: str, tmp_path: Path
+    running: Cluster, bootstrap: str, name: str, style: str, tmp_path: Path
 ) -> None:
     asyncio.run(fill(bootstrap, name))
-    before = crash(bootstrap, name, "at_least_once", style, tmp_path / "seen")
+    before = crash(running, name, "at_least_once", style, tmp_path / "seen")
     after = asyncio.run(rest(bootstrap, name))
     assert before == list(range(CRASHES_AT + 1))
     assert CRASHES_AT in after
@@ -92,10 +95,10 @@ def test_at_least_once_repeats_and_loses_nothing(
 
 @pytest.mark.parametrize("style", ["loop", "fifo", "parallel"])
 def test_at_most_once_loses_and_repeats_nothing(
-    bootstrap: str, name: str, style: str, tmp_path: Path
+    running: Cluster, bootstrap: str, name: str, style: str, tmp_path: Path
 ) -> None:
     asyncio.run(fill(bootstrap, name))
-    before = crash(bootstrap, name, "at_most_once", style, tmp_path / "seen")
+    before = crash(running, name, "at_most_once", style, tmp_path / "seen")
     after = asyncio.run(rest(bootstrap, name))
     assert before == list(range(CRASHES_AT + 1))
     assert not set(before) & set(after)

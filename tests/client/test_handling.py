@@ -219,7 +219,7 @@ def test_partitions_change_hands_only_when_their_messages_are_done(bootstrap: st
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110 - librdkafka has no event for these
             await asyncio.sleep(0.01)
 

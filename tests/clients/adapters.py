@@ -24,7 +24,7 @@ from tests.clients.message import Message
 
 __all__ = ["ADAPTERS", "Adapter", "AioKafka", "ConfluentKafka", "KafkaPython", "Kcat"]
 
-WAIT_S: Final = 20.0
+WAIT_S: Final = 60.0
 #: room for messages larger than clients expect: ten times their defaults
 LARGE: Final = 10_000_000
 

@@ -44,7 +44,7 @@ def new_topic(bootstrap: str) -> NewTopicNamed:
     def create(partitions: int = 1, **configs: str) -> str:
         name = f"topic-{next(_names)}"
         config = {key.replace("_", "."): value for key, value in configs.items()}
-        admin.create_topics([NewTopic(name, partitions, config=config)])[name].result(timeout=10)
+        admin.create_topics([NewTopic(name, partitions, config=config)])[name].result(timeout=60)
         return name
 
     return create

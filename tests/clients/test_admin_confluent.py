@@ -25,7 +25,7 @@ from tests.clients.adapters import ConfluentKafka
 from tests.clients.conftest import NewTopicNamed
 from tests.clients.message import Message
 
-WAIT_S = 10
+WAIT_S = 60
 
 
 @pytest.fixture(scope="module")

@@ -48,7 +48,7 @@ def test_kills_and_compaction_keep_the_table(tmp_path: Path) -> None:
     try:
         new = NewTopic(TOPIC, 1, config=COMPACTED)
         admin = AdminClient({"bootstrap.servers": server.bootstrap, "log_level": 0})
-        admin.create_topics([new])[TOPIC].result(timeout=10)
+        admin.create_topics([new])[TOPIC].result(timeout=60)
         table: dict[bytes, bytes | None] = {}
         errors: list[object] = []
         producer = Producer({"bootstrap.servers": server.bootstrap, **PATIENT})

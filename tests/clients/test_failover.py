@@ -27,7 +27,7 @@ from tests.testing.test_clusters import create
 
 COUNT = 150
 TOPIC = "t"
-WAIT_S = 20.0
+WAIT_S = 60.0
 VALUES = [b"%d" % n for n in range(COUNT)]
 PROGRAM = Path(__file__).parent / "java" / "Failover.java"
 

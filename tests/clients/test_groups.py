@@ -46,7 +46,7 @@ SETTINGS = {
 }
 PROTOCOLS = ["range", "cooperative-sticky", "consumer"]
 CLOSE_S = 20
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 #: processes that say again and again which partitions their members have: one member, and fifty
 LONELY_MEMBER = """
 import json, sys
@@ -103,14 +103,14 @@ def group() -> str:
 
 def make_topic(bootstrap: str, name: str, partitions: int) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.create_topics([NewTopic(name, partitions)])[name].result(10)
+    admin.create_topics([NewTopic(name, partitions)])[name].result(PATIENCE_S)
 
 
 def set_group_config(bootstrap: str, group: str, key: str, value: str) -> None:
     resource = ConfigResource(ResourceType.GROUP, group)
     resource.add_incremental_config(ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET))
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.incremental_alter_configs([resource])[resource].result(10)
+    admin.incremental_alter_configs([resource])[resource].result(PATIENCE_S)
 
 
 def with_sessions(bootstrap: str, group: str, protocol: str, session_ms: int) -> dict[str, Any]:
@@ -227,7 +227,7 @@ def produce(bootstrap: str, topic: str, values: list[str]) -> None:
     producer = Producer({"bootstrap.servers": bootstrap, "log_level": 0})
     for number, value in enumerate(values):
         producer.produce(topic, value, partition=number % 4)
-    assert producer.flush(10) == 0
+    assert producer.flush(PATIENCE_S) == 0
 
 
 def consume(consumer: Member, number: int) -> list[str]:
@@ -244,7 +244,7 @@ def consume(consumer: Member, number: int) -> list[str]:
 def committed(bootstrap: str, group: str, topic: str) -> dict[int, int]:
     reader = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "log_level": 0})
     try:
-        found = reader.committed([TopicPartition(topic, p) for p in range(4)], timeout=10)
+        found = reader.committed([TopicPartition(topic, p) for p in range(4)], timeout=PATIENCE_S)
         return {p.partition: p.offset for p in found if p.offset >= 0}
     finally:
         reader.close()
@@ -313,7 +313,7 @@ def test_partitions_that_are_added_get_readers(bootstrap: str, topic: str, group
     ):
         until(divided(first, second), first, second)
         admin = AdminClient({"bootstrap.servers": bootstrap})
-        admin.create_partitions([NewPartitions(topic, 6)])[topic].result(10)
+        admin.create_partitions([NewPartitions(topic, 6)])[topic].result(PATIENCE_S)
         until(divided(first, second, partitions=6), first, second)
 
 
@@ -322,7 +322,7 @@ def test_a_member_that_stops_polling_is_out(bootstrap: str, topic: str, group: s
     """`max.poll.interval.ms`: its heartbeats go on, but it leaves by itself."""
     session = with_sessions(bootstrap, group, protocol, SHORT_SESSION_MS)
     with (
-        member(bootstrap, group, protocol, [topic], max_poll_interval_ms=2000, **session) as stuck,
+        member(bootstrap, group, protocol, [topic], max_poll_interval_ms=3500, **session) as stuck,
         member(bootstrap, group, protocol, [topic]) as other,
     ):
         until(divided(stuck, other), stuck, other)

@@ -20,7 +20,7 @@ from kafka.structs import TopicPartition as KafkaPythonPartition
 from lab.penstock import penstock
 from lab.server import Server
 
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 SETTINGS = {"group.initial.rebalance.delay.ms": "50", "penstock.log.level": "warning"}
 _numbers = count()
 
@@ -54,11 +54,11 @@ def group() -> str:
 
 def filled(bootstrap: str, name: str) -> str:
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.create_topics([NewTopic(name, 2)])[name].result(10)
+    admin.create_topics([NewTopic(name, 2)])[name].result(60)
     producer = Producer({"bootstrap.servers": bootstrap, "log_level": 0})
     for number in range(20):
         producer.produce(name, str(number), partition=number % 2)
-    assert producer.flush(10) == 0
+    assert producer.flush(60) == 0
     return name
 
 
@@ -153,41 +153,41 @@ def test_administrators_see_reset_and_delete_groups(
     assert read == 20
     consumer.commit(asynchronous=False)
 
-    described = admin.describe_consumer_groups([group])[group].result(10)
+    described = admin.describe_consumer_groups([group])[group].result(60)
     assert described.state.name == "STABLE"
     (member,) = described.members
     assert (member.client_id, member.host) == ("someone", "/127.0.0.1")
     assert {p.partition for p in member.assignment.topic_partitions} == {0, 1}
-    listed = admin.list_consumer_groups().result(10)
+    listed = admin.list_consumer_groups().result(60)
     assert group in [g.group_id for g in listed.valid] and not listed.errors
     with pytest.raises(Exception, match="NON_EMPTY_GROUP"):
-        admin.delete_consumer_groups([group])[group].result(10)
+        admin.delete_consumer_groups([group])[group].result(60)
     consumer.close()
 
     assert lag(admin, group, topic) == 0
     wanted = [ConsumerGroupTopicPartitions(group, [TopicPartition(topic, 0, 3)])]
-    admin.alter_consumer_group_offsets(wanted)[group].result(10)
+    admin.alter_consumer_group_offsets(wanted)[group].result(60)
     assert lag(admin, group, topic) == 7
-    admin.delete_consumer_groups([group])[group].result(10)
+    admin.delete_consumer_groups([group])[group].result(60)
     assert (
         admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group]
-        .result(10)
+        .result(60)
         .topic_partitions
         == []
     )
-    assert group not in [g.group_id for g in admin.list_consumer_groups().result(10).valid]
+    assert group not in [g.group_id for g in admin.list_consumer_groups().result(60).valid]
 
 
 def lag(admin: AdminClient, group: str, topic: str) -> int:
     asked = [ConsumerGroupTopicPartitions(group)]
-    committed = admin.list_consumer_group_offsets(asked)[group].result(10).topic_partitions
+    committed = admin.list_consumer_group_offsets(asked)[group].result(60).topic_partitions
     ends = admin.list_offsets({TopicPartition(topic, p.partition): OffsetSpec.latest() for p in committed})
-    return sum(ends[TopicPartition(topic, p.partition)].result(10).offset - p.offset for p in committed)
+    return sum(ends[TopicPartition(topic, p.partition)].result(60).offset - p.offset for p in committed)
 
 
 def test_a_group_that_nobody_knows_has_committed_nothing(bootstrap: str, topic: str, group: str) -> None:
     with closing(Consumer({"bootstrap.servers": bootstrap, "group.id": group, "log_level": 0})) as reader:
-        (found,) = reader.committed([TopicPartition(topic, 0)], timeout=10)
+        (found,) = reader.committed([TopicPartition(topic, 0)], timeout=PATIENCE_S)
     assert (found.offset, found.error) == (-1001, None)
 
 

@@ -56,7 +56,7 @@ def test_java_reads_and_writes(bootstrap: str, new_topic: NewTopicNamed) -> None
         ["java", "-Xmx256m", "-cp", f"{JARS}/*", str(PROGRAM), bootstrap, theirs, ours],
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=120,
         env={**os.environ, "LC_ALL": "C.UTF-8"},
     )
     assert done.returncode == 0, done.stderr[-3000:]

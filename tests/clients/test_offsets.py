@@ -78,15 +78,15 @@ def test_confluent_seeks(bootstrap: str, topic: str) -> None:
 
 def test_confluent_watermarks(bootstrap: str, topic: str, new_topic: NewTopicNamed) -> None:
     with confluent_consumer(bootstrap) as consumer:
-        assert consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=10) == (0, 10)
-        assert consumer.get_watermark_offsets(TopicPartition(new_topic(), 0), timeout=10) == (0, 0)
+        assert consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=60) == (0, 10)
+        assert consumer.get_watermark_offsets(TopicPartition(new_topic(), 0), timeout=60) == (0, 0)
 
 
 def test_confluent_offsets_for_times(bootstrap: str, topic: str, new_topic: NewTopicNamed) -> None:
     with confluent_consumer(bootstrap) as consumer:
 
         def first_since(name: str, timestamp: int) -> int:
-            (found,) = consumer.offsets_for_times([TopicPartition(name, 0, timestamp)], timeout=10)
+            (found,) = consumer.offsets_for_times([TopicPartition(name, 0, timestamp)], timeout=60)
             assert found.error is None
             offset: int = found.offset
             return offset
@@ -100,7 +100,7 @@ def test_confluent_lists_offsets(bootstrap: str, topic: str, new_topic: NewTopic
     admin = AdminClient({"bootstrap.servers": bootstrap})
 
     def listed(name: str, spec: OffsetSpec) -> tuple[int, int]:
-        (future,) = admin.list_offsets({TopicPartition(name, 0): spec}, request_timeout=10).values()
+        (future,) = admin.list_offsets({TopicPartition(name, 0): spec}, request_timeout=60).values()
         result = future.result()
         return result.offset, result.timestamp
 

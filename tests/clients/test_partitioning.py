@@ -28,7 +28,7 @@ def placed_by_confluent(bootstrap: str, topic: str, partitioner: str) -> list[in
     producer = Producer({"bootstrap.servers": bootstrap, "partitioner": partitioner, "linger.ms": 5})
     for key in KEYS:
         producer.produce(topic, key, key, on_delivery=delivered)
-    assert producer.flush(10) == 0
+    assert producer.flush(60) == 0
     return [placed[key] for key in KEYS]
 
 

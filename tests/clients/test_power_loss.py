@@ -17,7 +17,7 @@ PARTITIONS = 2
 def make_topic(bootstrap: str) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     new = NewTopic(TOPIC, PARTITIONS, config={"segment.ms": "200", "index.interval.bytes": "256"})
-    admin.create_topics([new])[TOPIC].result(timeout=10)
+    admin.create_topics([new])[TOPIC].result(timeout=60)
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -112,12 +112,12 @@ def worker(python: Path, bootstrap: str, state: Path) -> Iterator[subprocess.Pop
 def make_topics(admin: AdminClient) -> None:
     topics = [NewTopic("payments", PARTITIONS), NewTopic("totals", PARTITIONS)]
     for made in admin.create_topics(topics).values():
-        made.result(10)
+        made.result(60)
 
 
 def committed(admin: AdminClient) -> int:
     """How many payments the application has committed."""
-    found = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions("totals")])["totals"].result(10)
+    found = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions("totals")])["totals"].result(60)
     return sum(p.offset for p in found.topic_partitions if p.topic == "payments" and p.offset > 0)
 
 
@@ -126,4 +126,4 @@ def pay(bootstrap: str, first: int, last: int) -> None:
     for number in range(first, last + 1):
         for key in KEYS:
             producer.produce("payments", json.dumps({"number": number, "amount": number}), key)
-    assert producer.flush(10) == 0
+    assert producer.flush(60) == 0

@@ -35,7 +35,7 @@ def running(folder: Path, **settings: str) -> Iterator[Server]:
 def make_topic(bootstrap: str, **config: str) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
     new = NewTopic(TOPIC, PARTITIONS, config={key.replace("_", "."): value for key, value in config.items()})
-    admin.create_topics([new])[TOPIC].result(timeout=10)
+    admin.create_topics([new])[TOPIC].result(timeout=60)
 
 
 def end(server: Server, number: signal.Signals) -> int:

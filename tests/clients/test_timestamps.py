@@ -91,7 +91,7 @@ def test_a_topic_changes_its_mind(bootstrap: str, new_topic: NewTopicNamed) -> N
     admin = AdminClient({"bootstrap.servers": bootstrap})
     resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
     (altered,) = admin.incremental_alter_configs([resource]).values()
-    altered.result(timeout=10)
+    altered.result(timeout=60)
     before = now_ms()
     ConfluentKafka().produce(bootstrap, topic, [Message(b"k", b"2", timestamp=LONG_AGO)])
     first, second = ConfluentKafka().consume(bootstrap, topic, 2)

@@ -15,7 +15,7 @@ from kafka import KafkaProducer
 from kafka.errors import TransactionalIdAuthorizationFailedError
 
 #: well below any client's own patience
-SOON_S = 5.0
+SOON_S = 30.0
 
 
 @pytest.fixture(autouse=True)

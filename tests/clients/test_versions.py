@@ -57,8 +57,8 @@ def test_librdkafka_that_asks_for_no_versions(bootstrap: str, new_topic: NewTopi
     topic = new_topic()
     old = ["-X", "api.version.request=false", "-X", f"broker.version.fallback={age}"]
     common = ["kcat", "-b", bootstrap, *old, "-t", topic, "-p", "0"]
-    subprocess.run([*common, "-P", "-z", "gzip"], input=b"one\ntwo\n", check=True, timeout=20)
+    subprocess.run([*common, "-P", "-z", "gzip"], input=b"one\ntwo\n", check=True, timeout=60)
     read = subprocess.run(
-        [*common, "-C", "-c", "2", "-q", "-o", "beginning"], capture_output=True, check=True, timeout=20
+        [*common, "-C", "-c", "2", "-q", "-o", "beginning"], capture_output=True, check=True, timeout=60
     )
     assert read.stdout == b"one\ntwo\n"

@@ -32,7 +32,7 @@ def filled(three: Cluster, topic: str) -> tuple[Topics, list[bytes]]:
     """Two partitions of 12 MB each, on all brokers."""
     topics = Topics(three.bootstrap)
     admin = AdminClient({"bootstrap.servers": three.bootstrap})
-    admin.create_topics([NewTopic(topic, 2, 3)])[topic].result(timeout=10)
+    admin.create_topics([NewTopic(topic, 2, 3)])[topic].result(timeout=60)
     sent = numbered(6000)
     for partition in (0, 1):
         topics.fill(topic, sent, partition)

@@ -45,18 +45,18 @@ class Topics:
     def create(self, topic: str, partitions: int, **configs: str) -> None:
         """In the names of configs, `_` stands for `.`."""
         told = {key.replace("_", "."): value for key, value in configs.items()}
-        self._admin.create_topics([NewTopic(topic, partitions, config=told)])[topic].result(10)
+        self._admin.create_topics([NewTopic(topic, partitions, config=told)])[topic].result(60)
 
     def widen(self, topic: str, partitions: int) -> None:
-        self._admin.create_partitions([NewPartitions(topic, partitions)])[topic].result(10)
+        self._admin.create_partitions([NewPartitions(topic, partitions)])[topic].result(60)
 
     def cut(self, topic: str, partition: int, before: int) -> None:
         """As retention does it: records before an offset are gone."""
         (done,) = self._admin.delete_records([TopicPartition(topic, partition, before)]).values()
-        done.result(10)
+        done.result(60)
 
     def delete(self, topic: str) -> None:
-        self._admin.delete_topics([topic])[topic].result(10)
+        self._admin.delete_topics([topic])[topic].result(60)
 
     def configure(self, topic: str, **configs: str) -> None:
         """In the names of configs, `_` stands for `.`."""
@@ -66,14 +66,14 @@ class Topics:
         ]
         resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
         for done in self._admin.incremental_alter_configs([resource]).values():
-            done.result(10)
+            done.result(60)
 
     def compact(self, topic: str, left: list[int]) -> None:
         """Have partition 0 compacted, until these are the offsets left of what it holds now."""
         configs = {"cleanup_policy": "compact", "min_cleanable_dirty_ratio": "0"}
         self.configure(topic, segment_ms="1", segment_bytes="1048576", **configs)
         kept: list[int] = []
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while kept != left:
             assert time.monotonic() < deadline, f"it was not compacted: {kept}"
             # It rolls the segment with what came before, which only then can be cleaned.

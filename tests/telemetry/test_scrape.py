@@ -42,7 +42,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         if self.path == "/hang":
-            self.server.over.wait(30)
+            self.server.over.wait(120)
             return
         if self.path not in ("/metrics", "/html", "/drip"):
             self.send_error(404, "no such page")
@@ -74,7 +74,7 @@ def exporter() -> Iterator[Exporter]:
 
 
 def scrape(
-    *targets: Target, timeout_s: float = 5.0, jitter_s: float = 0.0
+    *targets: Target, timeout_s: float = 60.0, jitter_s: float = 0.0
 ) -> tuple[list[Sample], Scraper, list[str]]:
     recorder, complaints = Recorder(), list[str]()
     scraper = Scraper(
@@ -106,8 +106,8 @@ def test_what_an_exporter_says_and_that_it_is_up(exporter: Exporter) -> None:
 )
 def test_one_that_fails_is_down_and_keeps_nobody_waiting(exporter: Exporter, page: str, reason: str) -> None:
     bad, good = target(f"http://{exporter.address}{page}"), target(exporter.address)
-    # As long as the good one may take on a busy machine: the bad one takes it all.
-    samples, scraper, complaints = scrape(bad, good, timeout_s=1.5)
+    # As long as the good one may take on a machine that stands still: of the bad ones, two take it all.
+    samples, scraper, complaints = scrape(bad, good, timeout_s=3.0)
     assert sorted(s.value for s in samples if s.field.name == "up") == [0.0, 1.0]
     assert (scraper.counts.scrapes, scraper.counts.failures) == (2, 1)
     (complaint,) = complaints

@@ -16,7 +16,7 @@ from penstock.cli.commands import app
 from penstock.cli.failure import guarded
 
 PENSTOCK = [sys.executable, "-m", "penstock"]
-WAIT_S = 30
+WAIT_S = 90
 
 
 def failure(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:

@@ -10,7 +10,7 @@ import pytest
 
 from penstock.telemetry.demo.children import Child
 
-PATIENCE_S = 30.0
+PATIENCE_S = 90.0
 
 
 def test_one_that_ends_by_itself(tmp_path: Path) -> None:

@@ -58,13 +58,16 @@ def registry() -> CollectorRegistry:
 
 
 @pytest.fixture
-def setting(registry: CollectorRegistry, tmp_path: Path) -> Iterator[Setting]:
-    """A broker with ten messages, and the metrics of a pipeline that has read none."""
+def setting(
+    registry: CollectorRegistry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Setting]:
+    """A broker with ten messages, and the metrics of a pipeline that has read none; both may be slow."""
+    monkeypatch.setattr("penstock.telemetry.demo.watch._ANSWER_S", 60.0)
     server, thread = start_http_server(0, "127.0.0.1", registry)
     with broker() as running:
         admin = AdminClient({"bootstrap.servers": running.bootstrap})
         for made in admin.create_topics([NewTopic(TOPIC, PARTITIONS), NewTopic(ALERTS, 1)]).values():
-            made.result(10)
+            made.result(60)
         send(running.bootstrap, TOPIC, [b"message"] * 10)
         yield Setting(running.bootstrap, tmp_path, 4, 1, 90.0, server.server_port, 8080)
     server.shutdown()
@@ -76,7 +79,7 @@ def send(bootstrap: str, topic: str, values: list[bytes]) -> None:
     producer = Producer({"bootstrap.servers": bootstrap})
     for number, value in enumerate(values):
         producer.produce(topic, value, str(number))
-    assert producer.flush(10) == 0
+    assert producer.flush(60) == 0
 
 
 def test_it_sees_what_was_sent_read_and_said(setting: Setting, registry: CollectorRegistry) -> None:

@@ -1,8 +1,9 @@
 """`penstock` in a process that ends itself, and its JVM, with SIGKILL at a point of its work.
 
-    python -m tests.telemetry.pipeline.doomed before|after CLASS.METHOD CALL ARGUMENT...
+    python -m tests.telemetry.pipeline.doomed before|SECONDS CLASS.METHOD CALL ARGUMENT...
 
-It dies before or after the CALL-th call of a method of the driver. It must lead a process group of its own.
+It dies before the CALL-th call of a method of the driver, or so many seconds after it: a machine that stands
+still holds up its work and its end alike. It must lead a process group of its own.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from threading import Timer
 from typing import Any
 
 from penstock.cli import main
@@ -21,6 +23,10 @@ from penstock.telemetry.pipeline.tables import Tables
 OWNERS = {each.__name__: each for each in (Store, Tables, Topics)}
 
 
+def die() -> None:
+    os.killpg(0, signal.SIGKILL)
+
+
 def deadly(method: Callable[..., Any], moment: str, at_call: int) -> Callable[..., Any]:
     calls = 0
 
@@ -28,10 +34,12 @@ def deadly(method: Callable[..., Any], moment: str, at_call: int) -> Callable[..
         nonlocal calls
         calls += 1
         if calls == at_call and moment == "before":
-            os.killpg(0, signal.SIGKILL)
+            die()
         result = method(*args, **options)
-        if calls == at_call:
-            os.killpg(0, signal.SIGKILL)
+        if calls == at_call and moment == "0":
+            die()
+        elif calls == at_call:
+            Timer(float(moment), die).start()
         return result
 
     return called

@@ -32,7 +32,7 @@ from tests.telemetry.pipeline.messages import NOW_MS
 def bootstrap() -> Iterator[str]:
     with broker() as running:
         admin = AdminClient({"bootstrap.servers": running.bootstrap})
-        admin.create_topics([NewTopic(TOPIC, 3)])[TOPIC].result(timeout=10)
+        admin.create_topics([NewTopic(TOPIC, 3)])[TOPIC].result(timeout=60)
         yield running.bootstrap
 
 
