@@ -13,6 +13,7 @@ from unittest.mock import AsyncMock
 import pytest
 
 from penstock.broker import room
+from penstock.metadata.image import PartitionImage
 from penstock.model.errors import ErrorCode
 from penstock.testing.disk import FaultyDisk
 from tests.broker.disks import Volumes
@@ -229,6 +230,32 @@ def test_a_follower_whose_disk_has_failed_does_not_seem_to_keep_up_at_the_end_of
             assert isr(nodes, 1) == [1, 2]
             named = [(topic.topic_id, topic.partitions) for topic in nodes[3].room.without_room()]
             assert named == [(nodes[3].image.topics[TOPIC].id, [1])]
+        finally:
+            await nodes.close()
+
+    run(main())
+
+
+def test_who_comes_back_without_a_disk_is_no_eligible_leader_of_what_was_there() -> None:
+    """It shut down in good order, but would lead what nobody can read."""
+
+    def partition(nodes: Cluster, index: int) -> PartitionImage:
+        return nodes[LEADER].image.topics[TOPIC].partitions[index]
+
+    async def main() -> None:
+        nodes = Cluster(ALL, config={"log.dirs": "/good,/bad"})
+        good, bad = FaultyDisk(Random(1)), FaultyDisk(Random(2))
+        nodes.disks[2] = Volumes(good=good, bad=bad)
+        try:
+            await nodes.start()
+            await make_topic(nodes, LEADER, 2, partitions=2)
+            assert replica(nodes[2], index=1).directory.path == "/bad"
+            await nodes.stop(2)
+            await eventually(lambda: partition(nodes, 1).elr == [2])
+            nodes.disks[2] = Volumes(good=good, bad=FaultyDisk(Random(3)))
+            await nodes.start(2)
+            await eventually(lambda: sorted(partition(nodes, 0).isr) == [1, 2])
+            assert (partition(nodes, 1).isr, partition(nodes, 1).elr) == ([1], [])
         finally:
             await nodes.close()
 

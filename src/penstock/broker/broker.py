@@ -226,7 +226,7 @@ class Broker:
             [parse_topic_id(directory.directory_id) for directory in directories],
             self.rng.token(16),
             self.files,
-            clean=all(directory.clean for directory in directories),
+            clean=all(directory.clean for directory in directories) and not self.partitions.lost,
             offline=lambda: [parse_topic_id(d.directory_id) for d in self.room.failed()],
             without_room=self.room.without_room,
         )

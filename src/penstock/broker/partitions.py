@@ -49,7 +49,7 @@ class Partitions(PartitionTable):
         #: paths at which a data directory should be and is not
         self.missing_directories: list[str] = []
         #: ids of data directories that are gone, with who knows what in them
-        self._lost: frozenset[str] = frozenset()
+        self.lost: frozenset[str] = frozenset()
         self._image = ClusterImage()
         #: told of every partition that comes to be hosted
         self.on_hosted: Callable[[Partition], None] = _nothing
@@ -70,7 +70,7 @@ class Partitions(PartitionTable):
         """
         paths = self._config.data_dirs
         siblings = survey(self._files, paths)
-        self._lost = siblings.lost
+        self.lost = siblings.lost
         cluster_id = siblings.cluster_id or cluster_id
         for path in paths:
             if siblings.lost and path in siblings.unowned:
@@ -99,7 +99,7 @@ class Partitions(PartitionTable):
         for directory in self._flushers:
             if directory.holds(METADATA_TOPIC, 0):
                 return directory
-        if self._lost or any(directory.partitions() for directory in self._flushers):
+        if self.lost or any(directory.partitions() for directory in self._flushers):
             raise DirectoryRefused(
                 "none of the data directories has this broker's metadata: mount the one that has, or add it "
                 "to log.dirs"
@@ -174,7 +174,7 @@ class Partitions(PartitionTable):
     async def _load_missing(self, topic: TopicImage, indexes: Sequence[int]) -> None:
         """Partitions that should be here: made anew only if they cannot be where we do not see them."""
         log.warning("partitions_missing", topic=topic.name, partitions=indexes)
-        if self._lost:
+        if self.lost:
             slots = self.slots(topic)
             slots.update(dict.fromkeys(indexes, ErrorCode.KAFKA_STORAGE_ERROR))
         else:
