@@ -15,8 +15,10 @@ from penstock.broker.handlers import internal
 from penstock.metadata.configs import Operation
 from penstock.metadata.image import BROKER, TOPIC
 from penstock.model.errors import ErrorCode
+from penstock.net.client import PeerLost
 from penstock.wire.api import Api
 from penstock.wire.apis.allocate_producer_ids import ALLOCATE_PRODUCER_IDS, AllocateProducerIdsRequest
+from penstock.wire.apis.alter_partition import ALTER_PARTITION, AlterPartitionRequest
 from penstock.wire.apis.alter_partition_reassignments import (
     ALTER_PARTITION_REASSIGNMENTS,
     AlterPartitionReassignmentsRequest,
@@ -239,6 +241,33 @@ def test_a_controller_that_is_slow_is_not_asked_a_second_time() -> None:
                 answered, _ = await asyncio.wait([asked], timeout=0.3)
                 assert not answered
             assert await asked == ErrorCode.NONE
+
+    run(main())
+
+
+def test_who_asks_the_controller_again_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first request may be carried out after the second, and the answer is the second's."""
+
+    async def main() -> None:
+        async with cluster(3) as nodes:
+            await nodes.settled()
+            node = nodes[await follower(nodes)].node
+            told: list[str] = []
+            get = node.peers.get
+
+            class Lost:
+                async def send(self, *_: object) -> None:
+                    raise PeerLost("the connection has ended")
+
+            def lose_once(node_id: int, purpose: str) -> Any:
+                return get(node_id, purpose) if purpose != "isr" or told else Lost()
+
+            monkeypatch.setattr(node.peers, "get", lose_once)
+            request = AlterPartitionRequest(broker_id=node.node_id, broker_epoch=node.broker_epoch)
+            answer = await node.to_controller(
+                ALTER_PARTITION, request, 10, purpose="isr", on_unanswered=lambda: told.append("again")
+            )
+            assert (answer.error_code, told) == (ErrorCode.NONE, ["again"])
 
     run(main())
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -28,8 +29,11 @@ class FakeLeadership:
 
     def __init__(self, index: int) -> None:
         self.partition = SimpleNamespace(topic_id=TOPIC_ID, index=index, name=f"t-{index}", leadership=self)
-        self.state = SimpleNamespace(proposal=PROPOSAL)
+        self.state = SimpleNamespace(proposal=PROPOSAL, sent_again=self.sent_again)
         self.outcomes: list[object] = []
+
+    def sent_again(self, _: IsrProposal) -> None:
+        self.outcomes.append("again")
 
     def accepted(self, _: IsrProposal, partition_epoch: int, leader_epoch: int, isr: list[int]) -> None:
         self.outcomes.append((partition_epoch, leader_epoch, isr))
@@ -44,7 +48,7 @@ class FakeLeadership:
 
 
 class FakeBroker:
-    """A controller that gives the answers it was told to give, one per request."""
+    """A controller that gives the answers it was told to give, one per request; None is no answer yet."""
 
     node_id = 1
     image = SimpleNamespace(brokers={1: SimpleNamespace(epoch=101)})
@@ -54,10 +58,13 @@ class FakeBroker:
         self.answers = list(answers)
         self.asked: list[AlterPartitionRequest] = []
 
-    async def to_controller(self, _: object, request: AlterPartitionRequest) -> AlterPartitionResponse:
+    async def to_controller(
+        self, _: object, request: AlterPartitionRequest, on_unanswered: Callable[[], None]
+    ) -> AlterPartitionResponse:
         self.asked.append(request)
         await asyncio.sleep(0)
-        answer = self.answers.pop(0)
+        while (answer := self.answers.pop(0)) is None:
+            on_unanswered()
         if isinstance(answer, Exception):
             raise answer
         return cast(AlterPartitionResponse, answer)
@@ -114,6 +121,12 @@ def test_without_an_answer_it_is_asked_again() -> None:
     propose(broker, leadership)
     assert len(broker.asked) == 3
     assert leadership.outcomes == [ErrorCode.UNKNOWN_SERVER_ERROR] * 2 + [(9, 3, [1, 2])]
+
+
+def test_a_leader_hears_that_a_copy_of_what_is_refused_may_be_under_way() -> None:
+    leadership = FakeLeadership(0)
+    propose(FakeBroker(None, granted(0, error=ErrorCode.INELIGIBLE_REPLICA)), leadership)
+    assert leadership.outcomes == ["again", ErrorCode.INELIGIBLE_REPLICA]
 
 
 def test_a_refusal_that_holds_is_not_repeated() -> None:

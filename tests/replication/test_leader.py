@@ -294,6 +294,14 @@ def test_a_proposal_sent_twice_and_refused_once_may_still_be_granted() -> None:
     assert leader.high_watermark == 20, "by now no copy can be under way"
 
 
+def test_a_proposal_that_was_sent_again_on_its_way_may_still_be_granted() -> None:
+    leader = Cluster().leader(isr=(1, 2))
+    proposal = joining(leader)
+    leader.sent_again(proposal)
+    leader.rejected(proposal, ErrorCode.INELIGIBLE_REPLICA, 0)
+    assert leader.maximal_isr() == {1, 2, 3}
+
+
 def test_a_newer_partition_epoch_ends_the_doubt() -> None:
     leader = Cluster().leader(isr=(1, 2))
     proposal = joining(leader)

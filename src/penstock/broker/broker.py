@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from penstock.broker.cluster_node import ClusterNode, new_cluster_id
@@ -251,10 +251,10 @@ class Broker:
         return self.node.peers.get(node_id, purpose)
 
     async def to_controller(
-        self, api: Api[RequestT, ResponseT], request: RequestT, timeout_s: float = _PATIENCE_S
+        self, api: Api[RequestT, ResponseT], request: RequestT, on_unanswered: Callable[[], None]
     ) -> ResponseT:
-        """The active controller's answer, whichever node that is; ControllerUnavailable if there is none."""
-        return await self.node.to_controller(api, request, timeout_s)
+        """The active controller's answer, as `ClusterNode` has it, which is given a while."""
+        return await self.node.to_controller(api, request, _PATIENCE_S, on_unanswered=on_unanswered)
 
     def apis_on(self, listener: Listener) -> Iterable[Api[Any, Any]]:
         """What is served there."""

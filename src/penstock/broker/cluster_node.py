@@ -68,6 +68,10 @@ def new_cluster_id(config: BrokerConfig) -> str | None:
     return format_topic_id(blake2b(voters.encode(), digest_size=16).digest())
 
 
+def _nothing() -> None:
+    """Nobody to tell."""
+
+
 class ClusterNode:
     """Composes quorum, image, controller and peers; `start` takes part, `stop` leaves."""
 
@@ -209,15 +213,22 @@ class ClusterNode:
         timeout_s: float,
         *,
         purpose: str = "controller",
+        on_unanswered: Callable[[], None] = _nothing,
     ) -> ResponseT:
-        """The active controller's answer, whichever node that is; ControllerUnavailable if there is none."""
+        """The active controller's answer, whichever node that is; ControllerUnavailable if there is none.
+
+        `on_unanswered` is called before what may be carried out, some time, without an answer is asked again.
+        """
 
         async def attempt(left_s: float) -> ResponseT | None:
             if self.leader_id == self.node_id:
                 response = await self.service.ask(api, request)
+            elif self.leader_id == NO_NODE:
+                return None
             else:
                 found = await self.ask_leader(api, request, left_s, purpose)
                 if found is None:
+                    on_unanswered()
                     return None
                 response = found
             return None if getattr(response, "error_code", 0) == ErrorCode.NOT_CONTROLLER else response
@@ -343,7 +354,3 @@ class ClusterNode:
             return
         self.quorum.peer_gone(node_id)
         self.duties.gone(node_id)
-
-
-def _nothing() -> None:
-    """Nobody to tell."""

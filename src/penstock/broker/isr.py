@@ -69,8 +69,14 @@ class IsrSender:
         """Send one request and tell its outcome; False if something has to be tried again."""
         if not proposals:
             return True
+
+        def unanswered() -> None:
+            for leadership, proposal in proposals.items():
+                leadership.state.sent_again(proposal)
+
+        request = self._request(proposals)
         try:
-            response = await self._broker.to_controller(ALTER_PARTITION, self._request(proposals))
+            response = await self._broker.to_controller(ALTER_PARTITION, request, unanswered)
             if response.error_code:
                 raise ApiError(ErrorCode(response.error_code))
         except PenstockError as e:

@@ -209,6 +209,11 @@ class LeaderState:
         if partition_epoch >= self.partition_epoch and self.isr <= in_sync:
             self._commit(partition_epoch, in_sync, now_ms)
 
+    def sent_again(self, proposal: IsrProposal) -> None:
+        """There was no answer: whatever that to another copy is, this one may be carried out after it."""
+        if self.proposal is proposal:
+            self._resent = True
+
     def rejected(self, proposal: IsrProposal, error: ErrorCode, now_ms: int) -> Reaction:
         """The controller refused, or did not answer; only WITHDRAWN lets another proposal follow."""
         if self.proposal is not proposal:
