@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from penstock.broker import producer_ids
 from penstock.broker.context import Context
 from penstock.broker.forwarding import Caller, forward
 from penstock.broker.handlers import internal
@@ -325,3 +326,19 @@ def test_who_asked_reaches_the_controller(monkeypatch: pytest.MonkeyPatch) -> No
         ("User:ANONYMOUS", "127.0.0.1", "test"),
         ("User:alice", "2001:db8::7", "alices-client"),
     ]
+
+
+def test_producers_hear_soon_that_there_is_no_controller(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many ask: each may find a broker that has one, instead of waiting for those before it."""
+    monkeypatch.setattr(producer_ids, "_PATIENCE_S", 0.1)
+
+    async def main() -> None:
+        async with cluster(3) as nodes:
+            node = await follower(nodes)
+            for other in set(nodes.brokers) - {node}:
+                await nodes.kill(other)
+            request = InitProducerIdRequest(transaction_timeout_ms=1000)
+            answers = await asyncio.gather(*(nodes.ask(node, INIT_PRODUCER_ID, request) for _ in range(100)))
+            assert {answer.error_code for answer in answers} == {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
+
+    run(main())
