@@ -340,7 +340,7 @@ def test_one_file_and_a_number_for_each_make_a_cluster(tmp_path: Path) -> None:
         for (_, output), port in zip(brokers, ports, strict=True):
             with os.fdopen(output) as lines:
                 assert lines.readline() == f"ready 127.0.0.1:{port}\n"
-        with DirectLine(f"127.0.0.1:{ports[2]}", 10) as line:
+        with DirectLine(f"127.0.0.1:{ports[2]}", 60) as line:
             while len((overview := cluster_overview(line))["partitions"]) < 2:
                 time.sleep(0.02)
         assert [len(p["replicas"]) for p in overview["partitions"]] == [3, 3]

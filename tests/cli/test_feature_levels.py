@@ -18,7 +18,7 @@ LOWERED = [
 
 
 def test_levels_are_raised_when_every_broker_has_said_what_it_knows() -> None:
-    with cluster(brokers=2) as running, DirectLine(running.bootstrap, 10) as line:
+    with cluster(brokers=2) as running, DirectLine(running.bootstrap, 60) as line:
         assert possible_raises(line) == []
         line.ask(UPDATE_FEATURES, UpdateFeaturesRequest(feature_updates=LOWERED))
         running.wait_until(lambda: bool(possible_raises(line)))

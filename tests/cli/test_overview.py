@@ -40,11 +40,15 @@ def fill(_: Broker, partition: Partition) -> None:
     partition.directory.health.full = "there is no room"
 
 
-def test_status_shows_damage_failed_directories_and_balancing(capsys: pytest.CaptureFixture[str]) -> None:
+def test_status_shows_damage_failed_directories_and_balancing(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Nobody looks meanwhile whether there is room after all.
+    monkeypatch.setattr("penstock.broker.maintenance._ROOM_MS", 3_600_000)
     with cluster(brokers=3, config={"penstock.balance": "leaders"}) as running:
         create(running, "t")
         produce(running, "t", b"value")
-        with DirectLine(running.bootstrap, 10.0) as line:
+        with DirectLine(running.bootstrap, 60) as line:
             whole = cluster_overview(line)
             change(running, 1, fill)
             full = cluster_overview(line)
@@ -68,17 +72,18 @@ def test_status_shows_damage_failed_directories_and_balancing(capsys: pytest.Cap
 
 
 def test_status_tells_who_hangs_from_who_is_gone(capsys: pytest.CaptureFixture[str]) -> None:
-    with cluster(brokers=5) as running:
+    # What hangs is not taken for gone because the machine stands still.
+    with cluster(brokers=5, config={"broker.session.timeout.ms": 60_000}) as running:
         controller = running.controller
         assert controller is not None
         hangs, gone, *_ = (broker for broker in running.ids if broker != controller)
         create(running, "t")
         running.pause(hangs)
         running.kill(gone)
-        with DirectLine(running.address(controller), 1.5) as line:
+        with DirectLine(running.address(controller), 3) as line:
             overview = cluster_overview(line)
         running.resume(hangs)
-        with DirectLine(running.address(hangs), 10) as line:  # it takes who has waited before it ends
+        with DirectLine(running.address(hangs), 60) as line:  # it takes who has waited before it ends
             assert cluster_overview(line)["brokers"]
     states = {broker["broker"]: broker["state"] for broker in overview["brokers"]}
     assert (states.pop(hangs), states.pop(gone), set(states.values())) == ("silent", "down", {"up"})
@@ -97,7 +102,7 @@ def test_status_is_what_the_controller_knows() -> None:
     with cluster(brokers=3) as running:
         controller = running.controller
         other = next(broker for broker in running.ids if broker != controller)
-        with DirectLine(running.address(other), 10) as line:
+        with DirectLine(running.address(other), 60) as line:
             assert cluster_overview(line)["controller"] == controller
             running.kill(other)
             assert cluster_overview(line)["controller"] == controller

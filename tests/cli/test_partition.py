@@ -59,7 +59,7 @@ def test_what_is_cancelled_is_throttled_no_more(tmp_path: Path, capsys: pytest.C
         for topic, plan in zip(("a", "b"), plans, strict=True):
             produce(running, topic, *VALUES)
             assert reassign(running, "execute", plan, "--throttle", "1") == 0
-        with DirectLine(running.bootstrap, 10) as line:
+        with DirectLine(running.bootstrap, 60) as line:
             overview = cluster_overview(line)
         assert (overview["moving"], overview["under_replicated"]) == (2, [])
         assert throttled(running, "a", "b") == {"a", "b", "1", "2", "3"}
