@@ -13,8 +13,9 @@ from unittest.mock import AsyncMock
 import pytest
 
 from penstock.broker import room
-from penstock.metadata.image import PartitionImage
+from penstock.metadata.image import NO_LEADER, PartitionImage
 from penstock.model.errors import ErrorCode
+from penstock.storage.memory import MemoryFiles
 from penstock.testing.disk import FaultyDisk
 from tests.broker.disks import Volumes
 from tests.broker.nodes import Cluster, eventually, run
@@ -256,6 +257,28 @@ def test_who_comes_back_without_a_disk_is_no_eligible_leader_of_what_was_there()
             await nodes.start(2)
             await eventually(lambda: sorted(partition(nodes, 0).isr) == [1, 2])
             assert (partition(nodes, 1).isr, partition(nodes, 1).elr) == ([1], [])
+        finally:
+            await nodes.close()
+
+    run(main())
+
+
+def test_who_comes_back_on_an_empty_disk_does_not_have_the_others_cut_what_they_have() -> None:
+    async def main() -> None:
+        nodes = Cluster([1], [2, 3])
+        try:
+            await nodes.start()
+            await make_topic(nodes, 2, 3, min_isr=1)
+            assert (await produce(nodes, 2, b"on both")).error_code == ErrorCode.NONE
+            await nodes.kill(3)
+            await eventually(lambda: described(nodes[1]).isr == [2])
+            assert (await produce(nodes, 2, b"on one")).error_code == ErrorCode.NONE
+            await nodes.kill(2)
+            nodes.disks[2] = MemoryFiles()
+            await nodes.start(2)
+            await nodes.start(3)
+            assert described(nodes[1]).leader == NO_LEADER
+            assert replica(nodes[3]).log.end_offset == 1
         finally:
             await nodes.close()
 

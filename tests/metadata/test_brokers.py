@@ -155,6 +155,29 @@ def test_the_last_leader_returns_when_there_is_nobody_better_and_is_marked_as_re
     assert partition.last_known_leader == []
 
 
+@pytest.mark.parametrize("fenced", [True, False])
+def test_the_last_leader_does_not_lead_when_it_comes_back_on_empty_disks(fenced: bool) -> None:
+    """The others would cut all that they have, which is nearly everything."""
+    stage = Stage(2)
+    partition = stage.topic("t", [1, 2], min_isr=1)
+    stage.fence(2)
+    if fenced:
+        stage.fence(1)
+    stage.register(1, log_dirs=[stage.unique()])
+    assert (partition.leader, partition.isr, partition.elr, partition.last_known_leader) == (-1, [], [], [])
+    stage.beat(1)
+    assert partition.leader == -1
+
+
+def test_the_only_replica_leads_though_its_disks_are_empty() -> None:
+    stage = Stage(1)
+    partition = stage.topic("t", [1], min_isr=1)
+    stage.fence(1)
+    stage.register(1, log_dirs=[stage.unique()])
+    stage.beat(1)
+    assert partition.leader == 1
+
+
 def test_a_shutdown_moves_leaders_first_and_is_granted_when_all_have_read_of_it() -> None:
     stage = Stage(2)
     partition = stage.topic("t", [1, 2], min_isr=1)

@@ -120,7 +120,8 @@ def register_broker(
         record.in_controlled_shutdown = known.in_controlled_shutdown
         return [record], known.epoch
     clean = known is not None and known.epoch == request.previous_broker_epoch
-    records = _withdraw(image, policy, request.broker_id, clean=clean)
+    emptied = known is not None and set(known.log_directories).isdisjoint(request.log_dirs)
+    records = _withdraw(image, policy, request.broker_id, clean=clean, emptied=emptied)
     record.broker_epoch = next_offset + len(records)
     return [*records, record], record.broker_epoch
 
@@ -283,12 +284,22 @@ def _unfence(image: ClusterImage, policy: Policy, broker: BrokerImage) -> list[S
 
 
 def _withdraw(
-    image: ClusterImage, policy: Policy, broker_id: int, *, clean: bool = True, even_if_last: bool = True
+    image: ClusterImage,
+    policy: Policy,
+    broker_id: int,
+    *,
+    clean: bool = True,
+    emptied: bool = False,
+    even_if_last: bool = True,
 ) -> list[Struct]:
-    """Take a broker out of the ISRs, and out of the eligible leaders where it may have lost records."""
+    """Take a broker out of the ISRs, and out of the eligible leaders where it may have lost records.
+
+    One that is `emptied` has lost all: where others have any, it does not lead for having led last, either.
+    """
     records: list[Struct] = []
     for partition in image.partitions_on(broker_id):
-        if broker_id not in partition.isr and (clean or broker_id not in partition.elr):
+        has_led = emptied and len(partition.replicas) > 1 and broker_id in partition.last_known_leader
+        if broker_id not in partition.isr and (clean or broker_id not in partition.elr) and not has_led:
             continue
         change = begin_change(image, policy, partition, leaving=broker_id)
         if not even_if_last:
@@ -297,6 +308,8 @@ def _withdraw(
         change.isr = [node for node in partition.isr if node != broker_id]
         if not clean:
             change.unclean_shutdown = (broker_id,)
+        if emptied and len(partition.replicas) > 1:
+            change.emptied = (broker_id,)
         record = change.build()
         if record is not None and (even_if_last or record.leader != NO_LEADER):
             records.append(record)

@@ -6,8 +6,8 @@ Every decision that touches a partition goes through `PartitionChange`, so these
 - Whoever leaves an ISR that is below the minimum becomes an eligible leader replica (ELR, KIP-966): nothing
   is acknowledged below the minimum, so it holds all that was. An ISR with the minimum needs no ELR.
 - A leader comes from the ISR; from the ELR when the ISR is empty; if both are empty it may be the last leader
-  there was; and any replica at all only in an unclean election. The last two may lose records: such a leader
-  is alone in the ISR and marked as recovering.
+  there was, unless that came back on empty disks; and any replica at all only in an unclean election. The
+  last two may lose records: such a leader is alone in the ISR and marked as recovering.
 - Every change of leader, and every loss of a replica, starts a new leader epoch.
 """
 
@@ -49,6 +49,7 @@ class PartitionChange:
         "_partition",
         "adding",
         "election",
+        "emptied",
         "isr",
         "recovery",
         "removing",
@@ -76,6 +77,8 @@ class PartitionChange:
         self.recovery = partition.leader_recovery
         #: brokers that may have lost what they had: they are no eligible leaders
         self.unclean_shutdown: Collection[int] = ()
+        #: brokers that have nothing of what they had: one that led last would have others cut all they have
+        self.emptied: Collection[int] = ()
         self._elr: Sequence[int] = partition.elr
 
     def build(self) -> PartitionChangeRecord | None:
@@ -157,11 +160,14 @@ class PartitionChange:
 
     def _note_last_leader(self, record: PartitionChangeRecord) -> None:
         """Remember who led when the partition lost its leader; forget it when there is one."""
-        known = self._partition.last_known_leader
+        known = last = self._partition.last_known_leader
         if record.leader == NO_LEADER and self._partition.leader != NO_LEADER:
-            record.last_known_elr = [self._partition.leader]
-        elif record.leader >= 0 and known:
-            record.last_known_elr = []
+            last = [self._partition.leader]
+        elif record.leader >= 0:
+            last = []
+        last = [node for node in last if node not in self.emptied]
+        if last != known:
+            record.last_known_elr = last
 
     def _assign(self, record: PartitionChangeRecord) -> None:
         partition = self._partition
