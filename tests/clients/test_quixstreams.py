@@ -36,7 +36,7 @@ PATIENCE_S = 60.0
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)  # the first time it installs Quix Streams
+@pytest.mark.timeout(600)  # the first time it installs Quix Streams
 def test_a_stateful_application_survives_its_crash(tmp_path: Path) -> None:
     python = quixstreams_python()
     server = penstock(tmp_path, SETTINGS)

@@ -204,7 +204,7 @@ def test_a_log_that_has_refused_for_hours_is_still_tried_again(monkeypatch: pyte
                 full.setattr(coordinator_seat, "append_records", refuse)
                 for _ in range(1100):
                     await answer(commit(broker, 2))
-                    async with asyncio.timeout(5):
+                    async with asyncio.timeout(60):
                         while getattr(fetch(broker), "error_code", 0):  # noqa: ASYNC110
                             await asyncio.sleep(0)
             await answer(commit(broker, 3))

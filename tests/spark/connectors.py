@@ -16,7 +16,7 @@ __all__ = ["REFUSED", "Connector", "Stream", "as_plain", "numbers", "offsets_jso
 #: How a query ends that is refused or fails; what Java throws in a task comes as it is.
 REFUSED = (PySparkException, Py4JJavaError)
 
-_PATIENCE_S = 120
+_PATIENCE_S = 300
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from penstock.spark.connection import close_clusters
 from tests.spark.test_writers import write
 from tests.spark.topics import Topics, batch_rows, schema, source, task_rows
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module")

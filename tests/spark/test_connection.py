@@ -12,7 +12,7 @@ from tests.spark.topics import Topics
 
 def endpoint(bootstrap: str, client_id: str = "tests") -> Endpoint:
     host, _, port = bootstrap.rpartition(":")
-    return Endpoint(((host, int(port)),), client_id, request_timeout_s=5.0, total_timeout_s=2.0)
+    return Endpoint(((host, int(port)),), client_id, request_timeout_s=60.0, total_timeout_s=60.0)
 
 
 def test_connections_are_kept_while_nothing_is_under_way(topics: Topics) -> None:

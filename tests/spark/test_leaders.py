@@ -13,7 +13,7 @@ from penstock.spark.connection import close_clusters
 from penstock.testing import Cluster, cluster
 from tests.spark.topics import Topics, schema, source, task_rows
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.fixture(scope="module")

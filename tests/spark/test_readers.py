@@ -26,7 +26,7 @@ from tests.spark.topics import Topics, batch_rows, schema, source, task_rows
 
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 #: Long enough for any answer, short enough to wait for one that never comes.
-IMPATIENT = {"kafka__default__api__timeout__ms": "1500"}
+IMPATIENT = {"kafka__default__api__timeout__ms": "2500"}
 
 
 def values(rows: list[dict[str, Any]], partition: int = 0) -> list[bytes]:

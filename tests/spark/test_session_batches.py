@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from tests.spark.connectors import REFUSED, Connector, as_plain, numbers, offsets_json
 from tests.spark.topics import Topics
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 SCHEMA = "name string, number bigint, tags map<string,string>"
 
 

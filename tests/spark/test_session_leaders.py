@@ -15,7 +15,7 @@ from penstock.testing import Cluster, cluster
 from tests.spark.connectors import Connector
 from tests.spark.topics import Topics
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 TOPIC = "mortal"
 
 

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from tests.spark.connectors import REFUSED, Connector, Stream, offsets_json
 from tests.spark.topics import Topics
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 def values(count: int, start: int = 0) -> list[bytes]:

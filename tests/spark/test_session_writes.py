@@ -7,7 +7,7 @@ import pytest
 from tests.spark.connectors import REFUSED, Connector, as_plain
 from tests.spark.topics import Topics, batch_rows
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 HEADERS = "headers array<struct<key:string,value:binary>>"
 
 

@@ -21,7 +21,7 @@ from tests.telemetry.pipeline.reading import messages
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 TOPIC = "fleet.simulated"
 
 
