@@ -25,6 +25,9 @@ from tests.clients.message import Message
 __all__ = ["ADAPTERS", "Adapter", "AioKafka", "ConfluentKafka", "KafkaPython", "Kcat"]
 
 WAIT_S: Final = 60.0
+#: so long that what is sent together stays together, on a machine that stands still as well, until it is
+#: flushed; aiokafka does not get round to sending in between anyway
+LINGER_MS: Final = 60_000
 #: room for messages larger than clients expect: ten times their defaults
 LARGE: Final = 10_000_000
 
@@ -59,7 +62,7 @@ class ConfluentKafka:
         self, bootstrap: str, topic: str, messages: Sequence[Message], codec: str = "none", partition: int = 0
     ) -> None:
         errors: list[Any] = []
-        settings = {"compression.type": codec, "linger.ms": 5, "message.max.bytes": LARGE}
+        settings = {"compression.type": codec, "linger.ms": LINGER_MS, "message.max.bytes": LARGE}
         producer = Producer({"bootstrap.servers": bootstrap, **settings})
         for message in messages:
             producer.produce(
@@ -104,7 +107,7 @@ class KafkaPython:
         producer = KafkaProducer(
             bootstrap_servers=bootstrap,
             compression_type=None if codec == "none" else codec,
-            linger_ms=5,
+            linger_ms=LINGER_MS,
             max_request_size=LARGE,
         )
         with closing(producer):
@@ -114,6 +117,7 @@ class KafkaPython:
                 )
                 for m in messages
             ]
+            producer.flush(WAIT_S)
             for future in sent:
                 future.get(WAIT_S)
 

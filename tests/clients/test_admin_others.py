@@ -123,7 +123,7 @@ def test_kafka_python_sees_producers(bootstrap: str, admin: Any, new_topic: NewT
     assert admin.describe_producers([where])[where].active_producers == []
     with closing(KafkaProducer(bootstrap_servers=bootstrap)) as producer:
         for _ in range(3):
-            producer.send(name, b"v").get(10)
+            producer.send(name, b"v").get(60)
         (state,) = admin.describe_producers([where])[where].active_producers
     assert (state.producer_epoch, state.last_sequence) == (0, 2)
     assert state.current_transaction_start_offset == -1

@@ -58,7 +58,7 @@ def confluent_consumer(bootstrap: str, **settings: Any) -> Iterator[Any]:
 
 
 def next_value(consumer: Any) -> int:
-    message = consumer.poll(10)
+    message = consumer.poll(60)
     assert message is not None
     assert message.error() is None, message.error()
     return int(message.value())
@@ -119,7 +119,7 @@ def test_confluent_lists_offsets(bootstrap: str, topic: str, new_topic: NewTopic
 def test_confluent_offsets_out_of_range(bootstrap: str, topic: str, offset: int) -> None:
     with confluent_consumer(bootstrap, auto_offset_reset="error") as consumer:
         consumer.assign([TopicPartition(topic, 0, offset)])
-        message = consumer.poll(10)
+        message = consumer.poll(60)
         assert message.error().code() == KafkaError._AUTO_OFFSET_RESET
         assert "out of range" in message.error().str()
     with confluent_consumer(bootstrap, auto_offset_reset="earliest") as consumer:
@@ -130,7 +130,7 @@ def test_confluent_offsets_out_of_range(bootstrap: str, topic: str, offset: int)
 def test_confluent_sees_the_end(bootstrap: str, topic: str) -> None:
     with confluent_consumer(bootstrap, enable_partition_eof=True) as consumer:
         consumer.assign([TopicPartition(topic, 0, OFFSET_END)])
-        message = consumer.poll(10)
+        message = consumer.poll(60)
         assert message.error().code() == KafkaError._PARTITION_EOF
         assert message.offset() == 10
 

@@ -34,7 +34,7 @@ def placed_by_confluent(bootstrap: str, topic: str, partitioner: str) -> list[in
 
 def placed_by_kafka_python(bootstrap: str, topic: str) -> list[int]:
     with closing(KafkaProducer(bootstrap_servers=bootstrap)) as producer:
-        return [future.get(10).partition for future in [producer.send(topic, key, key) for key in KEYS]]
+        return [future.get(60).partition for future in [producer.send(topic, key, key) for key in KEYS]]
 
 
 async def placed_by_aiokafka(bootstrap: str, topic: str) -> list[int]:

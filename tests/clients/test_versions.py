@@ -29,7 +29,7 @@ def test_kafka_python_of_any_age(bootstrap: str, age: tuple[int, int]) -> None:
         sent = [
             producer.send(topic, b"%d" % i, headers=[("h", b"v")], timestamp_ms=1000 + i) for i in range(9)
         ]
-        assert [future.get(10).offset for future in sent] == list(range(9))
+        assert [future.get(60).offset for future in sent] == list(range(9))
     where = TopicPartition(topic, 0)
     with closing(KafkaConsumer(**options, group_id=None)) as consumer:
         consumer.assign([where])
@@ -48,7 +48,7 @@ def test_a_producer_from_before_record_batches_is_turned_away(
     options = {"bootstrap_servers": bootstrap, "enable_idempotence": False, "retries": 0}
     producer = KafkaProducer(**options, api_version=(0, 10, 2))
     with closing(producer), pytest.raises(KafkaConnectionError):
-        producer.send(new_topic(), b"old").get(10)
+        producer.send(new_topic(), b"old").get(60)
 
 
 @needs("kcat")

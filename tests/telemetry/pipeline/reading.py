@@ -20,7 +20,7 @@ def messages(bootstrap: str, topic: str) -> list[Any]:
     found: list[Any] = []
     ends = 0
     while ends < len(partitions):
-        message = consumer.poll(10)
+        message = consumer.poll(60)
         assert message is not None, f"{topic} does not answer"
         if message.error() is None:
             found.append(message)
