@@ -7,6 +7,8 @@ that is asked for.
 
 from __future__ import annotations
 
+from math import inf
+
 from penstock.model.ids import TopicPartition
 from penstock.testing.simulation.history import (
     Acked,
@@ -14,6 +16,7 @@ from penstock.testing.simulation.history import (
     CommitsAsked,
     CommitsRead,
     Committed,
+    Coordinates,
     Deleting,
     Event,
     Read,
@@ -63,13 +66,74 @@ class _PartitionSeen:
         return (0 if offset is None else offset) < self.deleting
 
 
+class _Question:
+    """Where is my group?"""
+
+    __slots__ = ("epochs", "stored")
+
+    def __init__(self, stored: int, leading: dict[int, int]) -> None:
+        #: when it was asked
+        self.stored = stored
+        #: in which each broker has had the group since
+        self.epochs = {node_id: {epoch} for node_id, epoch in leading.items()}
+
+
+class _GroupSeen:
+    """What a group has stored, and who may know of it.
+
+    A coordinator that was replaced and has not heard of it yet, because the news is cut off or on its way,
+    answers from what it knows, as Kafka's does: all that was stored before another broker had the group in a
+    later epoch. To forget anything of that is a violation, and so is to answer like that after it has heard.
+    """
+
+    __slots__ = ("_begun", "_leading", "_questions", "_stored")
+
+    def __init__(self) -> None:
+        self._stored: dict[TopicPartition, int] = {}
+        #: broker -> the epoch in which it takes itself for the coordinator
+        self._leading: dict[int, int] = {}
+        #: epoch -> what was stored before anybody had the group in it; in the order in which they began
+        self._begun: dict[int, dict[TopicPartition, int]] = {}
+        self._questions: dict[tuple[str, TopicPartition], _Question] = {}
+
+    def stored(self, partition: TopicPartition, offset: int) -> None:
+        self._stored[partition] = max(offset, self._stored.get(partition, -1))
+
+    def coordinates(self, node_id: int, epoch: int | None) -> None:
+        if epoch is None:
+            self._leading.pop(node_id, None)
+            return
+        self._leading[node_id] = epoch
+        self._begun.setdefault(epoch, self._stored.copy())
+        for question in self._questions.values():
+            question.epochs.setdefault(node_id, set()).add(epoch)
+
+    def asked(self, client: str, partition: TopicPartition) -> None:
+        self._questions[client, partition] = _Question(self._stored.get(partition, -1), self._leading)
+
+    def told(self, client: str, partition: TopicPartition, offset: int, node_id: int) -> None:
+        question = self._questions.pop((client, partition))
+        known = [self._known_in(epoch, partition) for epoch in question.epochs.get(node_id, ())]
+        due = min([question.stored, *known])
+        if offset < due:
+            raise Violation(
+                "committed offset regressed", f"{partition}: {due} was stored, {offset} is told by {node_id}"
+            )
+
+    def _known_in(self, epoch: int, partition: TopicPartition) -> float:
+        """The least that a coordinator knows which has heard of no later epoch than this."""
+        for later, stored in self._begun.items():
+            if later > epoch:
+                return stored.get(partition, -1)
+        return inf
+
+
 class ClientChecker:
     """Observes a history. `finish` compares it with what is in the logs in the end."""
 
     def __init__(self) -> None:
         self._partitions: dict[TopicPartition, _PartitionSeen] = {}
-        self._committed: dict[tuple[str, TopicPartition], int] = {}
-        self._asked: dict[tuple[str, str, TopicPartition], int] = {}
+        self._groups: dict[str, _GroupSeen] = {}
 
     @property
     def acknowledged(self) -> int:
@@ -90,20 +154,16 @@ class ClientChecker:
             case Read():
                 self._read(event)
             case Committed(group, partition, offset):
-                key = group, partition
-                self._committed[key] = max(offset, self._committed.get(key, -1))
+                self._group(group).stored(partition, offset)
             case Deleting(partition, before):
                 seen = self._seen(partition)
                 seen.deleting = max(before, seen.deleting)
             case CommitsAsked(group, partition):
-                self._asked[client, group, partition] = self._committed.get((group, partition), -1)
-            case CommitsRead(group, partition, offset):
-                floor = self._asked.pop((client, group, partition))
-                if offset < floor:
-                    raise Violation(
-                        "committed offset regressed",
-                        f"{group} {partition}: {floor} was stored, {offset} is told",
-                    )
+                self._group(group).asked(client, partition)
+            case CommitsRead(group, partition, offset, node_id):
+                self._group(group).told(client, partition, offset, node_id)
+            case Coordinates(group, node_id, epoch):
+                self._group(group).coordinates(node_id, epoch)
 
     def finish(self, logs: dict[TopicPartition, list[tuple[int, bytes]]]) -> None:
         """`logs` is everything that can be read when all is well again."""
@@ -136,6 +196,9 @@ class ClientChecker:
 
     def _seen(self, partition: TopicPartition) -> _PartitionSeen:
         return self._partitions.setdefault(partition, _PartitionSeen())
+
+    def _group(self, name: str) -> _GroupSeen:
+        return self._groups.setdefault(name, _GroupSeen())
 
 
 def _check_nothing_lost(partition: TopicPartition, seen: _PartitionSeen, offsets: dict[bytes, int]) -> None:

@@ -19,7 +19,7 @@ from penstock.testing.simulation.history import Event, History
 from penstock.testing.simulation.loop import SimLoop
 from penstock.wire.api import Api, RequestT, ResponseT
 from penstock.wire.apis.create_topics import CREATE_TOPICS, CreatableTopic, CreateTopicsRequest
-from penstock.wire.apis.find_coordinator import FIND_COORDINATOR, FindCoordinatorRequest
+from penstock.wire.apis.find_coordinator import FIND_COORDINATOR, Coordinator, FindCoordinatorRequest
 from penstock.wire.apis.metadata import METADATA, MetadataRequest, MetadataRequestTopic
 from penstock.wire.backoff import Backoff
 
@@ -106,11 +106,16 @@ class Client:
         self, group: str, api: Api[RequestT, ResponseT], request: RequestT
     ) -> ResponseT:
         """Ask the broker that has the group now."""
+        coordinator = await self.find_coordinator(group)
+        return await self.ask((coordinator.host, coordinator.port), api, request)
+
+    async def find_coordinator(self, group: str) -> Coordinator:
+        """Who has the group, by the word of any broker."""
         found = await self.ask_any(FIND_COORDINATOR, FindCoordinatorRequest(coordinator_keys=[group]))
         (coordinator,) = found.coordinators
         if coordinator.error_code:
             raise Unanswered(ErrorCode(coordinator.error_code).name)
-        return await self.ask((coordinator.host, coordinator.port), api, request)
+        return coordinator
 
     # -- the cluster
 

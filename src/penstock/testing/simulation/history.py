@@ -18,6 +18,7 @@ __all__ = [
     "CommitsAsked",
     "CommitsRead",
     "Committed",
+    "Coordinates",
     "Deleting",
     "Event",
     "History",
@@ -100,9 +101,24 @@ class CommitsAsked:
 
 @dataclass(frozen=True, slots=True)
 class CommitsRead:
+    """Broker `node_id` said where a group is."""
+
     group: str
     partition: TopicPartition
     offset: int
+    node_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Coordinates:
+    """A broker takes itself for a group's coordinator, in the epoch in which it leads its log; None: no more.
+
+    No client sees that: it says whose answers are of one who could not know better.
+    """
+
+    group: str
+    node_id: int
+    epoch: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +129,9 @@ class Deleting:
     before: int
 
 
-Event: TypeAlias = Sent | Acked | Refused | Unsure | Read | Committed | CommitsAsked | CommitsRead | Deleting
+Event: TypeAlias = (
+    Sent | Acked | Refused | Unsure | Read | Committed | CommitsAsked | CommitsRead | Coordinates | Deleting
+)
 
 
 class History:
@@ -148,7 +166,9 @@ def _line(event: Event) -> str:
             return f"committed {group} {partition} {offset}"
         case CommitsAsked(group, partition):
             return f"asks where {group} is in {partition}"
-        case CommitsRead(group, partition, offset):
-            return f"hears that {group} is at {partition} {offset}"
+        case CommitsRead(group, partition, offset, node_id):
+            return f"hears from {node_id} that {group} is at {partition} {offset}"
+        case Coordinates(group, _, epoch):
+            return f"has {group} no more" if epoch is None else f"has {group} in epoch {epoch}"
         case Deleting(partition, before):
             return f"deletes {partition} before {before}"

@@ -132,14 +132,15 @@ class GroupMember:
             member_epoch=self._epoch,
             topics=[OffsetFetchRequestTopics(topic_id=self._topic_id, partition_indexes=[index])],
         )
-        answer = await self._client.ask_coordinator(
-            self._group, OFFSET_FETCH, OffsetFetchRequest(groups=[group])
-        )
+        coordinator = await self._client.find_coordinator(self._group)
+        address = coordinator.host, coordinator.port
+        answer = await self._client.ask(address, OFFSET_FETCH, OffsetFetchRequest(groups=[group]))
         if answer.groups[0].error_code:
             raise Unanswered(ErrorCode(answer.groups[0].error_code).name)
         found = answer.groups[0].topics[0].partitions[0]
         if found.error_code == ErrorCode.NONE:
-            self._client.saw(CommitsRead(self._group, partition, found.committed_offset))
+            told = CommitsRead(self._group, partition, found.committed_offset, coordinator.node_id)
+            self._client.saw(told)
             self._positions[index] = max(self._positions.get(index) or 0, found.committed_offset, 0)
 
     @property

@@ -6,7 +6,7 @@ that looking costs little. Nothing is written, and nothing that a broker would n
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import Final, NamedTuple
 
@@ -15,7 +15,7 @@ from penstock.broker.partition import Partition
 from penstock.metadata.image import RECOVERING, ClusterImage
 from penstock.metadata.policy import UNCLEAN
 from penstock.model.errors import PenstockError
-from penstock.model.ids import TopicPartition
+from penstock.model.ids import OFFSETS_TOPIC, TopicPartition
 from penstock.raft.node import RaftNode
 from penstock.raft.roles import Nominee
 from penstock.records.batch import BatchHeader
@@ -102,12 +102,22 @@ class _Seen:
         #: by replica: where its log ends, its high watermark, and up to where its disk counts as having it
         self.replicas: dict[Partition, tuple[int, int, int]] = {}
         self.logs: dict[Partition, _LogMirror] = {}
+        #: the epoch in which it leads what the simulated group is stored in, if it does
+        self.coordinates: int | None = None
 
 
 class Observation:
-    """Checks every named invariant; `after_step` is for the loop."""
+    """Checks every named invariant; `after_step` is for the loop.
 
-    def __init__(self, nodes: Sequence[Node]) -> None:
+    `coordinates` is told who leads the log that `group` is stored in, as each broker has it: which node, in
+    which epoch, None for no longer.
+    """
+
+    def __init__(
+        self, nodes: Sequence[Node], group: str, coordinates: Callable[[Node, int | None], None]
+    ) -> None:
+        self._group = group
+        self._coordinates = coordinates
         self._nodes = {node.name: node for node in nodes}
         self._seen: dict[int, _Seen] = {}
         self._raft = RaftInvariants()
@@ -121,6 +131,8 @@ class Observation:
             return
         seen = self._seen.get(node.id)
         if seen is None or seen.broker is not node.program:
+            if seen is not None and seen.coordinates is not None:
+                self._coordinates(node, None)
             seen = self._seen[node.id] = _Seen(node.program, after_clean_stop=node.after_clean_stop)
             self._raft.restarted(node.id)
         if getattr(seen.broker, "node", None) is not None:
@@ -128,6 +140,7 @@ class Observation:
             self._look_at_image(seen.broker.image)
             self._look_at_registration(seen)
             self._look_at_replicas(seen)
+            self._look_at_coordinator(node, seen)
 
     def _look_at_registration(self, seen: _Seen) -> None:
         lifecycle = seen.broker.lifecycle
@@ -167,6 +180,14 @@ class Observation:
         self._image_offset = image.offset
         fenced = {broker.id for broker in image.brokers.values() if broker.fenced}
         self._partitions.image_changed(_partition_views(image), fenced)
+
+    def _look_at_coordinator(self, node: Node, seen: _Seen) -> None:
+        broker = seen.broker
+        found = broker.partitions.find(OFFSETS_TOPIC, broker.groups.partition_for(self._group))
+        epoch = found.leader_epoch if isinstance(found, Partition) and found.leading else None
+        if epoch != seen.coordinates:
+            seen.coordinates = epoch
+            self._coordinates(node, epoch)
 
     def _look_at_replicas(self, seen: _Seen) -> None:
         for partition in seen.broker.partitions:

@@ -19,7 +19,7 @@ from penstock.testing.simulation.administration import Operator
 from penstock.testing.simulation.checkers import ClientChecker, Violation
 from penstock.testing.simulation.clients import Client
 from penstock.testing.simulation.faults import FAULTS, OFFSETS_PARTITIONS, Fault, heal
-from penstock.testing.simulation.history import Event, History
+from penstock.testing.simulation.history import Coordinates, Event, History
 from penstock.testing.simulation.loop import SimLoop, Stuck
 from penstock.testing.simulation.members import GroupMember
 from penstock.testing.simulation.network import Link
@@ -31,6 +31,7 @@ from penstock.testing.simulation.workload import Consumer, Producer, read_all
 __all__ = ["Options", "Outcome", "Simulation", "simulate"]
 
 TOPIC: Final = "events"
+GROUP: Final = "group"
 #: virtual seconds for a scenario to come to its end after everything was healed
 _PATIENCE_S: Final = 60.0
 #: of these, for brokers that have nothing more to do to agree
@@ -198,7 +199,7 @@ class Simulation:
         ]
         if options.nodes > 1:
             # One alone may write again, in the same epoch, what it lost before it was acknowledged.
-            self.loop.after_step = Observation(self.nodes).after_step
+            self.loop.after_step = Observation(self.nodes, GROUP, self._coordinates).after_step
         self.partitions = [TopicPartition(TOPIC, i) for i in range(options.partitions)]
         self.admin = self.client("admin")
         self.workers = self._make_workers()
@@ -295,12 +296,15 @@ class Simulation:
             made.append((client, Consumer(client, partitions, rewind=0.1, rack=rack)))
         for i in range(options.members):
             client = self.client(f"member-{i}")
-            made.append((client, GroupMember(client, "group", TOPIC, pause_s=0.2)))
+            made.append((client, GroupMember(client, GROUP, TOPIC, pause_s=0.2)))
         if options.operated:
             client = self.client("operator")
             brokers = {node.id: (node.name, _INTERNAL_PORT) for node in self.nodes}
             made.append((client, Operator(client, brokers, partitions, pause_s=0.3)))
         return made
+
+    def _coordinates(self, node: Node, epoch: int | None) -> None:
+        self.history.add(node.name, Coordinates(GROUP, node.id, epoch))
 
     def _observe(self, client: str, event: Event) -> None:
         """Check an event; the first violation ends the run, whatever the client would make of it."""
