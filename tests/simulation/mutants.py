@@ -17,14 +17,14 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
 from penstock.broker.flusher import Flusher
-from penstock.broker.handlers import replica_fetch
+from penstock.broker.handlers import offsets, replica_fetch
 from penstock.broker.leadership import Leadership
 from penstock.broker.metadata_log import MetadataLog
 from penstock.broker.partition import Partition
 from penstock.broker.replica_fetcher import ReplicaFetcher
 from penstock.metadata import alter_partition, brokers
 from penstock.metadata.policy import Policy
-from penstock.model.errors import ErrorCode, StorageError
+from penstock.model.errors import ApiError, ErrorCode, StorageError
 from penstock.raft.leader import Leader
 from penstock.raft.node import RaftNode
 from penstock.raft.roles import Role
@@ -63,11 +63,15 @@ class Mutant:
     #: where faults have to come in a certain order
     plot: str | None = None
     settings: tuple[tuple[str, str], ...] = ()
+    #: where it takes what only an operator asks for
+    operated: bool = False
 
     def options(self, seed: int) -> Options:
         drawn = Options.draw(seed, self.brokers)
         if self.allowed is not None:
             drawn = replace(drawn, allowed=self.allowed, faults=8, duration_s=drawn.duration_s + 4)
+        if self.operated:
+            drawn = replace(drawn, operated=True)
         return replace(drawn, plot=None) if self.plot is None else drawn.plotted(self.plot)
 
 
@@ -186,11 +190,26 @@ async def _fetch_on(self: ReplicaFetcher) -> None:
     self._unsynced.clear()
 
 
-_withdraw = brokers._withdraw
+_withdraw, _follow = brokers._withdraw, Partition.follow_watermarks
 
 
 def _withdraw_as_if_clean(image: Any, policy: Policy, broker_id: int, *, clean: bool = True) -> list[Struct]:
     return _withdraw(image, policy, broker_id)
+
+
+def _delete_beyond(partition: Partition, offset: int) -> int:
+    if not partition.leading:
+        raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    partition.log._start_at(offset)
+    return partition.log.log_start_offset
+
+
+def _follow_to_the_high_watermark(
+    self: Partition, high_watermark: int, log_start_offset: int, size: int
+) -> None:
+    if log_start_offset > self.log.log_start_offset:
+        log_start_offset = max(high_watermark, log_start_offset)
+    _follow(self, high_watermark, log_start_offset, size)
 
 
 def _always(*_: object) -> bool:
@@ -301,6 +320,17 @@ MUTANTS: Final = (
         guard="reads end at the high watermark",
         changes=((Partition, "readable_end", lambda self, committed: self.log.end_offset),),
         allowed=_UNREST,
+    ),
+    # the far end of logs
+    Mutant(
+        guard="deletion ends at the high watermark",
+        changes=((offsets, "_delete_before", _delete_beyond),),
+        operated=True,
+    ),
+    Mutant(
+        guard="followers start where their leader does",
+        changes=((Partition, "follow_watermarks", _follow_to_the_high_watermark),),
+        operated=True,
     ),
 )
 

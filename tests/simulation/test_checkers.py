@@ -14,6 +14,7 @@ from penstock.testing.simulation.history import (
     Committed,
     Coordinates,
     Deleting,
+    DeletionRefused,
     Event,
     Read,
     Refused,
@@ -24,6 +25,7 @@ from penstock.testing.simulation.history import (
 PARTITION = TopicPartition("t", 0)
 FIRST = Batch(PARTITION, 1, 0, 0, (b"a", b"b"))
 SECOND = Batch(PARTITION, 1, 0, 2, (b"c",))
+NOT_DELETED = DeletionRefused(PARTITION, 1)
 LOG = [(0, b"a"), (1, b"b"), (2, b"c")]
 
 
@@ -72,6 +74,9 @@ def check(*events: Event, log: list[tuple[int, bytes]] | None = None) -> str:
         ([Acked(FIRST, 0), Deleting(PARTITION, 1)], LOG[2:], "lost write"),
         ([Acked(FIRST, None), Deleting(PARTITION, 1)], [], "kept"),
         ([read(0, (0, b"a")), Deleting(PARTITION, 1)], [], "kept"),
+        ([Acked(FIRST, 0), Deleting(PARTITION, 1), NOT_DELETED], LOG[1:], "lost write"),
+        ([Acked(FIRST, 0), Deleting(PARTITION, 1), Deleting(PARTITION, 1), NOT_DELETED], LOG[1:], "kept"),
+        ([read(0, (0, b"a")), Deleting(PARTITION, 1), NOT_DELETED], [], "record changed"),
         ([read(0, (0, b"a")), Deleting(PARTITION, 2)], [(1, b"a")], "record changed"),
         ([], [(0, b"c"), (1, b"a")], "sequence repeated"),
         ([], [(0, b"a"), (1, b"c")], "sequence gap"),

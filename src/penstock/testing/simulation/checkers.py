@@ -2,7 +2,7 @@
 
 Each violation has a name. The rules hold for topics that lose nothing by themselves (no retention, no
 compaction, no transactions), which is what simulated clients use; what somebody deletes may be gone from when
-that is asked for.
+that is asked for, unless it is refused.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from penstock.testing.simulation.history import (
     Committed,
     Coordinates,
     Deleting,
+    DeletionRefused,
     Event,
     Read,
     Refused,
@@ -49,8 +50,8 @@ class _PartitionSeen:
         self.offset_of: dict[bytes, int] = {}
         #: acknowledged values; an offset, if it was told
         self.acked: dict[bytes, int | None] = {}
-        #: what lies before may be gone
-        self.deleting = 0
+        #: what lies before one of these may be gone
+        self.deleting: list[int] = []
 
     def found(self, offset: int, value: bytes) -> None:
         """Somebody says that `value` is at `offset`."""
@@ -63,7 +64,7 @@ class _PartitionSeen:
 
     def may_be_gone(self, offset: int | None) -> bool:
         """Whether somebody has asked for that; nobody knows where None is."""
-        return (0 if offset is None else offset) < self.deleting
+        return (0 if offset is None else offset) < max(self.deleting, default=0)
 
 
 class _Question:
@@ -156,8 +157,9 @@ class ClientChecker:
             case Committed(group, partition, offset):
                 self._group(group).stored(partition, offset)
             case Deleting(partition, before):
-                seen = self._seen(partition)
-                seen.deleting = max(before, seen.deleting)
+                self._seen(partition).deleting.append(before)
+            case DeletionRefused(partition, before):
+                self._seen(partition).deleting.remove(before)
             case CommitsAsked(group, partition):
                 self._group(group).asked(client, partition)
             case CommitsRead(group, partition, offset, node_id):

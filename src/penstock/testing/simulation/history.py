@@ -20,6 +20,7 @@ __all__ = [
     "Committed",
     "Coordinates",
     "Deleting",
+    "DeletionRefused",
     "Event",
     "History",
     "Read",
@@ -129,8 +130,26 @@ class Deleting:
     before: int
 
 
+@dataclass(frozen=True, slots=True)
+class DeletionRefused:
+    """It has not been done and never will be."""
+
+    partition: TopicPartition
+    before: int
+
+
 Event: TypeAlias = (
-    Sent | Acked | Refused | Unsure | Read | Committed | CommitsAsked | CommitsRead | Coordinates | Deleting
+    Sent
+    | Acked
+    | Refused
+    | Unsure
+    | Read
+    | Committed
+    | CommitsAsked
+    | CommitsRead
+    | Coordinates
+    | Deleting
+    | DeletionRefused
 )
 
 
@@ -172,3 +191,5 @@ def _line(event: Event) -> str:
             return f"has {group} no more" if epoch is None else f"has {group} in epoch {epoch}"
         case Deleting(partition, before):
             return f"deletes {partition} before {before}"
+        case DeletionRefused(partition, before):
+            return f"may not delete {partition} before {before}"

@@ -7,7 +7,6 @@ that looking costs little. Nothing is written, and nothing that a broker would n
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import chain
 from typing import Final, NamedTuple
 
 from penstock.broker.broker import Broker
@@ -19,9 +18,10 @@ from penstock.model.ids import OFFSETS_TOPIC, TopicPartition
 from penstock.raft.node import RaftNode
 from penstock.raft.roles import Nominee
 from penstock.records.batch import BatchHeader
-from penstock.records.record import Record, iter_batches, iter_records
+from penstock.records.record import iter_batches
 from penstock.replication.digest import is_as_produced
 from penstock.storage.log import Log
+from penstock.testing.simulation.history import Event
 from penstock.testing.simulation.invariants import (
     BatchView,
     PartitionInvariants,
@@ -30,10 +30,11 @@ from penstock.testing.simulation.invariants import (
     RaftView,
     ReplicaView,
 )
+from penstock.testing.simulation.log_starts import LogStarts, StartView
 from penstock.testing.simulation.node import Node
 from penstock.testing.simulation.process import Process
 
-__all__ = ["Observation", "compacted_difference", "unsettled"]
+__all__ = ["Observation", "incarnation", "partition_views"]
 
 _READ_BYTES: Final = 1 << 20
 
@@ -99,8 +100,9 @@ class _Seen:
         self.unclean = not after_clean_stop
         self.raft: tuple[object, ...] = ()
         self.metadata = _LogMirror()
-        #: by replica: where its log ends, its high watermark, and up to where its disk counts as having it
-        self.replicas: dict[Partition, tuple[int, int, int]] = {}
+        #: by replica: where its log ends, its high watermark, up to where its disk counts as having it; where
+        #: the log starts; whether it leads, and in which epoch
+        self.replicas: dict[Partition, tuple[int, int, int, int, bool, int]] = {}
         self.logs: dict[Partition, _LogMirror] = {}
         #: the epoch in which it leads what the simulated group is stored in, if it does
         self.coordinates: int | None = None
@@ -122,6 +124,7 @@ class Observation:
         self._seen: dict[int, _Seen] = {}
         self._raft = RaftInvariants()
         self._partitions = PartitionInvariants()
+        self._starts = LogStarts()
         self._image_offset = -1
 
     def after_step(self, process: Process) -> None:
@@ -141,6 +144,10 @@ class Observation:
             self._look_at_registration(seen)
             self._look_at_replicas(seen)
             self._look_at_coordinator(node, seen)
+
+    def saw(self, event: Event) -> None:
+        """What a client did, or heard."""
+        self._starts.observe(event)
 
     def _look_at_registration(self, seen: _Seen) -> None:
         lifecycle = seen.broker.lifecycle
@@ -179,7 +186,7 @@ class Observation:
             return
         self._image_offset = image.offset
         fenced = {broker.id for broker in image.brokers.values() if broker.fenced}
-        self._partitions.image_changed(_partition_views(image), fenced)
+        self._partitions.image_changed(partition_views(image), fenced)
 
     def _look_at_coordinator(self, node: Node, seen: _Seen) -> None:
         broker = seen.broker
@@ -194,17 +201,39 @@ class Observation:
             log = partition.log
             safe_end = log.recovery_point if partition.flusher.acks_wait else log.end_offset
             ends = log.end_offset, log.high_watermark, safe_end
-            if seen.replicas.get(partition) == ends:
+            state = (*ends, log.log_start_offset, partition.leading, partition.leader_epoch)
+            known = seen.replicas.get(partition)
+            if known == state:
                 continue
+            mirror = seen.logs.setdefault(partition, _LogMirror())
             try:
-                appended = seen.logs.setdefault(partition, _LogMirror()).refresh(log)
+                appended = mirror.refresh(log)
             except PenstockError:
                 continue
-            seen.replicas[partition] = ends
-            name = _incarnation(partition.topic, partition.topic_id, partition.index)
+            seen.replicas[partition] = state
+            name = incarnation(partition.topic, partition.topic_id, partition.index)
             for part in appended:
                 self._partitions.appended(name, seen.broker.node_id, *part)
             self._partitions.replica_changed(ReplicaView(name, seen.broker.node_id, *ends))
+            self._starts.check(_start_view(seen.broker, partition, mirror.batches, is_new=known is None))
+
+
+def _start_view(
+    broker: Broker, partition: Partition, batches: Sequence[BatchView], *, is_new: bool
+) -> StartView:
+    log, config = partition.log, partition.log.config
+    return StartView(
+        partition=incarnation(partition.topic, partition.topic_id, partition.index),
+        name=TopicPartition(partition.topic, partition.index),
+        node_id=broker.node_id,
+        start=log.log_start_offset,
+        high_watermark=log.high_watermark,
+        leads=partition.leading,
+        leader_epoch=partition.leader_epoch,
+        is_new=is_new,
+        first_end=batches[0].end if batches else log.log_start_offset,
+        expires=config.delete and (config.retention_ms >= 0 or config.retention_bytes >= 0),
+    )
 
 
 def _raft_view(node: RaftNode, batches: Sequence[BatchView]) -> RaftView:
@@ -224,15 +253,15 @@ def _raft_view(node: RaftNode, batches: Sequence[BatchView]) -> RaftView:
     )
 
 
-def _incarnation(topic: str, topic_id: bytes, index: int) -> TopicPartition:
+def incarnation(topic: str, topic_id: bytes, index: int) -> TopicPartition:
     """A partition's name that no other topic's has, made again under the same name."""
     return TopicPartition(f"{topic}#{topic_id.hex()[:8]}", index)
 
 
-def _partition_views(image: ClusterImage) -> list[PartitionView]:
+def partition_views(image: ClusterImage) -> list[PartitionView]:
     return [
         PartitionView(
-            _incarnation(topic.name, topic.id, partition.index),
+            incarnation(topic.name, topic.id, partition.index),
             partition.leader,
             partition.leader_epoch,
             partition.partition_epoch,
@@ -246,99 +275,3 @@ def _partition_views(image: ClusterImage) -> list[PartitionView]:
         for topic in image.topics.values()
         for partition in topic.partitions.values()
     ]
-
-
-def unsettled(nodes: Sequence[Node]) -> str | None:
-    """What is not yet as it has to be when all is well again; None when nothing is left.
-
-    Every broker is up and knows the same; every partition has a leader and all its replicas in sync; their
-    logs are the same, byte for byte, or record for record where each is compacted by itself.
-    """
-    brokers = {node.id: node.broker for node in nodes if node.broker is not None}
-    if len(brokers) < len(nodes):
-        return f"only {sorted(brokers)} are up"
-    offsets = {node_id: broker.image.offset for node_id, broker in brokers.items()}
-    if len(set(offsets.values())) > 1:
-        return f"images end at {offsets}"
-    for partition in _partition_views(next(iter(brokers.values())).image):
-        if partition.leader < 0 or set(partition.isr) != set(partition.replicas):
-            return f"{partition}"
-        found = [_log_of(brokers[node_id], partition.partition) for node_id in partition.replicas]
-        logs = [log for log in found if log is not None]
-        if len(logs) < len(found):
-            return f"{partition.partition}: not all of {partition.replicas} have it"
-        ends = [(log.end_offset, log.high_watermark) for log in logs]
-        if len(set(ends)) > 1:
-            return f"{partition.partition}: replicas end at {ends}"
-        difference = _difference(logs)
-        if difference is not None:
-            return f"{partition.partition}: {difference}"
-    return None
-
-
-def _log_of(broker: Broker, name: TopicPartition) -> Log | None:
-    for partition in broker.partitions:
-        if _incarnation(partition.topic, partition.topic_id, partition.index) == name:
-            return partition.log
-    return None
-
-
-def _difference(logs: Sequence[Log]) -> str | None:
-    """In what the logs of replicas in sync differ though they must not."""
-    # What is deleted is gone from each when it hears of it.
-    start = max(log.log_start_offset for log in logs)
-    try:
-        contents = [_content(log, start) for log in logs]
-        if len(set(contents)) <= 1:
-            return None
-        if not all(log.config.compact for log in logs):
-            return "replicas have different bytes"
-        return compacted_difference([_records(content) for content in contents])
-    except PenstockError as e:
-        # Damage that no scrubber has mended yet.
-        return f"a replica cannot be read: {e}"
-
-
-def _content(log: Log, position: int) -> bytes:
-    """All batches from that with the offset `position` on."""
-    parts = []
-    while position < log.end_offset:
-        found = log.read(position, _READ_BYTES, upper=log.end_offset)
-        if found is None:
-            break
-        data = found.read()
-        parts.append(data)
-        position = [header.next_offset for _, header in iter_batches(data)][-1]
-    return b"".join(parts)
-
-
-def _records(content: bytes) -> list[Record]:
-    view = memoryview(content)
-    return [
-        record
-        for position, header in iter_batches(view)
-        if not header.is_control
-        for record in iter_records(view[position : position + header.size])
-    ]
-
-
-def compacted_difference(replicas: Sequence[Sequence[Record]]) -> str | None:
-    """In what compacted replicas differ though they must not.
-
-    Each compacts when it likes, so one may still have what another has let go of. But an offset has one
-    record, and a reader of all ends with the same value for each key.
-    """
-    by_offset: dict[int, Record] = {}
-    for record in chain.from_iterable(replicas):
-        if by_offset.setdefault(record.offset, record) != record:
-            return f"replicas have different records at offset {record.offset}"
-    tables = [_table(records) for records in replicas]
-    if any(table != tables[0] for table in tables):
-        return "replicas have different values"
-    return None
-
-
-def _table(records: Sequence[Record]) -> dict[bytes | None, bytes]:
-    """The latest value of each key that has one."""
-    latest = {record.key: record.value for record in records}
-    return {key: value for key, value in latest.items() if value is not None}

@@ -18,13 +18,14 @@ from penstock.model.ids import TopicPartition
 from penstock.testing.simulation.administration import Operator
 from penstock.testing.simulation.checkers import ClientChecker, Violation
 from penstock.testing.simulation.clients import Client
+from penstock.testing.simulation.convergence import unsettled
 from penstock.testing.simulation.faults import FAULTS, OFFSETS_PARTITIONS, Fault, heal
 from penstock.testing.simulation.history import Coordinates, Event, History
 from penstock.testing.simulation.loop import SimLoop, Stuck
 from penstock.testing.simulation.members import GroupMember
 from penstock.testing.simulation.network import Link
 from penstock.testing.simulation.node import PORT, Node
-from penstock.testing.simulation.observation import Observation, unsettled
+from penstock.testing.simulation.observation import Observation
 from penstock.testing.simulation.plots import PLOTS, CameToNothing
 from penstock.testing.simulation.workload import Consumer, Producer, read_all
 
@@ -159,12 +160,18 @@ def _settings(node_id: int, options: Options) -> dict[str, str]:
             "metadata.log.max.record.bytes.between.snapshots": "4000",
             "min.insync.replicas": "2",
             "replica.lag.time.max.ms": str(options.lag_ms),
+            # Nothing goes by itself.
+            "log.retention.ms": "-1",
         }
     if options.has_racks:
         settings |= {"broker.rack": _rack(node_id), "replica.selector.class": _RACK_AWARE}
     if options.operated:
-        # Beside the operator, the cluster moves replicas by itself.
-        settings |= {"penstock.balance": "replicas", "penstock.balance.interval.seconds": "1"}
+        # Beside the operator, the cluster moves replicas by itself, and lets go of what is old.
+        settings |= {
+            "penstock.balance": "replicas",
+            "penstock.balance.interval.seconds": "1",
+            "log.retention.check.interval.ms": "400",
+        }
     if options.roll_ms is not None:
         settings |= {
             "log.roll.ms": str(options.roll_ms),
@@ -197,9 +204,11 @@ class Simulation:
             Node(self.loop, seed, node_id, _settings(node_id, options) | (settings or {}))
             for node_id in range(1, options.nodes + 1)
         ]
+        self._observation: Observation | None = None
         if options.nodes > 1:
             # One alone may write again, in the same epoch, what it lost before it was acknowledged.
-            self.loop.after_step = Observation(self.nodes, GROUP, self._coordinates).after_step
+            self._observation = Observation(self.nodes, GROUP, self._coordinates)
+            self.loop.after_step = self._observation.after_step
         self.partitions = [TopicPartition(TOPIC, i) for i in range(options.partitions)]
         self.admin = self.client("admin")
         self.workers = self._make_workers()
@@ -311,6 +320,8 @@ class Simulation:
         if self.violation is None:
             try:
                 self.checker.observe(client, event)
+                if self._observation is not None:
+                    self._observation.saw(event)
             except Violation as e:
                 self.violation = e
                 self.note("checker", str(e))

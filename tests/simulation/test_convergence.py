@@ -8,8 +8,8 @@ import pytest
 
 from penstock.records.record import Record
 from penstock.storage.segment import LOG
-from penstock.testing.simulation.cast import replica_on
-from penstock.testing.simulation.observation import compacted_difference, unsettled
+from penstock.testing.simulation.cast import newest_image, replica_on
+from penstock.testing.simulation.convergence import compacted_difference, unsettled
 from penstock.testing.simulation.scenario import Options, Simulation, simulate
 
 
@@ -74,6 +74,18 @@ def test_every_partition_has_to_have_a_leader_and_all_in_sync(settled: Simulatio
     assert unsettled(settled.nodes) is None
     partition.leader = -1
     assert "leader=-1" in str(unsettled(settled.nodes))
+
+
+def test_no_replica_may_begin_before_its_leader(settled: Simulation) -> None:
+    partition = settled.partitions[0]
+    leader = newest_image(settled.nodes).topics[partition.topic].partitions[partition.partition].leader
+    replicas = {node.id: replica_on(node, partition) for node in settled.nodes}
+    for node_id in sorted(replicas, key=lambda node_id: node_id == leader):
+        assert unsettled(settled.nodes) is None
+        replica = replicas[node_id]
+        assert replica is not None
+        replica.log.delete_records(2 if node_id == leader else 1)
+    assert f"{leader} leads" in str(unsettled(settled.nodes))
 
 
 def test_every_broker_has_to_be_up(settled: Simulation) -> None:

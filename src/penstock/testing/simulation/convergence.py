@@ -1,0 +1,119 @@
+"""What a cluster has to be when all is well again: everything there, everywhere the same."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain
+from typing import Final
+
+from penstock.broker.broker import Broker
+from penstock.model.errors import PenstockError
+from penstock.model.ids import TopicPartition
+from penstock.records.record import Record, iter_batches, iter_records
+from penstock.storage.log import Log
+from penstock.testing.simulation.node import Node
+from penstock.testing.simulation.observation import incarnation, partition_views
+
+__all__ = ["compacted_difference", "unsettled"]
+
+_READ_BYTES: Final = 1 << 20
+
+
+def unsettled(nodes: Sequence[Node]) -> str | None:
+    """What is not yet as it has to be when all is well again; None when nothing is left.
+
+    Every broker is up and knows the same; every partition has a leader and all its replicas in sync; their
+    logs are the same, byte for byte, or record for record where each is compacted by itself, and none begins
+    before its leader's.
+    """
+    brokers = {node.id: node.broker for node in nodes if node.broker is not None}
+    if len(brokers) < len(nodes):
+        return f"only {sorted(brokers)} are up"
+    offsets = {node_id: broker.image.offset for node_id, broker in brokers.items()}
+    if len(set(offsets.values())) > 1:
+        return f"images end at {offsets}"
+    for partition in partition_views(next(iter(brokers.values())).image):
+        if partition.leader < 0 or set(partition.isr) != set(partition.replicas):
+            return f"{partition}"
+        found = [_log_of(brokers[node_id], partition.partition) for node_id in partition.replicas]
+        logs = [log for log in found if log is not None]
+        if len(logs) < len(found):
+            return f"{partition.partition}: not all of {partition.replicas} have it"
+        ends = [(log.end_offset, log.high_watermark) for log in logs]
+        if len(set(ends)) > 1:
+            return f"{partition.partition}: replicas end at {ends}"
+        starts = dict(zip(partition.replicas, [log.log_start_offset for log in logs], strict=True))
+        if min(starts.values()) < starts[partition.leader]:
+            return f"{partition.partition}: replicas start at {starts}, {partition.leader} leads"
+        difference = _difference(logs)
+        if difference is not None:
+            return f"{partition.partition}: {difference}"
+    return None
+
+
+def _log_of(broker: Broker, name: TopicPartition) -> Log | None:
+    for partition in broker.partitions:
+        if incarnation(partition.topic, partition.topic_id, partition.index) == name:
+            return partition.log
+    return None
+
+
+def _difference(logs: Sequence[Log]) -> str | None:
+    """In what the logs of replicas in sync differ though they must not."""
+    # What is deleted is gone from each when it hears of it.
+    start = max(log.log_start_offset for log in logs)
+    try:
+        contents = [_content(log, start) for log in logs]
+        if len(set(contents)) <= 1:
+            return None
+        if not all(log.config.compact for log in logs):
+            return "replicas have different bytes"
+        return compacted_difference([_records(content) for content in contents])
+    except PenstockError as e:
+        # Damage that no scrubber has mended yet.
+        return f"a replica cannot be read: {e}"
+
+
+def _content(log: Log, position: int) -> bytes:
+    """All batches from that with the offset `position` on."""
+    parts = []
+    while position < log.end_offset:
+        found = log.read(position, _READ_BYTES, upper=log.end_offset)
+        if found is None:
+            break
+        data = found.read()
+        parts.append(data)
+        position = [header.next_offset for _, header in iter_batches(data)][-1]
+    return b"".join(parts)
+
+
+def _records(content: bytes) -> list[Record]:
+    view = memoryview(content)
+    return [
+        record
+        for position, header in iter_batches(view)
+        if not header.is_control
+        for record in iter_records(view[position : position + header.size])
+    ]
+
+
+def compacted_difference(replicas: Sequence[Sequence[Record]]) -> str | None:
+    """In what compacted replicas differ though they must not.
+
+    Each compacts when it likes, so one may still have what another has let go of. But an offset has one
+    record, and a reader of all ends with the same value for each key.
+    """
+    by_offset: dict[int, Record] = {}
+    for record in chain.from_iterable(replicas):
+        if by_offset.setdefault(record.offset, record) != record:
+            return f"replicas have different records at offset {record.offset}"
+    tables = [_table(records) for records in replicas]
+    if any(table != tables[0] for table in tables):
+        return "replicas have different values"
+    return None
+
+
+def _table(records: Sequence[Record]) -> dict[bytes | None, bytes]:
+    """The latest value of each key that has one."""
+    latest = {record.key: record.value for record in records}
+    return {key: value for key, value in latest.items() if value is not None}
