@@ -78,7 +78,7 @@ def test_only_partitions_with_news_are_looked_at() -> None:
         each.tell(0, 0, b"")
     assert ready(session) == []
     followed[1].grew(10)
-    followed[2].committed()
+    followed[2].moved()
     assert ready(session) == [1, 2]
 
 
@@ -86,7 +86,7 @@ def test_growth_wakes_the_fetch_that_waits_and_a_commit_does_not() -> None:
     session = full(new_sessions(), 0)
     (followed,) = session.partitions.values()
     session.parked = parked = Parked()
-    followed.committed()
+    followed.moved()
     assert parked.heard == []
     followed.grew(10)
     assert parked.heard == [10]

@@ -313,6 +313,21 @@ def test_records_are_deleted_on_all_replicas_before_the_answer() -> None:
     run(main())
 
 
+def test_followers_begin_where_retention_has_their_leader_begin() -> None:
+    """However long the partition is quiet, and whatever their own clocks say."""
+
+    async def main() -> None:
+        async with cluster(3) as nodes:
+            await make_topic(nodes, 1, 2, 3)
+            assert (await produce(nodes, 1, b"a", b"b")).error_code == ErrorCode.NONE
+            leader = replica(nodes[1])
+            await eventually(lambda: replica(nodes[3]).log.high_watermark == 2)
+            assert leader.retain(nodes[1].clock.now_ms() + leader.log.config.retention_ms + 1)
+            await eventually(lambda: {replica(nodes[n]).log.log_start_offset for n in (1, 2, 3)} == {2})
+
+    run(main())
+
+
 def test_who_waits_for_a_deletion_hears_that_another_leads_and_may_be_gone_by_then() -> None:
     """No error: one that nobody looks at is reported when it is collected."""
 

@@ -207,7 +207,7 @@ class Leadership:
             log.advance_high_watermark(committed)
             self._tell_readers(before, committed)
             for follower in self.partition.followers:
-                follower.committed()
+                follower.moved()
         acks = self._acks
         while acks and acks[0][0] <= committed:
             end_offset, _, callback = heappop(acks)

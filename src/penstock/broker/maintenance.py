@@ -108,7 +108,7 @@ class Maintenance:
     async def _apply_retention(self, partition: Partition, now_ms: int) -> list[Removal]:
         def apply() -> list[Removal]:
             # It may have gone while we waited for its indexes.
-            return partition.log.apply_retention(now_ms, cached_only=True) if partition.hosted else []
+            return partition.retain(now_ms) if partition.hosted else []
 
         return await ask_log(partition, self._workers, apply)
 

@@ -24,6 +24,7 @@ from penstock.replication.epochs import epoch_end
 from penstock.storage.config import FOREVER, LogConfig
 from penstock.storage.directory import DataDirectory
 from penstock.storage.log import Appended, AppendOrigin, Log
+from penstock.storage.removal import Removal
 from penstock.storage.validation import Rules
 from penstock.wire.messages import Skeleton
 
@@ -48,8 +49,8 @@ class Follower(Protocol):
         """There are `size` bytes more to fetch, or other news."""
         ...
 
-    def committed(self) -> None:
-        """The high watermark has moved."""
+    def moved(self) -> None:
+        """The high watermark has moved, or the log's start."""
         ...
 
 
@@ -218,6 +219,14 @@ class Partition:
             log.delete_records(min(log_start_offset, log.high_watermark))
         if self.waiters and log.high_watermark > before:
             self.tell_waiters(max(size, 1))
+
+    def retain(self, now_ms: int) -> list[Removal]:
+        """Let go of what is too old or too much; who follows hears of the new start with its next answer."""
+        removals = self.log.apply_retention(now_ms, cached_only=True)
+        if removals:
+            for follower in self.followers:
+                follower.moved()
+        return removals
 
     def flushed(self, end_offset: int, size: int) -> None:
         """The disk confirmed everything below `end_offset`, `size` bytes of it hidden so far."""

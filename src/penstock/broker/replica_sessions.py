@@ -123,8 +123,8 @@ class FollowedPartition:
         if session.parked is not None:
             session.parked.more(size)
 
-    def committed(self) -> None:
-        """The high watermark has moved: worth telling, not worth an answer of its own."""
+    def moved(self) -> None:
+        """The high watermark has moved, or the start: worth telling, not worth an answer of its own."""
         self.session.ready[self] = None
 
     def tell(self, high_watermark: int, log_start_offset: int, records: Sized) -> bool:
