@@ -71,7 +71,7 @@ class Mutant:
         if self.allowed is not None:
             drawn = replace(drawn, allowed=self.allowed, faults=8, duration_s=drawn.duration_s + 4)
         if self.operated:
-            drawn = replace(drawn, operated=True)
+            return drawn.with_operator()
         return replace(drawn, plot=None) if self.plot is None else drawn.plotted(self.plot)
 
 

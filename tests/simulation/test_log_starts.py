@@ -26,7 +26,7 @@ def replica(node_id: int, start: int, **changes: Any) -> StartView:
         leader_epoch=1,
         is_new=False,
         first_end=start,
-        expires=False,
+        expired=False,
     )
     return view._replace(**changes)
 
@@ -80,8 +80,10 @@ def verdict(*seen: StartView | Deleting | DeletionRefused) -> str:
         ([ASKED, leader(5), replica(2, 5), replica(2, 3, first_end=6)], "kept"),
         ([ASKED, leader(5), replica(2, 5), replica(2, 3, first_end=5)], "log start fell"),
         # Retention moves each by itself, as far as it is committed.
-        ([leader(7, expires=True), replica(2, 8, expires=True)], "kept"),
-        ([leader(7, expires=True, high_watermark=6)], "log start above the high watermark"),
+        ([leader(7, expired=True), replica(2, 8, expired=True)], "kept"),
+        ([leader(7, expired=True), replica(2, 7)], "kept"),
+        ([leader(7, expired=True), replica(2, 8)], "log start moved"),
+        ([leader(7, expired=True, high_watermark=6)], "log start above the high watermark"),
     ],
 )
 def test_starts(seen: list[StartView | Deleting | DeletionRefused], name: str) -> None:

@@ -160,7 +160,9 @@ def test_a_long_run_can_be_asked_for(
         return replace(short, seed=seed, options=options)
 
     monkeypatch.setattr("penstock.testing.simulation.__main__.simulate", run)
-    assert main(["--seed", "3", "--brokers", "3", "--seconds", "40"]) == 0
-    output = capsys.readouterr().out
-    assert f"options {Options.draw(3, 3).lengthened(40.0)}" in output
-    assert "--brokers 3 --seed 3 --seconds 40 --replay" in output
+    drawn = Options.draw(2, 3).lengthened(40.0)
+    for flags, options in (([], drawn), (["--operated"], drawn.with_operator())):
+        assert main(["--seed", "2", "--brokers", "3", "--seconds", "40", *flags]) == 0
+        output = capsys.readouterr().out
+        assert f"options {options}" in output
+        assert " ".join(["--brokers 3 --seed 2 --seconds 40", *flags, "--replay"]) in output

@@ -17,8 +17,10 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0, help="the first seed")
     parser.add_argument("--seeds", type=int, default=1, help="how many, counting up from the first")
     parser.add_argument("--brokers", type=int, default=1, help="how many there are: 1, 3 or 5")
-    parser.add_argument("--plot", choices=PLOTS, help="what happens, instead of what the seed draws")
     parser.add_argument("--seconds", type=float, help="how long a run is, with faults and compaction")
+    instead = parser.add_mutually_exclusive_group()
+    instead.add_argument("--plot", choices=PLOTS, help="what happens, instead of what the seed draws")
+    instead.add_argument("--operated", action="store_true", help="have somebody change the cluster meanwhile")
     parser.add_argument("--replay", action="store_true", help="print the whole history of each run")
     options = parser.parse_args(arguments)
     began = time.perf_counter()
@@ -29,7 +31,7 @@ def main(arguments: list[str] | None = None) -> int:
             drawn = drawn.plotted(options.plot)
         elif options.seconds is not None:
             drawn = drawn.lengthened(options.seconds)
-        outcome = simulate(seed, drawn)
+        outcome = simulate(seed, drawn.with_operator() if options.operated else drawn)
         failed += outcome.violation is not None
         if outcome.violation is not None or options.replay or options.seeds == 1:
             _print(outcome, history=options.replay or outcome.violation is not None)
@@ -42,7 +44,8 @@ def _as_drawn(options: Options) -> str:
     """What the command line needs beside the seed."""
     if options.plot is not None:
         return f"--plot {options.plot} "
-    return f"--seconds {options.duration_s:g} " if options.compaction else ""
+    length = f"--seconds {options.duration_s:g} " if options.compaction else ""
+    return f"{length}--operated " if options.operated else length
 
 
 def _print(outcome: Outcome, *, history: bool) -> None:

@@ -25,6 +25,8 @@ class BatchView(NamedTuple):
     epoch: int
     #: None where compaction has been: it leaves a batch its place, and takes records out of it
     crc: int | None
+    #: when its youngest record was made
+    timestamp_ms: int = -1
 
 
 class RaftView(NamedTuple):

@@ -1,7 +1,7 @@
 """Where logs start: records go from the far end for a reason, or not at all.
 
 A start rises where a leader does what DeleteRecords asked of it, where a follower adopts its leader's (or is
-reset to it, being behind), and where retention lets go of what is committed. It falls only with the log: a
+reset to it, being behind), and where retention lets go of what is old. It falls only with the log: a
 replica that is made again, or whose disk had not heard of it, starts over, and an empty one takes the whole
 batch that it starts within.
 
@@ -34,8 +34,8 @@ class StartView(NamedTuple):
     is_new: bool
     #: behind the first batch that it has
     first_end: int
-    #: whether its topic lets go of records by itself
-    expires: bool
+    #: whether what it no longer has is older than what its topic keeps
+    expired: bool
 
 
 class LogStarts:
@@ -68,7 +68,7 @@ class LogStarts:
         self._starts[key] = start
         if start > replica.high_watermark:
             raise Violation("log start above the high watermark", f"{replica}")
-        if start > known and not replica.expires:
+        if start > known and not replica.expired:
             self._may_rise(known, replica)
         if start < known and not replica.is_new and replica.first_end <= known:
             raise Violation("log start fell", f"from {known}: {replica}")

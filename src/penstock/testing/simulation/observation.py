@@ -20,6 +20,7 @@ from penstock.raft.roles import Nominee
 from penstock.records.batch import BatchHeader
 from penstock.records.record import iter_batches
 from penstock.replication.digest import is_as_produced
+from penstock.storage.config import LogConfig
 from penstock.storage.log import Log
 from penstock.testing.simulation.history import Event
 from penstock.testing.simulation.invariants import (
@@ -88,7 +89,7 @@ class _LogMirror:
 
 def _batch_view(header: BatchHeader) -> BatchView:
     crc = header.crc if is_as_produced(header) else None
-    return BatchView(header.base_offset, header.next_offset, header.leader_epoch, crc)
+    return BatchView(header.base_offset, header.next_offset, header.leader_epoch, crc, header.max_timestamp)
 
 
 class _Seen:
@@ -206,6 +207,7 @@ class Observation:
             if known == state:
                 continue
             mirror = seen.logs.setdefault(partition, _LogMirror())
+            gone = [batch for batch in mirror.batches if batch.end <= log.log_start_offset]
             try:
                 appended = mirror.refresh(log)
             except PenstockError:
@@ -215,13 +217,16 @@ class Observation:
             for part in appended:
                 self._partitions.appended(name, seen.broker.node_id, *part)
             self._partitions.replica_changed(ReplicaView(name, seen.broker.node_id, *ends))
-            self._starts.check(_start_view(seen.broker, partition, mirror.batches, is_new=known is None))
+            self._starts.check(
+                _start_view(seen.broker, partition, None if known is None else gone, mirror.batches)
+            )
 
 
 def _start_view(
-    broker: Broker, partition: Partition, batches: Sequence[BatchView], *, is_new: bool
+    broker: Broker, partition: Partition, gone: Sequence[BatchView] | None, batches: Sequence[BatchView]
 ) -> StartView:
-    log, config = partition.log, partition.log.config
+    """`gone` is what the log starts behind now, None where it was not seen before."""
+    log = partition.log
     return StartView(
         partition=incarnation(partition.topic, partition.topic_id, partition.index),
         name=TopicPartition(partition.topic, partition.index),
@@ -230,9 +235,19 @@ def _start_view(
         high_watermark=log.high_watermark,
         leads=partition.leading,
         leader_epoch=partition.leader_epoch,
-        is_new=is_new,
+        is_new=gone is None,
         first_end=batches[0].end if batches else log.log_start_offset,
-        expires=config.delete and (config.retention_ms >= 0 or config.retention_bytes >= 0),
+        expired=_expired(log.config, gone, broker.clock.now_ms()),
+    )
+
+
+def _expired(config: LogConfig, gone: Sequence[BatchView] | None, now_ms: int) -> bool:
+    """Whether what is gone was older than what is kept; of a log that is new nobody saw what went."""
+    if not config.delete or config.retention_ms < 0:
+        return False
+    return (
+        gone is None
+        or max((batch.timestamp_ms for batch in gone), default=now_ms) < now_ms - config.retention_ms
     )
 
 

@@ -119,6 +119,10 @@ class Options:
         calm = replace(self, operated=False, voters=self.nodes, lag_ms=_LAG_MS)
         return replace(calm, plot=plot, partitions=3, producers=3)
 
+    def with_operator(self) -> Options:
+        """With somebody who changes the cluster, and no plot, which that would spoil."""
+        return replace(self, plot=None, operated=True)
+
     def lengthened(self, seconds: float) -> Options:
         """As many faults per second for so long, with what only time brings: sealed segments, compaction."""
         return replace(
