@@ -25,6 +25,7 @@ from penstock.broker.replica_fetcher import ReplicaFetcher
 from penstock.metadata import alter_partition, brokers
 from penstock.metadata.policy import Policy
 from penstock.model.errors import ApiError, ErrorCode, StorageError
+from penstock.ports import Files
 from penstock.raft.leader import Leader
 from penstock.raft.node import RaftNode
 from penstock.raft.roles import Role
@@ -32,8 +33,11 @@ from penstock.raft.state import QuorumState, encode_quorum_state
 from penstock.replication.follower import FollowerState
 from penstock.replication.leader import ANY_BROKER_EPOCH, LeaderState
 from penstock.replication.progress import FollowerProgress
+from penstock.storage import retention
+from penstock.storage.config import LogConfig
 from penstock.storage.flush import FlushPlan
 from penstock.storage.producers import ProducerStates
+from penstock.storage.segment import Segment
 from penstock.testing.simulation.scenario import Options, simulate
 from penstock.wire.schema import Struct
 
@@ -212,6 +216,10 @@ def _follow_to_the_high_watermark(
     _follow(self, high_watermark, log_start_offset, size)
 
 
+def _may_grow_old(files: Files, segment: Segment, config: LogConfig, now_ms: int, cached_only: bool) -> bool:
+    return config.delete and config.retention_ms >= 0
+
+
 def _always(*_: object) -> bool:
     return True
 
@@ -330,6 +338,11 @@ MUTANTS: Final = (
     Mutant(
         guard="followers start where their leader does",
         changes=((Partition, "follow_watermarks", _follow_to_the_high_watermark),),
+        operated=True,
+    ),
+    Mutant(
+        guard="retention keeps what is young",
+        changes=((retention, "_too_old", _may_grow_old),),
         operated=True,
     ),
 )
