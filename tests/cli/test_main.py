@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,11 @@ import pytest
 
 import penstock
 from tests.cli.conftest import PENSTOCK, WAIT_S
+
+
+def hear_ctrl_c() -> None:
+    """Whoever runs tests in the background may have it ignored, and children inherit that."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def test_ctrl_c_while_it_imports_ends_it_without_a_word(tmp_path: Path) -> None:
@@ -24,6 +30,7 @@ def test_ctrl_c_while_it_imports_ends_it_without_a_word(tmp_path: Path) -> None:
         text=True,
         timeout=WAIT_S,
         env={**os.environ, "PYTHONPATH": path},
+        preexec_fn=hear_ctrl_c,
     )
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
@@ -40,6 +47,7 @@ def test_ctrl_c_when_all_is_said_ends_it_without_a_word_unless_it_is_ignored(bef
         capture_output=True,
         text=True,
         timeout=WAIT_S,
+        preexec_fn=hear_ctrl_c,
     )
     assert (done.returncode, done.stderr) == (code, "")
     assert done.stdout.startswith(f"penstock {penstock.__version__} python ")
