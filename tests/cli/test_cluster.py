@@ -264,8 +264,36 @@ def test_a_reassignment_that_makes_no_sense(cli: Cli, tmp_path: Path) -> None:
     assert refused.returncode == 1
     assert "gpu-0" in refused.stderr
     assert "99" in refused.stderr
-    plan.write_text("{}")
-    assert cli("partition", "reassign", "execute", str(plan)).returncode == 2
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"{}", "missing required field `partitions`"),
+        (b"\xff\xfe", "JSON is malformed"),
+        (b'{"version": 2, "partitions": []}', "`$.version`"),
+        (b'{"partitions": [{"topic": "gpu", "partition": 0, "replicas": "12"}]}', "Expected `array`"),
+        (b'{"partitions": [{"topic": "gpu", "partition": 0, "replicas": [99999999999]}]}', "2147483647"),
+    ],
+)
+def test_what_is_no_plan_is_told(cli: Cli, tmp_path: Path, content: bytes, said: str) -> None:
+    plan = tmp_path / "plan.json"
+    plan.write_bytes(content)
+    refused = cli("partition", "reassign", "execute", str(plan))
+    assert refused.returncode == 2
+    assert f"{plan} is no plan: " in refused.stderr and said in refused.stderr
+
+
+def test_a_throttle_that_lets_nothing_through_is_refused(cli: Cli, tmp_path: Path) -> None:
+    refused = cli("partition", "reassign", "execute", str(tmp_path / "none"), "--throttle", "0")
+    assert (refused.returncode, "--throttle lets nothing through" in refused.stderr) == (2, True)
+
+
+def test_a_number_that_no_broker_can_have_makes_no_folder(cli: Cli, directory: Path) -> None:
+    before = set(directory.iterdir())
+    refused = cli("broker", "add", "2147483648")
+    assert (refused.returncode, "2147483648 is not in the range" in refused.stderr) == (2, True)
+    assert set(directory.iterdir()) == before
 
 
 def test_stop_and_start_of_the_whole(cli: Cli, directory: Path) -> None:

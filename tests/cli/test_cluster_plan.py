@@ -51,7 +51,7 @@ def test_what_made_a_cluster_starts_it_again(
         (ClusterPlan(brokers=5), "", "has 3 brokers, not 5: `penstock broker add`"),
         (ClusterPlan(host="127.0.0.1"), "", r"is at \[::1\]:[0-9]+: leave --host and --port out"),
         (ClusterPlan(port=1), "", r"is at \[::1\]:[0-9]+: leave --host and --port out"),
-        (ClusterPlan(racks=("a",)), "", "broker.rack is b in .*/broker-2/broker.yaml, not a: edit it there"),
+        (ClusterPlan(racks=("a",)), "", "broker.rack is b in .*/broker-2/broker.yaml, not a: edit the"),
         (ClusterPlan(), "num.partitions=5", "num.partitions is 4 in .*/broker-1/broker.yaml, not 5"),
         (ClusterPlan(), "storage.retention_size=1GB", "log.retention.bytes is not set in .*, not 1073741824"),
     ],
@@ -63,6 +63,20 @@ def test_what_differs_is_named(
     with pytest.raises(Failure, match=said) as refused:
         check_same(tmp_path, homes, planned(plan, None, [setting] if setting else []))
     assert refused.value.exit_code == 2
+
+
+@pytest.mark.parametrize("setting", ["node.id=7", "broker.port=1", "cluster.bootstrap_servers=h:1"])
+def test_what_is_each_brokers_own_is_not_set_for_all(setting: str) -> None:
+    with pytest.raises(Failure, match="is each broker's own, and follows from --brokers") as refused:
+        planned(ClusterPlan(), None, [setting])
+    assert refused.value.exit_code == 2
+
+
+def test_a_topic_that_nobody_could_create_is_told_before_anything_is_made(config: Path) -> None:
+    config.write_text("topics: {'gpu temperature': {}}\n")
+    with pytest.raises(Failure, match="The topic name 'gpu temperature' has characters") as told:
+        planned(ClusterPlan(), config, [])
+    assert told.value.exit_code == 2
 
 
 def test_a_topic_that_differs_is_named(tmp_path: Path, config: Path) -> None:

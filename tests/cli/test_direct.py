@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from penstock.cli.direct import DirectLine, NoAnswer, refuse
+from penstock.cli.direct import DirectLine, NoAnswer, address_of, refuse
 from penstock.cli.failure import Failure
 from penstock.testing import cluster
 from penstock.wire.apis.api_versions import API_VERSIONS, ApiVersionsRequest
@@ -85,10 +85,19 @@ def test_who_does_not_answer_in_time_counts_as_nobody() -> None:
             line.ask(API_VERSIONS, ASK)
 
 
-@pytest.mark.parametrize("address", ["nowhere", ":9092", "host:", "host:port"])
+@pytest.mark.parametrize("address", ["nowhere", ":9092", "host:", "host:port", "host:0", "host:65536"])
 def test_what_is_no_address(address: str) -> None:
-    with DirectLine(address, 1) as line, pytest.raises(Failure, match="is not HOST:PORT: mend --bootstrap"):
+    with (
+        DirectLine(address, 1) as line,
+        pytest.raises(Failure, match="is not HOST:PORT: mend --bootstrap") as refused,
+    ):
         line.ask(API_VERSIONS, ASK)
+    assert refused.value.exit_code == 2
+
+
+@pytest.mark.parametrize(("host", "address"), [("::1", "[::1]:9092"), ("host", "host:9092")])
+def test_addresses(host: str, address: str) -> None:
+    assert address_of(host, 9092) == address
 
 
 def test_what_the_broker_does_not_know(broker: str) -> None:

@@ -80,6 +80,15 @@ def test_a_removal_that_was_interrupted_at_last_is_ended(
     assert not BrokerHome(tmp_path, 3).path.exists()
 
 
+def test_who_is_missing_is_told_before_anything_is_moved(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_majority(line: DirectLine) -> None:
+        raise Failure("only 3 can be reached")
+
+    monkeypatch.setattr("penstock.cli.membership.quorum_overview", no_majority)
+    with pytest.raises(Failure, match="only 3 can be reached"):
+        forget_broker("127.0.0.1:1", 1, PATIENCE_S)
+
+
 def place(running: Cluster, topic: str, *replicas: int) -> None:
     """Create a topic of one partition, which the first of `replicas` leads."""
     admin = AdminClient({"bootstrap.servers": running.bootstrap, **CLIENT})

@@ -91,9 +91,11 @@ def test_status_tells_who_hangs_from_who_is_gone(capsys: pytest.CaptureFixture[s
     lost = [
         partition | {"leader": None, "isr": partition["replicas"]} for partition in overview["partitions"]
     ]
-    _print_overview(overview | {"controller": None, "partitions": lost})
+    unknown = {"controller": None, "moving": None, "balance": None, "partitions": lost}
+    _print_overview(overview | unknown)
     printed = capsys.readouterr().out
     assert "no controller: nothing can change until more than half of the voters run" in printed
+    assert "unknown moving (penstock.balance unknown)" in printed
     assert "\n t " in printed
 
 

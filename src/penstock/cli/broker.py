@@ -13,6 +13,7 @@ from penstock.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, ClusterIn
 app = typer.Typer(help="Start, stop, add and remove brokers of a cluster here.", no_args_is_help=True)
 
 DEFAULT_DATA = Path("penstock-cluster")
+MAX_NUMBER = 2**31 - 1
 Numbers = Annotated[list[int], typer.Argument(metavar="N", help="Numbers of the brokers.")]
 Rebalance = Annotated[
     bool, typer.Option("--rebalance/--no-rebalance", help="Whether it takes its share of the partitions.")
@@ -53,7 +54,8 @@ def kill(
 @app.command()
 def add(
     number: Annotated[
-        int | None, typer.Argument(metavar="[N]", help="Its number. [default: the next one]")
+        int | None,
+        typer.Argument(metavar="[N]", min=0, max=MAX_NUMBER, help="Its number. [default: the next one]"),
     ] = None,
     data: DataDirectory = DEFAULT_DATA,
     port: Annotated[

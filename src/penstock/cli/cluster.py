@@ -73,7 +73,7 @@ def start(
     zones = [zone.strip() for zone in racks.split(",")] if racks else []
     if not all(zones):
         misused(f"--racks {racks!r} has a zone without a name")
-    plan = planned(ClusterPlan(brokers, host, port, zones), config, settings or [])
+    plan = planned(ClusterPlan(brokers, host and host.strip("[]"), port, zones), config, settings or [])
     homes = homes_in(data)
     is_new = not homes
     if is_new:
@@ -178,8 +178,8 @@ def _print_overview(overview: dict[str, Any]) -> None:
     from penstock.cli.output import print_rows
 
     print(
-        f"cluster {overview['cluster_id']}  controller {_or_none(overview['controller'])}  "
-        f"metadata.version {_or_none(overview['metadata_version'])}"
+        f"cluster {overview['cluster_id']}  controller {_or(overview['controller'], 'none')}  "
+        f"metadata.version {_or(overview['metadata_version'], 'unknown')}"
     )
     if overview["controller"] is None:
         print(
@@ -204,8 +204,8 @@ def _print_overview(overview: dict[str, Any]) -> None:
     ]
     print(
         f"{len(overview['partitions'])} partitions, {len(overview['under_replicated'])} under-replicated, "
-        f"{len(overview['leaderless'])} without a leader, {_or_none(overview['moving'])} moving "
-        f"(penstock.balance {_or_none(overview['balance'])})"
+        f"{len(overview['leaderless'])} without a leader, {_or(overview['moving'], 'unknown')} moving "
+        f"(penstock.balance {_or(overview['balance'], 'unknown')})"
     )
     if lacking:
         shown = ("topic", "partition", "leader", "replicas", "isr")
@@ -221,5 +221,5 @@ def _print_overview(overview: dict[str, Any]) -> None:
         )
 
 
-def _or_none(value: object) -> str:
-    return "none" if value is None else str(value)
+def _or(value: object, otherwise: str) -> str:
+    return otherwise if value is None else str(value)

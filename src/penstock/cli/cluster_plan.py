@@ -36,6 +36,10 @@ _EACH_BROKERS_OWN: Final = frozenset(
         "advertised.listeners",
         "controller.quorum.voters",
         "process.roles",
+        "broker.host",
+        "broker.port",
+        "cluster.bootstrap_servers",
+        "cluster.internal_port_offset",
     }
 )
 
@@ -59,12 +63,16 @@ def planned(plan: ClusterPlan, config: Path | None, settings: Sequence[str]) -> 
     """A plan with what all brokers have in common: without who each is, where it listens, and who votes."""
     from penstock.model.config import configs_of
 
+    named = configs_of(pairs(settings, "--set").items())
+    for name in named:
+        if name in _EACH_BROKERS_OWN:
+            misused(f"{name} is each broker's own, and follows from --brokers, --host, --port and --data")
     file, configs = effective(config, {}, settings)
     for name, reason in file.unused.items():
         print(f"{name} has no effect: {reason}", file=sys.stderr)
     return plan._replace(
         configs={name: value for name, value in configs.items() if name not in _EACH_BROKERS_OWN},
-        said={*file.configs, *configs_of(pairs(settings, "--set").items())},
+        said={*file.configs, *named},
         topics=file.topics,
     )
 
@@ -126,8 +134,8 @@ def check_same(directory: Path, homes: Sequence[BrokerHome], plan: ClusterPlan) 
         for name, value in _configs_of(asked, home.id).items():
             if (there := home.configs.get(name)) != value:
                 misused(
-                    f"{name} is {there or 'not set'} in {home.config_file}, not {value}: edit it there while "
-                    f"the broker is stopped, or leave it out"
+                    f"{name} is {there or 'not set'} in {home.config_file}, not {value}: edit the "
+                    f"brokers' files while they are stopped, or leave it out"
                 )
         for topic in plan.topics:
             if topic not in home.topics:

@@ -34,7 +34,7 @@ def effective(
 def read_config_file(path: Path) -> ConfigFile:
     """A config file; a Failure says what to mend in it."""
     from penstock.model.config import load_config_file
-    from penstock.model.errors import InvalidConfig
+    from penstock.model.errors import InvalidConfig, InvalidTopic
 
     try:
         text = path.read_text(encoding="utf-8")
@@ -42,6 +42,12 @@ def read_config_file(path: Path) -> ConfigFile:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         misused(f"cannot read --config {path}: {reason}")
     try:
-        return load_config_file(text, "properties" if path.suffix == ".properties" else "yaml")
-    except InvalidConfig as error:
+        file = load_config_file(text, "properties" if path.suffix == ".properties" else "yaml")
+        if file.topics:
+            from penstock.metadata.topics import check_topic_name
+
+            for topic in file.topics:
+                check_topic_name(topic.name)
+    except (InvalidConfig, InvalidTopic) as error:
         misused(f"{path}: {error}")
+    return file

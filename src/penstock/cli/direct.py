@@ -8,13 +8,14 @@ from types import TracebackType
 from typing import Final, Self
 
 from penstock.broker.world import SystemRng
-from penstock.cli.failure import Failure, too_late
+from penstock.cli.failure import Failure, misused, too_late
+from penstock.model.config.layers import bracketed
 from penstock.model.errors import ErrorCode, UnsupportedVersion
 from penstock.net.client import Peer, PeerGone, PeerRefused, PeerTimedOut
 from penstock.wire.api import Api, RequestT, ResponseT
 from penstock.wire.apis.api_versions import API_VERSIONS, ApiVersionsRequest
 
-__all__ = ["HELLO", "DirectLine", "NoAnswer", "refuse"]
+__all__ = ["HELLO", "DirectLine", "NoAnswer", "address_of", "refuse"]
 
 #: what any broker answers by itself
 HELLO: Final = ApiVersionsRequest(client_software_name="penstock-cli", client_software_version="1")
@@ -131,8 +132,8 @@ class DirectLine:
         peer = self._peers.get(address)
         if peer is None:
             host, _, port = address.rpartition(":")
-            if not host or not port.isdigit():
-                raise Failure(f"{address!r} is not HOST:PORT: mend --bootstrap")
+            if not host or not port.isdigit() or not 0 < int(port) < 65536:
+                misused(f"{address!r} is not HOST:PORT: mend --bootstrap")
             peer = self._peers[address] = Peer(
                 asyncio.get_running_loop(),
                 host.strip("[]"),
@@ -146,6 +147,11 @@ class DirectLine:
         for peer in self._peers.values():
             peer.close()
         await asyncio.sleep(0)  # their transports end with the next turn of the loop
+
+
+def address_of(host: str, port: int) -> str:
+    """Where to reach a broker, as it stands in a list."""
+    return f"{bracketed(host)}:{port}"
 
 
 def refuse(code: int, message: str | None, about: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from penstock.cli.direct import HELLO, DirectLine, refuse
+from penstock.cli.direct import HELLO, DirectLine, address_of, refuse
 from penstock.cli.failure import Failure
 from penstock.wire.apis.api_versions import API_VERSIONS, ApiVersionsResponse
 from penstock.wire.apis.describe_cluster import DESCRIBE_CLUSTER, DescribeClusterRequest
@@ -24,7 +24,7 @@ class Raise(NamedTuple):
 def possible_raises(line: DirectLine) -> list[Raise]:
     """What could be raised, each to the highest level that every broker knows."""
     cluster = line.ask(DESCRIBE_CLUSTER, DescribeClusterRequest(include_fenced_brokers=True))
-    addresses = {broker.broker_id: f"{broker.host}:{broker.port}" for broker in cluster.brokers}
+    addresses = {broker.broker_id: address_of(broker.host, broker.port) for broker in cluster.brokers}
     answers = line.ask_each(addresses.values(), API_VERSIONS, HELLO)
     found: list[ApiVersionsResponse] = []
     for broker, address in sorted(addresses.items()):

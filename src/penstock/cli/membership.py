@@ -10,14 +10,15 @@ from pathlib import Path
 from typing import Final
 
 from penstock.cli.broker_home import BrokerHome, bootstrap_of, home_of, homes_in
-from penstock.cli.direct import HELLO, DirectLine, refuse
+from penstock.cli.direct import HELLO, DirectLine, address_of, refuse
 from penstock.cli.failure import Failure, misused
 from penstock.cli.listening import chosen_port, free_port, internal_port
 from penstock.cli.moves import Move, await_moves, elect_preferred, plan_moves, read_image, start_moves
 from penstock.cli.overview import quorum_overview
 from penstock.cli.starting import start_all, stop_again
 from penstock.metadata.image import PartitionImage
-from penstock.model.config.layers import INTERNAL, MAX_VOTERS, bracketed
+from penstock.model.config import BrokerConfig
+from penstock.model.config.layers import INTERNAL, MAX_VOTERS
 from penstock.model.errors import ErrorCode
 from penstock.model.ids import TopicPartition, parse_topic_id
 from penstock.wire.apis.add_raft_voter import ADD_RAFT_VOTER, AddRaftVoterRequest
@@ -73,6 +74,7 @@ def remove_broker(directory: Path, number: int, timeout_s: float) -> tuple[int, 
     if not others:
         raise Failure(f"broker {number} is the last that runs: `penstock cluster stop` stops it")
     with DirectLine(",".join(other.address for other in others), _ANSWER_S) as line:
+        quorum_overview(line)  # tells who is missing, if nothing can be changed
         moves = _evacuate(line, number, timeout_s)
         _leave_quorum(line, number)
         process = home.signal(signal.SIGTERM)
@@ -97,6 +99,7 @@ def _set_aside(home: BrokerHome) -> Path:
 def forget_broker(bootstrap: str, number: int, timeout_s: float) -> int:
     """Put on others what a broker held that is gone for good; returns how many partitions moved."""
     with DirectLine(bootstrap, _ANSWER_S) as line:
+        quorum_overview(line)  # tells who is missing, if nothing can be changed
         broker = read_image(line).brokers.get(number)
         if broker is None:
             raise Failure(f"there is no broker {number}: `penstock cluster status` shows them")
@@ -153,6 +156,7 @@ def _new_home(
         "process.roles": "broker,controller" if votes else "broker",
         **own,
     }
+    BrokerConfig(configs)  # refuses what no broker would start with
     home.write(configs, homes[0].topics)
     return home
 
@@ -174,7 +178,7 @@ def _await_absence(line: DirectLine, home: BrokerHome, timeout_s: float) -> None
     deadline = time.monotonic() + timeout_s
     while (broker := read_image(line).brokers.get(home.id)) is not None and broker.active:
         ((host, port),) = broker.endpoints.values()
-        address = f"{bracketed(host)}:{port}"
+        address = address_of(host, port)
         if line.ask_each([address], API_VERSIONS, HELLO)[address] is not None:
             raise Failure(
                 f"broker {home.id} is still up, by a process that {home.pid_file} does not name: end it, "

@@ -5,11 +5,13 @@ A plan is written down as Kafka's own tool does, so either can carry out what th
 
 from __future__ import annotations
 
-import json
+import sys
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias
+
+import msgspec
 
 from penstock.cli.direct import DirectLine, refuse
 from penstock.cli.failure import Failure, misused
@@ -49,9 +51,23 @@ __all__ = [
 
 _PAUSE_S: Final = 0.1
 _PLAN_VERSION: Final = 1
+_Number: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
 _FINE: Final = frozenset(
     {ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED, ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE}
 )
+
+
+class _Placement(msgspec.Struct):
+    topic: str
+    partition: _Number
+    replicas: list[_Number]
+
+
+class _Plan(msgspec.Struct):
+    """As Kafka's tool writes it down; what else stands there, as `log_dirs`, is not used."""
+
+    partitions: list[_Placement]
+    version: Literal[1] = _PLAN_VERSION
 
 
 class MoveState(NamedTuple):
@@ -190,22 +206,15 @@ def written_plan(moves: Iterable[Move]) -> dict[str, Any]:
 
 def read_plan(path: Path) -> list[Move]:
     """The plan in a file; `-` reads standard input."""
-    import sys
-
     try:
-        text = sys.stdin.read() if str(path) == "-" else path.read_text(encoding="utf-8")
+        content = sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
     except OSError as error:
         misused(f"cannot read {path}: {error.strerror}")
     try:
-        return [
-            Move(
-                TopicPartition(str(each["topic"]), int(each["partition"])),
-                [int(broker) for broker in each["replicas"]],
-            )
-            for each in json.loads(text)["partitions"]
-        ]
-    except (ValueError, TypeError, KeyError) as error:
-        misused(f"{path} is no plan: `penstock partition reassign plan` makes one ({error!r})")
+        plan = msgspec.json.decode(content, type=_Plan)
+    except msgspec.DecodeError as error:
+        misused(f"{path} is no plan: {error}; `penstock partition reassign plan` makes one")
+    return [Move(TopicPartition(each.topic, each.partition), each.replicas) for each in plan.partitions]
 
 
 def _alter(line: DirectLine, wanted: Mapping[TopicPartition, list[int] | None]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from penstock.cli.direct import HELLO, DirectLine, NoAnswer, refuse
+from penstock.cli.direct import HELLO, DirectLine, NoAnswer, address_of, refuse
 from penstock.cli.failure import Failure
 from penstock.cli.moves import ongoing_moves
 from penstock.cli.voters import check_majority, configured_voters, endpoints
@@ -51,20 +51,9 @@ def cluster_overview(line: DirectLine) -> dict[str, Any]:
     """Brokers with what they lead and hold, and the partitions that lack something."""
     quorum = _quorum_if_any(line)
     cluster = _cluster_as_known_to(line, quorum["leader"])
-    metadata = line.ask(METADATA, MetadataRequest(topics=None, allow_auto_topic_creation=False))
-    partitions: list[dict[str, Any]] = [
-        {
-            "topic": topic.name,
-            "partition": partition.partition_index,
-            "leader": None if partition.leader_id < 0 else partition.leader_id,
-            "replicas": partition.replica_nodes,
-            "isr": partition.isr_nodes,
-        }
-        for topic in sorted(metadata.topics, key=lambda topic: topic.name or "")
-        for partition in sorted(topic.partitions, key=lambda p: p.partition_index)
-    ]
+    partitions = _partitions(line)
     moving = {} if quorum["leader"] is None else ongoing_moves(line)
-    addresses = {broker.broker_id: f"{broker.host}:{broker.port}" for broker in cluster.brokers}
+    addresses = {broker.broker_id: address_of(broker.host, broker.port) for broker in cluster.brokers}
     answers = line.ask_each(addresses.values(), API_VERSIONS, HELLO)
     awake = [address for address, answer in answers.items() if answer is not None]
     disks = line.ask_each(awake, DESCRIBE_LOG_DIRS, DescribeLogDirsRequest(topics=None))
@@ -100,6 +89,21 @@ def cluster_overview(line: DirectLine) -> dict[str, Any]:
     }
 
 
+def _partitions(line: DirectLine) -> list[dict[str, Any]]:
+    metadata = line.ask(METADATA, MetadataRequest(topics=None, allow_auto_topic_creation=False))
+    return [
+        {
+            "topic": topic.name,
+            "partition": partition.partition_index,
+            "leader": None if partition.leader_id < 0 else partition.leader_id,
+            "replicas": partition.replica_nodes,
+            "isr": partition.isr_nodes,
+        }
+        for topic in sorted(metadata.topics, key=lambda topic: topic.name or "")
+        for partition in sorted(topic.partitions, key=lambda p: p.partition_index)
+    ]
+
+
 def _cluster_as_known_to(line: DirectLine, controller: int | None) -> DescribeClusterResponse:
     """Who is in the cluster. What follows is asked of the controller, too, where clients reach it.
 
@@ -109,7 +113,7 @@ def _cluster_as_known_to(line: DirectLine, controller: int | None) -> DescribeCl
     cluster = line.ask(DESCRIBE_CLUSTER, request)
     for broker in cluster.brokers:
         if broker.broker_id == controller:
-            line.turn_to(f"{broker.host}:{broker.port}")
+            line.turn_to(address_of(broker.host, broker.port))
             cluster = line.ask(DESCRIBE_CLUSTER, request)
     refuse(cluster.error_code, cluster.error_message, "the cluster")
     return cluster

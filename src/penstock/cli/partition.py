@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from penstock.cli.failure import Failure
+from penstock.cli.failure import Failure, misused
 from penstock.cli.options import (
     DEFAULT_BOOTSTRAP,
     DEFAULT_TIMEOUT,
@@ -67,15 +67,18 @@ def execute(
     from penstock.cli.throttles import remove_throttle, set_throttle
     from penstock.model.config.units import in_bytes
 
+    rate = None if throttle is None else in_bytes(throttle)
+    if rate is not None and rate <= 0:
+        misused("--throttle lets nothing through: give a rate like 50MB, or leave it out")
     moves, where = read_plan(path), bootstrap_of(data, bootstrap)
     partitions = [move.partition for move in moves]
     with DirectLine(where, DEFAULT_TIMEOUT) as line:
         try:
-            if throttle is not None:
-                set_throttle(Cluster(where, DEFAULT_TIMEOUT), moves, in_bytes(throttle))
+            if rate is not None:
+                set_throttle(Cluster(where, DEFAULT_TIMEOUT), moves, rate)
             start_moves(line, moves)
         except Failure:
-            if throttle is not None:
+            if rate is not None:
                 remove_throttle(Cluster(where, DEFAULT_TIMEOUT), partitions, ongoing_moves(line))
             raise
         if not wait:
@@ -83,7 +86,7 @@ def execute(
             return
         await_moves(line, [move.partition for move in moves], patience)
         elect_preferred(line, partitions)
-        if throttle is not None:
+        if rate is not None:
             remove_throttle(Cluster(where, DEFAULT_TIMEOUT), partitions, ongoing_moves(line))
     print(f"done {len(moves)} moves")
 
