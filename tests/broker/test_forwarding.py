@@ -273,6 +273,32 @@ def test_who_asks_the_controller_again_says_so(monkeypatch: pytest.MonkeyPatch) 
     run(main())
 
 
+def test_a_controller_whose_disk_hangs_leaves_it_to_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It leads the quorum all the same: others' disks are a majority, and it answers their fetches."""
+    monkeypatch.setattr("penstock.broker.controller._STUCK_S", 0.2)
+
+    async def main() -> None:
+        async with cluster(3) as nodes:
+            controller = await nodes.settled()
+            node, goes_on = await follower(nodes), asyncio.Event()
+            loader = controller.node.loader
+            follow = loader.on_applied
+
+            async def hang(records: Sequence[Struct]) -> None:
+                await goes_on.wait()
+                await follow(records)
+
+            loader.on_applied = hang
+            answer = await create(nodes, node, "topic")
+            assert answer in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
+            assert nodes.controller not in (None, controller)
+            assert await create(nodes, node, "another") == ErrorCode.NONE
+            goes_on.set()
+            await eventually(lambda: "another" in controller.image.topics)
+
+    run(main())
+
+
 def test_a_controller_that_does_not_answer_is_waited_for_until_another_leads(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeVar
+from typing import Final, TypeVar
 
+from penstock.broker.logs import get_logger
 from penstock.broker.metadata_loader import MetadataLoader
 from penstock.broker.quorum import QuorumDriver
 from penstock.metadata.image import ClusterImage
@@ -24,6 +25,9 @@ from penstock.wire.schema import Struct
 __all__ = ["Controller", "NotController"]
 
 T = TypeVar("T")
+log = get_logger("controller")
+#: how long a controller may take to follow what it has decided: as long as thousands of new partitions do
+_STUCK_S: Final = 30.0
 
 
 class NotController(PenstockError):
@@ -58,7 +62,8 @@ class Controller:
     async def change(self, decide: Callable[[], tuple[Sequence[Struct], T]]) -> T:
         """Decide on the image as it then is; return the decision's result once its records are applied.
 
-        Raises NotController where this node does not lead, or ceases to before the records are committed.
+        Raises NotController where this node does not lead, or ceases to before the records are committed, or
+        applied.
         """
         async with self._turn:
             await self._reach(self.next_offset)
@@ -106,7 +111,21 @@ class Controller:
             raise NotController("another node leads the quorum")
         reached = self._loader.wait_for(end_offset)
         self._pending = (self._quorum.node.epoch, end_offset, reached)
+        # One that leads alone has nobody to leave it to.
+        patience_s = _STUCK_S if len(self._quorum.node.voters) > 1 else None
         try:
+            await asyncio.wait([reached], timeout=patience_s)
+            if not reached.done():
+                await self._leave_it_to_others()
             await reached
         finally:
             self._pending = None
+
+    async def _leave_it_to_others(self) -> None:
+        """A disk that hangs keeps this node from following what is committed, so from deciding; not others.
+
+        The quorum does not notice: the disks of the others are a majority.
+        """
+        log.error("controller_stuck", applied=self._loader.applied, end_offset=self.next_offset)
+        await self._quorum.resign(0)
+        raise NotController("this node cannot follow what is committed")
