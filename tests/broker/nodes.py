@@ -27,6 +27,7 @@ PATIENCE_S: Final = 60.0
 PATIENT: Final = {
     "broker.session.timeout.ms": "120000",
     "controller.quorum.fetch.timeout.ms": "60000",
+    "offsets.commit.timeout.ms": "60000",
     "replica.lag.time.max.ms": "120000",
 }
 

@@ -59,6 +59,7 @@ class GroupCoordinator:
             broker.partitions,
             broker.clock,
             Loader(broker.workers, broker.metrics, lambda partition: broker.scrubber.mend(partition)),
+            broker.config.offsets_commit_timeout_ms / 1000,
         )
 
     def start(self) -> None:

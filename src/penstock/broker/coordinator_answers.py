@@ -1,4 +1,4 @@
-"""Answers of a coordinator that may go out, and the pace at which they do.
+"""Answers of a coordinator: how long they wait for what they are based on, and the pace at which they go out.
 
 When a group of a thousand ends a round, a thousand members wait for their answers, and each comes with its
 next request once it has its own. So these, unlike answers that are decided in the turn of their question, go
@@ -16,11 +16,11 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from penstock.groups.ledger import Answer, response_of
-from penstock.model.errors import ApiError
+from penstock.model.errors import ApiError, ErrorCode
 from penstock.net.deferred import Deferred
 from penstock.wire.schema import Struct
 
-__all__ = ["Answers", "Question"]
+__all__ = ["Answers", "Question", "Uncommitted"]
 
 #: answers of either kind that go out in one turn of the event loop
 PER_TURN: Final = 4
@@ -42,6 +42,56 @@ class Question:
 
     def refuse(self, error: ApiError) -> None:
         self.answer.resolve(self.refusal(error))
+
+
+class Uncommitted:
+    """Answers that wait until what they are based on is committed, but not for ever: as in Kafka, whoever
+    waits for replicas that do not come is told that there is no coordinator, and asks again.
+    """
+
+    __slots__ = ("_patience_s", "_timer", "_waiting")
+
+    def __init__(self, patience_s: float) -> None:
+        self._patience_s = patience_s
+        #: (end offset, time on the loop's clock, answers that may go out when the first is committed, and
+        #: must not wait beyond the second), by both
+        self._waiting: deque[tuple[int, float, list[tuple[Question, Answer]]]] = deque()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
+
+    def add(self, end_offset: int, replies: list[tuple[Question, Answer]]) -> None:
+        loop = asyncio.get_running_loop()
+        self._waiting.append((end_offset, loop.time() + self._patience_s, replies))
+        if self._timer is None:
+            self._timer = loop.call_later(self._patience_s, self._time_is_up)
+
+    def committed(self, high_watermark: int) -> list[tuple[Question, Answer]]:
+        """Those that have waited long enough, now that everything below `high_watermark` is committed."""
+        decided: list[tuple[Question, Answer]] = []
+        while self._waiting and self._waiting[0][0] <= high_watermark:
+            decided += self._waiting.popleft()[2]
+        return decided
+
+    def take_all(self) -> list[Question]:
+        """Whoever waits; from now on nobody does."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        waiting, self._waiting = self._waiting, deque()
+        return [question for _, _, replies in waiting for question, _ in replies]
+
+    def _time_is_up(self) -> None:
+        """For the first, or for whoever went before it: then the timer goes on for the first."""
+        loop, waiting = asyncio.get_running_loop(), self._waiting
+        now, late = loop.time(), []
+        while waiting and waiting[0][1] <= now:
+            late += waiting.popleft()[2]
+        self._timer = loop.call_at(waiting[0][1], self._time_is_up) if waiting else None
+        error = ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "too few replicas have taken it in time")
+        for question, _ in late:
+            question.refuse(error)
 
 
 class Answers:

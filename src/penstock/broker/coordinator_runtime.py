@@ -33,6 +33,7 @@ class CoordinatorRuntime(Generic[S]):
         partitions: Partitions,
         clock: Clock,
         loader: Loader,
+        commit_patience_s: float,
     ) -> None:
         self.topic = topic
         self._make_shard = make_shard
@@ -40,13 +41,17 @@ class CoordinatorRuntime(Generic[S]):
         #: what members' sessions are measured with
         self.clock = clock
         self._loader = loader
+        #: how long an answer waits until what it is based on is committed
+        self._commit_patience_s = commit_patience_s
         self._seats: dict[int, Seat[S]] = {}
 
     def elected(self, index: int) -> None:
         """The partition is ours: load it."""
         partition = self._partitions.find(self.topic, index)
         if isinstance(partition, Partition) and index not in self._seats:
-            seat = self._seats[index] = Seat(partition, self._make_shard, self.clock, self._loader)
+            seat = self._seats[index] = Seat(
+                partition, self._make_shard, self.clock, self._loader, self._commit_patience_s
+            )
             seat.load()
 
     def resigned(self, index: int) -> None:

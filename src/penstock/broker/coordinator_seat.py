@@ -2,7 +2,8 @@
 
 A request is one turn of a shard: it decides, which leaves records and answers in the shard's outbox. All
 records of one turn of the event loop are appended together, and an answer goes out when everything that was
-decided before it is committed (below the high watermark), so nobody learns what a crash could take back.
+decided before it is committed (below the high watermark), so nobody learns what a crash could take back. That
+holds for what an earlier coordinator has decided, too: it is replayed to the log's end, committed or not.
 
 Later turns see records that are not committed yet. If the log refuses them, or the disk does, the shard is
 thrown away and replayed from the log, and everyone who waits is told to try again: with NOT_COORDINATOR
@@ -18,11 +19,10 @@ Owned by the event loop's thread.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable
 from typing import Final, Generic, Protocol, TypeAlias, TypeVar
 
-from penstock.broker.coordinator_answers import Answers, Question
+from penstock.broker.coordinator_answers import Answers, Question, Uncommitted
 from penstock.broker.coordinator_log import Loader, append_records
 from penstock.broker.logs import get_logger
 from penstock.broker.partition import Partition
@@ -94,6 +94,7 @@ class Seat(Generic[S]):
     __slots__ = (
         "_answers",
         "_clock",
+        "_decided_end",
         "_early",
         "_flush_due",
         "_load_patience",
@@ -103,8 +104,8 @@ class Seat(Generic[S]):
         "_replies",
         "_timer",
         "_timer_ms",
+        "_uncommitted",
         "_unwritten",
-        "_waiting",
         "make_shard",
         "parked",
         "partition",
@@ -118,9 +119,11 @@ class Seat(Generic[S]):
         make_shard: Callable[[], S],
         clock: Clock,
         loader: Loader,
+        commit_patience_s: float,
     ) -> None:
         self.partition = partition
         self.make_shard = make_shard
+        self._uncommitted = Uncommitted(commit_patience_s)
         self._clock = clock
         self._loader = loader
         #: None while it is being loaded, or where it cannot be
@@ -138,8 +141,8 @@ class Seat(Generic[S]):
         self._unwritten: list[LogRecord] = []
         #: answers to what is not written yet
         self._replies: list[tuple[Question, Answer]] = []
-        #: (end offset, answers that may go out when it is committed), by offset
-        self._waiting: deque[tuple[int, list[tuple[Question, Answer]]]] = deque()
+        #: behind the last record that the shard's state is based on, of those that are written
+        self._decided_end = 0
         self._answers = Answers()
         #: questions that the shard keeps for later: an insertion-ordered set
         self.parked: dict[Question, None] = {}
@@ -182,6 +185,7 @@ class Seat(Generic[S]):
 
     def _loaded(self, shard: S) -> None:
         self.shard = shard
+        self._decided_end = self.partition.log.end_offset
         self._begin(shard)
         shard.loaded()
         self._end_turn(shard)
@@ -218,7 +222,7 @@ class Seat(Generic[S]):
             self._reload = None
         self.partition.waiters.pop(self, None)
         refused = [question for question, _ in self._replies]
-        refused += [question for _, replies in self._waiting for question, _ in replies]
+        refused += self._uncommitted.take_all()
         refused += self.parked
         refused += [question for _, question in self._end_patience()]
         self._reset()
@@ -288,7 +292,12 @@ class Seat(Generic[S]):
 
     def _must_wait(self, shard: S) -> bool:
         """Whether an answer would overtake what it is based on."""
-        return bool(shard.outbox.records or self._unwritten or self._waiting)
+        return bool(shard.outbox.records or self._unwritten or self._uncommitted or self._is_ahead)
+
+    @property
+    def _is_ahead(self) -> bool:
+        """Whether the shard's state is based on records that are not committed."""
+        return self.partition.log.high_watermark < self._decided_end
 
     def _end_turn(self, shard: S) -> None:
         outbox = shard.outbox
@@ -328,14 +337,15 @@ class Seat(Generic[S]):
                 return
             self._refusals = 0
         replies, self._replies = self._replies, []
-        self._waiting.append((partition.log.end_offset, replies))
+        self._decided_end = partition.log.end_offset
+        self._uncommitted.add(self._decided_end, replies)
         partition.waiters[self] = None
         if records and partition.flusher.acks_wait:
             partition.flusher.when_flushed(self._flushed)
         self._release()
 
     def _flushed(self, error: StorageError | None) -> None:
-        if error is not None and self._waiting:
+        if error is not None and (self._uncommitted or self._is_ahead):
             self._fail(error)
 
     def more(self, size: int) -> None:
@@ -346,12 +356,8 @@ class Seat(Generic[S]):
             self.unload(ApiError(ErrorCode.NOT_COORDINATOR))
 
     def _release(self) -> None:
-        waiting = self._waiting
-        committed = self.partition.log.high_watermark
-        decided: list[tuple[Question, Answer]] = []
-        while waiting and waiting[0][0] <= committed:
-            decided += waiting.popleft()[1]
-        if not waiting:
+        decided = self._uncommitted.committed(self.partition.log.high_watermark)
+        if not self._uncommitted:
             self.partition.waiters.pop(self, None)
         self._answers.give(decided)
 

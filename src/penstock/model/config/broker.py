@@ -115,6 +115,7 @@ class BrokerConfig(Mapping[str, ConfigValue]):
     penstock_balance_interval_seconds: int
     penstock_balance_tolerance_percent: int
     penstock_cluster_id: str | None
+    offsets_commit_timeout_ms: int
     penstock_flush: str
     penstock_flush_interval_ms: int
     penstock_log_format: str

@@ -1,0 +1,95 @@
+"""The coordinator runtime where commits do not come, or topics go: who is told what, and who hangs."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from penstock.broker.broker import Broker
+from penstock.broker.coordinator_answers import Question, Uncommitted
+from penstock.broker.flusher import Flusher
+from penstock.model.errors import ApiError, ErrorCode
+from penstock.net.deferred import Deferred
+from penstock.wire.apis.offset_fetch import OffsetFetchResponseGroup
+from tests.groups.test_runtime import answer, commit, fetch, fetched, offsets_partition, run, running
+
+
+@pytest.fixture
+def never_durable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is committed with `penstock.flush=group`: no sync ever starts."""
+    monkeypatch.setattr(Flusher, "_start", lambda _: None)
+
+
+@pytest.mark.usefixtures("never_durable")
+def test_nobody_waits_for_ever_for_a_commit_that_does_not_come() -> None:
+    """offsets.commit.timeout.ms: as in Kafka, members then look for a coordinator, and ask again."""
+
+    async def test() -> None:
+        async with running(penstock_flush="group", offsets_commit_timeout_ms="20") as broker:
+            promised = [commit(broker, 1), fetch(broker)]
+            await asyncio.sleep(0)
+            assert offsets_partition(broker).log.end_offset == 1
+            late = fetch(broker)
+            unavailable = ErrorCode.COORDINATOR_NOT_AVAILABLE
+            for each in (*promised, late):
+                assert (await answer(each)).error_code == unavailable
+            assert (await answer(fetch(broker))).error_code == unavailable, "it is still not committed"
+            make_durable(broker)
+            assert await fetched(broker) == 1
+
+    run(test)
+
+
+def test_who_comes_later_waits_as_long_as_who_was_first() -> None:
+    async def test() -> None:
+        waiting, told = Uncommitted(0.02), list[str]()
+        response = OffsetFetchResponseGroup()
+        first, second = asked("first", told), asked("second", told)
+        waiting.add(1, [(first, response)])
+        waiting.add(2, [(second, response)])
+        assert waiting.committed(1) == [(first, response)]
+        while waiting:  # noqa: ASYNC110 - its timer was set for the first
+            await asyncio.sleep(0.001)
+        assert told == ["second"]
+
+    run(test)
+
+
+@pytest.mark.usefixtures("never_durable")
+def test_who_takes_over_tells_nothing_that_is_not_committed() -> None:
+    """What the log holds may be lost with the next leader, even if an earlier one has written it."""
+
+    async def test() -> None:
+        async with running(penstock_flush="group") as broker:
+            commit(broker, 7)
+            await asyncio.sleep(0)
+            assert offsets_partition(broker).log.end_offset == 1
+            broker.groups.runtime.resigned(0)
+            broker.groups.runtime.elected(0)
+            early = fetch(broker)
+            for _ in range(100):
+                await asyncio.sleep(0.001)
+                late = fetch(broker)
+                assert isinstance(late, Deferred) and not late.done and not early.done
+            make_durable(broker)
+            response = await answer(early)
+            assert response.topics[0].partitions[0].committed_offset == 7
+            assert not isinstance(fetch(broker), Deferred)
+
+    run(test)
+
+
+def make_durable(broker: Broker) -> None:
+    partition = offsets_partition(broker)
+    partition.flushed(partition.log.end_offset, partition.hidden_bytes)
+
+
+def asked(name: str, told: list[str]) -> Question:
+    """A question whose refusal is noted."""
+
+    def refuse(_: ApiError) -> OffsetFetchResponseGroup:
+        told.append(name)
+        return OffsetFetchResponseGroup()
+
+    return Question(refuse)
