@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from penstock.model.errors import ErrorCode
-from tests.broker.groups import GROUP, commit, commit_when_it_can, committed, coordinator
+from penstock.wire.apis.alter_partition_reassignments import (
+    ALTER_PARTITION_REASSIGNMENTS,
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from tests.broker.groups import GROUP, commit, commit_when_it_can, committed, coordinator, offsets
 from tests.broker.nodes import Cluster, cluster, eventually, run
-from tests.broker.replication import described, make_topic, replica
+from tests.broker.replication import described, hosts, make_topic, replica
 
 
 def test_offsets_survive_the_loss_of_their_coordinator() -> None:
@@ -23,10 +29,10 @@ def test_offsets_survive_the_loss_of_their_coordinator() -> None:
             await commit_when_it_can(nodes, found.node_id, 42)
             await nodes.kill(found.node_id)
             left = next(iter(nodes.brokers.values()))
-            offsets = left.image.topics["__consumer_offsets"].partitions[left.groups.partition_for(GROUP)]
-            await eventually(lambda: offsets.leader in nodes.brokers)
-            successor = offsets.leader
-            await eventually(lambda: offsets.index in nodes[successor].groups.runtime)
+            home = left.image.topics["__consumer_offsets"].partitions[left.groups.partition_for(GROUP)]
+            await eventually(lambda: home.leader in nodes.brokers)
+            successor = home.leader
+            await eventually(lambda: home.index in nodes[successor].groups.runtime)
             assert (await coordinator(nodes, left.node_id)).node_id == successor
             assert await committed(nodes, successor) == 42
 
@@ -68,5 +74,31 @@ def test_groups_wait_for_a_cluster_that_is_still_starting() -> None:
             assert sorted(described(nodes[1], "__consumer_offsets").replicas) == [1, 2, 3]
         finally:
             await nodes.close()
+
+    run(main())
+
+
+def test_a_group_has_one_coordinator_when_its_partition_has_moved_away() -> None:
+    """Who leads it no more and has no replica of it either must not answer from what it remembers."""
+
+    async def main() -> None:
+        config = {"offsets.topic.num.partitions": "1", "offsets.topic.replication.factor": "1"}
+        async with cluster(1, 1, config) as nodes:
+            await make_topic(nodes, 1, 2)
+            old = (await coordinator(nodes, 1)).node_id
+            new = 3 - old
+            await commit_when_it_can(nodes, old, 42)
+            moved = ReassignablePartition(partition_index=0, replicas=[new])
+            request = AlterPartitionReassignmentsRequest(
+                topics=[ReassignableTopic(name="__consumer_offsets", partitions=[moved])]
+            )
+            await nodes.ask(1, ALTER_PARTITION_REASSIGNMENTS, request)
+            await eventually(lambda: 0 in nodes[new].groups.runtime)
+            await eventually(lambda: not hosts(nodes[old], "__consumer_offsets"))
+            assert await committed(nodes, new) == 42
+            await commit_when_it_can(nodes, new, 43)
+            assert (await offsets(nodes, old)).error_code == ErrorCode.NOT_COORDINATOR
+            assert 0 not in nodes[old].groups.runtime
+            assert await committed(nodes, new) == 43
 
     run(main())

@@ -10,8 +10,10 @@ from penstock.broker.broker import Broker
 from penstock.broker.coordinator_answers import Question, Uncommitted
 from penstock.broker.flusher import Flusher
 from penstock.model.errors import ApiError, ErrorCode
+from penstock.model.ids import OFFSETS_TOPIC, TopicId
 from penstock.net.deferred import Deferred
 from penstock.wire.apis.offset_fetch import OffsetFetchResponseGroup
+from penstock.wire.metadata_records import PartitionRecord, RemoveTopicRecord, TopicRecord
 from tests.groups.test_runtime import answer, commit, fetch, fetched, offsets_partition, run, running
 
 
@@ -80,6 +82,21 @@ def test_who_takes_over_tells_nothing_that_is_not_committed() -> None:
     run(test)
 
 
+def test_coordinators_of_an_offsets_topic_that_was_made_anew_meanwhile_stay() -> None:
+    """A broker that lags learns of both at once, from a snapshot."""
+
+    async def test() -> None:
+        async with running() as broker:
+            await answer(commit(broker, 1))
+            await recreate_offsets_topic(broker)
+            assert 0 in broker.groups.runtime
+            assert await fetched(broker) == -1
+            await answer(commit(broker, 2))
+            assert await fetched(broker) == 2
+
+    run(test)
+
+
 def make_durable(broker: Broker) -> None:
     partition = offsets_partition(broker)
     partition.flushed(partition.log.end_offset, partition.hidden_bytes)
@@ -93,3 +110,21 @@ def asked(name: str, told: list[str]) -> Question:
         return OffsetFetchResponseGroup()
 
     return Question(refuse)
+
+
+async def recreate_offsets_topic(broker: Broker) -> None:
+    new_id = TopicId(b"another".ljust(16))
+    records = [
+        RemoveTopicRecord(topic_id=broker.image.topics[OFFSETS_TOPIC].id),
+        TopicRecord(name=OFFSETS_TOPIC, topic_id=new_id),
+        PartitionRecord(
+            topic_id=new_id,
+            partition_id=0,
+            replicas=[broker.node_id],
+            isr=[broker.node_id],
+            leader=broker.node_id,
+        ),
+    ]
+    for record in records:
+        broker.image.apply(record, broker.image.offset + 1)
+    await broker.node.loader.on_applied(records)

@@ -157,9 +157,8 @@ class GroupCoordinator:
         """Follow what the controller decided; `removed` are the (name, id) of topics that are gone."""
         if any(isinstance(record, ConfigRecord) and record.resource_type != TOPIC for record in records):
             self._read_configs()
-        if any(name == OFFSETS_TOPIC for name, _ in removed):
-            self.runtime.resign_all()
-        elif removed:
+        if removed:
+            self.runtime.resign_gone()
             self.runtime.tell_all(lambda shard: shard.topics_deleted(removed))
 
     def _read_configs(self) -> None:

@@ -64,6 +64,12 @@ class CoordinatorRuntime(Generic[S]):
         for index in list(self._seats):
             self.resigned(index)
 
+    def resign_gone(self) -> None:
+        """Topics were deleted, perhaps ours: another of the same name has seats already that stay."""
+        for index, seat in list(self._seats.items()):
+            if not seat.partition.hosted:
+                self.resigned(index)
+
     def ask(
         self,
         index: int,

@@ -245,7 +245,7 @@ class Seat(Generic[S]):
     def ask(self, decide: Decision[S], refusal: Callable[[ApiError], Struct]) -> Struct | Deferred[Struct]:
         """The shard's answer, or a promise of it where it has to wait: for others, or for the log."""
         question = Question(refusal)
-        if self.partition.log.health.offline is not None:
+        if not self.partition.leading or self.partition.log.health.offline is not None:
             # Others lead by now, and know more; where the metadata was on that disk, too, nobody tells us.
             return refusal(ApiError(ErrorCode.NOT_COORDINATOR))
         if self.shard is not None:

@@ -130,6 +130,8 @@ class Replicas:
             else:
                 self._leave((topic_id, index))
                 self._led.pop((topic_id, index), None)
+                if topic.name == OFFSETS_TOPIC:
+                    self._broker.groups.resigned(index)
                 await partitions.release(topic, index)
         for topic_id, indexes in added.items():
             topic = image.topics_by_id[topic_id]
