@@ -16,7 +16,7 @@ from penstock.groups.group import Group, PartitionCheck
 from penstock.groups.ledger import Client, Ledger
 from penstock.groups.records import OffsetCommitKey, OffsetCommitValue
 from penstock.model.errors import ApiError, ErrorCode
-from penstock.model.ids import NO_TOPIC_ID
+from penstock.model.ids import NO_TOPIC_ID, TopicId
 from penstock.wire.apis.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -178,12 +178,14 @@ class Offsets:
         group = self._ledger.groups.get(request.group_id)
         if group is not None:
             group.check_fetch(request.member_id, request.member_epoch)
-        known = self._by_group.get(request.group_id, {})
         topics: Iterable[OffsetFetchRequestTopics]
         if request.topics is None:
             topics = [
-                OffsetFetchRequestTopics(name=name, partition_indexes=list(partitions))
-                for name, partitions in known.items()
+                OffsetFetchRequestTopics(name=name, partition_indexes=live)
+                for name, partitions in self._by_group.get(request.group_id, {}).items()
+                if (
+                    live := [index for index, committed in partitions.items() if not self._is_gone(committed)]
+                )
             ]
         else:
             topics = request.topics
@@ -194,13 +196,18 @@ class Offsets:
                     name=topic.name,
                     topic_id=topic.topic_id,
                     partitions=[
-                        _fetched(index, known.get(topic.name, {}).get(index), topic.topic_id)
+                        _fetched(index, self._live(request.group_id, topic.name, index), topic.topic_id)
                         for index in topic.partition_indexes
                     ],
                 )
                 for topic in topics
             ],
         )
+
+    def _live(self, group_id: str, topic: str, partition: int) -> Committed | None:
+        """What is committed, unless to a topic that is gone."""
+        committed = self.get(group_id, topic, partition)
+        return None if committed is None or self._is_gone(committed) else committed
 
     # -- OffsetDelete, deletion of groups and topics, retention
 
@@ -231,6 +238,26 @@ class Offsets:
             for index, committed in list(topics.get(topic, {}).items()):
                 if committed.topic_id in (NO_TOPIC_ID, topic_id):
                     self._bury(group_id, topic, index)
+
+    def forget_deleted(self) -> None:
+        """Forget what was committed to topics that went while nobody could write it down here."""
+        gone = {
+            (topic, committed.topic_id)
+            for topics in self._by_group.values()
+            for topic, partitions in topics.items()
+            for committed in partitions.values()
+            if self._is_gone(committed)
+        }
+        for topic, topic_id in gone:
+            self.topic_deleted(topic, topic_id)
+
+    def _is_gone(self, committed: Committed) -> bool:
+        """Whether its topic was deleted: nobody must go on from there in another of the same name.
+
+        Whoever took the commit knew no more of the cluster than we do: what we do not know is gone.
+        """
+        topic_id = committed.topic_id
+        return topic_id != NO_TOPIC_ID and TopicId(topic_id) not in self._ledger.env.image.topics_by_id
 
     def expire(self, group: Group) -> bool:
         """Forget offsets that nobody used for too long; whether none is left."""

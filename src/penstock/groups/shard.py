@@ -275,6 +275,7 @@ class GroupShard:
 
     def expire_offsets(self) -> None:
         """Forget unused offsets, and empty groups that have none; look again after a while."""
+        self.offsets.forget_deleted()
         for group in list(self._ledger.groups.values()):
             if self.offsets.expire(group) and group.is_empty and not _is_joined(group):
                 for key in list(group.record_keys()):
