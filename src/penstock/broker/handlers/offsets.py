@@ -95,15 +95,20 @@ def _reader(context: Context, request: ListOffsetsRequest) -> _Reader:
     return _Reader.COMMITTED if request.isolation_level == _READ_COMMITTED else _Reader.CLIENT
 
 
-def _readable_end(context: Context, partition: Partition, reader: _Reader) -> int:
-    """Where reading ends. A new leader does not know until all that was committed before it is again."""
+def _readable_end(partition: Partition, reader: _Reader) -> int:
+    """Where reading ends, as far as is known."""
     if reader is _Reader.FOLLOWER:
         return partition.log.end_offset
-    leadership = partition.leadership
-    if leadership is not None and not leadership.state.latest_offset_known():
-        known = context.version >= _NOT_AVAILABLE_FROM
-        raise ApiError(ErrorCode.OFFSET_NOT_AVAILABLE if known else ErrorCode.LEADER_NOT_AVAILABLE)
     return partition.readable_end(reader is _Reader.COMMITTED)
+
+
+def _check_end_known(context: Context, partition: Partition, reader: _Reader) -> None:
+    """A new leader does not know where reading ends until all that was committed before it is again."""
+    leadership = partition.leadership
+    if reader is _Reader.FOLLOWER or leadership is None or leadership.state.latest_offset_known():
+        return
+    known = context.version >= _NOT_AVAILABLE_FROM
+    raise ApiError(ErrorCode.OFFSET_NOT_AVAILABLE if known else ErrorCode.LEADER_NOT_AVAILABLE)
 
 
 async def _list_offset(
@@ -124,7 +129,8 @@ async def _list_offset(
         await _by_timestamp(context, partition, timestamp, reader, answer)
         return
     if timestamp == LATEST:
-        answer.offset = _readable_end(context, partition, reader)
+        _check_end_known(context, partition, reader)
+        answer.offset = _readable_end(partition, reader)
     elif timestamp == EARLIEST:
         answer.offset = log.log_start_offset
     elif timestamp not in _SINCE or context.version < _SINCE[timestamp]:
@@ -150,14 +156,16 @@ async def _by_timestamp(
     while found is None:
         dated = await _dated_batch(context, partition, timestamp, start)
         if dated is None:
-            return
+            break
         walk = dated.latest if timestamp == MAX_TIMESTAMP else dated.first
         if in_vain or is_long(dated.batch):
             found = await context.broker.workers.in_thread(walk)
         else:
             found = walk()
         start, in_vain = dated.next_offset, True
-    if timestamp >= 0 and found.offset >= _readable_end(context, partition, reader):
+    if found is None or found.offset >= _readable_end(partition, reader):
+        # Nothing to name, or nothing yet: a new leader may only not know that it is committed.
+        _check_end_known(context, partition, reader)
         return
     answer.timestamp = found.timestamp
     answer.offset = found.offset
