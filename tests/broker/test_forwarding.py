@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from penstock.broker import producer_ids
+from penstock.broker import forwarding, producer_ids
 from penstock.broker.context import Context
 from penstock.broker.forwarding import Caller, forward
 from penstock.broker.handlers import internal
@@ -46,7 +46,9 @@ from penstock.wire.apis.metadata import METADATA, MetadataRequest, MetadataReque
 from penstock.wire.apis.produce import PRODUCE
 from penstock.wire.apis.update_features import UPDATE_FEATURES, FeatureUpdate, UpdateFeaturesRequest
 from penstock.wire.schema import Struct
+from tests.broker.groups import coordinator
 from tests.broker.nodes import Cluster, cluster, eventually, run
+from tests.broker.replication import make_topic
 from tests.broker.test_quorum import create
 
 _LOGGER = 8
@@ -366,5 +368,29 @@ def test_producers_hear_soon_that_there_is_no_controller(monkeypatch: pytest.Mon
             request = InitProducerIdRequest(transaction_timeout_ms=1000)
             answers = await asyncio.gather(*(nodes.ask(node, INIT_PRODUCER_ID, request) for _ in range(100)))
             assert {answer.error_code for answer in answers} == {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
+
+    run(main())
+
+
+def test_clients_hear_soon_what_there_is_without_a_controller(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Topics that nobody can make now must not keep a client from those that there are."""
+    monkeypatch.setattr(forwarding, "_CREATION_S", 0.1)
+
+    async def main() -> None:
+        async with cluster(1, 1) as nodes:
+            await make_topic(nodes, 2, name="known", min_isr=1)
+            await nodes.kill(1)
+            names = ["known", "missing", "other"]
+            request = MetadataRequest(
+                topics=[MetadataRequestTopic(name=name) for name in names], allow_auto_topic_creation=True
+            )
+            async with asyncio.timeout(20):
+                topics = (await nodes.ask(2, METADATA, request)).topics
+                found = await coordinator(nodes, 2)
+            unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            assert [(t.name, t.error_code) for t in topics] == list(
+                zip(names, (ErrorCode.NONE, unknown, unknown), strict=True)
+            )
+            assert found.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
     run(main())

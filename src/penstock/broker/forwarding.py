@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 __all__ = ["AsyncHandler", "Caller", "carry_out", "create_topic_anywhere", "forward", "forwarded"]
 
 _DEFAULT_TIMEOUT_S: Final = 30.0
+#: how long whoever mentions a topic waits until it is made: asking again is cheap, and others of its requests
+#: wait behind this one
+_CREATION_S: Final = 10.0
 #: how long an answer may wait for this broker to hear of what was changed
 _CATCH_UP_S: Final = 0.5
 #: what changes nothing that this broker could hear of
@@ -136,7 +139,7 @@ async def forward(
 async def create_topic_anywhere(
     broker: Broker, topic: NewTopic, here: Callable[[], Awaitable[object]]
 ) -> None:
-    """Have the controller make a topic that this broker needs; ApiError if it refuses."""
+    """Have the controller make a topic that this broker needs; ApiError if it refuses, or is not there."""
 
     async def as_response() -> CreateTopicsResponse:
         await here()
@@ -150,11 +153,13 @@ async def create_topic_anywhere(
     )
     request = CreateTopicsRequest(topics=[wanted])
     try:
-        response = await forward(
-            broker, CREATE_TOPICS, CREATE_TOPICS.max_version, request, as_response, _THE_BROKER
-        )
-    except ControllerUnavailable as e:
-        raise ApiError(ErrorCode.REQUEST_TIMED_OUT, str(e)) from e
+        async with asyncio.timeout(_CREATION_S):
+            response = await forward(
+                broker, CREATE_TOPICS, CREATE_TOPICS.max_version, request, as_response, _THE_BROKER
+            )
+    except (ControllerUnavailable, TimeoutError) as e:
+        reason = str(e) or f"no controller has answered in {_CREATION_S:g} s"
+        raise ApiError(ErrorCode.REQUEST_TIMED_OUT, reason) from e
     for result in response.topics:
         if result.error_code == ErrorCode.TOPIC_ALREADY_EXISTS:
             raise TopicAlreadyExists(result.error_message or "")

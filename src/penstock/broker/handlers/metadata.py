@@ -104,6 +104,9 @@ async def _create_and_answer(
             await context.broker.auto_create(name)
         except ApiError as e:
             log.warning("topic_not_created", topic=name, reason=str(e))
+            if e.code == ErrorCode.REQUEST_TIMED_OUT:
+                # No controller: the others would wait in vain, too, and what there is can be told.
+                break
             if e.code != ErrorCode.INVALID_REPLICATION_FACTOR:
                 errors[name] = e.code
             # Else brokers are missing, perhaps still to come: clients ask again for what is merely unknown.
