@@ -15,7 +15,7 @@ from conformance.suite import Unit, Workbench, run_logged
 from lab.apache_kafka import VERSION
 from lab.kafka_python import kafka_python_tests
 
-TEST_TIMEOUT_S = 90
+TEST_TIMEOUT_S = 240
 
 # The source tree's own pytest options and this project's plugins stay out: only the tests are theirs.
 PYTEST = (

@@ -11,7 +11,7 @@ from typing import Protocol
 from conformance.goals import Goal
 from conformance.outcome import Outcome
 
-TIMEOUT_FLOOR_S = 120.0
+TIMEOUT_FLOOR_S = 300.0
 TIMEOUT_FACTOR = 4.0
 
 

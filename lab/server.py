@@ -77,7 +77,7 @@ class Server:
     command: Sequence[str]
     log: Path
     environment: Mapping[str, str] = field(default_factory=dict)
-    start_timeout: float = 60.0
+    start_timeout: float = 180.0
     process: subprocess.Popen[bytes] | None = None
 
     @property

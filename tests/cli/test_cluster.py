@@ -340,7 +340,7 @@ def test_a_voter_comes_and_goes(tmp_path: Path, capfd: pytest.CaptureFixture[str
         run("cluster", "start")
         assert _voters(run("quorum", "describe", "--json")) == [2]
         # Who comes now knows none of the voters of the beginning.
-        assert "added 3" in run("broker", "add", "--timeout", "20")
+        assert "added 3" in run("broker", "add", "--timeout", "120")
     finally:
         stop_again(homes_in(tmp_path))
 
