@@ -76,7 +76,8 @@ def verdict(*seen: StartView | Deleting | DeletionRefused) -> str:
         # A disk has no more than it was told, and may have less.
         ([ASKED, leader(5), replica(2, 5), replica(2, 0, is_new=True)], "kept"),
         ([leader(0), replica(2, 0), replica(2, 3, is_new=True)], "log start moved"),
-        ([ASKED, leader(5), replica(2, 5), replica(2, 3)], "log start fell"),
+        ([ASKED, leader(5), replica(2, 5), replica(2, 3)], "kept"),
+        ([ASKED, leader(5), replica(2, 5), replica(2, 3, first_end=4)], "log start fell"),
         ([ASKED, leader(5), replica(2, 5), replica(2, 3, first_end=6)], "kept"),
         ([ASKED, leader(5), replica(2, 5), replica(2, 3, first_end=5)], "log start fell"),
         # Retention moves each by itself, as far as it is committed.

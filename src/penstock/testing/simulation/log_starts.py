@@ -2,8 +2,8 @@
 
 A start rises where a leader does what DeleteRecords asked of it, where a follower adopts its leader's (or is
 reset to it, being behind), and where retention lets go of what is old. It falls only with the log: a
-replica that is made again, or whose disk had not heard of it, starts over, and an empty one takes the whole
-batch that it starts within.
+replica that is made again, whose disk had not heard of it, or that has to cut all that it has, starts over;
+and an empty one takes the whole batch that it starts within.
 
 Like the other invariants it knows no brokers: it is shown views, one replica at a time.
 """
@@ -32,7 +32,7 @@ class StartView(NamedTuple):
     leader_epoch: int
     #: whether it was opened or made since it was last seen
     is_new: bool
-    #: behind the first batch that it has
+    #: behind the first batch that it has; its start, where it has none
     first_end: int
     #: whether what it no longer has is older than what its topic keeps
     expired: bool
@@ -70,7 +70,7 @@ class LogStarts:
             raise Violation("log start above the high watermark", f"{replica}")
         if start > known and not replica.expired:
             self._may_rise(known, replica)
-        if start < known and not replica.is_new and replica.first_end <= known:
+        if not replica.is_new and start < replica.first_end <= known:
             raise Violation("log start fell", f"from {known}: {replica}")
         if replica.leads:
             self._led[replica.partition, replica.leader_epoch] = start
