@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from unittest.mock import patch
 
 import pytest
 
 from penstock.broker.duties import Duties
 from penstock.metadata.sessions import Sessions
+from penstock.model.errors import StorageError
 from penstock.raft.messages import NO_NODE
 from penstock.raft.roles import LeaderContact
-from tests.broker.nodes import cluster, run
+from penstock.wire.schema import Struct
+from tests.broker.nodes import cluster, eventually, run
 
 SESSION = {"broker.session.timeout.ms": "3000"}
 
@@ -81,5 +84,32 @@ def test_a_controller_that_was_held_up_lets_brokers_be_heard_first(monkeypatch: 
             assert first == late_ms + 1000
             monkeypatch.undo()
             await asyncio.sleep(0)
+
+    run(main())
+
+
+def test_a_controller_alone_whose_disk_refuses_its_first_decision_begins_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nobody else could lead: it would be active for good, and fence nobody."""
+    monkeypatch.setattr("penstock.broker.duties._RETRY_S", 0.01)
+
+    async def main() -> None:
+        async with cluster(1, observers=1, config=SESSION) as nodes:
+            node = nodes[1].node
+            duties, begin = node.duties, node.duties._begin
+            refusals = [StorageError("no space left"), StorageError("no space left")]
+
+            def refused() -> tuple[Sequence[Struct], None]:
+                if refusals:
+                    raise refusals.pop()
+                return begin()
+
+            monkeypatch.setattr(duties, "_begin", refused)
+            node.led(node.quorum.node.epoch, 1)
+            await eventually(lambda: duties.sessions is not None)
+            assert not refusals
+            await nodes.kill(2)
+            await eventually(lambda: node.image.brokers[2].fenced)
 
     run(main())

@@ -37,6 +37,8 @@ log = get_logger("controller")
 _LATE_MS: Final = 500
 #: how long one that led before, and lives, may take to hear of who leads now and to send a heartbeat
 _GREETING_MS: Final = 250
+#: how long a disk is left alone that has refused the first decision
+_RETRY_S: Final = 0.5
 
 
 class Duties:
@@ -103,7 +105,7 @@ class Duties:
 
     async def _serve(self) -> None:
         try:
-            await self._controller.change(self._begin)
+            await self._take_office()
             next_balance_ms = self.now_ms() + self._balance_interval_ms
             while True:
                 balances = self.now_ms() >= next_balance_ms
@@ -113,6 +115,16 @@ class Duties:
                 await self._sleep_until(next_balance_ms)
         except NotController:
             return
+
+    async def _take_office(self) -> None:
+        """Make the first decision; once more, a little later, where a disk that is full, perhaps, refuses it."""
+        while True:
+            try:
+                await self._controller.change(self._begin)
+                return
+            except StorageError as e:
+                log.error("controller_not_begun", error=str(e))
+                await asyncio.sleep(_RETRY_S)
 
     async def _do_chores(self, balances: bool) -> None:
         try:
