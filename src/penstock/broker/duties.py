@@ -117,7 +117,7 @@ class Duties:
             return
 
     async def _take_office(self) -> None:
-        """Make the first decision; once more, a little later, where a disk that is full, perhaps, refuses it."""
+        """Make the first decision; again, a little later, where a disk refuses it that is full, perhaps."""
         while True:
             try:
                 await self._controller.change(self._begin)
