@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from penstock.broker.handlers import offsets
+from penstock.broker.partition import Partition
 from penstock.model.errors import ErrorCode
 from penstock.wire.apis.list_offsets import (
     LIST_OFFSETS,
@@ -55,5 +59,24 @@ def test_records_are_found_by_their_time_when_they_are_committed(
                 assert leader.leadership is not None
                 leader.leadership.state.epoch_start_offset = 2
             assert await offsets_by_time(nodes) == [0, unknown, unknown]
+
+    run(main())
+
+
+def test_who_stops_leading_during_the_search_does_not_say_that_there_is_no_record(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def main() -> None:
+        async with cluster(1, 1) as nodes:
+            await make_topic(nodes, 1, 2)
+            assert (await produce(nodes, 1, b"a")).error_code == ErrorCode.NONE
+            search = offsets.ask_log
+
+            async def search_and_step_down(partition: Partition, *asked: Any) -> Any:
+                await search(partition, *asked)
+                partition.step_down()
+
+            monkeypatch.setattr(offsets, "ask_log", search_and_step_down)
+            assert (await by_time(nodes, 0)).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     run(main())

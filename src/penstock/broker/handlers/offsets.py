@@ -58,6 +58,7 @@ _SINCE: Final = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST
 _READ_COMMITTED: Final = 1
 _HIGH_WATERMARK: Final = -1
 _NOT_AVAILABLE_FROM: Final = 5
+_ANY_EPOCH: Final = -1
 
 
 class _Reader(Enum):
@@ -163,6 +164,8 @@ async def _by_timestamp(
         else:
             found = walk()
         start, in_vain = dated.next_offset, True
+    # Who has stopped leading meanwhile, and may have cut its log, must not say that there is no such record.
+    partition.check_leader_epoch(_ANY_EPOCH)
     if found is None or found.offset >= _readable_end(partition, reader):
         # Nothing to name, or nothing yet: a new leader may only not know that it is committed.
         _check_end_known(context, partition, reader)
