@@ -11,12 +11,13 @@ from penstock.metadata.image import ClusterImage
 from penstock.metadata.topics import Defaults, NewTopic, create_topic, delete_topic, grow_topic
 from penstock.model.errors import (
     ErrorCode,
+    InvalidPartitions,
     InvalidReplicaAssignment,
     InvalidReplicationFactor,
     InvalidTopic,
     PolicyViolation,
 )
-from penstock.model.ids import TopicId
+from penstock.model.ids import OFFSETS_TOPIC, TopicId
 from penstock.wire.metadata_records import PartitionRecord, RegisterBrokerRecord
 from penstock.wire.schema import Struct
 
@@ -99,6 +100,14 @@ def test_new_partitions_have_as_many_replicas_as_the_old_and_go_on_round_the_bro
     assert len(placed) == 5
     assert all(len(set(nodes)) == 2 for nodes in placed)
     assert sorted(Counter(nodes[0] for nodes in placed).values()) == [1, 2, 2]
+
+
+def test_topics_of_coordinators_keep_their_number_of_partitions() -> None:
+    """By that a group's partition is found: with another its committed offsets would seem to be gone."""
+    cluster = Cluster(1)
+    cluster.create(NewTopic(OFFSETS_TOPIC, partitions=2))
+    with pytest.raises(InvalidPartitions, match=OFFSETS_TOPIC):
+        grow_topic(cluster.image, OFFSETS_TOPIC, 3, None)
 
 
 def test_assignments_by_hand_are_kept_as_they_are() -> None:

@@ -22,7 +22,7 @@ from penstock.model.errors import (
     TopicAlreadyExists,
     UnknownTopicOrPartition,
 )
-from penstock.model.ids import METADATA_TOPIC, NO_TOPIC_ID, TopicId
+from penstock.model.ids import INTERNAL_TOPICS, METADATA_TOPIC, NO_TOPIC_ID, TopicId
 from penstock.wire.metadata_records import ConfigRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
 from penstock.wire.schema import Struct
 
@@ -110,6 +110,9 @@ def grow_topic(
     topic = image.topics.get(name)
     if topic is None:
         raise UnknownTopicOrPartition(f"The topic '{name}' does not exist.")
+    if name in INTERNAL_TOPICS:
+        # By their number a coordinator is found: what groups have committed would be looked for elsewhere.
+        raise InvalidPartitions(f"The number of partitions of {name} cannot be changed.")
     present = len(topic.partitions)
     if count == present:
         raise InvalidPartitions(f"Topic already has {present} partition(s).")
