@@ -8,6 +8,7 @@ import pytest
 
 from penstock.broker.handlers import offsets
 from penstock.broker.partition import Partition
+from penstock.broker.warming import ask_log
 from penstock.model.errors import ErrorCode
 from penstock.wire.apis.list_offsets import (
     LIST_OFFSETS,
@@ -70,10 +71,9 @@ def test_who_stops_leading_during_the_search_does_not_say_that_there_is_no_recor
         async with cluster(1, 1) as nodes:
             await make_topic(nodes, 1, 2)
             assert (await produce(nodes, 1, b"a")).error_code == ErrorCode.NONE
-            search = offsets.ask_log
 
             async def search_and_step_down(partition: Partition, *asked: Any) -> Any:
-                await search(partition, *asked)
+                await ask_log(partition, *asked)
                 partition.step_down()
 
             monkeypatch.setattr(offsets, "ask_log", search_and_step_down)
