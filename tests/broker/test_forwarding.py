@@ -277,7 +277,6 @@ def test_who_asks_the_controller_again_says_so(monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_controller_whose_disk_hangs_leaves_it_to_another(monkeypatch: pytest.MonkeyPatch) -> None:
     """It leads the quorum all the same: others' disks are a majority, and it answers their fetches."""
-    monkeypatch.setattr("penstock.broker.controller._STUCK_S", 0.2)
 
     async def main() -> None:
         async with cluster(3) as nodes:
@@ -291,9 +290,11 @@ def test_a_controller_whose_disk_hangs_leaves_it_to_another(monkeypatch: pytest.
                 await follow(records)
 
             loader.on_applied = hang
-            answer = await create(nodes, node, "topic")
+            with monkeypatch.context() as impatient:
+                impatient.setattr("penstock.broker.controller._STUCK_S", 0.2)
+                answer = await create(nodes, node, "topic")
             assert answer in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
-            assert nodes.controller not in (None, controller)
+            assert await nodes.settled() is not controller
             assert await create(nodes, node, "another") == ErrorCode.NONE
             goes_on.set()
             await eventually(lambda: "another" in controller.image.topics)
@@ -322,7 +323,7 @@ def test_a_controller_that_does_not_answer_is_waited_for_until_another_leads(
             asking = asyncio.create_task(node.ask_leader_once(ENVELOPE, EnvelopeRequest(), 60, "forwarding"))
             await asked.wait()
             await nodes.kill(controller.node_id)
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(50):
                 assert await asking is None
 
     run(main())
