@@ -52,6 +52,8 @@ from tests.broker.replication import make_topic
 from tests.broker.test_quorum import create
 
 _LOGGER = 8
+#: asks again soon, but not before the answer to a fetch that waits for something to tell
+_IMPATIENT = {"controller.quorum.request.timeout.ms": "700", "controller.quorum.fetch.timeout.ms": "60000"}
 
 
 async def follower(nodes: Cluster) -> int:
@@ -236,12 +238,12 @@ def test_a_controller_that_is_slow_is_not_asked_a_second_time() -> None:
     """What it has not answered yet it will do: a second request would find that the topic exists already."""
 
     async def main() -> None:
-        async with cluster(3, config={"controller.quorum.request.timeout.ms": "100"}) as nodes:
+        async with cluster(3, config=_IMPATIENT) as nodes:
             controller = await nodes.settled()
             node = await follower(nodes)
             async with controller.node.controller._turn:
                 asked = asyncio.create_task(create(nodes, node, "topic"))
-                answered, _ = await asyncio.wait([asked], timeout=0.3)
+                answered, _ = await asyncio.wait([asked], timeout=0.9)
                 assert not answered
             assert await asked == ErrorCode.NONE
 
@@ -306,7 +308,7 @@ def test_a_controller_that_does_not_answer_is_waited_for_until_another_leads(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def main() -> None:
-        async with cluster(3, config={"controller.quorum.request.timeout.ms": "100"}) as nodes:
+        async with cluster(3, config=_IMPATIENT) as nodes:
             controller = await nodes.settled()
             node = nodes[await follower(nodes)].node
             get, asked = node.peers.get, asyncio.Event()
