@@ -120,6 +120,8 @@ def test_where_all_disks_are_full_somebody_leads_on_and_records_can_be_read() ->
             await all_in_sync(nodes, 1)
             leader = described(nodes[LEADER]).leader
             assert described(nodes[LEADER]).isr == [leader]
+            # One that has just been elected has to ask what is committed.
+            await eventually(lambda: replica(nodes[leader]).log.high_watermark == 1)
             assert values_of(await fetch(nodes, leader)) == [b"before"]
 
             for disk in disks.values():
