@@ -19,8 +19,25 @@ Bootstrap: TypeAlias = Annotated[
         help="Broker to start from: HOST:PORT[,HOST:PORT...].",
     ),
 ]
+
+
+def _seconds(text: str) -> float:
+    """A time to wait: a number between a tenth of a second and ten days."""
+    try:
+        seconds = float(text)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is not a number") from None
+    # Not a number is in no range, and infinity is beyond what clients can wait for.
+    if not 0.1 <= seconds <= 864_000:
+        raise typer.BadParameter(f"{text} is not in the range from 0.1 to 864000 seconds")
+    return seconds
+
+
 Timeout: TypeAlias = Annotated[
-    float, typer.Option("--timeout", min=0.1, help="Seconds to wait for the broker's answer.")
+    float,
+    typer.Option(
+        "--timeout", parser=_seconds, metavar="SECONDS", help="Seconds to wait for the broker's answer."
+    ),
 ]
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
@@ -29,7 +46,8 @@ ClusterIn: TypeAlias = Annotated[
     Path | None, typer.Option("--data", "-d", help="The cluster in this directory, for --bootstrap.")
 ]
 Patience: TypeAlias = Annotated[
-    float, typer.Option("--timeout", min=0.1, help="Seconds to wait until it is done.")
+    float,
+    typer.Option("--timeout", parser=_seconds, metavar="SECONDS", help="Seconds to wait until it is done."),
 ]
 
 DEFAULT_HOST = "127.0.0.1"
