@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Sequence
 from struct import pack
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 
 from penstock.broker import forwarding, producer_ids
 from penstock.broker.context import Context
+from penstock.broker.controller import NotController
 from penstock.broker.forwarding import Caller, forward
 from penstock.broker.handlers import internal
 from penstock.metadata.configs import Operation
@@ -300,6 +302,27 @@ def test_a_controller_whose_disk_hangs_leaves_it_to_another(monkeypatch: pytest.
             assert await create(nodes, node, "another") == ErrorCode.NONE
             goes_on.set()
             await eventually(lambda: "another" in controller.image.topics)
+
+    run(main())
+
+
+def test_a_change_that_is_given_up_leaves_no_error_that_nobody_takes() -> None:
+    """Whose leadership is lost has its duties cancelled in the same moment (seed 24114 of three brokers)."""
+
+    async def main() -> None:
+        async with cluster(3) as nodes:
+            controller = (await nodes.settled()).controller
+            problems: list[object] = []
+            asyncio.get_running_loop().set_exception_handler(lambda _, context: problems.append(context))
+            changing = asyncio.create_task(controller._reach(controller.next_offset + 5))
+            await asyncio.sleep(0)
+            controller.failed(NotController("leadership was lost"))
+            changing.cancel()
+            await asyncio.wait([changing])
+            del changing
+            controller._loader._waiting.clear()
+            gc.collect()
+            assert not problems
 
     run(main())
 

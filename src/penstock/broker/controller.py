@@ -114,10 +114,11 @@ class Controller:
         # One that leads alone has nobody to leave it to.
         patience_s = _STUCK_S if len(self._quorum.node.voters) > 1 else None
         try:
-            await asyncio.wait([reached], timeout=patience_s)
-            if not reached.done():
-                await self._leave_it_to_others()
-            await reached
+            # Awaited itself: an error in the moment of a cancellation is taken, too.
+            async with asyncio.timeout(patience_s):
+                await reached
+        except TimeoutError:
+            await self._leave_it_to_others()
         finally:
             self._pending = None
 
