@@ -151,9 +151,8 @@ def test_the_last_node_of_a_cluster_that_is_stopped_does_not_wait_for_the_others
     monkeypatch.setattr("penstock.broker.broker._HANDOVER_S", 120)
 
     async def main() -> None:
-        # A heartbeat that was sent before waits for an answer as long as a session may last.
-        config = {"broker.session.timeout.ms": "3000", "controller.quorum.fetch.timeout.ms": "2000"}
-        async with cluster(3, config=config) as nodes:
+        # Nor for the answer to a heartbeat that it sent before, as long as a session may last.
+        async with cluster(3) as nodes:
             await nodes.settled()
             for node in (1, 2):
                 await nodes.stop(node)

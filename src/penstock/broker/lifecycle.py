@@ -75,6 +75,8 @@ class Lifecycle:
         self.epoch = _NO_EPOCH
         self.fenced = True
         self._wants_down = False
+        #: the time that the heartbeat has that is under way, if one is
+        self._beating: asyncio.Timeout | None = None
         self._wake = asyncio.Event()
         self._up = asyncio.Event()
         self._down = asyncio.Event()
@@ -168,6 +170,9 @@ class Lifecycle:
             return
         self._wants_down = True
         self._wake.set()
+        if self._beating is not None:
+            # Asked as one that stays: whoever should answer may be gone already.
+            self._beating.reschedule(asyncio.get_running_loop().time() + _FAREWELL_S)
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 await self._down.wait()
@@ -218,17 +223,19 @@ class Lifecycle:
         patience_s = _FAREWELL_S if self._wants_down else self._patience_s
         try:
             # This node may be the controller itself, and wait for a majority that has gone home.
-            async with asyncio.timeout(patience_s):
+            async with asyncio.timeout(patience_s) as self._beating:
                 response = await self._node.to_controller(
                     BROKER_HEARTBEAT, request, patience_s, purpose="heartbeat"
                 )
         except (ControllerUnavailable, TimeoutError) as e:
             log.warning("controller_unavailable", error=str(e) or f"no answer in {patience_s:g} s")
-            if self._wants_down:
+            if request.want_shut_down:
                 # The last of a cluster that is being stopped: nobody is left to lead anything.
                 self._down.set()
             # Who is out of the quorum for good gets no other answer: there is no hurry.
             return self._node.quorum.failure is None
+        finally:
+            self._beating = None
         if response.error_code in (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED):
             return await self._come_back()
         if response.error_code != ErrorCode.NONE:
