@@ -148,7 +148,8 @@ _take_role, _fetch_more, _commit = RaftNode._first_role, RaftNode._fetch_more, R
 
 def _lead_on(self: RaftNode) -> Role:
     if self.leader_id == self.key.id:
-        return Leader(self.log.end_offset, self._now_ms)
+        # Its epoch has begun before the end of its log, so it goes on deciding.
+        return Leader(self.log.end_offset - 1, self._now_ms)
     return _take_role(self)
 
 
