@@ -3,9 +3,9 @@
 `metadata.version` is Kafka's name for the level of the metadata records; clients use it to tell what a
 cluster supports. `group.version` 1 stands for the consumer protocol of groups (KIP-848). Levels of both are
 Kafka's, as far as we implement what they stand for; so is `eligible.leader.replicas.version` (KIP-966), which
-cannot be switched off here. `penstock.version` is ours: 1 stands for the fields that
-our brokers add to Kafka's messages among themselves (docs/internals/node.md), which whoever does not know
-them skips; what older brokers would not skip waits for a level of its own.
+cannot be switched off here. `penstock.version` is ours: 1 stands for the fields that our brokers add to
+Kafka's messages among themselves (docs/internals/node.md), which whoever does not know them skips; what older
+brokers would not skip waits for a level of its own.
 """
 
 from __future__ import annotations
