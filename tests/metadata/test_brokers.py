@@ -9,7 +9,7 @@ import pytest
 from penstock.metadata.brokers import check_broker_epoch, heartbeat, register_controller, unregister_broker
 from penstock.metadata.image import RECOVERING, PartitionImage
 from penstock.model.errors import ApiError, ErrorCode
-from penstock.wire.apis.broker_heartbeat import BrokerHeartbeatRequest, TopicWithoutRoom
+from penstock.wire.apis.broker_heartbeat import BrokerHeartbeatRequest, TopicWithoutRoom, UncleanTopic
 from penstock.wire.apis.controller_registration import ControllerRegistrationRequest
 from penstock.wire.apis.endpoints import Feature, Listener
 from tests.metadata.stage import Stage
@@ -381,3 +381,74 @@ def test_a_broker_without_any_directory_left_is_fenced_until_it_has_one() -> Non
     stage.register(1)
     stage.beat(1)
     assert not stage.image.brokers[1].fenced
+
+
+def _report_unclean(stage: Stage, node: int, *partitions: PartitionImage) -> bool:
+    """Report replicas that may lack records; returns whether the broker is fenced after that heartbeat."""
+    request = BrokerHeartbeatRequest(
+        broker_id=node,
+        broker_epoch=stage.epoch(node),
+        current_metadata_offset=stage.image.offset,
+        unclean_replicas=[UncleanTopic(topic_id=p.topic_id, partitions=[p.index]) for p in partitions],
+    )
+    records, answer = heartbeat(stage.image, stage.policy, request, 0)
+    stage.commit(records)
+    assert answer.is_fenced == stage.image.brokers[node].fenced
+    return answer.is_fenced
+
+
+def test_unclean_replicas_are_excluded_before_their_broker_is_unfenced() -> None:
+    """After a clean restart a replica may lead, unless its log is not what it was."""
+    stage = Stage(2)
+    unclean, clean = stage.topic("unclean", [1, 2]), stage.topic("clean", [1, 2])
+    stage.fence(2, 1)
+    stage.register(1, clean=True)
+    assert (unclean.elr, unclean.last_known_leader) == ([2, 1], [1])
+
+    assert _report_unclean(stage, 1, unclean), "nothing but that happens in the same heartbeat"
+    assert (unclean.leader, unclean.elr, unclean.last_known_leader) == (-1, [2], [])
+
+    assert not _report_unclean(stage, 1, unclean), "a heartbeat that is repeated excludes nothing more"
+    assert (unclean.leader, unclean.elr) == (-1, [2])
+    assert (clean.leader, clean.isr) == (1, [1])
+    stage.register(2, clean=True)
+    stage.beat(2)
+    assert (unclean.leader, unclean.isr, unclean.leader_recovery) == (2, [2], 0)
+
+
+def test_an_unclean_replica_of_a_broker_that_is_up_hands_its_leadership_over() -> None:
+    stage = Stage(3)
+    led, followed, alone = (
+        stage.topic("led", [3, 1, 2]),
+        stage.topic("followed", [1, 3]),
+        stage.topic("alone", [3, 1], min_isr=1),
+    )
+    stage.alter(alone, [3])
+
+    assert not _report_unclean(stage, 3, led, followed, alone)
+
+    assert (led.leader, led.isr, led.elr) == (1, [1, 2], [])
+    assert (followed.leader, followed.isr, followed.elr) == (1, [1], []), (
+        "below the minimum, and not eligible"
+    )
+    assert (alone.leader, alone.isr) == (3, [3]), "the other replica has less"
+
+
+def test_an_unclean_leader_gives_way_to_an_eligible_replica() -> None:
+    stage = Stage(2)
+    partition = stage.topic("t", [1, 2])
+    stage.alter(partition, [1])
+    assert (partition.isr, partition.elr) == ([1], [2])
+
+    assert not _report_unclean(stage, 1, partition)
+
+    assert (partition.leader, partition.isr, partition.elr) == (2, [2], [])
+
+
+def test_an_only_replica_leads_though_it_is_unclean() -> None:
+    stage = Stage(1)
+    partition = stage.topic("t", [1], min_isr=1)
+    stage.register(1, clean=True)
+    assert _report_unclean(stage, 1, partition)
+    assert not _report_unclean(stage, 1)
+    assert (partition.leader, partition.leader_recovery) == (1, RECOVERING)

@@ -229,6 +229,7 @@ class Broker:
             clean=all(directory.clean for directory in directories) and not self.partitions.lost,
             offline=lambda: [parse_topic_id(d.directory_id) for d in self.room.failed()],
             without_room=self.room.without_room,
+            unclean=self.partitions.unclean,
         )
 
     # -- the cluster
@@ -377,8 +378,7 @@ class Broker:
             address=self.address,
             node_id=self.node_id,
             partitions=partitions,
-            # After an unclean stop there is always something to walk: the metadata log is never empty.
-            clean=walked == 0,
+            clean=walked == 0,  # the metadata log is never empty
             bytes_walked=walked,
             bytes_cut=sum(found.bytes_cut for found in recoveries.values()),
             seconds=self._seconds_since(began),

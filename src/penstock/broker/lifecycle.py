@@ -14,6 +14,7 @@ from typing import Final
 from penstock.broker.cluster_node import ClusterNode, ControllerUnavailable
 from penstock.broker.features import SUPPORTED_FEATURES
 from penstock.broker.logs import get_logger
+from penstock.broker.unclean_replicas import UncleanReplicas
 from penstock.model.config import BrokerConfig
 from penstock.model.errors import ApiError, ErrorCode
 from penstock.net.server import Listener
@@ -60,8 +61,12 @@ class Lifecycle:
         clean: bool,
         offline: Callable[[], list[bytes]],
         without_room: Callable[[], list[TopicWithoutRoom]],
+        unclean: UncleanReplicas,
     ) -> None:
-        """`offline` names the data directories that have failed, `without_room` replicas in full ones."""
+        """`offline` names the data directories that have failed, `without_room` replicas in full ones.
+
+        `unclean` has the replicas to report before this broker is unfenced, and those found later.
+        """
         self._config = config
         self._node = node
         self._listeners = listeners
@@ -71,6 +76,8 @@ class Lifecycle:
         self._clean = clean
         self._offline = offline
         self._without_room = without_room
+        self._unclean = unclean
+        unclean.on_marked = self.wake
         #: of the registration in force
         self.epoch = _NO_EPOCH
         self.fenced = True
@@ -212,6 +219,7 @@ class Lifecycle:
 
     async def _beat(self) -> bool:
         """One heartbeat; whether the next is due at once."""
+        unclean = self._unclean.report()
         request = BrokerHeartbeatRequest(
             broker_id=self._node.node_id,
             broker_epoch=self.epoch,
@@ -219,6 +227,7 @@ class Lifecycle:
             want_shut_down=self._wants_down,
             offline_log_dirs=self._offline(),
             without_room=self._without_room(),
+            unclean_replicas=unclean.topics,
         )
         patience_s = _FAREWELL_S if self._wants_down else self._patience_s
         try:
@@ -241,11 +250,13 @@ class Lifecycle:
         if response.error_code != ErrorCode.NONE:
             log.warning("heartbeat_refused", error=ErrorCode(response.error_code).name)
             return False
+        self._unclean.settle(unclean)
         self.fenced = response.is_fenced
         self._look_up()
         if response.should_shut_down:
             self._down.set()
-        return False
+        # A heartbeat that excludes replicas does nothing else: the next one unfences, or shuts down.
+        return bool(unclean) and (response.is_fenced or self._wants_down)
 
     async def _come_back(self) -> bool:
         """Register anew: somebody has unregistered this broker, or the answer was to an older epoch."""

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import TypeAlias
 
 from penstock.broker.partition import Partition
+from penstock.broker.unclean_replicas import UncleanReplicas
 from penstock.metadata.image import TopicImage
 from penstock.model.errors import ErrorCode
 from penstock.model.ids import TopicId
@@ -28,6 +29,8 @@ class PartitionTable:
         self._by_id: dict[TopicId, dict[int, Slot]] = {}
         self._names: dict[TopicId, str] = {}
         self._acknowledgements: dict[TopicId, dict[int, Skeleton]] = {}
+        #: replicas that may lack committed records, which the controller has yet to exclude
+        self.unclean = UncleanReplicas()
 
     def find(self, topic: str | TopicId, index: int) -> Slot:
         """The partition, or why there is none."""
@@ -68,6 +71,10 @@ class PartitionTable:
     def acknowledgements(self, topic: TopicImage) -> dict[int, Skeleton]:
         """How producers are answered, by version: one for all partitions of a topic."""
         return self._acknowledgements.setdefault(topic.id, {})
+
+    def mark_unclean(self, topic_id: TopicId, index: int, reason: str) -> None:
+        """Have the controller exclude a replica from the ISR and the eligible leaders, whatever its role."""
+        self.unclean.mark(topic_id, index, self._names.get(topic_id, topic_id.hex()), reason)
 
     def drop(self, topic_id: TopicId) -> tuple[str, dict[int, Slot]]:
         """Forget a topic; its name and the places of its partitions."""

@@ -172,13 +172,18 @@ class Partitions(PartitionTable):
                 self.delete_later(removal)
 
     async def _load_missing(self, topic: TopicImage, indexes: Sequence[int]) -> None:
-        """Partitions that should be here: made anew only if they cannot be where we do not see them."""
+        """Partitions that should be here: made anew only if they cannot be where we do not see them.
+
+        One that the controller counts on is reported, so that its empty log never leads. The others are new.
+        """
         log.warning("partitions_missing", topic=topic.name, partitions=indexes)
+        slots = self.slots(topic)
+        for index in indexes:
+            if self._config.node_id in topic.partitions[index].counted_on:
+                self.mark_unclean(topic.id, index, "the data directories have no log of this replica")
         if self.lost:
-            slots = self.slots(topic)
             slots.update(dict.fromkeys(indexes, ErrorCode.KAFKA_STORAGE_ERROR))
         else:
-            # A crash just after the topic was made.
             await self.add(topic, indexes, self._image.topic_configs(topic.name))
 
     async def add(self, topic: TopicImage, indexes: Sequence[int], overrides: Mapping[str, str]) -> None:

@@ -8,12 +8,12 @@ when it goes (its partitions are looked after first), first when it comes up.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from typing import Final
 
 from penstock.metadata.election import begin_change
 from penstock.metadata.features import METADATA_VERSION, check_supported
-from penstock.metadata.image import NO_LEADER, BrokerImage, ClusterImage
+from penstock.metadata.image import NO_LEADER, BrokerImage, ClusterImage, PartitionImage
 from penstock.metadata.partition_change import Election
 from penstock.metadata.policy import Policy
 from penstock.model.errors import ApiError, ErrorCode
@@ -22,6 +22,7 @@ from penstock.wire.apis.broker_heartbeat import (
     BrokerHeartbeatRequest,
     BrokerHeartbeatResponse,
     TopicWithoutRoom,
+    UncleanTopic,
 )
 from penstock.wire.apis.broker_registration import BrokerRegistrationRequest
 from penstock.wire.apis.controller_registration import ControllerRegistrationRequest
@@ -196,13 +197,18 @@ def heartbeat(
     One whose data directories have all failed is fenced. A broker that wants to shut down may do so when it
     leads nothing and every active broker has read, as `lowest_active_offset` says, that it does not: until
     then somebody may still ask it for its partitions.
+
+    Unclean replicas come first. If the heartbeat lists any that the image still counts on, only these change.
+    The same heartbeat does not unfence the broker, so no image shows it unfenced and such a replica eligible.
     """
     broker = check_broker_epoch(image, request.broker_id, request.broker_epoch)
     caught_up = request.current_metadata_offset >= broker.epoch
     answer = BrokerHeartbeatResponse(is_caught_up=caught_up, is_fenced=broker.fenced)
     failed = set(request.offline_log_dirs).intersection(broker.log_directories)
     want_fence = request.want_fence or (bool(failed) and failed == set(broker.log_directories))
-    records: list[Struct] = []
+    records: list[Struct] = _exclude_unclean(image, policy, broker.id, request.unclean_replicas)
+    if records:
+        return records, answer
     if broker.fenced:
         answer.should_shut_down = request.want_shut_down
         wants_up = not (want_fence or request.want_shut_down or broker.in_controlled_shutdown)
@@ -246,14 +252,8 @@ def _hand_over(
     Where nobody else is, it leads on: what it has can be read. It has lost nothing, so it stays eligible.
     """
     records: list[Struct] = []
-    for known, index in (
-        (image.topics_by_id[TopicId(topic.topic_id)], index)
-        for topic in without_room
-        if topic.topic_id in image.topics_by_id
-        for index in topic.partitions
-    ):
-        partition = known.partitions.get(index)
-        if partition is None or broker_id not in partition.isr or len(partition.isr) == 1:
+    for partition in _listed(image, without_room):
+        if broker_id not in partition.isr or len(partition.isr) == 1:
             continue
         change = begin_change(image, policy, partition, leaving=broker_id)
         change.election = Election.ONLINE
@@ -262,6 +262,41 @@ def _hand_over(
         if record is not None and record.leader != NO_LEADER:
             records.append(record)
     return records
+
+
+def _exclude_unclean(
+    image: ClusterImage, policy: Policy, broker_id: int, unclean: Collection[UncleanTopic]
+) -> list[Struct]:
+    """Take replicas that may lack committed records out of the ISR, the ELR and the last known leader.
+
+    A replica that is alone in the ISR of a broker that is up leads on where no other replica is eligible: the
+    other replicas were out of sync and have less. An only replica stays the last known leader.
+    """
+    records: list[Struct] = []
+    for partition in _listed(image, unclean):
+        has_led = len(partition.replicas) > 1 and broker_id in partition.last_known_leader
+        if broker_id not in partition.isr and broker_id not in partition.elr and not has_led:
+            continue
+        change = begin_change(image, policy, partition, leaving=broker_id)
+        change.election = Election.ONLINE
+        change.isr = [node for node in partition.isr if node != broker_id]
+        change.unclean_shutdown = (broker_id,)
+        if len(partition.replicas) > 1:
+            change.emptied = (broker_id,)
+        record = change.build()
+        if record is not None and (broker_id not in partition.isr or record.leader != NO_LEADER):
+            records.append(record)
+    return records
+
+
+def _listed(
+    image: ClusterImage, topics: Collection[TopicWithoutRoom] | Collection[UncleanTopic]
+) -> Iterator[PartitionImage]:
+    """The partitions that a heartbeat lists, as far as the image has them."""
+    for topic in topics:
+        known = image.topics_by_id.get(TopicId(topic.topic_id))
+        if known is not None:
+            yield from (known.partitions[index] for index in topic.partitions if index in known.partitions)
 
 
 def _may_shut_down(

@@ -106,6 +106,11 @@ class PartitionImage:
         return self.topic_id, self.index
 
     @property
+    def counted_on(self) -> set[int]:
+        """The replicas that may lead by what the controller knows of them."""
+        return {*self.isr, *self.elr, *self.last_known_leader}
+
+    @property
     def reassigning(self) -> bool:
         return bool(self.adding or self.removing)
 

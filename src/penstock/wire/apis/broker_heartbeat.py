@@ -11,6 +11,11 @@ class TopicWithoutRoom(Struct):
     partitions: list[int] = array(int32())
 
 
+class UncleanTopic(Struct):
+    topic_id: bytes = uuid()
+    partitions: list[int] = array(int32())
+
+
 class BrokerHeartbeatRequest(Struct):
     broker_id: int = int32()
     broker_epoch: int = int64(default=-1)
@@ -21,6 +26,8 @@ class BrokerHeartbeatRequest(Struct):
     cordoned_log_dirs: list[bytes] | None = nullable_array(uuid(), "2+", tag=1)
     #: replicas in data directories that are full: others should lead, and not wait for these
     without_room: list[TopicWithoutRoom] = array(TopicWithoutRoom, tag=OWN_TAGS)
+    #: replicas that may lack records they once had: they leave the ISR and the eligible leader replicas
+    unclean_replicas: list[UncleanTopic] = array(UncleanTopic, tag=OWN_TAGS + 1)
 
 
 class BrokerHeartbeatResponse(Struct):

@@ -1,0 +1,66 @@
+"""Replicas that may lack committed records: reported by heartbeats, and never elected for what they had."""
+
+from __future__ import annotations
+
+from penstock.broker.broker import Broker
+from penstock.broker.unclean_replicas import UncleanReplicas
+from penstock.model.errors import ErrorCode
+from penstock.model.ids import TopicId
+from tests.broker.nodes import cluster, eventually, run
+from tests.broker.replication import TOPIC as NAME
+from tests.broker.replication import described, make_topic, produce, replica
+
+TOPIC = TopicId(bytes(15) + b"\1")
+
+
+def test_a_report_settles_what_it_listed_and_not_what_was_marked_since() -> None:
+    unclean, woken = UncleanReplicas(), []
+    unclean.on_marked = lambda: woken.append(1)
+    unclean.mark(TOPIC, 0, "t", "a hole")
+    unclean.mark(TOPIC, 1, "t", "a hole")
+    report = unclean.report()
+    assert [(t.topic_id, t.partitions) for t in report.topics] == [(TOPIC, [0, 1])]
+    unclean.mark(TOPIC, 1, "t", "another hole")
+
+    unclean.settle(report)
+
+    assert unclean.reasons == {(TOPIC, 1): "another hole"}
+    assert len(woken) == 3
+    assert not UncleanReplicas().report()
+
+
+def test_a_replica_that_was_removed_from_the_disk_does_not_lead_and_is_fetched_again() -> None:
+    """All stop cleanly, the last one loses the topic's folder and is the first to be back."""
+
+    async def main() -> None:
+        async with cluster(3) as nodes:
+            await make_topic(nodes, 1, 2, 3, min_isr=2)
+            for value in (b"one", b"two"):
+                assert (await produce(nodes, 1, value)).error_code == ErrorCode.NONE
+            for node in (3, 2, 1):
+                await nodes.stop(node)
+            nodes.disks[1].rmtree(f"/data/topics/{NAME}")
+            await nodes.start()
+
+            controller = await nodes.settled()
+            await eventually(lambda: sorted(described(controller).isr) == [1, 2, 3])
+            assert described(controller).leader_epoch > 0
+            assert all(replica(nodes[node]).log.end_offset >= 2 for node in (1, 2, 3))
+
+    run(main())
+
+
+def test_a_replica_that_is_marked_while_its_broker_is_up_hands_over_and_is_back_in_sync() -> None:
+    async def main() -> None:
+        async with cluster(3) as nodes:
+            await make_topic(nodes, 1, 2, 3, min_isr=2)
+            controller = await nodes.settled()
+            before = described(controller).leader_epoch
+            leader: Broker = nodes[1]
+            leader.partitions.mark_unclean(replica(leader).topic_id, 0, "a hole")
+            await eventually(lambda: described(controller).leader_epoch > before)
+            assert described(controller).leader != 1
+            await eventually(lambda: sorted(described(controller).isr) == [1, 2, 3])
+            assert not leader.partitions.unclean.reasons
+
+    run(main())
