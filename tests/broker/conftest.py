@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from functools import partial
 from types import ModuleType
 from typing import Any
 
 import pytest
 
+from penstock.broker import logs
 from penstock.testing import broker
+from tests.broker.events import Events
 from tests.broker.raw import RawClient
 from tests.broker.requests import AGAINST, Topic, create_topic
 
@@ -32,6 +35,16 @@ def record_threads(monkeypatch: pytest.MonkeyPatch, module: ModuleType, name: st
 
     monkeypatch.setattr(module, name, recorded)
     return threads
+
+
+@pytest.fixture
+def events(monkeypatch: pytest.MonkeyPatch) -> Events:
+    """What brokers in this process log, at every level."""
+    found = Events()
+    for logger in logs._loggers.values():
+        for level in logs.LEVELS:
+            monkeypatch.setattr(logger, level, partial(found.add, level))
+    return found
 
 
 @pytest.fixture(scope="session")

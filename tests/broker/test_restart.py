@@ -10,6 +10,7 @@ import pytest
 from penstock.model.errors import ErrorCode, PenstockError
 from penstock.testing import broker
 from penstock.wire.apis.metadata import METADATA, MetadataRequest, MetadataResponse
+from tests.broker.events import Events
 from tests.broker.raw import RawClient
 from tests.broker.requests import (
     append,
@@ -66,15 +67,35 @@ def test_a_deleted_topic_stays_deleted(tmp_path: Path) -> None:
         assert list((tmp_path / "topics").iterdir()) == [tmp_path / "topics" / "__cluster_metadata"]
 
 
-def test_files_of_a_topic_that_is_not_known_are_cleared_away(tmp_path: Path) -> None:
+def test_files_of_a_topic_that_is_not_known_are_set_aside(tmp_path: Path, events: Events) -> None:
     with broker(data=tmp_path) as running, RawClient(running.bootstrap) as client:
-        topic = create_topic(client)
+        topic = create_topic(client, partitions=2)
         append(client, topic, b"x")
     shutil.copytree(tmp_path / "topics" / topic.name, tmp_path / "topics" / "stray")
+    files = sorted(path.name for path in (tmp_path / "topics" / "stray" / "partition-0").iterdir())
 
     with broker(data=tmp_path) as running, RawClient(running.bootstrap) as client:
         assert [r.value for r in read_all(client, topic)] == [b"x"]
     assert not (tmp_path / "topics" / "stray").exists()
+    (entry,) = (tmp_path / "quarantine").iterdir()
+    assert sorted(path.name for path in (entry / "data" / "partition-0").iterdir()) == files
+    ((level, fields),) = events.of("partitions_quarantined")
+    assert level == "warning"
+    assert (fields["topic"], fields["partitions"], fields["path"]) == ("stray", [0, 1], str(entry))
+
+
+def test_a_partition_that_is_not_assigned_here_is_set_aside(tmp_path: Path) -> None:
+    with broker(data=tmp_path) as running, RawClient(running.bootstrap) as client:
+        topic = create_topic(client)
+        append(client, topic, b"x")
+    folder = tmp_path / "topics" / topic.name
+    shutil.copytree(folder / "partition-0", folder / "partition-7")
+
+    with broker(data=tmp_path) as running, RawClient(running.bootstrap) as client:
+        assert [r.value for r in read_all(client, topic)] == [b"x"]
+    assert not (folder / "partition-7").exists()
+    (entry,) = (tmp_path / "quarantine").iterdir()
+    assert (entry / "data" / "partition-7").is_dir()
 
 
 def test_a_partition_that_lost_its_topics_id_keeps_its_records(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, cast
 
 from penstock.broker.flusher import Flusher, FlushPolicy
@@ -11,10 +11,11 @@ from penstock.broker.log_loading import WantedLog, load_logs
 from penstock.broker.logs import get_logger
 from penstock.broker.partition import Partition
 from penstock.broker.partition_table import PartitionTable, Slot
+from penstock.broker.stored_partitions import StoredPartitions, log_quarantined
 from penstock.metadata.image import ClusterImage, TopicImage
 from penstock.model.config import BrokerConfig, topic_values
 from penstock.model.errors import ErrorCode, StorageError
-from penstock.model.ids import METADATA_TOPIC, METADATA_TOPIC_ID, NO_TOPIC_ID, TopicId, TopicPartition
+from penstock.model.ids import METADATA_TOPIC, METADATA_TOPIC_ID, TopicId, TopicPartition
 from penstock.ports import Clock, Files, Rng, Workers
 from penstock.storage.config import LogConfig
 from penstock.storage.directory import MANY_FILES, DataDirectory, PartitionRemoval, StoredPartition
@@ -79,7 +80,7 @@ class Partitions(PartitionTable):
                 self.missing_directories.append(path)
                 continue
             directory = DataDirectory.open(
-                self._files, path, cluster_id=cluster_id, node_id=node_id, rng=self._rng
+                self._files, path, cluster_id=cluster_id, node_id=node_id, rng=self._rng, clock=self._clock
             )
             cluster_id = directory.cluster_id
             self._counts[directory] = 0
@@ -109,26 +110,16 @@ class Partitions(PartitionTable):
         return first
 
     async def load(self, image: ClusterImage) -> None:
-        """Open every partition that the image has here, and remove what it no longer has."""
+        """Open every partition that the image has here, and set aside what it does not have."""
         self._image = image
-        found: dict[DataDirectory, list[WantedLog]] = {}
         assigned = {topic.name: self._assigned(topic) for topic in image.topics.values()}
-        missing = {name: dict(indexes) for name, indexes in assigned.items()}
+        stored = StoredPartitions(self.directories, image, assigned)
+        stored.sort()
         configs = {name: self._log_config(image.topic_configs(name)) for name in image.topics}
-        for directory in self._flushers:
-            kept = found[directory] = []
-            strays: dict[str, list[int]] = {}
-            for name, index, topic_id in directory.partitions():
-                topic = image.topics.get(name)
-                # One that has lost its topic's id is taken for the topic's: what was deleted has been moved.
-                if topic is not None and topic_id in (topic.id, NO_TOPIC_ID) and index in assigned[name]:
-                    if index not in missing[name]:
-                        raise DirectoryRefused(self._found_twice(name, index))
-                    kept.append(WantedLog(topic, index, configs[name]))
-                    del missing[name][index]
-                elif name != METADATA_TOPIC:
-                    strays.setdefault(name, []).append(index)
-            self._remove_strays(directory, strays, {wanted.topic.name for wanted in kept})
+        found = {
+            directory: [WantedLog(image.topics[name], index, configs[name]) for name, index in partitions]
+            for directory, partitions in stored.found.items()
+        }
         threads = self._config.num_recovery_threads_per_data_dir
         await asyncio.gather(
             *(
@@ -137,14 +128,9 @@ class Partitions(PartitionTable):
                 for nth in range(threads)
             )
         )
-        for name, indexes in missing.items():
+        for name, indexes in stored.missing.items():
             if indexes:
                 await self._load_missing(image.topics[name], list(indexes))
-
-    def _found_twice(self, name: str, index: int) -> str:
-        """Why not to start: one copy is of before its directory failed or was away; nobody knows which."""
-        found = [d.partition_path(name, index) for d in self._flushers if d.holds(name, index)]
-        return f"{' and '.join(found)} are the same replica: move the older one away"
 
     def _assigned(self, topic: TopicImage) -> dict[int, None]:
         """The indexes of the topic's replicas on this broker; all others are known to be elsewhere."""
@@ -156,20 +142,6 @@ class Partitions(PartitionTable):
             else:
                 self.slots(topic)[index] = ErrorCode.NOT_LEADER_OR_FOLLOWER
         return here
-
-    def _remove_strays(
-        self, directory: DataDirectory, strays: Mapping[str, list[int]], kept: Set[str]
-    ) -> None:
-        """Remove partitions, by topic, that the image does not have; of the topics `kept` it has others."""
-        for name, indexes in strays.items():
-            log.info("stray_partitions_removed", topic=name, partitions=indexes, directory=directory.path)
-            if name in kept:
-                removals = [directory.remove_partition(name, index) for index in indexes]
-            else:
-                removals = [directory.remove_topic(name, indexes)]
-            for removal in removals:
-                removal.set_aside()
-                self.delete_later(removal)
 
     async def _load_missing(self, topic: TopicImage, indexes: Sequence[int]) -> None:
         """Partitions that should be here: made anew only if they cannot be where we do not see them.
@@ -199,6 +171,26 @@ class Partitions(PartitionTable):
         directory = self._let_go(topic.name, index, slot)
         if directory is not None:
             await self._set_aside(topic.name, directory, directory.remove_partition(topic.name, index))
+
+    async def quarantine(self, topic: TopicImage, index: int, reason: str) -> None:
+        """Set the log of a hosted partition aside and host an empty one in its place.
+
+        Runs between changes of the metadata, as `add` and `release` do. The new partition is handed to
+        `on_hosted`, as every other is.
+        """
+        directory = self._let_go(topic.name, index, self.slots(topic).get(index))
+        if directory is None:
+            return
+        self.slots(topic)[index] = ErrorCode.KAFKA_STORAGE_ERROR
+        directory.let_go(topic.name, index)
+        try:
+            entry = await self._workers.in_thread(directory.quarantine_partition, topic.name, index, reason)
+        except StorageError as e:
+            self._refuse(topic, index, directory, e, made=True)
+            return
+        log_quarantined(directory, entry)
+        config = self._log_config(self._image.topic_configs(topic.name))
+        await self._make(directory, [WantedLog(topic, index, config)])
 
     @property
     def any_refused(self) -> bool:

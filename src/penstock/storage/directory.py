@@ -10,6 +10,10 @@
     <path>/topics/NAME/topic.metadata               the topic's id
     <path>/topics/NAME/partition-N/                 a log
     <path>/deleted/                                 what is on its way out
+    <path>/quarantine/NAME/                         logs that were set aside (`quarantine`)
+
+Only what a committed decision of the controller removed while the broker ran goes to `deleted`, so a start
+may finish that deletion. What a start finds and the metadata does not know goes to the quarantine.
 
 The marker of a clean shutdown is removed, durably, as soon as the directory is opened: whatever happens then,
 the next start knows that it has to look. Names in a directory are synced before anything relies on them.
@@ -19,20 +23,20 @@ The event loop's thread owns a directory. What only touches files says so, and b
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from itertools import count
-from typing import Final, NamedTuple
+from typing import Final
 
-from penstock.model.ids import NO_TOPIC_ID, TopicId, TopicPartition, format_topic_id, parse_topic_id
+from penstock.model.ids import TopicPartition
 from penstock.ports import Clock, File, Files, Rng
 from penstock.storage.config import LogConfig
 from penstock.storage.flush import FlushPlan
+from penstock.storage.folders import DELETED, TOPICS, PartitionFolders, PartitionRemoval, StoredPartition
 from penstock.storage.health import Health
 from penstock.storage.log import Log
 from penstock.storage.offset_checkpoints import Checkpoint, OffsetCheckpoints
 from penstock.storage.ownership import DirectoryRefused, Owner, make_durably, own
+from penstock.storage.quarantine import Quarantine, QuarantineEntry
 from penstock.storage.reserve import Reserve
 from penstock.storage.segments import SegmentCache
 
@@ -46,54 +50,16 @@ __all__ = [
 
 _LOCK: Final = "lock"
 _CLEAN: Final = "clean-shutdown"
-_TOPICS: Final = "topics"
-_DELETED: Final = "deleted"
-_TOPIC_METADATA: Final = "topic.metadata"
 #: files to sync from which on one sync of the whole volume, whoever else has written there, costs less
 MANY_FILES: Final = 64
-_PARTITION: Final = re.compile(r"partition-(\d+)")
-
-
-class StoredPartition(NamedTuple):
-    """A partition in a directory; its topic id is `NO_TOPIC_ID` where that was lost."""
-
-    topic: str
-    partition: int
-    topic_id: TopicId
-
-
-class PartitionRemoval:
-    """Partitions that their directory has let go of; a worker thread does the rest.
-
-    `set_aside` makes their place free for others, `delete` frees their space.
-    """
-
-    __slots__ = ("_aside", "_files", "_health", "_path")
-
-    def __init__(self, files: Files, health: Health, path: str, aside: str) -> None:
-        self._files = files
-        self._health = health
-        self._path = path
-        self._aside = aside
-
-    def set_aside(self) -> None:
-        self._health.check()
-        try:
-            # One that could not even be made is not there.
-            with suppress(FileNotFoundError):
-                self._files.rename(self._path, self._aside)
-        except OSError as e:
-            raise self._health.failed(e, f"cannot remove {self._path}") from e
-
-    def delete(self) -> None:
-        with suppress(FileNotFoundError):
-            self._files.rmtree(self._aside)
 
 
 class DataDirectory:
     """One data directory of a broker, open until `close`."""
 
-    def __init__(self, files: Files, path: str, lock: File, owner: Owner, clean: bool) -> None:
+    def __init__(
+        self, files: Files, path: str, lock: File, owner: Owner, clean: bool, clock: Clock | None = None
+    ) -> None:
         self._files = files
         self.path = path
         self._lock = lock
@@ -107,25 +73,33 @@ class DataDirectory:
         self._logs: dict[TopicPartition, Log] = {}
         self._checkpoints = OffsetCheckpoints(files, path, self.health)
         self._opened: set[TopicPartition] = set()
-        self._removals = count()
+        self.quarantine = Quarantine(files, path)
+        self._folders = PartitionFolders(files, path, self.quarantine, clock)
 
     @classmethod
     def open(
-        cls, files: Files, path: str, *, cluster_id: str | None, node_id: int, rng: Rng
+        cls,
+        files: Files,
+        path: str,
+        *,
+        cluster_id: str | None,
+        node_id: int,
+        rng: Rng,
+        clock: Clock | None = None,
     ) -> DataDirectory:
         """Open `path`, formatting it if it is new; DirectoryRefused if it is another broker's, or in use.
 
         Without a `cluster_id`, the directory's own is taken, or a new one if it has none.
         """
         try:
-            if not files.exists(f"{path}/{_TOPICS}"):
+            if not files.exists(f"{path}/{TOPICS}"):
                 make_durably(files, path)
-            files.makedirs(f"{path}/{_TOPICS}")
+            files.makedirs(f"{path}/{TOPICS}")
             lock = files.lock(f"{path}/{_LOCK}")
             owner = own(files, path, cluster_id, node_id, rng)
-            if files.is_dir(f"{path}/{_DELETED}"):
-                files.rmtree(f"{path}/{_DELETED}")
-            files.makedirs(f"{path}/{_DELETED}")
+            if files.is_dir(f"{path}/{DELETED}"):
+                files.rmtree(f"{path}/{DELETED}")
+            files.makedirs(f"{path}/{DELETED}")
             clean = files.exists(f"{path}/{_CLEAN}")
             if clean:
                 files.remove(f"{path}/{_CLEAN}")
@@ -134,7 +108,7 @@ class DataDirectory:
             raise DirectoryRefused(f"{path} is in use by another broker: stop it, or use another path") from e
         except OSError as e:
             raise DirectoryRefused(f"{path} cannot be used: {e}") from e
-        directory = cls(files, path, lock, owner, clean)
+        directory = cls(files, path, lock, owner, clean, clock)
         directory.keep_reserve()
         return directory
 
@@ -207,31 +181,13 @@ class DataDirectory:
 
     def partitions(self) -> list[StoredPartition]:
         """What lies in the directory."""
-        found = []
-        for topic in self._files.listdir(f"{self.path}/{_TOPICS}"):
-            path = self._topic_path(topic)
-            topic_id = self._read_topic_id(path)
-            for name in self._files.listdir(path):
-                match = _PARTITION.fullmatch(name)
-                if match is not None:
-                    found.append(StoredPartition(topic, int(match[1]), topic_id))
-        return found
+        return self._folders.found()
 
     def holds(self, topic: str, partition: int) -> bool:
         return self._files.is_dir(self.partition_path(topic, partition))
 
-    def _read_topic_id(self, topic_path: str) -> TopicId:
-        try:
-            lines = self._files.read(f"{topic_path}/{_TOPIC_METADATA}").decode().split("\n")
-            return parse_topic_id(dict(line.split(": ") for line in lines if line)["topic_id"])
-        except (FileNotFoundError, KeyError, ValueError):
-            return NO_TOPIC_ID
-
-    def _topic_path(self, topic: str) -> str:
-        return f"{self.path}/{_TOPICS}/{topic}"
-
     def partition_path(self, topic: str, partition: int) -> str:
-        return f"{self._topic_path(topic)}/partition-{partition}"
+        return self._folders.partition_path(topic, partition)
 
     def forget(self, partitions: Iterable[StoredPartition]) -> bool:
         """Before new partitions are made: forget earlier ones of their names, whose logs were longer.
@@ -246,32 +202,10 @@ class DataDirectory:
     def create_partitions(self, partitions: Iterable[StoredPartition]) -> None:
         """Make places for logs, durably. Touches files only; syncs once per topic, however many they are."""
         self.health.check()
-        topics: dict[tuple[str, TopicId], list[int]] = {}
-        for topic, partition, topic_id in partitions:
-            topics.setdefault((topic, topic_id), []).append(partition)
         try:
-            for (topic, topic_id), indexes in topics.items():
-                self._create(topic, topic_id, indexes)
-            self._files.sync_dir(f"{self.path}/{_TOPICS}")
+            self._folders.create(partitions)
         except OSError as e:
             raise self.health.failed(e, f"cannot make partitions in {self.path}") from e
-
-    def _create(self, topic: str, topic_id: TopicId, indexes: Iterable[int]) -> None:
-        path = self._topic_path(topic)
-        found = self._read_topic_id(path)
-        if found not in (topic_id, NO_TOPIC_ID):
-            # An earlier topic of this name, which its directory could not let go of in its time.
-            self._files.rename(path, self._aside(topic))
-        for index in indexes:
-            self._files.makedirs(self.partition_path(topic, index))
-        if found == topic_id:
-            self._files.sync_dir(path)
-        else:
-            metadata = f"version: 0\ntopic_id: {format_topic_id(topic_id)}\n"
-            self._files.write_atomic(f"{path}/{_TOPIC_METADATA}", metadata.encode())
-
-    def _aside(self, name: str) -> str:
-        return f"{self.path}/{_DELETED}/{name}.{next(self._removals)}"
 
     def open_log(
         self, topic: str, partition: int, config: LogConfig, clock: Clock, rng: Rng | None = None
@@ -328,21 +262,44 @@ class DataDirectory:
 
     def remove_partition(self, topic: str, partition: int) -> PartitionRemoval:
         """Let go of one partition, its log open or not."""
-        self._let_go(topic, partition)
+        self.let_go(topic, partition)
         return PartitionRemoval(
             self._files,
             self.health,
             self.partition_path(topic, partition),
-            self._aside(f"{topic}-{partition}"),
+            self._folders.aside(f"{topic}-{partition}"),
         )
 
     def remove_topic(self, topic: str, partitions: Iterable[int]) -> PartitionRemoval:
         """Let go of a topic, all of whose partitions that are here are given: they go in one step."""
         for partition in partitions:
-            self._let_go(topic, partition)
-        return PartitionRemoval(self._files, self.health, self._topic_path(topic), self._aside(topic))
+            self.let_go(topic, partition)
+        return PartitionRemoval(
+            self._files, self.health, self._folders.topic_path(topic), self._folders.aside(topic)
+        )
 
-    def _let_go(self, topic: str, partition: int) -> None:
+    def quarantine_partition(self, topic: str, partition: int, reason: str) -> QuarantineEntry:
+        """Set one partition aside; see `quarantine_partitions`."""
+        return self.quarantine_partitions(topic, [partition], reason)
+
+    def quarantine_partitions(self, topic: str, partitions: Iterable[int], reason: str) -> QuarantineEntry:
+        """Set partitions of one topic aside, durably: their places are free then, and nothing is deleted.
+
+        Touches files. A caller in a worker thread has `let_go` called first, in the event loop's thread.
+        StorageError if the disk refuses.
+        """
+        indexes = list(partitions)
+        for partition in indexes:
+            self.let_go(topic, partition)
+        self.health.check()
+        try:
+            return self._folders.quarantine(topic, indexes, reason)
+        except OSError as e:
+            places = [self.partition_path(topic, partition) for partition in indexes]
+            raise self.health.failed(e, f"cannot set aside {', '.join(places)}") from e
+
+    def let_go(self, topic: str, partition: int) -> None:
+        """Close a partition's log, if it is open, and forget its offsets."""
         key = TopicPartition(topic, partition)
         log = self._logs.pop(key, None)
         if log is not None:
