@@ -23,6 +23,7 @@ from penstock.wire.apis.describe_log_dirs import (
     DescribeLogDirsRequest,
     DescribeLogDirsResult,
 )
+from penstock.wire.apis.fetch import FETCH
 from tests.broker.disks import BrokerOnDisk, Disk, Volumes, on_disk
 from tests.broker.raw import RawClient
 from tests.broker.requests import (
@@ -35,6 +36,7 @@ from tests.broker.requests import (
     delete_before,
     every_version,
     fetch,
+    fetch_request,
     list_offset,
     new_producer_id,
     produce,
@@ -42,6 +44,7 @@ from tests.broker.requests import (
     topic_exists,
     until,
     values_in,
+    wanted,
 )
 
 POLICIES = pytest.mark.parametrize("policy", ["group", "interval", "os"])
@@ -308,6 +311,24 @@ def test_records_that_are_on_the_disk_alone_are_not_waited_for(
     for disk in disks:
         disk.evict()
     assert list_offset(client, topic, 0).offset == 0
+
+
+def test_a_later_partition_whose_first_batch_is_too_large_is_not_cut_where_it_comes_from_the_disk(
+    client: RawClient, disks: tuple[Disk, Disk]
+) -> None:
+    topic = create_topic(client, partitions=3)
+    for partition in range(3):
+        for _ in range(2):
+            append(client, topic, b"x" * 3000, partition=partition)
+    for disk in disks:
+        disk.evict()
+    named = [wanted(0, partition, 1000) for partition in range(3)]
+    request = fetch_request([(topic, named)], version=FETCH.max_version, max_wait_ms=30_000)
+
+    (answers,) = [t.partitions for t in client.ask(FETCH, FETCH.max_version, request).responses]
+
+    assert values_in(answers[0]) == [b"x" * 3000]
+    assert [bool(answer.records) for answer in answers[1:]] == [False, False]
 
 
 def test_new_topics_go_where_the_disk_is_sound(

@@ -219,6 +219,55 @@ def test_an_oversized_first_batch_leaves_nothing_for_the_other_partitions(client
     assert sorted(len(values_in(answer)) for answer in answers) == [0, 1]
 
 
+@pytest.mark.parametrize("version", edge_versions(FETCH))
+@pytest.mark.parametrize("limits", [(1000, 50 << 20), (1 << 20, 5000), (1 << 20, 3500)])
+@pytest.mark.parametrize("size", [500, 3000])
+def test_a_later_partition_whose_first_batch_is_too_large_brings_nothing(
+    client: RawClient, version: int, limits: tuple[int, int], size: int
+) -> None:
+    """A part of a batch makes Java's consumer and kafka-python give up (KIP-74).
+
+    Asked several times on one connection, as a client does that gets the same partitions again and again.
+    """
+    topic = create_topic(client, partitions=4)
+    for partition in (1, 2, 3):
+        for _ in range(2):
+            append(client, topic, b"x" * 3000, partition=partition)
+        # Smaller ones are at hand where they were appended last.
+        append(client, topic, b"y" * size, partition=partition)
+    partition_max_bytes, max_bytes = limits
+    for offset in (0, 2):
+        named = [wanted(0, 0, partition_max_bytes)]
+        named += [wanted(offset, p, partition_max_bytes) for p in (1, 2, 3)]
+        request = fetch_request([(topic, named)], version=version, max_bytes=max_bytes)
+        fitting = min(partition_max_bytes, max_bytes) // 3000 or 1
+        first = fitting if not offset else 1
+        for _ in range(4):
+            (answers,) = [t.partitions for t in client.ask(FETCH, version, request).responses]
+            assert [a.error_code for a in answers] == [ErrorCode.NONE] * 4
+            assert len(values_in(answers[1])) == first
+            for answer in answers[2:]:
+                if offset and size == 500:
+                    assert values_in(answer) == [b"y" * size]
+                else:
+                    assert not answer.records or values_in(answer)
+
+
+def test_a_fetch_for_more_than_fits_does_not_wait(client: RawClient) -> None:
+    """What is left of later partitions counts: there is no reason to wait for more."""
+    topic = create_topic(client, partitions=3)
+    for partition in range(3):
+        append(client, topic, b"x" * 3000, partition=partition)
+    named = [wanted(0, p) for p in range(3)]
+    request = fetch_request(
+        [(topic, named)], version=18, max_bytes=4000, min_bytes=6000, max_wait_ms=3_600_000
+    )
+
+    for _ in range(4):
+        (answers,) = [t.partitions for t in client.ask(FETCH, 18, request).responses]
+        assert [len(values_in(answer)) for answer in answers] == [1, 0, 0]
+
+
 @pytest.mark.parametrize(("isolation_level", "aborted"), [(0, None), (1, [])], ids=["any", "committed"])
 def test_a_partition_that_is_read_to_its_end_is_told_of_along_with_one_that_has_more(
     client: RawClient, isolation_level: int, aborted: list[object] | None

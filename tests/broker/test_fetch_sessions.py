@@ -238,5 +238,39 @@ def test_a_partition_that_got_bytes_goes_behind_the_others(client: RawClient, tw
     assert len(_served(first)) == len(_served(second)) == 1
 
 
+@pytest.mark.parametrize("limits", [(1000, 50 << 20), (1 << 20, 4000)])
+def test_every_partition_of_a_session_has_its_turn(client: RawClient, limits: tuple[int, int]) -> None:
+    """A partition that got nothing, because its first batch did not fit, comes before those that did."""
+    topic = create_topic(client, partitions=3)
+    partition_max_bytes, max_bytes = limits
+    for _ in range(4):
+        for partition in range(3):
+            append(client, topic, b"x" * 3000, partition=partition)
+    offsets = dict.fromkeys(range(3), 0)
+    session_id, served = 0, []
+    changed: list[int] = [0, 1, 2]
+    for epoch in range(10):
+        named = [
+            FetchPartition(partition=p, fetch_offset=offsets[p], partition_max_bytes=partition_max_bytes)
+            for p in changed
+        ]
+        request = fetch_request(
+            [(topic, named)],
+            version=18,
+            session_id=session_id,
+            session_epoch=epoch,
+            max_bytes=max_bytes,
+        )
+        response = client.ask(FETCH, 18, request)
+        session_id = response.session_id
+        changed = sorted(_served(response))
+        served += changed
+        for index in changed:
+            offsets[index] += 1
+
+    # Like Kafka, the first answer leaves the order as it is.
+    assert served == [0, 0, 1, 2, 0, 1, 2, 0, 1, 2]
+
+
 def _served(response: FetchResponse) -> set[int]:
     return {p.partition_index for t in response.responses for p in t.partitions if p.records}

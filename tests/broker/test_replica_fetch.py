@@ -5,6 +5,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import cast
 
+import pytest
+
 from penstock.broker.context import Context
 from penstock.broker.handlers.replica_fetch import replica_fetch
 from penstock.wire.apis.fetch import (
@@ -20,25 +22,41 @@ from tests.broker.nodes import Cluster, cluster, run
 from tests.broker.replication import make_topic, produce, stop_fetching
 
 TOPICS = ("busy", "quiet")
+LARGE = b"x" * 3000
 
 
-def fetch_as_follower(nodes: Cluster, offset: int, session: int = 0, epoch: int = 0) -> FetchResponse:
+def fetch_as_follower(
+    nodes: Cluster,
+    offset: int | dict[str, int],
+    session: int = 0,
+    epoch: int = 0,
+    partition_max_bytes: int = 1 << 20,
+    max_bytes: int = 1 << 20,
+) -> FetchResponse:
     """What broker 1 answers at once to broker 2, which has the first `offset` records of each topic."""
-    wanted = FetchPartition(
-        current_leader_epoch=0,
-        fetch_offset=offset,
-        last_fetched_epoch=0 if offset else -1,
-        log_start_offset=0,
-        partition_max_bytes=1 << 20,
-    )
+    offsets = dict.fromkeys(TOPICS, offset) if isinstance(offset, int) else offset
     request = FetchRequest(
         max_wait_ms=500,
         min_bytes=1,
-        max_bytes=1 << 20,
+        max_bytes=max_bytes,
         session_id=session,
         session_epoch=epoch,
         replica_state=ReplicaState(replica_id=2, replica_epoch=nodes[2].broker_epoch),
-        topics=[FetchTopic(topic_id=nodes[1].image.topics[name].id, partitions=[wanted]) for name in TOPICS],
+        topics=[
+            FetchTopic(
+                topic_id=nodes[1].image.topics[name].id,
+                partitions=[
+                    FetchPartition(
+                        current_leader_epoch=0,
+                        fetch_offset=at,
+                        last_fetched_epoch=0 if at else -1,
+                        log_start_offset=0,
+                        partition_max_bytes=partition_max_bytes,
+                    )
+                ],
+            )
+            for name, at in offsets.items()
+        ],
     )
     context = SimpleNamespace(broker=nodes[1], version=FETCH.max_version)
     answer = replica_fetch(cast(Context, context), request)
@@ -67,5 +85,33 @@ def test_how_far_a_quiet_partition_is_committed_is_told_beside_the_records_of_a_
 
             assert told["busy"].records
             assert (told["quiet"].high_watermark, told["quiet"].records) == (1, b"")
+
+    run(main())
+
+
+@pytest.mark.parametrize("limits", [(1000, 1 << 20), (1 << 20, 4000)])
+def test_a_follower_gets_no_part_of_a_batch_and_each_partition_in_turn(limits: tuple[int, int]) -> None:
+    async def main() -> None:
+        async with cluster(2) as nodes:
+            for name in TOPICS:
+                await make_topic(nodes, 1, 2, name=name)
+            await stop_fetching(nodes[2])
+            for _ in range(4):
+                for name in TOPICS:
+                    await produce(nodes, 1, LARGE, acks=1, name=name)
+            changed = dict.fromkeys(TOPICS, 0)
+            offsets, session = dict(changed), 0
+            served: list[str] = []
+            for epoch in range(6):
+                answer = fetch_as_follower(nodes, changed, session, epoch, *limits)
+                session = answer.session_id
+                told = by_topic(nodes, answer)
+                sizes = {name: len(data.records) for name, data in told.items() if data.records}
+                assert all(size >= len(LARGE) for size in sizes.values())
+                served += sizes
+                for name in sizes:
+                    offsets[name] += 1
+                changed = {name: offsets[name] for name in sizes}
+            assert served == [*TOPICS] * 3
 
     run(main())

@@ -105,6 +105,8 @@ def test_what_was_not_served_whole_stays_ready_behind_the_others() -> None:
     first = next(iter(session.partitions.values()))
     first.fetch_offset = 3
     first.tell(0, 0, b"")
+    assert ready(session) == [0, 1], "it got nothing, and is still the first"
+    first.tell(0, 0, b"batch")
     assert ready(session) == [1, 0]
 
 

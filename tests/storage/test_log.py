@@ -74,8 +74,25 @@ def test_the_first_batch_is_whole_however_small_the_limit() -> None:
     size = len(batch(5))
     whole = log.read(0, 10, upper=10)
     strict = log.read(0, 10, upper=10, at_least_one=False)
-    assert [len(r) if r else None for r in (whole, strict)] == [size, 10]
+    assert whole is not None and len(whole) == size
+    assert strict is None
     assert log.read(0, 0, upper=10, at_least_one=False) is None
+
+
+@pytest.mark.parametrize("recent", [True, False])
+def test_a_first_batch_that_does_not_fit_is_left_out_and_never_cut(recent: bool) -> None:
+    log = filled([5] * 4)
+    size = len(batch(5))
+    if not recent:
+        log.segments.active.recent.clear()
+    found = {
+        limit: log.read(offset, limit, upper=20, at_least_one=False)
+        for offset in (0, 7, 15)
+        for limit in (1, size - 1)
+    }
+    assert set(found.values()) == {None}
+    fitting = log.read(0, size, upper=20, at_least_one=False)
+    assert fitting is not None and len(fitting) == size
 
 
 def test_a_read_among_the_latest_batches_ends_with_a_whole_one() -> None:

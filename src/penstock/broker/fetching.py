@@ -21,7 +21,14 @@ from penstock.wire.apis.fetch import AbortedTransaction, EpochEndOffset, Partiti
 if TYPE_CHECKING:
     from penstock.broker.partitions import Partitions
 
-__all__ = ["FetchLimits", "FetchRead", "WaitingFetch", "read_partition", "read_partitions"]
+__all__ = [
+    "FetchLimits",
+    "FetchRead",
+    "WaitingFetch",
+    "available_bytes",
+    "read_partition",
+    "read_partitions",
+]
 
 #: a range up to this size is copied: that is cheaper than the system calls of sending a file
 SMALL_RANGE: Final = 24 << 10
@@ -102,6 +109,24 @@ def read_partitions(
             read.has_news = True
         read.answers.append(answer)
     return read
+
+
+def available_bytes(partitions: Partitions, wanted: Sequence[WantedPartition], committed: bool) -> int | None:
+    """How much the wanted partitions have, up to the limit of each; None if one has a lot (`bytes_between`).
+
+    Like Kafka, a fetch waits for more only if this is less than its minimum. What was read may be less still,
+    because batches are not cut and because of the limit of the whole fetch: waiting would not bring more.
+    """
+    size = 0
+    for want in wanted:
+        partition = partitions.find(want.topic, want.index)
+        if isinstance(partition, ErrorCode):
+            continue
+        available = partition.log.bytes_between(want.fetch_offset, partition.readable_end(committed))
+        if available is None:
+            return None
+        size += min(available, want.max_bytes)
+    return size
 
 
 #: stands for an answer that is not made yet

@@ -140,10 +140,13 @@ class FollowedPartition:
         self.sent_high_watermark = high_watermark
         self.sent_log_start = log_start_offset
         ready, partition = self.session.ready, self.partition
-        ready.pop(self, None)
         if partition is not None and self.fetch_offset < partition.log.end_offset:
-            # Until the follower names it again; behind the others, so that each has its turn.
+            # Until the follower names it again. A partition with records moves behind those that got none.
+            if records:
+                ready.pop(self, None)
             ready[self] = None
+        else:
+            ready.pop(self, None)
         return is_news
 
     def tell_of_trouble(self) -> None:

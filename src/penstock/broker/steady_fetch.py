@@ -106,6 +106,9 @@ class SteadyFetch:
         if missing <= 0 or self._max_wait_ms <= 0:
             context.broker.metrics.bytes_out += self._size
             return self._form.write, told
+        if self._size:
+            # Some, but less than the minimum: whether waiting brings more is for the general fetch to judge.
+            return None
         self._context = context
         deferred = self._deferred = Deferred()
         server, wait_s = context.broker.server, self._max_wait_ms / 1000

@@ -32,6 +32,7 @@ from penstock.storage.loading import load
 from penstock.storage.log_state import NOTHING_NEW, LogState
 from penstock.storage.lookup import DatedBatch, aborted_transactions, batch_at_or_after, latest_batch
 from penstock.storage.producers import AppendOrigin, CompletedTransaction
+from penstock.storage.scan import ColdPages, CorruptLog
 from penstock.storage.segment import Segment
 from penstock.storage.segments import SegmentCache
 from penstock.storage.store import SegmentStore
@@ -252,9 +253,10 @@ class Log(LogState):
     ) -> FileRange | None:
         """Batches of one segment, from the one that holds `offset` to before `upper`, up to `max_bytes`.
 
-        The last batch may be cut, unless it is a recent one; with `at_least_one` the first never is. None if
-        nothing is there. With `cached_only`, `ColdPages` is raised where the range would have to come from
-        the disk. Bytes that are known to be damaged are a `CorruptLog`.
+        The last batch may be cut, unless it is a recent one. The first never is: where it is larger than
+        `max_bytes`, it is returned with `at_least_one`, and nothing is without. None if nothing is there or
+        fits. With `cached_only`, `ColdPages` is raised where the range would have to come from the disk.
+        Bytes that are known to be damaged are a `CorruptLog`.
         """
         end_offset = self.end_offset
         if offset < self.log_start_offset or offset > end_offset:
@@ -281,6 +283,18 @@ class Log(LogState):
         if self._health.offline is not None:
             self._health.check()
         return batches
+
+    def bytes_between(self, offset: int, upper: int) -> int | None:
+        """Size of the batches that `read` finds in [offset, upper) without a limit; None if that is a lot.
+
+        That is: in other segments than the last, or not in memory.
+        """
+        if offset >= upper:
+            return 0
+        try:
+            return self._store.bytes_between(offset, upper, self.end_offset)
+        except (OSError, ColdPages, CorruptLog):
+            return None
 
     def offset_behind(self, offset: int, found: FileRange) -> int:
         """An offset at or behind the end of what a read from `offset` found; a near one, by the index."""

@@ -180,9 +180,15 @@ class SegmentStore:
         size = self._readable_end(segment, upper, end_offset, cached_only) - position
         file = segment.file or segment.open_file()
         if size > max_bytes:
-            size = _whole_batches(segment, position, max_bytes) if offset in segment.recent else max_bytes
-            if at_least_one:
-                size = max(size, _batch_size(file, position, cached_only))
+            if offset in segment.recent:
+                size = _whole_batches(segment, position, max_bytes)
+                if not size and at_least_one:
+                    size = _batch_size(file, position, cached_only)
+            else:
+                size = max_bytes
+                first = _batch_size(file, position, cached_only)
+                if size < first:
+                    size = first if at_least_one else 0
         if not active:
             self._cache.used(segment)
         if size <= 0:
@@ -200,6 +206,13 @@ class SegmentStore:
         if following is not None and upper >= following.base_offset:
             return segment.size
         return segment.find(upper, cached_only)
+
+    def bytes_between(self, offset: int, upper: int, end_offset: int) -> int | None:
+        """See `Log.bytes_between`."""
+        segment = self.segments.active
+        if offset < segment.base_offset:
+            return None
+        return self._readable_end(segment, upper, end_offset, True) - segment.find(offset, True)
 
     def offset_behind(self, offset: int, found: FileRange, end_offset: int) -> int:
         """See `Log.offset_behind`."""
@@ -282,11 +295,12 @@ class SegmentStore:
 
 
 def _whole_batches(segment: Segment, position: int, size: int) -> int:
-    """How much of `size` bytes from `position` on to send: up to the last batch that is known to start there.
+    """How much of `size` bytes from `position` on to send: whole batches, 0 if the first is larger.
 
-    What is behind would be sent in part, for nothing, and then again.
+    The batch at `position` is a recent one, and all behind it are. Bytes of a batch that does not fit would
+    be sent for nothing, and then again.
     """
-    end = cut = position + size
+    end, cut = position + size, position
     for start in segment.recent.values():
         if start > end:
             break

@@ -14,7 +14,13 @@ from penstock.broker.fetch_sessions import (
     WantedPartition,
     wanted_partitions,
 )
-from penstock.broker.fetching import FetchLimits, FetchRead, WaitingFetch, read_partitions
+from penstock.broker.fetching import (
+    FetchLimits,
+    FetchRead,
+    WaitingFetch,
+    available_bytes,
+    read_partitions,
+)
 from penstock.broker.leader_hints import MOVED, current_leader, leader_endpoints
 from penstock.broker.steady_fetch import SteadyReader
 from penstock.model.errors import ApiError, ErrorCode
@@ -137,6 +143,11 @@ class _Fetch:
         if missing <= 0 or not may_wait or read.has_news or read.cold:
             return self._answer(read)
         partitions = self._context.broker.partitions
+        if read.size:
+            available = available_bytes(partitions, self._wanted, self._limits.committed)
+            if available is None or available >= request.min_bytes:
+                return self._answer(read)
+            missing = min(missing, request.min_bytes - available)
         found = [p for w in self._wanted if not isinstance(p := partitions.find(w.topic, w.index), ErrorCode)]
         if not found:
             return self._answer(read)
@@ -196,9 +207,10 @@ class _Fetch:
         told: Iterable[tuple[WantedPartition, PartitionData]] = zip(self._wanted, read.answers, strict=True)
         if session is not None:
             told = [pair for pair in told if pair[0].is_news(pair[1]) or not self._incremental]
-            for want, answer in told:
-                if answer.records:
-                    session.served_last(want)
+            if self._incremental:
+                for want, answer in told:
+                    if answer.records:
+                        session.served_last(want)
         response = FetchResponse(session_id=session.id if session is not None else 0)
         topics = response.responses
         last_key: object = None
