@@ -322,7 +322,7 @@ def test_followers_begin_where_retention_has_their_leader_begin() -> None:
             assert (await produce(nodes, 1, b"a", b"b")).error_code == ErrorCode.NONE
             leader = replica(nodes[1])
             await eventually(lambda: replica(nodes[3]).log.high_watermark == 2)
-            assert leader.retain(nodes[1].clock.now_ms() + leader.log.config.retention_ms + 1)
+            assert leader.expire(nodes[1].clock.now_ms() + leader.log.config.retention_ms + 1)
             await eventually(lambda: {replica(nodes[n]).log.log_start_offset for n in (1, 2, 3)} == {2})
 
     run(main())

@@ -24,7 +24,7 @@ from penstock.model.errors import PenstockError, StorageError
 from penstock.ports import Files, World
 from penstock.storage import cleaner
 from penstock.storage.cleaner import Dirt
-from penstock.storage.removal import Removal
+from penstock.storage.directory import DataDirectory
 from penstock.storage.scan import CorruptLog
 
 __all__ = ["Maintenance"]
@@ -88,29 +88,51 @@ class Maintenance:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def retain(self) -> None:
-        """Drop what retention says; the files go a while later, when no slow reader can need them."""
+        """Remove expired segments; their files go a while later, when no slow reader can need them.
+
+        A directory's log starts are saved before any of its segments goes: after a crash, a segment that is
+        missing beyond the saved start is known to be lost.
+        """
         now_ms = self._clock.now_ms()
+        expired: dict[DataDirectory, list[Partition]] = {}
         for i, partition in enumerate(list(self._partitions)):
             if i % _SLICE == 0:
                 await asyncio.sleep(0)
             if not partition.hosted or partition.directory.health.offline is not None:
                 continue
             try:
-                removals = await self._apply_retention(partition, now_ms)
+                if await self._expire(partition, now_ms):
+                    expired.setdefault(partition.directory, []).append(partition)
             except (StorageError, CorruptLog) as e:
                 log.error("retention_failed", partition=partition.name, error=str(e))
-                continue
-            delay_s = partition.log.config.file_delete_delay_ms / 1000
-            for removal in removals:
-                log.info("segment_removed", partition=partition.name, base_offset=removal.base_offset)
-                asyncio.get_running_loop().call_later(delay_s, self._partitions.delete_later, removal)
+        for directory, partitions in expired.items():
+            try:
+                await self._partitions.checkpoint_directory(directory)
+            except StorageError as e:
+                log.error("retention_failed", directory=directory.path, error=str(e))
+            else:
+                for partition in partitions:
+                    self._remove_expired(partition)
 
-    async def _apply_retention(self, partition: Partition, now_ms: int) -> list[Removal]:
-        def apply() -> list[Removal]:
+    async def _expire(self, partition: Partition, now_ms: int) -> bool:
+        def expire() -> bool:
             # It may have gone while we waited for its indexes.
-            return partition.retain(now_ms) if partition.hosted else []
+            return partition.hosted and partition.expire(now_ms)
 
-        return await ask_log(partition, self._workers, apply)
+        return await ask_log(partition, self._workers, expire)
+
+    def _remove_expired(self, partition: Partition) -> None:
+        if not partition.hosted:
+            return
+        try:
+            removals = partition.log.remove_expired()
+        except StorageError as e:
+            log.error("retention_failed", partition=partition.name, error=str(e))
+            return
+        delay_s = partition.log.config.file_delete_delay_ms / 1000
+        for removal in removals:
+            log.info("segment_removed", partition=partition.name, base_offset=removal.base_offset)
+            asyncio.get_running_loop().call_later(delay_s, self._partitions.delete_later, removal)
 
     async def checkpoint(self) -> None:
         await self._partitions.checkpoint()

@@ -24,7 +24,6 @@ from penstock.replication.epochs import epoch_end
 from penstock.storage.config import FOREVER, LogConfig
 from penstock.storage.directory import DataDirectory
 from penstock.storage.log import Appended, AppendOrigin, Log
-from penstock.storage.removal import Removal
 from penstock.storage.validation import Rules
 from penstock.wire.messages import Skeleton
 
@@ -220,13 +219,16 @@ class Partition:
         if self.waiters and log.high_watermark > before:
             self.tell_waiters(max(size, 1))
 
-    def retain(self, now_ms: int) -> list[Removal]:
-        """Let go of what is too old or too much; who follows hears of the new start with its next answer."""
-        removals = self.log.apply_retention(now_ms, cached_only=True)
-        if removals:
+    def expire(self, now_ms: int) -> bool:
+        """Move the log start as retention says; followers hear of it with their next fetch response.
+
+        Returns true if segments can be removed (`Log.remove_expired`) once the log start has been saved.
+        """
+        expired = self.log.expire(now_ms, cached_only=True)
+        if expired:
             for follower in self.followers:
                 follower.moved()
-        return removals
+        return expired
 
     def flushed(self, end_offset: int, size: int) -> None:
         """The disk confirmed everything below `end_offset`, `size` bytes of it hidden so far."""

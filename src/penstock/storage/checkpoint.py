@@ -1,24 +1,55 @@
-"""Kafka's checkpoint files: a version line (0), a line with the number of entries, one line per entry."""
+"""Checkpoint files: a version line, a line with the number of entries, one line per entry.
+
+Version 0 is Kafka's. Version 1 adds a last line with the CRC-32C of everything before it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-__all__ = ["format_checkpoint", "parse_checkpoint"]
+from penstock.records.checksum import crc32c
+
+__all__ = ["format_checked", "format_checkpoint", "is_checked", "parse_checkpoint"]
 
 _VERSION = "0"
+_CHECKED_VERSION = "1"
 
 
 def format_checkpoint(lines: Iterable[str]) -> bytes:
+    return _format(_VERSION, lines)
+
+
+def format_checked(lines: Iterable[str]) -> bytes:
+    """A checkpoint of version 1."""
+    content = _format(_CHECKED_VERSION, lines)
+    return content + f"{crc32c(content):08x}\n".encode()
+
+
+def _format(version: str, lines: Iterable[str]) -> bytes:
     entries = list(lines)
-    return "\n".join([_VERSION, str(len(entries)), *entries, ""]).encode()
+    return "\n".join([version, str(len(entries)), *entries, ""]).encode()
+
+
+def is_checked(data: bytes) -> bool:
+    """Returns true if `data` is a checkpoint of version 1, whose checksum `parse_checkpoint` verifies."""
+    return data.startswith(f"{_CHECKED_VERSION}\n".encode())
 
 
 def parse_checkpoint(data: bytes) -> list[str]:
-    """The entries; ValueError on anything else, a file that was cut short included."""
+    """The entries; ValueError on anything else, a truncated file or a wrong checksum included."""
+    if is_checked(data):
+        content, _, checksum = data[:-1].rpartition(b"\n")
+        content += b"\n"
+        if data[-1:] != b"\n" or checksum != f"{crc32c(content):08x}".encode():
+            raise ValueError(f"the checkpoint's checksum is not {checksum!r}")
+        return _parse(content, _CHECKED_VERSION)
+    return _parse(data, _VERSION)
+
+
+def _parse(data: bytes, expected_version: str) -> list[str]:
     version, _, rest = data.decode().partition("\n")
     count, _, body = rest.partition("\n")
     entries = body.split("\n")
-    if version != _VERSION or entries.pop() != "" or len(entries) != int(count):
-        raise ValueError(f"not a checkpoint of version {_VERSION} with {count!r} entries")
+    if version != expected_version or entries.pop() != "" or len(entries) != int(count):
+        raise ValueError(f"not a checkpoint of version {expected_version} with {count!r} entries")
     return entries

@@ -5,7 +5,7 @@
     <path>/reserve                                  room for what has to be written on a full disk, too
     <path>/clean-shutdown                           there only while no broker uses it, and all is well
     <path>/recovery-point-offset-checkpoint         per log: below this everything is on the disk
-    <path>/log-start-offset-checkpoint              per log: where DeleteRecords has moved its start to
+    <path>/log-start-offset-checkpoint              per log: its log start offset
     <path>/replication-offset-checkpoint            per log: its high watermark, or an earlier one
     <path>/topics/NAME/topic.metadata               the topic's id
     <path>/topics/NAME/partition-N/                 a log
@@ -229,6 +229,7 @@ class DataDirectory:
             clean=self.clean and key not in self._opened,
             recovery_point=self._checkpoints.recovery_points.get(key, 0),
             log_start_offset=self._checkpoints.log_starts.get(key, 0),
+            start_recorded=self._checkpoints.recorded_start(key) is not None,
             rng=rng,
             health=self.health,
             cache=self.cache,
@@ -241,6 +242,8 @@ class DataDirectory:
         """Keep a log that was loaded from here with the others."""
         key = TopicPartition(topic, partition)
         log.before_truncation = lambda: self._before_truncation(key, log)
+        log.save_start = self._write_checkpoint
+        log.saved_start = self._checkpoints.recorded_start(key) or 0
         self._opened.add(key)
         self._logs[key] = log
 
@@ -250,9 +253,12 @@ class DataDirectory:
         That it has is rare: what is cut is newer than the last checkpoint, mostly.
         """
         if self._checkpoints.is_above(key, log.recovery_point):
-            checkpoint = self.checkpoint()
-            checkpoint.write()
-            self.checkpointed(checkpoint)
+            self._write_checkpoint()
+
+    def _write_checkpoint(self) -> None:
+        checkpoint = self.checkpoint()
+        checkpoint.write()
+        self.checkpointed(checkpoint)
 
     def close_log(self, topic: str, partition: int, clean: bool = True) -> None:
         key = TopicPartition(topic, partition)
@@ -326,3 +332,7 @@ class DataDirectory:
     def checkpointed(self, written: Checkpoint) -> None:
         """`written` is on the disk: what only earlier ones spoke of is gone from there."""
         self._checkpoints.written(written)
+        for key, start in written.log_starts.items():
+            log = self._logs.get(key)
+            if log is not None:
+                log.saved_start = start

@@ -67,8 +67,12 @@ def load(
     clean: bool,
     recovery_point: int,
     log_start_offset: int,
+    start_recorded: bool = False,
 ) -> Loaded:
-    """Open the log in the directory `path`, which is made if it is missing."""
+    """Open the log in the directory `path`, which is made if it is missing.
+
+    With `start_recorded`, a first segment beyond `log_start_offset` means that its predecessors are missing.
+    """
     names = _names(files, path)
     now_ms = clock.now_ms()
     bases = [int(name[: -len(LOG)]) for name in names if name.endswith(LOG)]
@@ -94,9 +98,14 @@ def load(
         files.sync_dir(path)
         segments = Segments([Segment.create(files, path, log_start_offset, now_ms)])
         end_offset, unsynced, producers = log_start_offset, [], ProducerStates()
-    log_start_offset = max(log_start_offset, segments.first.base_offset)
+    first_offset = segments.first.base_offset
+    if first_offset > log_start_offset:
+        if start_recorded:
+            report.found(Corruption(segments.first.path(LOG), 0, 0, log_start_offset, first_offset))
+        else:
+            log_start_offset = first_offset
     epochs.forget_from(end_offset)
-    epochs.forget_before(segments.first.base_offset)
+    epochs.forget_before(min(first_offset, log_start_offset))
     producers.expire(now_ms, config.producer_id_expiration_ms)
     # After a crash one that is of no segment's start may be of a log that has been cut since: the disk need
     # not have heard of its removal.

@@ -81,15 +81,19 @@ class Log(LogState):
         clean: bool,
         recovery_point: int = 0,
         log_start_offset: int = 0,
+        start_recorded: bool = False,
         rng: Rng | None = None,
         health: Health | None = None,
         cache: SegmentCache | None = None,
     ) -> Log:
-        """Open or create the log in `path`; unless closed cleanly, recover from `recovery_point` on."""
+        """Open or create the log in `path`; unless closed cleanly, recover from `recovery_point` on.
+
+        With `start_recorded`, no segment beyond `log_start_offset` was ever removed: a missing one is damage.
+        """
         health = health or Health()
         health.check()
         try:
-            loaded = load(files, path, config, clock, clean, recovery_point, log_start_offset)
+            loaded = load(files, path, config, clock, clean, recovery_point, log_start_offset, start_recorded)
         except OSError as e:
             raise health.failed(e, f"cannot open {path}") from e
         store = SegmentStore(files, path, loaded.segments, cache or SegmentCache(), rng)

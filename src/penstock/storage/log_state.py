@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from penstock.model.errors import OffsetOutOfRange
+from penstock.model.errors import OffsetOutOfRange, StorageError
 from penstock.ports import Clock
 from penstock.storage.config import LogConfig
 from penstock.storage.flush import FlushPlan
@@ -19,7 +19,7 @@ from penstock.storage.health import Health
 from penstock.storage.loading import EPOCHS_FILE, Loaded, load_producers, prune_snapshots
 from penstock.storage.producers import ProducerStates
 from penstock.storage.removal import Removal
-from penstock.storage.retention import expired_segments
+from penstock.storage.retention import expired_segments, segments_before
 from penstock.storage.segment import Segment
 from penstock.storage.segments import Segments
 from penstock.storage.snapshot import encode_snapshot
@@ -56,6 +56,8 @@ class LogState:
         "producers",
         "recovery",
         "recovery_point",
+        "save_start",
+        "saved_start",
         "segments",
     )
 
@@ -79,6 +81,11 @@ class LogState:
         self.recovery_point = loaded.recovery_point
         #: called before bytes below the recovery point that is on the disk are cut
         self.before_truncation: Callable[[], None] | None = None
+        #: writes the log start to the disk at once; None for a log whose start no checkpoint keeps
+        self.save_start: Callable[[], None] | None = None
+        #: The log start that the disk has. Segments are removed only below it, so that a segment that is
+        #: missing above it is known to be lost.
+        self.saved_start = 0
         self._generation = 0
         #: what a client's request appended last, if it is little: where it is, where it ends, its bytes
         self._newest = NOTHING_NEW
@@ -211,7 +218,22 @@ class LogState:
             self.recovery.forget_before(offset)
 
     def apply_retention(self, now_ms: int, *, cached_only: bool = False) -> list[Removal]:
-        """Let go of segments that are too old or too many; `delete` each in a worker thread, later."""
+        """Expire segments, save the log start and remove them; `delete` each in a worker thread, later.
+
+        It may wait for the disk. A broker with many logs calls the steps one by one, and saves all log starts
+        at once.
+        """
+        if not self.expire(now_ms, cached_only=cached_only):
+            return []
+        if self.save_start is not None:
+            self.save_start()
+        return self.remove_expired()
+
+    def expire(self, now_ms: int, *, cached_only: bool = False) -> bool:
+        """Move the log start behind segments that are too old or too many.
+
+        Returns true if there are segments to remove, once the start has been saved.
+        """
         with self._disk("apply retention to"):
             expired = expired_segments(
                 self._store.files,
@@ -224,11 +246,22 @@ class LogState:
                 cached_only=cached_only,
             )
             if not expired:
-                return []
+                return False
             if expired[-1] is self.segments.active:
                 self._roll(self.end_offset, now_ms)
-            removed = self._store.remove(expired)
-        self._start_at(self.segments.first.base_offset)
+        following = self.segments.after(expired[-1])
+        assert following is not None, "the last segment does not expire"
+        self._start_at(following.base_offset)
+        return True
+
+    def remove_expired(self) -> list[Removal]:
+        """Let go of the segments that lie before the log start that was saved."""
+        start = self.log_start_offset if self.save_start is None else self.saved_start
+        gone = segments_before(self.segments, min(start, self.log_start_offset))
+        if not gone:
+            return []
+        with self._disk("apply retention to"):
+            removed = self._store.remove(gone)
         self.leader_epochs.forget_before(self.segments.first.base_offset)
         return removed
 
@@ -278,14 +311,22 @@ class LogState:
 
     def reset_to(self, offset: int) -> None:
         """Drop everything and start over, empty, at `offset`."""
-        with self._disk("reset"):
-            self._lower_recovery_point(0)
-            self._store.restart(offset, self._clock.now_ms())
-            prune_snapshots(self._store.files, self.path, -1)
+        before = self.log_start_offset
+        self.log_start_offset = self.local_log_start_offset = offset
+        try:
+            with self._disk("reset"):
+                # Both before the segments go: after a crash in between, what is left ends before the start.
+                self._lower_recovery_point(0)
+                if self.save_start is not None and self.saved_start < offset:
+                    self.save_start()
+                self._store.restart(offset, self._clock.now_ms())
+                prune_snapshots(self._store.files, self.path, -1)
+        except StorageError:
+            self.log_start_offset = self.local_log_start_offset = before
+            raise
         self.producers = ProducerStates()
         self.leader_epochs.clear()
         self.recovery.forget_from(-1)
-        self.log_start_offset = self.local_log_start_offset = offset
         self.end_offset = self.high_watermark = self.recovery_point = self.producers.end_offset = offset
 
     def _lower_recovery_point(self, offset: int) -> None:

@@ -1,8 +1,11 @@
 """The checkpoint files of a data directory: what they say of its logs, and what they should say.
 
-Three files have a line per log: how far it is on the disk, where DeleteRecords has moved its start to, and
-its high watermark. The event loop's thread owns what is in memory; a `Checkpoint` is of one moment, and any
-thread may write it.
+Three files have a line per log: its recovery point, its log start offset, and its high watermark. The event
+loop's thread owns what is in memory; a `Checkpoint` is of one moment, and any thread may write it.
+
+The log start checkpoint is of version 1: a start in it was on the disk before any segment below it was
+removed, so a first segment that begins beyond it has lost its predecessors. A log without a line, and every
+log in a checkpoint of version 0 (written by release 0.1.0, which removed segments first), has no such record.
 
 Invariants: a recovery point on the disk is never above the log's own when the log is cut; of two checkpoints
 the later one stays, whichever thread is done first.
@@ -10,7 +13,7 @@ the later one stays, whichever thread is done first.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from contextlib import suppress
 from itertools import count
 from threading import Lock
@@ -18,7 +21,7 @@ from typing import Final, Protocol
 
 from penstock.model.ids import TopicPartition
 from penstock.ports import Files
-from penstock.storage.checkpoint import format_checkpoint, parse_checkpoint
+from penstock.storage.checkpoint import format_checked, format_checkpoint, is_checked, parse_checkpoint
 from penstock.storage.health import Health
 
 __all__ = ["Checkpoint", "OffsetCheckpoints"]
@@ -26,6 +29,8 @@ __all__ = ["Checkpoint", "OffsetCheckpoints"]
 _RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
 _LOG_STARTS: Final = "log-start-offset-checkpoint"
 _HIGH_WATERMARKS: Final = "replication-offset-checkpoint"
+#: ends the line of a log start that was read from a checkpoint of version 0 and never verified since
+_UNVERIFIED: Final = "unverified"
 
 
 class _Offsets(Protocol):
@@ -55,6 +60,7 @@ class Checkpoint:
         "_health",
         "_newest",
         "_path",
+        "log_starts",
         "number",
         "partitions",
         "recovery_points",
@@ -68,6 +74,7 @@ class Checkpoint:
         newest: _Newest,
         number: int,
         contents: Mapping[str, Mapping[TopicPartition, int]],
+        unverified: Set[TopicPartition],
     ) -> None:
         self._files = files
         self._path = path
@@ -75,7 +82,13 @@ class Checkpoint:
         self._newest = newest
         #: later ones have higher ones
         self.number = number
-        self._contents = {name: _format_offsets(offsets) for name, offsets in contents.items()}
+        self._contents = {
+            name: _format_starts(offsets, unverified) if name == _LOG_STARTS else _format_offsets(offsets)
+            for name, offsets in contents.items()
+        }
+        self.log_starts = {
+            key: start for key, start in contents.get(_LOG_STARTS, {}).items() if key not in unverified
+        }
         self.recovery_points = dict(contents.get(_RECOVERY_POINTS, {}))
         #: that it speaks of
         self.partitions = frozenset[TopicPartition]().union(*contents.values())
@@ -104,7 +117,9 @@ class OffsetCheckpoints:
         self._newest = _Newest()
         self._numbers = count()
         self.recovery_points = self._read(_RECOVERY_POINTS)
-        self.log_starts = self._read(_LOG_STARTS)
+        #: keys of `log_starts` that say nothing about which segments must exist
+        self._unverified: set[TopicPartition] = set()
+        self.log_starts = self._read_log_starts()
         self.high_watermarks = self._read(_HIGH_WATERMARKS)
         self._knows_high_watermarks = bool(self.high_watermarks)
         #: what the checkpoints on the disk may speak of, and the highest recovery points that they may have
@@ -121,6 +136,24 @@ class OffsetCheckpoints:
                 offsets[TopicPartition(topic, int(partition))] = int(offset)
         return offsets
 
+    def _read_log_starts(self) -> dict[TopicPartition, int]:
+        """The log starts; those of an earlier version's checkpoint are `_unverified`."""
+        starts = {}
+        with suppress(FileNotFoundError, ValueError):
+            data = self._files.read(f"{self._path}/{_LOG_STARTS}")
+            verified = is_checked(data)
+            for line in parse_checkpoint(data):
+                topic, partition, offset, *flags = line.split(" ")
+                key = TopicPartition(topic, int(partition))
+                starts[key] = int(offset)
+                if not verified or flags == [_UNVERIFIED]:
+                    self._unverified.add(key)
+        return starts
+
+    def recorded_start(self, key: TopicPartition) -> int | None:
+        """The start below which segments may have been removed; None if none is recorded."""
+        return None if key in self._unverified else self.log_starts.get(key)
+
     def _keys(self) -> set[TopicPartition]:
         return {*self.recovery_points, *self.log_starts, *self.high_watermarks}
 
@@ -128,6 +161,7 @@ class OffsetCheckpoints:
         for key in keys:
             self.recovery_points.pop(key, None)
             self.log_starts.pop(key, None)
+            self._unverified.discard(key)
             self.high_watermarks.pop(key, None)
 
     def may_be_written(self, keys: Iterable[TopicPartition]) -> bool:
@@ -138,10 +172,8 @@ class OffsetCheckpoints:
         self.recovery_points[key] = log.recovery_point
         if key in self.high_watermarks:
             self.high_watermarks[key] = log.high_watermark
-        self.log_starts.pop(key, None)
-        if log.log_start_offset:
-            # Even where it is the first segment's base: that file may be gone after a power loss.
-            self.log_starts[key] = log.log_start_offset
+        self.log_starts[key] = log.log_start_offset
+        self._unverified.discard(key)
 
     def keep_high_watermark(self, key: TopicPartition, offset: int) -> None:
         self.high_watermarks[key] = offset
@@ -178,7 +210,9 @@ class OffsetCheckpoints:
 
     def _checkpoint(self, contents: Mapping[str, Mapping[TopicPartition, int]]) -> Checkpoint:
         number = next(self._numbers)
-        return Checkpoint(self._files, self._path, self._health, self._newest, number, contents)
+        return Checkpoint(
+            self._files, self._path, self._health, self._newest, number, contents, self._unverified
+        )
 
     def written(self, checkpoint: Checkpoint) -> None:
         """It is on the disk, or a later one is: what only earlier ones spoke of is gone from there."""
@@ -189,3 +223,10 @@ class OffsetCheckpoints:
 
 def _format_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
     return format_checkpoint(f"{key.topic} {key.partition} {offset}" for key, offset in offsets.items())
+
+
+def _format_starts(starts: Mapping[TopicPartition, int], unverified: Set[TopicPartition]) -> bytes:
+    return format_checked(
+        f"{key.topic} {key.partition} {offset}{f' {_UNVERIFIED}' if key in unverified else ''}"
+        for key, offset in starts.items()
+    )

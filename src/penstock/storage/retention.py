@@ -11,7 +11,7 @@ from penstock.storage.config import LogConfig
 from penstock.storage.segment import LOG, Segment
 from penstock.storage.segments import Segments
 
-__all__ = ["expired_segments"]
+__all__ = ["expired_segments", "segments_before"]
 
 
 def expired_segments(
@@ -40,6 +40,17 @@ def expired_segments(
         excess -= segment.size
         expired.append(segment)
     return expired
+
+
+def segments_before(segments: Segments, log_start_offset: int) -> list[Segment]:
+    """The sealed segments that lie wholly before `log_start_offset`, the oldest first."""
+    found: list[Segment] = []
+    for segment in segments:
+        following = segments.after(segment)
+        if following is None or following.base_offset > log_start_offset:
+            break
+        found.append(segment)
+    return found
 
 
 def _too_old(files: Files, segment: Segment, config: LogConfig, now_ms: int, cached_only: bool) -> bool:

@@ -1,0 +1,125 @@
+"""The log start offset is on the disk before segments below it go; a missing first segment is damage."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.model.ids import TopicId
+from penstock.storage.checkpoint import format_checked, format_checkpoint, parse_checkpoint
+from penstock.storage.config import LogConfig
+from penstock.storage.directory import DataDirectory, StoredPartition
+from penstock.storage.log import Log
+from penstock.storage.memory import MemoryFiles
+from penstock.storage.scan import CorruptLog
+from penstock.storage.segment import LOG
+from tests.storage.logs import CLOCK, NOW_MS, Tokens, batch, flush, records
+
+STARTS = "/data/log-start-offset-checkpoint"
+CONFIG = LogConfig(retention_ms=1000)
+
+
+def opened(files: MemoryFiles) -> DataDirectory:
+    return DataDirectory.open(files, "/data", cluster_id="c", node_id=1, rng=Tokens())
+
+
+def rolled(files: MemoryFiles, config: LogConfig = CONFIG) -> tuple[DataDirectory, Log]:
+    """A log with segments at 0, 2, 4 and 6, the last of them empty; all is committed and checkpointed."""
+    directory = opened(files)
+    directory.create_partitions([StoredPartition("a", 0, TopicId(bytes(16)))])
+    log = directory.open_log("a", 0, config, CLOCK)
+    for nth in range(6):
+        log.append(batch(timestamp=NOW_MS + 1000 * nth), 0)
+        if nth % 2:
+            log.roll()
+    log.advance_high_watermark(6)
+    flush(log)
+    directory.checkpoint().write()
+    return directory, log
+
+
+def remove_segment(files: MemoryFiles, log: Log, nth: int) -> None:
+    files.remove(list(log.segments)[nth].path(LOG))
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_missing_first_segment_is_damage_and_not_a_new_start(clean: bool) -> None:
+    files = MemoryFiles()
+    directory, log = rolled(files)
+    directory.close(clean)
+    remove_segment(files, log, 0)
+    again = opened(files).open_log("a", 0, CONFIG, CLOCK)
+    assert (again.log_start_offset, again.end_offset) == (0, 6)
+    (damage,) = again.recovery.corruption
+    assert (damage.first_offset, damage.next_offset) == (0, 2)
+    with pytest.raises(CorruptLog):
+        again.read(1, 100, upper=6)
+    assert again.read(2, 100, upper=6) is not None
+    again.advance_high_watermark(6)
+    again.delete_records(2)
+    assert (again.recovery.corruption, len(records(again))) == ([], 4)
+
+
+def test_the_start_is_saved_before_retention_removes_segments() -> None:
+    files = MemoryFiles()
+    directory, log = rolled(files)
+    assert log.expire(NOW_MS + 2001)
+    assert (log.log_start_offset, len(log.segments)) == (2, 4)
+    assert log.remove_expired() == [], "the disk does not have the new start yet"
+    checkpoint = directory.checkpoint()
+    checkpoint.write()
+    directory.checkpointed(checkpoint)
+    assert [removal.base_offset for removal in log.remove_expired()] == [0]
+    directory.close(clean=False)
+    again = opened(files).open_log("a", 0, CONFIG, CLOCK)
+    assert (again.log_start_offset, again.recovery.corruption) == (2, [])
+
+
+def test_retention_of_a_single_log_saves_its_start_by_itself() -> None:
+    files = MemoryFiles()
+    directory, log = rolled(files)
+    assert [removal.base_offset for removal in log.apply_retention(NOW_MS + 4001)] == [0, 2]
+    assert parse_checkpoint(files.read(STARTS)) == ["a 0 4"]
+    directory.close(clean=False)
+    again = opened(files).open_log("a", 0, CONFIG, CLOCK)
+    assert (again.log_start_offset, again.recovery.corruption) == (4, [])
+
+
+def test_a_log_that_was_reset_begins_where_it_was_reset_to() -> None:
+    files = MemoryFiles()
+    directory, log = rolled(files)
+    log.reset_to(100)
+    assert parse_checkpoint(files.read(STARTS)) == ["a 0 100"]
+    directory.close(clean=False)
+    again = opened(files).open_log("a", 0, CONFIG, CLOCK)
+    assert (again.log_start_offset, again.end_offset, again.recovery.corruption) == (100, 100, [])
+
+
+def test_starts_that_release_0_1_0_wrote_damage_nothing() -> None:
+    """That release removed segments first, and had lines only for logs whose start was not 0."""
+    for content in (format_checkpoint([]), format_checkpoint(["a 0 1"])):
+        files = MemoryFiles()
+        directory, log = rolled(files)
+        directory.close(clean=False)
+        remove_segment(files, log, 0)
+        files.write_atomic(STARTS, content)
+        directory = opened(files)
+        # A checkpoint that is written before the log is opened does not make the start a recorded one.
+        directory.checkpoint().write()
+        directory.close(clean=False)
+        directory = opened(files)
+        again = directory.open_log("a", 0, CONFIG, CLOCK)
+        assert (again.log_start_offset, again.recovery.corruption) == (2, [])
+        directory.checkpoint().write()
+        assert parse_checkpoint(files.read(STARTS)) == ["a 0 2"]
+
+
+def test_a_checked_checkpoint_whose_bytes_changed_is_refused() -> None:
+    content = format_checked(["a 0 4", "b 1 0"])
+    assert parse_checkpoint(content) == ["a 0 4", "b 1 0"]
+    for position in range(2, len(content)):
+        damaged = bytearray(content)
+        damaged[position] ^= 1
+        with pytest.raises(ValueError):
+            parse_checkpoint(bytes(damaged))
+    with pytest.raises(ValueError):
+        parse_checkpoint(content[:-1])
