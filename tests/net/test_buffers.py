@@ -23,3 +23,28 @@ def test_what_is_charged_leaves_less_for_frames_until_it_is_released() -> None:
     (buffer,) = retried
     assert buffer is not None
     assert pool.held == 24 << 10
+
+
+def test_a_frame_that_begins_past_the_limit_gets_a_buffer_with_room() -> None:
+    """A buffer that is full from the start cannot be read into: the event loop closes the connection."""
+    pool = BufferPool(limit=64 << 10)
+    pool.charge(64 << 10)
+    buffer = pool.take(1 << 20, 4 << 10, None)
+    assert buffer is not None
+    assert len(buffer) > 4 << 10
+
+
+def test_an_address_past_its_limit_leaves_others_alone() -> None:
+    pool = BufferPool(limit=1 << 20, address_limit=64 << 10)
+    mine, yours = (pool.take(4 << 10, 4 << 10, None, address) for address in ("mine", "yours"))
+    assert mine is not None
+    assert yours is not None
+    grown = pool.take(60 << 10, 32 << 10, mine, "mine")  # one of the address may always go on
+    assert grown is not None
+    pool.give_back(mine, "mine")
+    other = pool.take(4 << 10, 2 << 10, None, "mine")
+    assert other is not None
+    assert pool.take(8 << 10, 4 << 10, other, "mine") is None
+    assert pool.take(60 << 10, 32 << 10, yours, "yours") is not None
+    pool.give_back(grown, "mine")
+    assert pool.take(8 << 10, 4 << 10, other, "mine") is not None

@@ -326,6 +326,49 @@ async def test_receive_memory_is_bounded_and_given_back() -> None:
 
 
 @on_uvloop
+async def test_half_sent_frames_of_one_address_take_no_more_than_its_share() -> None:
+    """A hundred connections that each announce 100 MB and send 200 KB: the others still get buffers."""
+    app = Echo()
+    share, sent = 1 << 20, 200 << 10
+    async with serving(app, memory_bytes=8 << 20, memory_bytes_per_ip=share) as (server, port):
+        peers = [await connect(port) for _ in range(100)]
+        for _, writer in peers:
+            writer.write(struct.pack(">i", 90 << 20) + bytes(sent))
+        await until(lambda: "127.0.0.1" in server.pool.used_up)
+        highest = 0
+        for _ in range(200):
+            await asyncio.sleep(0.001)
+            highest = max(highest, server.pool.held)
+        # Beyond the share: one buffer that grows, and the few bytes with which each other frame began.
+        assert highest <= share + (2 << 20) + 100 * (8 << 10) + (128 << 10)
+        assert server.pool.take(64 << 10, 64 << 10, None, "another address") is not None
+
+
+@on_uvloop
+async def test_a_frame_that_trickles_in_costs_its_connection() -> None:
+    """One byte per second is never idle, and would hold its connection and buffer for ever."""
+    app = Echo()
+    clock = TimeByHand()
+    async with serving(app, clock, frame_timeout_s=30.0, frame_bytes_per_s_min=1000) as (server, port):
+        slow, honest = await connect(port), await connect(port)
+        slow[1].write(struct.pack(">i", 1 << 20))
+        honest[1].write(struct.pack(">i", 60_000) + bytes(30_000))
+        # Each in a buffer of its own.
+        await until(lambda: len(server.connections) == 2 and server.pool.held >= (4 << 10) + (32 << 10))
+        for _ in range(31):
+            held = server.pool.held
+            slow[1].write(b"x")
+            await asyncio.sleep(0.002)
+            clock.advance(1.0)
+            assert server.pool.held <= held
+        await until(lambda: server.counts.rejected == 1)
+        with pytest.raises((ConnectionResetError, asyncio.IncompleteReadError)):
+            await slow[0].readexactly(1)
+        honest[1].write(bytes(30_000))
+        assert await read_frame(honest[0]) == bytes(60_000)
+
+
+@on_uvloop
 async def test_a_claimed_length_allocates_nothing() -> None:
     app = Echo()
     async with serving(app) as (server, port):

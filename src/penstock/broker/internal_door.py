@@ -89,5 +89,7 @@ def limits_of(config: BrokerConfig) -> Limits:
         max_connections_per_s=config.max_connection_creation_rate,
         max_idle_s=config.connections_max_idle_ms / 1000,
         memory_bytes=config.request_memory_bytes,
+        memory_bytes_per_ip=config.request_memory_bytes_per_ip,
+        frame_timeout_s=config.penstock_request_read_timeout_ms / 1000,
         backlog=config.socket_listen_backlog_size,
     )

@@ -56,6 +56,7 @@ class Connection(asyncio.BufferedProtocol):
         "_answers",
         "_buffer",
         "_filled",
+        "_frame_began",
         "_need",
         "_output",
         "_paused",
@@ -67,6 +68,7 @@ class Connection(asyncio.BufferedProtocol):
         "_waiting_for_buffer",
         "_write_blocked",
         "active_at",
+        "address",
         "closed",
         "listener",
         "memo",
@@ -79,6 +81,8 @@ class Connection(asyncio.BufferedProtocol):
         self._server = server
         self.listener = listener
         self.peer = ""
+        #: the peer's host, without its port
+        self.address = ""
         self.principal = "User:ANONYMOUS"
         #: (name, version) that the client said of itself in ApiVersions
         self.software: tuple[str, str] | None = None
@@ -94,6 +98,8 @@ class Connection(asyncio.BufferedProtocol):
         self._filled = 0
         self._need = 0
         self._stop = 0
+        # When the first byte of the incomplete frame arrived, or when reading went on after a pause.
+        self._frame_began = 0.0
         # Answers that are next in order, held back until every frame that arrived with theirs is served.
         self._ready: list[Buffer | FileRange] = []
         self._paused = False
@@ -106,6 +112,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = cast(asyncio.Transport, transport)
         peername = transport.get_extra_info("peername")
         self.peer = f"{peername[0]}:{peername[1]}" if peername else "?"
+        self.address = self.peer.rpartition(":")[0]
         self.active_at = self._server.loop.time()
         self._output = Output(self._server.loop, self._transport, self._output_changed)
         self._server.admit(self)
@@ -113,6 +120,12 @@ class Connection(asyncio.BufferedProtocol):
     def idle_since(self) -> float:
         """When the peer last sent something, or took something of what it was owed."""
         return max(self.active_at, self._output.active_at)
+
+    def is_trickling(self, now: float, timeout_s: float, bytes_per_s: int) -> bool:
+        """Whether the peer sends an incomplete frame more slowly than it may, after `timeout_s` of grace."""
+        if self._buffer is None or self._paused:
+            return False
+        return now - self._frame_began > timeout_s + self._filled / bytes_per_s
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.closed = True
@@ -126,7 +139,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> memoryview:
         if self._buffer is None:
-            return self._server.pool.scratch
+            pool = self._server.pool
+            return pool.scratch_of(self.address) if pool.used_up else pool.scratch
         return self._view[self._filled : self._stop]
 
     def buffer_updated(self, nbytes: int) -> None:
@@ -191,9 +205,11 @@ class Connection(asyncio.BufferedProtocol):
         have = len(data) - position
         need = 4 + _LENGTH.unpack_from(data, position)[0] if have >= 4 else 4
         old = self._buffer
+        if old is None or position:
+            self._frame_began = self.active_at
         if old is None or position or have == len(old) < need:
             pool = self._server.pool
-            buffer = pool.take(max(need, have), have, None if position else old)
+            buffer = pool.take(max(need, have), have, None if position else old, self.address)
             if buffer is None:
                 self._wait_for_buffer()
                 return
@@ -220,7 +236,7 @@ class Connection(asyncio.BufferedProtocol):
     def _release_buffer(self) -> None:
         if self._buffer is not None:
             self._view = memoryview(b"")
-            self._server.pool.give_back(self._buffer)
+            self._server.pool.give_back(self._buffer, self.address)
             self._buffer = None
             self._filled = self._need = self._stop = 0
 
@@ -300,6 +316,7 @@ class Connection(asyncio.BufferedProtocol):
         if self.closed or not self._paused or self._must_pause():
             return
         self._paused = False
+        self._frame_began = self._server.loop.time()
         if self._buffer is not None and self._filled >= self._need:
             self._advance(self._view[: self._filled])
         if not (self._paused or self.closed):

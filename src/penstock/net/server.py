@@ -37,8 +37,12 @@ class Limits:
     #: new ones; those that come faster are heard later
     max_connections_per_s: int = 1 << 31
     max_idle_s: float = 600.0
-    #: bytes of all receive buffers together
+    #: bytes of all receive buffers together, and of those of one client address
     memory_bytes: int = 512 << 20
+    memory_bytes_per_ip: int = 256 << 20
+    #: how long a frame may be incomplete, beside the time that its bytes take at the lowest rate
+    frame_timeout_s: float = 30.0
+    frame_bytes_per_s_min: int = 16 << 10
     backlog: int = 1024
 
 
@@ -62,7 +66,7 @@ class Server:
         self.application = application
         self.limits = limits
         self.max_request_bytes = limits.max_request_bytes
-        self.pool = BufferPool(limits.memory_bytes)
+        self.pool = BufferPool(limits.memory_bytes, limits.memory_bytes_per_ip)
         self.counts = ConnectionCounts()
         #: in the order in which they came, so that a simulated end of all of them is the same every time
         self.connections: dict[Connection, None] = {}
@@ -138,7 +142,7 @@ class Server:
 
     def admit(self, connection: Connection) -> None:
         """Take in a new connection, or refuse it where a limit is reached."""
-        address = connection.peer.rpartition(":")[0]
+        address = connection.address
         limits = self.limits
         self.connections[connection] = None
         self.counts.open_by_ip[address] += 1
@@ -171,7 +175,7 @@ class Server:
 
     def forget(self, connection: Connection) -> None:
         self.connections.pop(connection, None)
-        address = connection.peer.rpartition(":")[0]
+        address = connection.address
         self.counts.open_by_ip[address] -= 1
         if not self.counts.open_by_ip[address]:
             del self.counts.open_by_ip[address]
@@ -187,9 +191,12 @@ class Server:
         )
 
     def _close_idle(self) -> None:
-        oldest = self.loop.time() - self.limits.max_idle_s
+        limits, now = self.limits, self.loop.time()
+        oldest = now - limits.max_idle_s
         for connection in list(self.connections):
-            if connection.idle_since() < oldest:
+            if connection.is_trickling(now, limits.frame_timeout_s, limits.frame_bytes_per_s_min):
+                connection.fail("a request has been incomplete for too long")
+            elif connection.idle_since() < oldest:
                 self.counts.expired += 1
                 # One that is closing already does not get rid of what we wrote.
                 (connection.abort if connection.closed else connection.close)()

@@ -122,6 +122,8 @@ class BrokerConfig(Mapping[str, ConfigValue]):
     penstock_log_level: str
     penstock_machine: str | None
     penstock_memory: bool
+    penstock_queued_max_request_bytes_per_ip: int
+    penstock_request_read_timeout_ms: int
     penstock_scrub_bytes_per_second: int
     penstock_scrub_interval_ms: int
     producer_id_expiration_check_interval_ms: int
@@ -155,6 +157,7 @@ class BrokerConfig(Mapping[str, ConfigValue]):
     quorum_voters: Mapping[int, tuple[str, int]]
     #: Memory for requests in flight over all connections; always a bound.
     request_memory_bytes: int
+    request_memory_bytes_per_ip: int
     #: Topic config names to the values that a topic without overrides has.
     topic_defaults: Mapping[str, ConfigValue]
 
@@ -292,6 +295,8 @@ class BrokerConfig(Mapping[str, ConfigValue]):
         self.request_memory_bytes = (
             limit if limit > 0 else max(_DEFAULT_REQUEST_MEMORY, 2 * self.socket_request_max_bytes)
         )
+        per_ip = as_integer(values["penstock.queued.max.request.bytes.per.ip"])
+        self.request_memory_bytes_per_ip = per_ip if per_ip > 0 else self.request_memory_bytes // 2
         self.topic_defaults = {name: topic_default(key, values) for name, key in TOPIC_KEYS.items()}
 
     def _entry(self, key: ConfigKey) -> ConfigEntry:

@@ -128,7 +128,14 @@ _NETWORK = [
         "The largest request; a larger one ends its connection.",
         low=1,
     ),
-    ConfigKey("socket.listen.backlog.size", _I, 50, "Connections that may wait to be accepted.", low=1),
+    ConfigKey(
+        "socket.listen.backlog.size",
+        _I,
+        4096,
+        "Connections that may wait to be accepted; the operating system may lower it. Kafka's default is 50, "
+        "with which clients that connect at the same moment wait for a second and more.",
+        low=1,
+    ),
     ConfigKey("max.connections", _I, INT_MAX, "Open connections at most.", low=0, update_mode=_CLUSTER),
     ConfigKey(
         "max.connections.per.ip",
@@ -162,6 +169,21 @@ _NETWORK = [
         -1,
         "Memory for requests being read or waiting, over all connections; reading pauses when it is used up. "
         "-1 lets the broker choose.",
+    ),
+    ConfigKey(
+        "penstock.queued.max.request.bytes.per.ip",
+        _L,
+        -1,
+        "The part of queued.max.request.bytes that the requests of one client address may take; reading from "
+        "that address pauses when it is used up. -1 stands for half.",
+    ),
+    ConfigKey(
+        "penstock.request.read.timeout.ms",
+        _L,
+        30_000,
+        "How long a request may arrive in part before its connection is closed; each 16 KiB that arrive give "
+        "another second.",
+        low=1000,
     ),
     ConfigKey("queued.max.requests", _I, 500, "Requests that may wait." + _UNUSED, low=1),
     ConfigKey("num.network.threads", _I, 3, "Network threads." + _UNUSED, low=1, update_mode=_CLUSTER),
