@@ -8,7 +8,6 @@ fresh megabyte costs its page faults.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
@@ -30,27 +29,28 @@ class BufferPool:
         "_beyond",
         "_free",
         "_held_by_address",
+        "_used_up",
         "_waiting",
         "address_limit",
+        "first_read",
         "held",
         "limit",
         "scratch",
-        "used_up",
     )
 
-    def __init__(
-        self, limit: int, address_limit: int | None = None, *, scratch_size: int = 128 << 10
-    ) -> None:
+    def __init__(self, limit: int, address_limit: int | None = None, scratch_size: int = 128 << 10) -> None:
         self.limit = limit
         self.address_limit = limit if address_limit is None else address_limit
         self.held = 0
-        self._held_by_address: Counter[str] = Counter()
-        #: the limits that are reached: `_ALL`, or an address
-        self.used_up: set[str] = set()
         self.scratch = memoryview(bytearray(scratch_size))
+        #: where the start of a frame is read to: all of `scratch`, and little while a limit is reached
+        self.first_read = self.scratch
+        self._held_by_address: dict[str, int] = {}
+        #: the limits that are reached: `_ALL`, or an address
+        self._used_up: set[str] = set()
         self._free: dict[int, list[bytearray]] = {}
         self._waiting: list[Callable[[], None]] = []
-        #: the one buffer that was granted beyond the limit, and the one of each address beyond its own
+        #: the one buffer that was granted beyond each limit
         self._beyond: dict[str, bytearray] = {}
 
     def take(self, need: int, have: int, growing: bytearray | None, address: str = "") -> bytearray | None:
@@ -60,53 +60,54 @@ class BufferPool:
         but no more than that. One buffer may grow past it, so that some frame always gets done.
         """
         capacity = _size_class(min(need, _room_for(have)))
-        exceeded = self._exceeded(capacity, address)
-        if growing is None:
-            if exceeded:
+        held_by_address = self._held_by_address.get(address, 0)
+        exceeded = []
+        if self.held + capacity > self.limit:
+            exceeded.append(_ALL)
+        if held_by_address + capacity > self.address_limit:
+            exceeded.append(address)
+        if exceeded:
+            if growing is None:
                 # A full buffer could not be read into.
                 capacity = _size_class(have + 1)
-        elif any(self._beyond.get(limit, growing) is not growing for limit in exceeded):
-            return None
-        self._hold(capacity, address)
+            elif any(self._beyond.get(limit, growing) is not growing for limit in exceeded):
+                return None
+        self.held += capacity
+        self._held_by_address[address] = held_by_address + capacity
         free = self._free.get(capacity)
         buffer = free.pop() if free else bytearray(capacity)
-        if growing is not None:
-            for limit in (*exceeded, *self._granted_to(growing)):
-                self._beyond[limit] = buffer
+        if exceeded or self._beyond:
+            if growing is not None:
+                for limit in (*exceeded, *self._granted_to(growing)):
+                    self._beyond[limit] = buffer
+            self._note_use(address)
         return buffer
 
     def _granted_to(self, buffer: bytearray) -> list[str]:
         """The limits past which `buffer` was granted."""
         return [limit for limit, granted in self._beyond.items() if granted is buffer]
 
-    def _exceeded(self, capacity: int, address: str) -> list[str]:
-        """The limits that `capacity` more bytes would exceed: `_ALL` is the broker's own."""
-        exceeded = []
-        if self.held + capacity > self.limit:
-            exceeded.append(_ALL)
-        if self._held_by_address[address] + capacity > self.address_limit:
-            exceeded.append(address)
-        return exceeded
-
-    def _hold(self, size: int, address: str) -> None:
-        self.charge(size)
-        self._held_by_address[address] += size
-        if self._held_by_address[address] >= self.address_limit:
-            self.used_up.add(address)
-        else:
-            self.used_up.discard(address)
-
-    def scratch_of(self, address: str) -> memoryview:
-        """Where to read the start of a frame: little at a time where a limit is reached."""
-        return self.scratch[:_SMALLEST] if not self.used_up.isdisjoint((_ALL, address)) else self.scratch
+    def _note_use(self, address: str) -> None:
+        """Have frames begin with small reads while a limit is reached."""
+        used_up = self._used_up
+        (used_up.add if self.held >= self.limit else used_up.discard)(_ALL)
+        over = self._held_by_address.get(address, 0) >= self.address_limit
+        (used_up.add if over else used_up.discard)(address)
+        self.first_read = self.scratch[:_SMALLEST] if used_up else self.scratch
 
     def give_back(self, buffer: bytearray, address: str = "") -> None:
         capacity = len(buffer)
-        self._hold(-capacity, address)
-        if not self._held_by_address[address]:
+        self.held -= capacity
+        held_by_address = self._held_by_address[address] - capacity
+        if held_by_address:
+            self._held_by_address[address] = held_by_address
+        else:
             del self._held_by_address[address]
-        for limit in self._granted_to(buffer):
-            del self._beyond[limit]
+        if self._beyond:
+            for limit in self._granted_to(buffer):
+                del self._beyond[limit]
+        if self._used_up:
+            self._note_use(address)
         free = self._free.setdefault(capacity, [])
         if capacity <= EAGER_SIZE and len(free) < _KEEP_FREE:
             free.append(buffer)
@@ -119,13 +120,9 @@ class BufferPool:
     def charge(self, size: int) -> None:
         """Count a copy of what a frame brought that outlives its buffer; `release` it when it is gone."""
         self.held += size
-        if self.held >= self.limit:
-            self.used_up.add(_ALL)
-        else:
-            self.used_up.discard(_ALL)
 
     def release(self, size: int) -> None:
-        self.charge(-size)
+        self.held -= size
         self._wake()
 
     def _wake(self) -> None:

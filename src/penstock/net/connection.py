@@ -139,8 +139,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> memoryview:
         if self._buffer is None:
-            pool = self._server.pool
-            return pool.scratch_of(self.address) if pool.used_up else pool.scratch
+            return self._server.pool.first_read
         return self._view[self._filled : self._stop]
 
     def buffer_updated(self, nbytes: int) -> None:
