@@ -20,10 +20,10 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Final, TypeAlias
 
-from penstock.ports import Buffer, Clock
+from penstock.ports import Buffer, Clock, File
 from penstock.storage.memory import Directory, Inode, MemoryFiles
 
-__all__ = ["FaultyDisk", "PowerLoss"]
+__all__ = ["Dangling", "FaultyDisk", "PowerLoss"]
 
 _Node: TypeAlias = Inode | Directory
 
@@ -34,6 +34,12 @@ _SECTOR_BYTES: Final = 512
 
 class PowerLoss(BaseException):
     """The machine is off. Not an Exception: no handler of the code under test may survive it."""
+
+
+class Dangling(Inode):
+    """A symbolic link to nothing: its directory lists it, and opening it fails."""
+
+    __slots__ = ()
 
 
 class _FileHistory:
@@ -100,9 +106,13 @@ class FaultyDisk(MemoryFiles):
         self.crash_at = None
         if power_loss:
             self.root = self._survivor(self.root, self._rng.randint(0, self.changes))
-            self._files.clear()
-            self._directories.clear()
-            self._settle(self.root)
+            self.settle()
+
+    def settle(self) -> None:
+        """Make everything durable as it is, after a change that was made while no broker used the disk."""
+        self._files.clear()
+        self._directories.clear()
+        self._settle(self.root)
 
     def power_off(self) -> None:
         """Let the power go now: whoever touches the disk from here on meets PowerLoss."""
@@ -259,6 +269,16 @@ class FaultyDisk(MemoryFiles):
     def _fail(self, code: int | None) -> None:
         if code is not None:
             raise OSError(code, os.strerror(code))
+
+    def _find(self, path: str) -> Inode | Directory | None:
+        node = super()._find(path)
+        return None if isinstance(node, Dangling) else node
+
+    def open(self, path: str, *, create: bool = False) -> File:
+        parent, name = self._place(path)
+        if isinstance(parent.get(name), Dangling):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        return super().open(path, create=create)
 
     def _file_history(self, inode: Inode) -> _FileHistory:
         return self._files.setdefault(id(inode), _FileHistory(inode))

@@ -6,6 +6,7 @@ import argparse
 import sys
 import time
 
+from penstock.testing.simulation.disasters import DISASTERS, choose
 from penstock.testing.simulation.plots import PLOTS
 from penstock.testing.simulation.scenario import Options, Outcome, simulate
 
@@ -20,6 +21,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, help="how long a run is, with faults and compaction")
     instead = parser.add_mutually_exclusive_group()
     instead.add_argument("--plot", choices=PLOTS, help="what happens, instead of what the seed draws")
+    instead.add_argument("--disaster", choices=DISASTERS, help="what damages copies, instead of drawn faults")
+    instead.add_argument("--disasters", action="store_true", help="a disaster of each seed's choice")
     instead.add_argument("--operated", action="store_true", help="have somebody change the cluster meanwhile")
     parser.add_argument("--replay", action="store_true", help="print the whole history of each run")
     options = parser.parse_args(arguments)
@@ -29,6 +32,8 @@ def main(arguments: list[str] | None = None) -> int:
         drawn = Options.draw(seed, options.brokers)
         if options.plot is not None:
             drawn = drawn.plotted(options.plot)
+        elif options.disaster is not None or options.disasters:
+            drawn = drawn.with_disaster(options.disaster or choose(seed))
         elif options.seconds is not None:
             drawn = drawn.lengthened(options.seconds)
         outcome = simulate(seed, drawn.with_operator() if options.operated else drawn)
@@ -44,6 +49,8 @@ def _as_drawn(options: Options) -> str:
     """What the command line needs beside the seed."""
     if options.plot is not None:
         return f"--plot {options.plot} "
+    if options.disaster is not None:
+        return f"--disaster {options.disaster} "
     length = f"--seconds {options.duration_s:g} " if options.compaction else ""
     return f"{length}--operated " if options.operated else length
 

@@ -7,6 +7,7 @@ that is asked for, unless it is refused.
 
 from __future__ import annotations
 
+from collections.abc import Set as AbstractSet
 from math import inf
 
 from penstock.model.ids import TopicPartition
@@ -40,7 +41,7 @@ class Violation(Exception):
 class _PartitionSeen:
     """All that clients know about one partition's log."""
 
-    __slots__ = ("acked", "at", "deleting", "offset_of", "refused", "sent")
+    __slots__ = ("acked", "at", "deleting", "excused", "offset_of", "refused", "sent")
 
     def __init__(self) -> None:
         self.sent: dict[bytes, Batch] = {}
@@ -52,6 +53,16 @@ class _PartitionSeen:
         self.acked: dict[bytes, int | None] = {}
         #: what lies before one of these may be gone
         self.deleting: list[int] = []
+        #: producers (id and epoch) that a disaster took records from
+        self.excused: set[tuple[int, int]] = set()
+
+    def excuse(self, values: AbstractSet[bytes]) -> None:
+        """Forget what is known about records that are lost for good."""
+        for value in [value for value in self.sent if value in values]:
+            batch = self.sent[value]
+            self.excused.add((batch.producer_id, batch.producer_epoch))
+            self.acked.pop(value, None)
+            self.at.pop(self.offset_of.pop(value, -1), None)
 
     def found(self, offset: int, value: bytes) -> None:
         """Somebody says that `value` is at `offset`."""
@@ -135,13 +146,33 @@ class ClientChecker:
     def __init__(self) -> None:
         self._partitions: dict[TopicPartition, _PartitionSeen] = {}
         self._groups: dict[str, _GroupSeen] = {}
+        self._checks_groups = self._checks = True
 
     @property
     def acknowledged(self) -> int:
         """How many records were acknowledged: a run without any shows nothing."""
         return sum(len(seen.acked) for seen in self._partitions.values())
 
+    def known_values(self) -> set[bytes]:
+        """The values of all records that were acknowledged or read."""
+        return {value for seen in self._partitions.values() for value in (*seen.acked, *seen.at.values())}
+
+    def excuse(self, values: AbstractSet[bytes]) -> None:
+        """Expect these records no longer: a disaster has taken every copy."""
+        for seen in self._partitions.values():
+            seen.excuse(values)
+
+    def excuse_groups(self) -> None:
+        """Stop checking committed offsets: a disaster has taken every copy of some."""
+        self._checks_groups = False
+
+    def suspend(self) -> None:
+        """Check nothing from now on: the cluster may have to start over from an older state."""
+        self._checks = False
+
     def observe(self, client: str, event: Event) -> None:
+        if not self._checks or (not self._checks_groups and isinstance(event, CommitsAsked | CommitsRead)):
+            return
         match event:
             case Sent(batch):
                 seen = self._seen(batch.partition)
@@ -224,6 +255,8 @@ def _check_sequences(
         batch = seen.sent[value]
         sequence = batch.sequence + batch.values.index(value)
         producer = batch.producer_id, batch.producer_epoch
+        if producer in seen.excused:
+            continue
         expected = next_sequence.get(producer, sequence)
         if sequence != expected:
             name = "sequence gap" if sequence > expected else "sequence repeated"

@@ -7,7 +7,7 @@ views that break each rule.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
@@ -128,6 +128,19 @@ class RaftInvariants:
         self._commit_epoch = 0
         self._commit_voters: AbstractSet[int] = frozenset()
         self._pre_votes: dict[int, tuple[Hashable, tuple[int, int | None]]] = {}
+        #: nodes whose disks were tampered with
+        self._tampered: set[int] = set()
+
+    @property
+    def committed_end(self) -> int:
+        """Up to where the log is committed, as far as any node ever said."""
+        return self._committed_end
+
+    def tampered(self, node_id: int) -> None:
+        """A node's disk has been changed from outside: it may have forgotten its votes and its log."""
+        self._tampered.add(node_id)
+        for key in [key for key in self._votes if key[0] == node_id]:
+            del self._votes[key]
 
     def appended(self, node_id: int, before: BatchView | None, batches: Sequence[BatchView]) -> None:
         """A node's log has `batches` now, behind `before`."""
@@ -135,7 +148,8 @@ class RaftInvariants:
 
     def check(self, node: RaftView) -> None:
         """A node has changed."""
-        self._flushed[node.node_id] = node.flushed_end
+        flushed = self._flushed.get(node.node_id, 0) if node.node_id in self._tampered else 0
+        self._flushed[node.node_id] = max(flushed, node.flushed_end)
         self._one_leader_per_epoch(node)
         self._one_vote_per_epoch(node)
         self._pre_vote_changes_nothing(node)
@@ -239,6 +253,27 @@ class PartitionInvariants:
         self._replicas: dict[TopicPartition, dict[int, ReplicaView]] = {}
         #: the highest that any replica ever called committed
         self._committed: dict[TopicPartition, int] = {}
+        #: replicas (node and partition) whose files were changed from outside
+        self._tampered: set[tuple[int, TopicPartition]] = set()
+        self._fenced: AbstractSet[int] = frozenset()
+
+    def tampered(
+        self, replicas: AbstractSet[tuple[int, TopicPartition]], kept: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, int]:
+        """Files of `replicas` were changed from outside; untampered ones hold each partition up to `kept`.
+
+        Returns where offsets begin that were committed and that none of those holds.
+        """
+        self._tampered |= replicas
+        lost = {}
+        for name, committed in self._committed.items():
+            end = kept.get(_plain(name), 0)
+            if end < committed:
+                self._committed[name] = lost[_plain(name)] = end
+        return lost
+
+    def is_tampered(self, node_id: int, name: TopicPartition) -> bool:
+        return (node_id, _plain(name)) in self._tampered
 
     def appended(
         self, partition: TopicPartition, node_id: int, before: BatchView | None, batches: Sequence[BatchView]
@@ -257,6 +292,7 @@ class PartitionInvariants:
 
     def image_changed(self, partitions: Sequence[PartitionView], fenced: AbstractSet[int]) -> None:
         """There is a newer image than any before."""
+        self._fenced = fenced
         names = {partition.partition for partition in partitions}
         for gone in [name for name in self._partitions if name not in names]:
             del self._partitions[gone]
@@ -284,13 +320,18 @@ class PartitionInvariants:
         committed, replicas = self._committed.get(name, 0), self._replicas.get(name, {})
         for node_id in (*partition.isr, *partition.elr):
             replica = replicas.get(node_id)
-            if replica is None:
+            if replica is None or (node_id in self._fenced and self.is_tampered(node_id, name)):
                 continue
             what = f"{name}: {replica}, committed up to {committed}, {partition}"
             if replica.end < committed:
                 raise Violation("candidate completeness", what)
             if replica.safe_end < committed:
                 raise Violation("committed, and not on the disk", what)
+
+
+def _plain(name: TopicPartition) -> TopicPartition:
+    """The name as files have it, without the topic's id."""
+    return TopicPartition(name.topic.rpartition("#")[0], name.partition)
 
 
 def _membership(partition: PartitionView, fenced: AbstractSet[int]) -> None:

@@ -52,6 +52,7 @@ class Node:
         #: whether the broker before this one ended in good order
         self.after_clean_stop = False
         self._only_killed = False
+        self._mounted = False
         #: whether something starts the broker again whenever it ends, as a service manager does
         self.supervised = False
         self._restart_due = False
@@ -60,6 +61,11 @@ class Node:
         self.broker: Broker | None = None
         #: the broker from its first moment to its last
         self.program: Broker | None = None
+
+    @property
+    def directories(self) -> list[str]:
+        """Its data directories; the first has the metadata log."""
+        return self.settings["log.dirs"].split(",")
 
     @property
     def address(self) -> tuple[str, int]:
@@ -77,13 +83,19 @@ class Node:
             return
         self._boots += 1
         self.after_clean_stop, self._stopped = self._stopped, False
-        if self.process is not None:
-            self.disk.restart(power_loss=not self._only_killed)
+        self.mount()
+        self._mounted = False
         self._only_killed = False
         self._loop.network.host_up(self.name)
         self.process = self._loop.new_process(f"{self.name}#{self._boots}", self.name)
         self.note(f"boots ({self._boots})")
         self.process.spawn(self._loop, self._serve())
+
+    def mount(self) -> None:
+        """Bring the disk of a machine that is off into the state that the next boot finds."""
+        if self.process is not None and not self.is_up and not self._mounted:
+            self._mounted = True
+            self.disk.restart(power_loss=not self._only_killed)
 
     async def _serve(self) -> None:
         broker = self.program = Broker(BrokerConfig(self.settings), self._world())

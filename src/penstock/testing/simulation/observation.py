@@ -6,7 +6,8 @@ that looking costs little. Nothing is written, and nothing that a broker would n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Final, NamedTuple
 
 from penstock.broker.broker import Broker
@@ -14,7 +15,7 @@ from penstock.broker.partition import Partition
 from penstock.metadata.image import RECOVERING, ClusterImage
 from penstock.metadata.policy import UNCLEAN
 from penstock.model.errors import PenstockError
-from penstock.model.ids import OFFSETS_TOPIC, TopicPartition
+from penstock.model.ids import METADATA_TOPIC, OFFSETS_TOPIC, TopicPartition
 from penstock.raft.node import RaftNode
 from penstock.raft.roles import Nominee
 from penstock.records.batch import BatchHeader
@@ -53,10 +54,11 @@ class _LogMirror:
     def __init__(self) -> None:
         self.batches: list[BatchView] = []
 
-    def refresh(self, log: Log) -> list[_Appended]:
+    def refresh(self, log: Log, *, tampered: bool = False) -> list[_Appended]:
         """Follow the log: what has been appended to it, perhaps after a cut.
 
-        It comes in parts where something is missing between them: what is damaged, or what compaction took.
+        It comes in parts where something is missing between them: what is damaged, what compaction took, or
+        what somebody has removed from the disk.
         """
         batches, end = self.batches, log.end_offset
         while batches and (
@@ -78,7 +80,7 @@ class _LogMirror:
             if found is None:
                 break
             for _, header in iter_batches(found.read()):
-                if log.config.compact and header.base_offset > position:
+                if (log.config.compact or tampered) and header.base_offset > position:
                     appended.append(_Appended(None, []))
                 batch = _batch_view(header)
                 batches.append(batch)
@@ -127,11 +129,35 @@ class Observation:
         self._partitions = PartitionInvariants()
         self._starts = LogStarts()
         self._image_offset = -1
+        self._suspended = False
+
+    @property
+    def committed_metadata(self) -> int:
+        return self._raft.committed_end
+
+    def suspend(self) -> None:
+        """Check nothing from now on: the cluster may have to start over from an older state."""
+        self._suspended = True
+
+    def tampered(
+        self, replicas: AbstractSet[tuple[int, TopicPartition]], kept: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, int]:
+        """As `PartitionInvariants.tampered`; the metadata log's replicas may be among them."""
+        for node_id, partition in replicas:
+            if partition.topic == METADATA_TOPIC:
+                self._raft.tampered(node_id)
+        return self._partitions.tampered(replicas, kept)
 
     def after_step(self, process: Process) -> None:
         """Raises Violation."""
         node = self._nodes.get(process.host)
-        if node is None or node.process is not process or node.program is None or process.is_dead:
+        if (
+            self._suspended
+            or node is None
+            or node.process is not process
+            or node.program is None
+            or process.is_dead
+        ):
             return
         seen = self._seen.get(node.id)
         if seen is None or seen.broker is not node.program:
@@ -208,18 +234,20 @@ class Observation:
                 continue
             mirror = seen.logs.setdefault(partition, _LogMirror())
             gone = [batch for batch in mirror.batches if batch.end <= log.log_start_offset]
+            name = incarnation(partition.topic, partition.topic_id, partition.index)
+            tampered = self._partitions.is_tampered(seen.broker.node_id, name)
             try:
-                appended = mirror.refresh(log)
+                appended = mirror.refresh(log, tampered=tampered)
             except PenstockError:
                 continue
             seen.replicas[partition] = state
-            name = incarnation(partition.topic, partition.topic_id, partition.index)
             for part in appended:
                 self._partitions.appended(name, seen.broker.node_id, *part)
             self._partitions.replica_changed(ReplicaView(name, seen.broker.node_id, *ends))
-            self._starts.check(
-                _start_view(seen.broker, partition, None if known is None else gone, mirror.batches)
-            )
+            if not tampered or partition.leading:
+                self._starts.check(
+                    _start_view(seen.broker, partition, None if known is None else gone, mirror.batches)
+                )
 
 
 def _start_view(

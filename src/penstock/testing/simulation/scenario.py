@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from random import Random
 from typing import Final
 
@@ -19,13 +19,15 @@ from penstock.testing.simulation.administration import Operator
 from penstock.testing.simulation.checkers import ClientChecker, Violation
 from penstock.testing.simulation.clients import Client
 from penstock.testing.simulation.convergence import unsettled
-from penstock.testing.simulation.faults import FAULTS, OFFSETS_PARTITIONS, Fault, heal
+from penstock.testing.simulation.disasters import DISASTERS, Damage, Outlook
+from penstock.testing.simulation.faults import FAULTS, Fault, heal
 from penstock.testing.simulation.history import Coordinates, Event, History
 from penstock.testing.simulation.loop import SimLoop, Stuck
 from penstock.testing.simulation.members import GroupMember
 from penstock.testing.simulation.network import Link
-from penstock.testing.simulation.node import PORT, Node
+from penstock.testing.simulation.node import Node
 from penstock.testing.simulation.observation import Observation
+from penstock.testing.simulation.options import INTERNAL_PORT, Options, broker_settings, rack_of
 from penstock.testing.simulation.plots import PLOTS, CameToNothing
 from penstock.testing.simulation.workload import Consumer, Producer, read_all
 
@@ -37,104 +39,10 @@ GROUP: Final = "group"
 _PATIENCE_S: Final = 60.0
 #: of these, for brokers that have nothing more to do to agree
 _SETTLING_S: Final = 30.0
-_INTERNAL_PORT: Final = 19092
 #: what a plot may take longer than drawn faults
 _PLOT_S: Final = 30.0
-#: how long replicas may lag, mostly
-_LAG_MS: Final = 1000
-#: how old segments get, where they are sealed at all
-_ROLL_MS: Final = 700
-#: the share of clusters that a plot is played to
-_PLOTTED: Final = 0.25
-#: of the others, the share that an operator is at work in
-_OPERATED: Final = 0.5
-_RACK_AWARE: Final = "RackAwareReplicaSelector"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
-    """What a run is made of."""
-
-    nodes: int = 1
-    partitions: int
-    producers: int
-    consumers: int
-    members: int
-    #: virtual seconds of load and faults
-    duration_s: float
-    #: faults in that time
-    faults: int
-    loss: float
-    #: names of the faults that may happen
-    allowed: tuple[str, ...] = tuple(FAULTS)
-    #: what happens instead of faults that are drawn
-    plot: str | None = None
-    #: how old a segment gets before it is sealed; None for longer than any run
-    roll_ms: int | None = None
-    #: whether brokers compact what groups have stored: their chores are too rare for most runs
-    compaction: bool = False
-    #: how many of the nodes vote in the quorum
-    voters: int = 1
-    #: after which time a replica that lags is no longer in sync
-    lag_ms: int = _LAG_MS
-    #: whether somebody changes the cluster meanwhile
-    operated: bool = False
-
-    @property
-    def has_racks(self) -> bool:
-        """Plots are about leaders, and racks would place other ones."""
-        return self.nodes > 1 and self.plot is None
-
-    @classmethod
-    def draw(cls, seed: int, nodes: int = 1) -> Options:
-        rng = Random(f"{seed}/options")
-        drawn = cls(
-            nodes=nodes,
-            partitions=rng.randint(1, 3),
-            producers=rng.randint(1, 2),
-            consumers=rng.randint(1, 2),
-            members=rng.randint(0, 2),
-            duration_s=rng.uniform(0.5, 3.0),
-            faults=rng.randint(1, 5),
-            loss=rng.choice((0.0, 0.0, 0.01)),
-        )
-        if nodes == 1:
-            return drawn
-        # A cluster has to come up first, and to notice who is gone.
-        drawn = replace(drawn, voters=nodes, duration_s=drawn.duration_s + 3, faults=drawn.faults + 2)
-        drawn = replace(drawn, roll_ms=rng.choice((None, _ROLL_MS)))
-        if rng.random() < _PLOTTED:
-            return drawn.plotted(rng.choice(tuple(PLOTS)))
-        if rng.random() < _OPERATED:
-            drawn = replace(drawn, operated=True, voters=rng.choice((3, nodes)))
-        return replace(drawn, lag_ms=rng.choice((_LAG_MS, 3 * _LAG_MS // 2)))
-
-    def plotted(self, plot: str) -> Options:
-        """With a plot instead of faults that are drawn.
-
-        Of three partitions one is likely to have the leader that it needs; of three who write one is likely
-        to leave something behind the high watermark. Nobody else changes who leads, and how long replicas may
-        lag is what plots count on.
-        """
-        calm = replace(self, operated=False, voters=self.nodes, lag_ms=_LAG_MS)
-        return replace(calm, plot=plot, partitions=3, producers=3)
-
-    def with_operator(self) -> Options:
-        """With somebody who changes the cluster, and no plot, which that would spoil."""
-        return replace(self, plot=None, operated=True)
-
-    def lengthened(self, seconds: float) -> Options:
-        """As many faults per second for so long, with what only time brings: sealed segments, compaction."""
-        return replace(
-            self,
-            plot=None,
-            operated=self.operated or self.plot is not None,
-            duration_s=seconds,
-            faults=max(1, round(self.faults * seconds / self.duration_s)),
-            members=max(1, self.members),
-            roll_ms=_ROLL_MS,
-            compaction=True,
-        )
+#: how long a cluster of which nothing more is required is watched
+_WATCH_S: Final = 8.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,46 +59,6 @@ class Outcome:
     virtual_s: float
 
 
-def _settings(node_id: int, options: Options) -> dict[str, str]:
-    """A broker's settings; several brokers replicate, and vote, and lose nothing while two are in sync."""
-    settings = {"penstock.flush": "group", "offsets.topic.num.partitions": str(OFFSETS_PARTITIONS)}
-    if options.nodes > 1:
-        name = f"node-{node_id}"
-        voters = [f"{voter}@node-{voter}:{_INTERNAL_PORT}" for voter in range(1, options.voters + 1)]
-        settings |= {
-            "listeners": f"PLAINTEXT://{name}:{PORT},INTERNAL://{name}:{_INTERNAL_PORT}",
-            "controller.quorum.voters": ",".join(voters),
-            "leader.imbalance.check.interval.seconds": "2",
-            "metadata.log.max.record.bytes.between.snapshots": "4000",
-            "min.insync.replicas": "2",
-            "replica.lag.time.max.ms": str(options.lag_ms),
-            # Nothing goes by itself.
-            "log.retention.ms": "-1",
-        }
-    if options.has_racks:
-        settings |= {"broker.rack": _rack(node_id), "replica.selector.class": _RACK_AWARE}
-    if options.operated:
-        # Beside the operator, the cluster moves replicas by itself, and lets go of what is old.
-        settings |= {
-            "penstock.balance": "replicas",
-            "penstock.balance.interval.seconds": "1",
-            "log.retention.check.interval.ms": "400",
-        }
-    if options.roll_ms is not None:
-        settings |= {
-            "log.roll.ms": str(options.roll_ms),
-            "log.flush.offset.checkpoint.interval.ms": "300",
-            "penstock.scrub.interval.ms": "1500",
-        }
-    if options.compaction:
-        settings |= {"log.cleaner.backoff.ms": "800", "log.cleaner.min.cleanable.ratio": "0.1"}
-    return settings
-
-
-def _rack(node_id: int) -> str:
-    return f"rack-{node_id}"
-
-
 class Simulation:
     """One run. Nodes and clients are there after construction; nothing has happened yet."""
 
@@ -205,7 +73,7 @@ class Simulation:
         self.history.observers.append(self._observe)
         self.violation: Violation | None = None
         self.nodes = [
-            Node(self.loop, seed, node_id, _settings(node_id, options) | (settings or {}))
+            Node(self.loop, seed, node_id, broker_settings(node_id, options) | (settings or {}))
             for node_id in range(1, options.nodes + 1)
         ]
         self._observation: Observation | None = None
@@ -213,6 +81,10 @@ class Simulation:
             # One alone may write again, in the same epoch, what it lost before it was acknowledged.
             self._observation = Observation(self.nodes, GROUP, self._coordinates)
             self.loop.after_step = self._observation.after_step
+        self.damage: Damage | None = None
+        if options.disaster is not None:
+            self.damage = Damage(self.nodes, self.checker, self._observation, self.note)
+        self._running: list[asyncio.Task[None]] = []
         self.partitions = [TopicPartition(TOPIC, i) for i in range(options.partitions)]
         self.admin = self.client("admin")
         self.workers = self._make_workers()
@@ -226,7 +98,9 @@ class Simulation:
 
     def run(self) -> Outcome:
         """Run to the end, or to the first violation."""
-        limit_s = self.options.duration_s + _PATIENCE_S + (_PLOT_S if self.options.plot else 0)
+        limit_s = self.options.duration_s + _PATIENCE_S
+        if self.options.plot is not None or self.damage is not None:
+            limit_s += _PLOT_S
         try:
             self.loop.run(self._main(), limit_s)
         except Violation as e:
@@ -235,6 +109,7 @@ class Simulation:
             self.violation = self.violation or Violation("liveness", str(e))
         finally:
             virtual_s = self.loop.time()
+            self._verify_copies()
             self.loop.close()
         if self.loop.unhandled and (self.violation is None or self.violation.name == "liveness"):
             # What nobody caught is why nothing went on.
@@ -259,23 +134,30 @@ class Simulation:
         admin = self.admin
         creating = admin.create_topic(TOPIC, self.options.partitions, min(3, self.options.nodes))
         await admin.process.spawn(self.loop, creating)
-        running = [client.process.spawn(self.loop, worker.run()) for client, worker in self.workers]
+        self._running += [client.process.spawn(self.loop, worker.run()) for client, worker in self.workers]
         await self._go_wrong()
         heal(self)
+        if self.damage is not None and self.damage.outlook is not Outlook.WHOLE:
+            self.note("scenario", "only watches what becomes of the copies")
+            await asyncio.sleep(_WATCH_S)
+            return
         for _, worker in self.workers:
             worker.stopping = True
-        await asyncio.gather(*running)
+        await asyncio.gather(*self._running)
         await self._settle()
+        if self.damage is not None:
+            await self._probe()
         self.note("scenario", "reads everything")
         logs = {p: await admin.process.spawn(self.loop, read_all(admin, p)) for p in self.partitions}
         self.checker.finish(logs)
 
     async def _go_wrong(self) -> None:
-        """What the plot has, or the schedule."""
-        if self.options.plot is not None:
-            self.note("scenario", f"plays {self.options.plot}")
+        """What the plot has, or the disaster, or the schedule."""
+        name = self.options.plot or self.options.disaster
+        if name is not None:
+            self.note("scenario", f"plays {name}")
             try:
-                await PLOTS[self.options.plot](self)
+                await (PLOTS | DISASTERS)[name](self)
             except CameToNothing:
                 self.note("scenario", "the plot came to nothing")
             return
@@ -292,6 +174,30 @@ class Simulation:
                 raise Violation("liveness", f"{_SETTLING_S:g} s after all was healed: {left}")
             await asyncio.sleep(0.1)
 
+    async def _probe(self) -> None:
+        """Write to every partition once more."""
+        client = self.client("probe")
+        probe = Producer(client, self.partitions, pause_s=0.1, batches=1)
+        await client.process.spawn(self.loop, probe.run())
+
+    async def make_topic(self, name: str, replicas: int) -> None:
+        """Make a topic with one partition, and write to it from now on."""
+        admin, client = self.admin, self.client(f"producer-{name}")
+        await admin.process.spawn(self.loop, admin.create_topic(name, 1, replicas))
+        self.partitions.append(TopicPartition(name, 0))
+        worker = Producer(client, [TopicPartition(name, 0)], pause_s=0.05)
+        self.workers.append((client, worker))
+        self._running.append(client.process.spawn(self.loop, worker.run()))
+
+    def _verify_copies(self) -> None:
+        """A record that was destroyed is worse than anything that it led to."""
+        if self.damage is not None:
+            try:
+                self.damage.verify()
+            except Violation as e:
+                self.violation = e
+                self.note("checker", str(e))
+
     def _schedule(self) -> list[tuple[float, Fault]]:
         begin, end = self.loop.time(), self.options.duration_s
         moments = sorted(self.rng.uniform(begin, end) for _ in range(self.options.faults))
@@ -305,14 +211,14 @@ class Simulation:
             made.append((client, Producer(client, partitions, pause_s=0.15)))
         for i in range(options.consumers):
             client = self.client(f"consumer-{i}")
-            rack = _rack(self.seed % options.nodes + 1) if i and options.has_racks else ""
+            rack = rack_of(self.seed % options.nodes + 1) if i and options.has_racks else ""
             made.append((client, Consumer(client, partitions, rewind=0.1, rack=rack)))
         for i in range(options.members):
             client = self.client(f"member-{i}")
             made.append((client, GroupMember(client, GROUP, TOPIC, pause_s=0.2)))
         if options.operated:
             client = self.client("operator")
-            brokers = {node.id: (node.name, _INTERNAL_PORT) for node in self.nodes}
+            brokers = {node.id: (node.name, INTERNAL_PORT) for node in self.nodes}
             made.append((client, Operator(client, brokers, partitions, pause_s=0.3)))
         return made
 

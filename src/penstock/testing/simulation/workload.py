@@ -56,12 +56,15 @@ _EARLIEST: Final = -2
 
 
 class Producer:
-    """An idempotent producer; one batch at a time per partition."""
+    """An idempotent producer; one batch at a time per partition, `batches` to each where that is given."""
 
-    def __init__(self, client: Client, partitions: Sequence[TopicPartition], pause_s: float) -> None:
+    def __init__(
+        self, client: Client, partitions: Sequence[TopicPartition], pause_s: float, batches: int | None = None
+    ) -> None:
         self._client = client
         self._partitions = partitions
         self._pause_s = pause_s
+        self._batches = batches
         self._count = 0
         self.stopping = False
 
@@ -69,11 +72,11 @@ class Producer:
         await asyncio.gather(*(self._write(partition) for partition in self._partitions))
 
     async def _write(self, partition: TopicPartition) -> None:
-        client = self._client
-        while not self.stopping:
+        client, left = self._client, self._batches
+        while not self.stopping and left != 0:
             producer_id, epoch = await self._new_id()
             sequence = 0
-            while not self.stopping:
+            while not self.stopping and left != 0:
                 await asyncio.sleep(client.rng.random() * self._pause_s)
                 batch = Batch(partition, producer_id, epoch, sequence, self._values())
                 client.saw(Sent(batch))
@@ -83,6 +86,7 @@ class Producer:
                     break
                 client.saw(Acked(batch, offset))
                 sequence += len(batch.values)
+                left = None if left is None else left - 1
 
     def _values(self) -> tuple[bytes, ...]:
         count = self._client.rng.randint(1, _BATCH_RECORDS_MAX)

@@ -1,0 +1,75 @@
+"""Which records the disks of a simulated cluster hold, read from the files and not from any broker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from struct import error
+from typing import Final
+
+from penstock.model.errors import PenstockError
+from penstock.records.batch import HEADER_SIZE, MAGIC, BatchHeader, crc_matches, read_header
+from penstock.records.record import iter_records
+from penstock.storage.memory import Directory
+from penstock.testing.disk import FaultyDisk
+from penstock.testing.simulation.disasters.tampering import content, log_files, segments
+
+__all__ = ["end_offset", "values_in", "values_on"]
+
+#: where files lie that a broker has decided to delete
+_DELETED: Final = "/deleted/"
+
+
+def values_in(disk: FaultyDisk, folder: str) -> set[bytes]:
+    """The values of all records in one partition folder."""
+    contents = (content(disk, path) for path in segments(disk, folder))
+    return set(_values(contents))
+
+
+def values_on(disk: FaultyDisk) -> set[bytes]:
+    """The values of all records on a disk: in logs and in quarantine, but not in what is being deleted."""
+    return set(_values(_kept(disk.root)))
+
+
+def _kept(root: Directory) -> Iterator[bytes]:
+    for path, inode in log_files(root):
+        if _DELETED not in path:
+            yield bytes(inode.content)
+
+
+def end_offset(disk: FaultyDisk, folder: str) -> int:
+    """Behind the last intact batch in a partition folder; 0 if there is none."""
+    for path in reversed(segments(disk, folder)):
+        ends = [header.next_offset for _, header in _batches(content(disk, path))]
+        if ends:
+            return max(ends)
+    return 0
+
+
+def _values(contents: Iterable[bytes]) -> Iterator[bytes]:
+    for each in contents:
+        for batch, header in _batches(each):
+            if not header.is_control:
+                for record in iter_records(batch):
+                    yield record.value or b""
+
+
+def _batches(data: bytes) -> Iterator[tuple[bytes, BatchHeader]]:
+    """All intact batches, also those behind damage."""
+    position = 0
+    while position + HEADER_SIZE <= len(data):
+        header = _intact(data, position)
+        if header is None:
+            position += 1
+        else:
+            yield data[position : position + header.size], header
+            position += header.size
+
+
+def _intact(data: bytes, position: int) -> BatchHeader | None:
+    try:
+        header = read_header(data, position)
+        if header.magic != MAGIC or not HEADER_SIZE <= header.size <= len(data) - position:
+            return None
+        return header if crc_matches(data[position : position + header.size], header) else None
+    except (error, PenstockError):
+        return None

@@ -1,0 +1,228 @@
+"""What a disaster did to a simulated cluster, and what the cluster still owes its clients after it.
+
+Scenarios tamper with disks through `Damage`, which records the replicas and metadata logs that were touched.
+`assess` then decides, from the files on all disks, what has to hold in the end:
+
+- A record that a client has seen acknowledged, or has read, and that an untampered replica still holds, must
+  not be destroyed: some log or quarantine has it when the run ends.
+- Where the metadata quorum can go on, the same record must be readable, every replica must be in sync again,
+  and all other rules of the simulator hold. Records that no untampered replica holds are excused.
+- Where it cannot (`Outlook.KEPT`, `Outlook.REFUSED`), availability is not required.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from enum import Enum
+from typing import Final
+
+from penstock.model.ids import METADATA_TOPIC, OFFSETS_TOPIC, TopicPartition
+from penstock.records.batch import CRC_START
+from penstock.records.record import iter_batches
+from penstock.storage.memory import Directory
+from penstock.testing.simulation.checkers import ClientChecker, Violation
+from penstock.testing.simulation.disasters import copies, tampering
+from penstock.testing.simulation.disasters.tampering import Folder
+from penstock.testing.simulation.node import Node
+from penstock.testing.simulation.observation import Observation
+
+__all__ = ["Damage", "Outlook", "Voter"]
+
+_METADATA: Final = TopicPartition(METADATA_TOPIC, 0)
+
+
+class Voter(Enum):
+    """What is left of a voter's metadata log."""
+
+    INTACT = "intact"
+    #: an older copy was put back: it votes, and lacks what was committed since
+    STALE = "stale"
+    #: it must not vote: its log is damaged, or its disk is a new one
+    DAMAGED = "damaged"
+
+
+class Outlook(Enum):
+    """What a cluster has to come to after a disaster."""
+
+    #: everything works, and all that an untampered replica holds can be read
+    WHOLE = "whole"
+    #: an older quorum may decide again: no copy may be destroyed, and nothing else is required
+    KEPT = "kept"
+    #: too few voters are sound: nobody may decide anything
+    REFUSED = "refused"
+
+
+class Damage:
+    """Tampers with the disks of stopped brokers, and knows what that leaves."""
+
+    def __init__(
+        self,
+        nodes: Sequence[Node],
+        checker: ClientChecker,
+        observation: Observation | None,
+        note: Callable[[str, str], None],
+    ) -> None:
+        self._nodes = nodes
+        self._checker = checker
+        self._observation = observation
+        self._note = note
+        self._tampered: set[tuple[int, TopicPartition]] = set()
+        self._voters = dict.fromkeys((node.id for node in nodes), Voter.INTACT)
+        self._promised: set[bytes] = set()
+        self.outlook = Outlook.WHOLE
+
+    # -- tampering
+
+    def folders(self, node: Node, below: str = "") -> list[Folder]:
+        """The partition folders on a node's disk, those of the metadata log excluded."""
+        found = tampering.folders(node.disk, node.directories, below)
+        return [folder for folder in found if folder.partition != _METADATA]
+
+    def segments(self, node: Node, folder: Folder) -> list[str]:
+        return tampering.segments(node.disk, folder.path)
+
+    def metadata_path(self, node: Node) -> str:
+        return Folder(node.directories[0], _METADATA).path
+
+    def metadata_places(self, node: Node) -> list[tuple[str, int, int]]:
+        """Ranges of the metadata log, (path, begin, end), that a start reads and that a checksum covers.
+
+        They lie behind the newest snapshot, and in what is committed.
+        """
+        path = self.metadata_path(node)
+        snapshots = [int(name[:20]) for name in node.disk.listdir(path) if name.endswith(".checkpoint")]
+        begin = max(snapshots, default=0)
+        end = copies.end_offset(node.disk, path)
+        if self._observation is not None:
+            end = min(end, self._observation.committed_metadata)
+        return [
+            (segment, position + CRC_START, position + header.size)
+            for segment in tampering.segments(node.disk, path)
+            for position, header in iter_batches(tampering.content(node.disk, segment))
+            if header.base_offset >= begin and header.next_offset <= end
+        ]
+
+    def backup(self, node: Node, path: str) -> Directory:
+        return tampering.copy(node.disk, path)
+
+    def remove(self, node: Node, path: str) -> None:
+        self._touch(node, path, Voter.DAMAGED, "removed")
+        tampering.remove(node.disk, path)
+
+    def restore(self, node: Node, path: str, backup: Directory) -> None:
+        """Roll a folder back to an earlier copy."""
+        self._touch(node, path, Voter.STALE, "rolled back")
+        tampering.put(node.disk, path, backup)
+        self._touch(node, path, Voter.STALE)
+
+    def cut(self, node: Node, path: str, size: int) -> None:
+        self._touch(node, path, Voter.DAMAGED, f"cut to {size} bytes")
+        tampering.cut(node.disk, path, size)
+
+    def zero(self, node: Node, path: str, begin: int, end: int) -> None:
+        self._touch(node, path, Voter.DAMAGED, f"zeroed from {begin} to {end}")
+        tampering.zero(node.disk, path, begin, end)
+
+    def flip(self, node: Node, path: str, position: int, bit: int) -> None:
+        self._touch(node, path, Voter.DAMAGED, f"flipped at {position}.{bit}")
+        tampering.flip(node.disk, path, position, bit)
+
+    def swap(self, node: Node, one: Folder, other: Folder) -> None:
+        self._touch(node, one.path, Voter.DAMAGED, f"swapped with {other.path}")
+        self._touch(node, other.path, Voter.DAMAGED)
+        tampering.swap(node.disk, one.path, other.path)
+
+    def wipe(self, node: Node) -> None:
+        """Replace the disk by an empty one."""
+        self._touch(node, "", Voter.DAMAGED, "wiped")
+        node.disk.root.clear()
+        node.disk.settle()
+
+    def litter(self, node: Node, path: str, content: bytes | None) -> None:
+        """Put a foreign file into a data directory; None for a symbolic link to nothing."""
+        node.note(f"disaster: {path} appears")
+        if content is None:
+            tampering.dangle(node.disk, path)
+        else:
+            tampering.write(node.disk, path, content)
+
+    def _touch(self, node: Node, path: str, voter: Voter, what: str = "") -> None:
+        if what:
+            node.note(f"disaster: {path or 'disk'} {what}")
+        inside = path.rpartition("/")[0] if path.endswith(".log") else path
+        for folder in tampering.folders(node.disk, node.directories, inside):
+            self._tampered.add((node.id, folder.partition))
+            if folder.partition == _METADATA:
+                self._voters[node.id] = voter
+        if f"/{METADATA_TOPIC}/" in path:
+            self._tampered.add((node.id, _METADATA))
+            self._voters[node.id] = voter
+
+    # -- what is left
+
+    def assess(self) -> None:
+        """Decide what has to hold from here on; to be called after the last change to any disk."""
+        for node in self._nodes:
+            node.mount()
+        known = self._checker.known_values()
+        kept: set[bytes] = set()
+        for node, folder in self._untampered():
+            kept |= copies.values_in(node.disk, folder.path)
+        self._promised = known & kept
+        self._checker.excuse(known - kept)
+        self._note("disaster", f"{len(known & kept)} records are kept, {len(known - kept)} are lost with it")
+        if self._observation is not None:
+            self._excuse_replicas(self._observation)
+            self.outlook = self._quorum_outlook(self._observation)
+        elif Voter.INTACT not in self._voters.values():
+            self.outlook = Outlook.KEPT
+        self._note("disaster", f"the cluster has to be {self.outlook.value}")
+        if self.outlook is not Outlook.WHOLE:
+            self._checker.suspend()
+            if self._observation is not None:
+                self._observation.suspend()
+
+    def _untampered(self) -> Iterable[tuple[Node, Folder]]:
+        for node in self._nodes:
+            for folder in self.folders(node):
+                if (node.id, folder.partition) not in self._tampered:
+                    yield node, folder
+
+    def _excuse_replicas(self, observation: Observation) -> None:
+        ends: dict[TopicPartition, int] = {}
+        for node, folder in self._untampered():
+            end = copies.end_offset(node.disk, folder.path)
+            ends[folder.partition] = max(end, ends.get(folder.partition, 0))
+        for partition, lost in observation.tampered(self._tampered, ends).items():
+            self._note("disaster", f"no untampered replica of {partition} holds offsets from {lost} on")
+            if partition.topic == OFFSETS_TOPIC:
+                self._checker.excuse_groups()
+
+    def _quorum_outlook(self, observation: Observation) -> Outlook:
+        committed, majority = observation.committed_metadata, len(self._nodes) // 2 + 1
+        behind = sound = 0
+        for node in self._nodes:
+            if self._voters[node.id] is Voter.DAMAGED:
+                continue
+            sound += 1
+            path = self.metadata_path(node)
+            lacks = copies.end_offset(node.disk, path) < committed
+            behind += lacks or self._voters[node.id] is Voter.STALE
+        if sound < majority:
+            return Outlook.REFUSED
+        return Outlook.KEPT if behind >= majority else Outlook.WHOLE
+
+    # -- in the end
+
+    def verify(self) -> None:
+        """Raise Violation if a promised record is in no log and no quarantine of any node."""
+        found: set[bytes] = set()
+        for node in self._nodes:
+            found |= copies.values_on(node.disk)
+        gone = sorted(self._promised - found)
+        if gone:
+            raise Violation("record destroyed", f"{len(gone)} of {len(self._promised)}: {gone[:3]}")
+        if self.outlook is Outlook.REFUSED:
+            for node in self._nodes:
+                if node.broker is not None and node.broker.controller.is_active:
+                    raise Violation("damaged quorum decides", f"{node.name} is the controller")

@@ -1,0 +1,273 @@
+"""Disasters in the order that leads into a known loss, one per kind.
+
+Each is a coroutine that a simulation runs instead of drawn faults: clients write, brokers end, disks are
+tampered with, brokers start. `Damage.assess` says what has to hold from then on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from penstock.model.ids import OFFSETS_TOPIC
+from penstock.testing.simulation.disasters.stage import (
+    DOWN,
+    all_up,
+    backup_at_clean_stop,
+    below,
+    bring_down,
+    damage_of,
+    down,
+    folder_of,
+    load,
+    pause,
+    staggered,
+    start,
+    until,
+)
+from penstock.testing.simulation.node import Node
+from penstock.testing.simulation.plots import CameToNothing
+
+if TYPE_CHECKING:
+    from penstock.testing.simulation.cast import Cast
+    from penstock.testing.simulation.scenario import Simulation
+
+__all__ = ["DIRECTED", "SINGLE", "Disaster"]
+
+Disaster: TypeAlias = Callable[["Simulation"], Awaitable[None]]
+_DAY_MS: Final = 86_400_000
+_TAIL_BYTES: Final = 4096
+
+
+async def folder_removed(simulation: Simulation) -> None:
+    """A partition's or a topic's folder is removed on one broker after a clean stop of all."""
+    cast, victim = await _all_down(simulation, "stopped")
+    damage = damage_of(simulation)
+    folder = folder_of(simulation, victim, cast.partition)
+    damage.remove(victim, simulation.rng.choice((folder.path, folder.topic_path)))
+    await all_up(simulation, victim)
+
+
+async def folder_rolled_back(simulation: Simulation) -> None:
+    """Partition folders are rolled back to an older copy, on the broker that stopped last."""
+    cast = await load(simulation)
+    victim = simulation.rng.choice([cast.leader, *cast.followers])
+    damage = damage_of(simulation)
+    backup = (await backup_at_clean_stop(simulation, [victim]))[victim.id]
+    await down(simulation, victim, "stopped")
+    topic = simulation.rng.choice((cast.partition.topic, cast.partition.topic, OFFSETS_TOPIC))
+    for folder in damage.folders(victim):
+        if folder.partition.topic == topic:
+            damage.restore(victim, folder.path, below(backup, folder.path))
+    await all_up(simulation, victim)
+
+
+async def top_segment_removed(simulation: Simulation) -> None:
+    """The newest segment is removed on the broker that stopped last."""
+    cast, victim = await _all_down(simulation, "stopped")
+    damage = damage_of(simulation)
+    damage.remove(victim, damage.segments(victim, folder_of(simulation, victim, cast.partition))[-1])
+    await all_up(simulation, victim)
+
+
+async def directory_rolled_back(simulation: Simulation) -> None:
+    """The second of two data directories is rolled back to an older copy that was closed cleanly."""
+    cast = await load(simulation)
+    victim = simulation.rng.choice([cast.leader, *cast.followers])
+    backup = (await backup_at_clean_stop(simulation, [victim]))[victim.id]
+    await down(simulation, victim, "stopped")
+    second = victim.directories[1]
+    damage_of(simulation).restore(victim, second, below(backup, second))
+    await all_up(simulation, victim)
+
+
+async def tail_lost(simulation: Simulation) -> None:
+    """All brokers are killed in turn, and the last one loses the end of a log."""
+    how = simulation.rng.choice(("killed", "powerless"))
+    cast, victim = await _all_down(simulation, how)
+    damage = damage_of(simulation)
+    folder = folder_of(simulation, victim, cast.partition)
+    last = damage.segments(victim, folder)[-1]
+    match simulation.rng.choice(("bytes", "segment", "folder")):
+        case "bytes":
+            size = victim.disk.size(last)
+            damage.cut(victim, last, max(0, size - simulation.rng.randint(1, _TAIL_BYTES)))
+        case "segment":
+            damage.remove(victim, last)
+        case _:
+            damage.remove(victim, folder.path)
+    await all_up(simulation, victim)
+
+
+async def middle_segment_removed(simulation: Simulation) -> None:
+    """A segment in the middle of a log is removed on one replica."""
+    cast, victim = await _one_or_all_down(simulation)
+    damage = damage_of(simulation)
+    segments = damage.segments(victim, folder_of(simulation, victim, cast.partition))
+    if len(segments) < 3:
+        raise CameToNothing
+    damage.remove(victim, simulation.rng.choice(segments[1:-1]))
+    await all_up(simulation, victim)
+
+
+async def first_segment_removed(simulation: Simulation) -> None:
+    """The oldest segment is removed on one replica, which leads later."""
+    cast, victim = await _one_or_all_down(simulation)
+    damage = damage_of(simulation)
+    segments = damage.segments(victim, folder_of(simulation, victim, cast.partition))
+    if len(segments) < 2:
+        raise CameToNothing
+    damage.remove(victim, segments[0])
+    await all_up(simulation, victim)
+
+
+async def metadata_flipped(simulation: Simulation) -> None:
+    """One bit of the metadata log changes, on one voter or on all but one."""
+    how = simulation.rng.choice(("stopped", "stopped", "killed"))
+    _, victim = await _all_down(simulation, how)
+    others = [node for node in simulation.nodes if node is not victim]
+    count = simulation.rng.choice((1, max(1, len(simulation.nodes) - 1)))
+    for node in [victim, *others][:count]:
+        _flip_metadata(simulation, node)
+    await all_up(simulation, victim)
+
+
+async def voter_wiped(simulation: Simulation) -> None:
+    """A voter with a new disk starts together with one that was down while a topic was made."""
+    cast = await load(simulation)
+    stale, wiped, sound = simulation.rng.sample([cast.leader, *cast.followers], 3)
+    await bring_down(simulation, [stale], "stopped")
+    await simulation.make_topic("late", replicas=2)
+    await pause(simulation, 0.5, 1.0)
+    await bring_down(simulation, [wiped, sound], simulation.rng.choice(("stopped", "killed")))
+    damage_of(simulation).wipe(wiped)
+    await staggered(simulation, [stale, wiped], [sound])
+
+
+async def majority_rolled_back(simulation: Simulation) -> None:
+    """Two of three voters are rolled back, and start before the third."""
+    cast = await load(simulation)
+    nodes = [cast.leader, *cast.followers]
+    simulation.rng.shuffle(nodes)
+    backups = await backup_at_clean_stop(simulation, nodes[:-1])
+    await simulation.make_topic("late", replicas=3)
+    await pause(simulation, 0.5, 1.0)
+    await bring_down(simulation, nodes, "stopped")
+    for node in nodes[:-1]:
+        damage_of(simulation).restore(node, node.directories[0], below(backups[node.id], "/disk"))
+    await staggered(simulation, nodes[:-1], nodes[-1:])
+
+
+async def clock_ahead(simulation: Simulation) -> None:
+    """One broker's clock is days ahead, with a retention of one day."""
+    await _clock_apart(simulation, simulation.rng.choice((2, 8)))
+
+
+async def clock_behind(simulation: Simulation) -> None:
+    """One broker's clock is days behind: records of now look as if they came from the future."""
+    await _clock_apart(simulation, -2)
+
+
+async def folders_swapped(simulation: Simulation) -> None:
+    """Two partition folders of one broker are exchanged."""
+    _, victim = await _one_or_all_down(simulation)
+    damage = damage_of(simulation)
+    folders = damage.folders(victim)
+    if len(folders) < 2:
+        raise CameToNothing
+    damage.swap(victim, *simulation.rng.sample(folders, 2))
+    await all_up(simulation, victim)
+
+
+async def foreign_files(simulation: Simulation) -> None:
+    """Files and links that no broker made lie in a data directory."""
+    cast, victim = await _one_or_all_down(simulation)
+    damage = damage_of(simulation)
+    folder = folder_of(simulation, victim, cast.partition)
+    litter: list[tuple[str, bytes | None]] = [
+        (f"{folder.directory}/topics/.DS_Store", b"Bud1"),
+        (f"{folder.directory}/topics/events/notes.txt", b"do not delete"),
+        (f"{folder.path}/99.log", b"text"),
+        (f"{folder.path}/00000000000000000000.log.bak", b"text"),
+        (f"{folder.directory}/topics/events/partition-77", None),
+        (f"{folder.directory}/topics/gone", None),
+    ]
+    for path, content in simulation.rng.sample(litter, simulation.rng.randint(1, 3)):
+        damage.litter(victim, path, content)
+    await all_up(simulation, victim)
+
+
+async def single_metadata_flipped(simulation: Simulation) -> None:
+    """One bit of the metadata log of a broker that is a cluster of its own changes."""
+    (node,) = simulation.nodes
+    await until(lambda: node.broker is not None)
+    await pause(simulation, 0.8, 1.5)
+    await bring_down(simulation, [node], simulation.rng.choice(("stopped", "killed")))
+    _flip_metadata(simulation, node)
+    damage_of(simulation).assess()
+    await start(simulation, [node])
+
+
+async def _clock_apart(simulation: Simulation, days: int) -> None:
+    cast = await load(simulation)
+    node = simulation.rng.choice([cast.leader, *cast.followers])
+    restarts = simulation.rng.random() < 0.5
+    if restarts:
+        await bring_down(simulation, [node], simulation.rng.choice(DOWN))
+    node.clock.jump(days * _DAY_MS)
+    node.note(f"disaster: clock jumps by {days} days")
+    damage_of(simulation).assess()
+    node.boot()
+    # Long enough for preferred leaders to be elected, and for retention to look at every log.
+    await pause(simulation, 3.0, 6.0)
+
+
+async def _all_down(simulation: Simulation, how: str) -> tuple[Cast, Node]:
+    """Load, and then all brokers end; the victim is mostly the last."""
+    cast = await load(simulation)
+    victim = simulation.rng.choice([cast.leader, cast.leader, *cast.followers])
+    await down(simulation, victim, how)
+    return cast, victim
+
+
+async def _one_or_all_down(simulation: Simulation) -> tuple[Cast, Node]:
+    """Load, and then all brokers end, or only the victim, which leads or follows."""
+    if simulation.rng.random() < 0.5:
+        return await _all_down(simulation, "stopped")
+    cast = await load(simulation)
+    victim = simulation.rng.choice([cast.leader, *cast.followers])
+    await bring_down(simulation, [victim], "stopped")
+    return cast, victim
+
+
+def _flip_metadata(simulation: Simulation, node: Node) -> None:
+    damage, rng = damage_of(simulation), simulation.rng
+    places = damage.metadata_places(node)
+    if not places:
+        raise CameToNothing
+    path, begin, end = rng.choice(places)
+    damage.flip(node, path, rng.randrange(begin, end), rng.randrange(8))
+
+
+DIRECTED: Final[dict[str, Disaster]] = {
+    disaster.__name__: disaster
+    for disaster in (
+        folder_removed,
+        folder_rolled_back,
+        top_segment_removed,
+        directory_rolled_back,
+        tail_lost,
+        middle_segment_removed,
+        first_segment_removed,
+        metadata_flipped,
+        voter_wiped,
+        majority_rolled_back,
+        clock_ahead,
+        clock_behind,
+        folders_swapped,
+        foreign_files,
+        single_metadata_flipped,
+    )
+}
+#: those of a broker that is a cluster of its own
+SINGLE: Final = frozenset({"single_metadata_flipped"})

@@ -1,0 +1,187 @@
+"""All that a seed decides about a run before its first event, and the settings of brokers that follow."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Final
+
+from penstock.testing.simulation.disasters.scenarios import SINGLE
+from penstock.testing.simulation.faults import FAULTS, OFFSETS_PARTITIONS
+from penstock.testing.simulation.node import PORT
+from penstock.testing.simulation.plots import PLOTS
+
+__all__ = ["INTERNAL_PORT", "Options", "broker_settings", "rack_of"]
+
+INTERNAL_PORT: Final = 19092
+#: how long replicas may lag, mostly
+_LAG_MS: Final = 1000
+#: how old segments get, where they are sealed at all
+_ROLL_MS: Final = 700
+_ROLL_OFTEN_MS: Final = 300
+#: the share of clusters that a plot is played to
+_PLOTTED: Final = 0.25
+#: of the others, the share that an operator is at work in
+_OPERATED: Final = 0.5
+_DISK: Final = "/disk"
+_RACK_AWARE: Final = "RackAwareReplicaSelector"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What a run is made of."""
+
+    nodes: int = 1
+    partitions: int
+    producers: int
+    consumers: int
+    members: int
+    #: virtual seconds of load and faults
+    duration_s: float
+    #: faults in that time
+    faults: int
+    loss: float
+    #: names of the faults that may happen
+    allowed: tuple[str, ...] = tuple(FAULTS)
+    #: what happens instead of faults that are drawn
+    plot: str | None = None
+    #: how old a segment gets before it is sealed; None for longer than any run
+    roll_ms: int | None = None
+    #: whether brokers compact what groups have stored: their chores are too rare for most runs
+    compaction: bool = False
+    #: how many of the nodes vote in the quorum
+    voters: int = 1
+    #: after which time a replica that lags is no longer in sync
+    lag_ms: int = _LAG_MS
+    #: whether somebody changes the cluster meanwhile
+    operated: bool = False
+    #: what destroys or damages copies, instead of faults that are drawn
+    disaster: str | None = None
+    #: data directories of each broker
+    directories: int = 1
+
+    @property
+    def has_racks(self) -> bool:
+        """Plots are about leaders, and racks would place other ones."""
+        return self.nodes > 1 and self.plot is None and self.disaster is None
+
+    @classmethod
+    def draw(cls, seed: int, nodes: int = 1) -> Options:
+        rng = Random(f"{seed}/options")
+        drawn = cls(
+            nodes=nodes,
+            partitions=rng.randint(1, 3),
+            producers=rng.randint(1, 2),
+            consumers=rng.randint(1, 2),
+            members=rng.randint(0, 2),
+            duration_s=rng.uniform(0.5, 3.0),
+            faults=rng.randint(1, 5),
+            loss=rng.choice((0.0, 0.0, 0.01)),
+        )
+        if nodes == 1:
+            return drawn
+        # A cluster has to come up first, and to notice who is gone.
+        drawn = replace(drawn, voters=nodes, duration_s=drawn.duration_s + 3, faults=drawn.faults + 2)
+        drawn = replace(drawn, roll_ms=rng.choice((None, _ROLL_MS)))
+        if rng.random() < _PLOTTED:
+            return drawn.plotted(rng.choice(tuple(PLOTS)))
+        if rng.random() < _OPERATED:
+            drawn = replace(drawn, operated=True, voters=rng.choice((3, nodes)))
+        return replace(drawn, lag_ms=rng.choice((_LAG_MS, 3 * _LAG_MS // 2)))
+
+    def plotted(self, plot: str) -> Options:
+        """With a plot instead of faults that are drawn.
+
+        Of three partitions one is likely to have the leader that it needs; of three who write one is likely
+        to leave something behind the high watermark. Nobody else changes who leads, and how long replicas may
+        lag is what plots count on.
+        """
+        calm = replace(self, operated=False, voters=self.nodes, lag_ms=_LAG_MS)
+        return replace(calm, plot=plot, partitions=3, producers=3)
+
+    def with_disaster(self, disaster: str) -> Options:
+        """With a disaster instead of drawn faults, and logs of many segments."""
+        calm = self.plotted("")
+        nodes = 1 if disaster in SINGLE else self.nodes
+        return replace(
+            calm,
+            plot=None,
+            disaster=disaster,
+            nodes=nodes,
+            voters=nodes,
+            producers=2,
+            members=max(1, self.members),
+            loss=0.0,
+            roll_ms=_ROLL_OFTEN_MS,
+            directories=2 if disaster == "directory_rolled_back" else 1,
+        )
+
+    def with_operator(self) -> Options:
+        """With somebody who changes the cluster, and no plot, which that would spoil."""
+        return replace(self, plot=None, operated=True)
+
+    def lengthened(self, seconds: float) -> Options:
+        """As many faults per second for so long, with what only time brings: sealed segments, compaction."""
+        return replace(
+            self,
+            plot=None,
+            operated=self.operated or self.plot is not None,
+            duration_s=seconds,
+            faults=max(1, round(self.faults * seconds / self.duration_s)),
+            members=max(1, self.members),
+            roll_ms=_ROLL_MS,
+            compaction=True,
+        )
+
+
+def broker_settings(node_id: int, options: Options) -> dict[str, str]:
+    """A broker's settings; several brokers replicate, and vote, and lose nothing while two are in sync."""
+    settings = {"penstock.flush": "group", "offsets.topic.num.partitions": str(OFFSETS_PARTITIONS)}
+    if options.nodes > 1:
+        name = f"node-{node_id}"
+        voters = [f"{voter}@node-{voter}:{INTERNAL_PORT}" for voter in range(1, options.voters + 1)]
+        settings |= {
+            "listeners": f"PLAINTEXT://{name}:{PORT},INTERNAL://{name}:{INTERNAL_PORT}",
+            "controller.quorum.voters": ",".join(voters),
+            "leader.imbalance.check.interval.seconds": "2",
+            "metadata.log.max.record.bytes.between.snapshots": "4000",
+            "min.insync.replicas": "2",
+            "replica.lag.time.max.ms": str(options.lag_ms),
+            # Nothing goes by itself.
+            "log.retention.ms": "-1",
+        }
+    if options.has_racks:
+        settings |= {"broker.rack": rack_of(node_id), "replica.selector.class": _RACK_AWARE}
+    if options.operated:
+        # Beside the operator, the cluster moves replicas by itself, and lets go of what is old.
+        settings |= {
+            "penstock.balance": "replicas",
+            "penstock.balance.interval.seconds": "1",
+            "log.retention.check.interval.ms": "400",
+        }
+    if options.roll_ms is not None:
+        settings |= {
+            "log.roll.ms": str(options.roll_ms),
+            "log.flush.offset.checkpoint.interval.ms": "300",
+            "penstock.scrub.interval.ms": "1500",
+        }
+    if options.disaster is not None:
+        settings |= _disaster_settings(options)
+    if options.compaction:
+        settings |= {"log.cleaner.backoff.ms": "800", "log.cleaner.min.cleanable.ratio": "0.1"}
+    return settings
+
+
+def _disaster_settings(options: Options) -> dict[str, str]:
+    """Retention of a day, looked at all the time: only a wrong clock can make records that old."""
+    paths = [_DISK, *(f"{_DISK}{i}" for i in range(2, options.directories + 1))]
+    return {
+        "log.dirs": ",".join(paths),
+        "log.retention.ms": str(24 * 3600 * 1000),
+        "log.retention.check.interval.ms": "400",
+        "offsets.retention.check.interval.ms": "500",
+    }
+
+
+def rack_of(node_id: int) -> str:
+    return f"rack-{node_id}"
