@@ -113,7 +113,8 @@ class Options:
             members=max(1, self.members),
             loss=0.0,
             roll_ms=_ROLL_OFTEN_MS,
-            directories=2 if disaster == "directory_rolled_back" else 1,
+            # As good as drawn: how many consumers there are is the seed's choice.
+            directories=2 if disaster == "directory_rolled_back" else self.consumers,
         )
 
     def with_operator(self) -> Options:

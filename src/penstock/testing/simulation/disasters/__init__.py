@@ -5,13 +5,15 @@ from __future__ import annotations
 from random import Random
 
 from penstock.testing.simulation.disasters.damage import Damage, Outlook
+from penstock.testing.simulation.disasters.mixture import mixture
 from penstock.testing.simulation.disasters.scenarios import DIRECTED, SINGLE, Disaster
 
 __all__ = ["DISASTERS", "SINGLE", "Damage", "Disaster", "Outlook", "choose"]
 
-DISASTERS: dict[str, Disaster] = {**DIRECTED}
+DISASTERS: dict[str, Disaster] = {**DIRECTED, "mixture": mixture}
 
 
 def choose(seed: int) -> str:
-    """The disaster of a seed."""
-    return Random(f"{seed}/disaster").choice(tuple(DISASTERS))
+    """The disaster of a seed: half of them are mixtures."""
+    rng = Random(f"{seed}/disaster")
+    return "mixture" if rng.random() < 0.5 else rng.choice(tuple(DIRECTED))

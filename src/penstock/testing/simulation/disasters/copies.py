@@ -7,13 +7,13 @@ from struct import error
 from typing import Final
 
 from penstock.model.errors import PenstockError
-from penstock.records.batch import HEADER_SIZE, MAGIC, BatchHeader, crc_matches, read_header
-from penstock.records.record import iter_records
+from penstock.records.batch import CRC_START, HEADER_SIZE, MAGIC, BatchHeader, crc_matches, read_header
+from penstock.records.record import iter_batches, iter_records
 from penstock.storage.memory import Directory
 from penstock.testing.disk import FaultyDisk
 from penstock.testing.simulation.disasters.tampering import content, log_files, segments
 
-__all__ = ["end_offset", "values_in", "values_on"]
+__all__ = ["covered", "damaged_offset", "end_offset", "values_in", "values_on"]
 
 #: where files lie that a broker has decided to delete
 _DELETED: Final = "/deleted/"
@@ -43,6 +43,30 @@ def end_offset(disk: FaultyDisk, folder: str) -> int:
         if ends:
             return max(ends)
     return 0
+
+
+def damaged_offset(disk: FaultyDisk, folder: str) -> int | None:
+    """The first offset behind which a partition folder has bytes that are no intact batch; None for none."""
+    for path in segments(disk, folder):
+        data, offset, position = content(disk, path), int(path.rpartition("/")[2][:20]), 0
+        while position < len(data):
+            header = _intact(data, position) if position + HEADER_SIZE <= len(data) else None
+            if header is None:
+                return offset
+            offset, position = header.next_offset, position + header.size
+    return None
+
+
+def covered(
+    disk: FaultyDisk, paths: Iterable[str], begin: int = 0, end: int | None = None
+) -> list[tuple[str, int, int]]:
+    """Ranges (path, begin, end) of batches with offsets from `begin` to `end` that their checksums cover."""
+    return [
+        (path, position + CRC_START, position + header.size)
+        for path in paths
+        for position, header in iter_batches(content(disk, path))
+        if header.base_offset >= begin and (end is None or header.next_offset <= end)
+    ]
 
 
 def _values(contents: Iterable[bytes]) -> Iterator[bytes]:

@@ -14,17 +14,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
+from random import Random
 from typing import Final
 
+from penstock.broker.broker import Broker
 from penstock.model.ids import METADATA_TOPIC, OFFSETS_TOPIC, TopicPartition
-from penstock.records.batch import CRC_START
-from penstock.records.record import iter_batches
 from penstock.storage.memory import Directory
 from penstock.testing.simulation.checkers import ClientChecker, Violation
 from penstock.testing.simulation.disasters import copies, tampering
 from penstock.testing.simulation.disasters.tampering import Folder
 from penstock.testing.simulation.node import Node
 from penstock.testing.simulation.observation import Observation
+from penstock.testing.simulation.plots import CameToNothing
 
 __all__ = ["Damage", "Outlook", "Voter"]
 
@@ -84,23 +85,22 @@ class Damage:
     def metadata_path(self, node: Node) -> str:
         return Folder(node.directories[0], _METADATA).path
 
-    def metadata_places(self, node: Node) -> list[tuple[str, int, int]]:
-        """Ranges of the metadata log, (path, begin, end), that a start reads and that a checksum covers.
+    def _metadata_places(self, node: Node) -> list[tuple[str, int, int]]:
+        """Ranges of metadata files, (path, begin, end), that a start reads and that a checksum covers.
 
-        They lie behind the newest snapshot, and in what is committed.
+        They are the newest snapshot, and what is committed behind it.
         """
-        path = self.metadata_path(node)
-        snapshots = [int(name[:20]) for name in node.disk.listdir(path) if name.endswith(".checkpoint")]
-        begin = max(snapshots, default=0)
+        path, begin = self.metadata_path(node), self._snapshot_end(node)
         end = copies.end_offset(node.disk, path)
         if self._observation is not None:
             end = min(end, self._observation.committed_metadata)
-        return [
-            (segment, position + CRC_START, position + header.size)
-            for segment in tampering.segments(node.disk, path)
-            for position, header in iter_batches(tampering.content(node.disk, segment))
-            if header.base_offset >= begin and header.next_offset <= end
-        ]
+        places = copies.covered(node.disk, tampering.segments(node.disk, path), begin, end)
+        snapshots = [name for name in node.disk.listdir(path) if name.endswith(".checkpoint")]
+        return places + copies.covered(node.disk, [f"{path}/{name}" for name in snapshots[-1:]])
+
+    def _snapshot_end(self, node: Node) -> int:
+        names = node.disk.listdir(self.metadata_path(node))
+        return max((int(name[:20]) for name in names if name.endswith(".checkpoint")), default=0)
 
     def backup(self, node: Node, path: str) -> Directory:
         return tampering.copy(node.disk, path)
@@ -138,13 +138,31 @@ class Damage:
         node.disk.root.clear()
         node.disk.settle()
 
-    def litter(self, node: Node, path: str, content: bytes | None) -> None:
-        """Put a foreign file into a data directory; None for a symbolic link to nothing."""
-        node.note(f"disaster: {path} appears")
-        if content is None:
-            tampering.dangle(node.disk, path)
-        else:
-            tampering.write(node.disk, path, content)
+    def flip_metadata(self, node: Node, rng: Random) -> None:
+        """Invert a bit of the metadata log that no start can overlook."""
+        places = self._metadata_places(node)
+        if not places:
+            raise CameToNothing
+        path, begin, end = rng.choice(places)
+        self.flip(node, path, rng.randrange(begin, end), rng.randrange(8))
+
+    def litter(self, node: Node, folder: Folder, rng: Random) -> None:
+        """Put files and links into a data directory that no broker made."""
+        top = f"{folder.directory}/topics"
+        litter: list[tuple[str, bytes | None]] = [
+            (f"{top}/.DS_Store", b"Bud1"),
+            (f"{folder.topic_path}/notes.txt", b"do not delete"),
+            (f"{folder.path}/99.log", b"text"),
+            (f"{folder.path}/{0:020}.log.bak", b"text"),
+            (f"{folder.topic_path}/partition-77", None),
+            (f"{top}/gone", None),
+        ]
+        for path, content in rng.sample(litter, rng.randint(1, 3)):
+            node.note(f"disaster: {path} appears")
+            if content is None:
+                tampering.dangle(node.disk, path)
+            else:
+                tampering.write(node.disk, path, content)
 
     def _touch(self, node: Node, path: str, voter: Voter, what: str = "") -> None:
         if what:
@@ -222,7 +240,13 @@ class Damage:
         gone = sorted(self._promised - found)
         if gone:
             raise Violation("record destroyed", f"{len(gone)} of {len(self._promised)}: {gone[:3]}")
-        if self.outlook is Outlook.REFUSED:
-            for node in self._nodes:
-                if node.broker is not None and node.broker.controller.is_active:
-                    raise Violation("damaged quorum decides", f"{node.name} is the controller")
+        for node in self._nodes:
+            if node.broker is not None:
+                self._check_metadata(node, node.broker)
+
+    def _check_metadata(self, node: Node, broker: Broker) -> None:
+        if self.outlook is Outlook.REFUSED and broker.controller.is_active:
+            raise Violation("damaged quorum decides", f"{node.name} is the controller")
+        damaged = copies.damaged_offset(node.disk, self.metadata_path(node))
+        if damaged is not None and self._snapshot_end(node) <= damaged < broker.image.offset:
+            raise Violation("damaged metadata applied", f"{node.name}, offset {damaged}")

@@ -128,34 +128,39 @@ async def metadata_flipped(simulation: Simulation) -> None:
     others = [node for node in simulation.nodes if node is not victim]
     count = simulation.rng.choice((1, max(1, len(simulation.nodes) - 1)))
     for node in [victim, *others][:count]:
-        _flip_metadata(simulation, node)
+        damage_of(simulation).flip_metadata(node, simulation.rng)
     await all_up(simulation, victim)
 
 
 async def voter_wiped(simulation: Simulation) -> None:
-    """A voter with a new disk starts together with one that was down while a topic was made."""
-    cast = await load(simulation)
-    stale, wiped, sound = simulation.rng.sample([cast.leader, *cast.followers], 3)
-    await bring_down(simulation, [stale], "stopped")
+    """A voter with a new disk starts together with some that were down while a topic was made."""
+    await load(simulation)
+    nodes = list(simulation.nodes)
+    simulation.rng.shuffle(nodes)
+    minority = (len(nodes) - 1) // 2
+    stale, wiped, sound = nodes[:minority], nodes[minority], nodes[minority + 1 :]
+    await bring_down(simulation, stale, "stopped")
     await simulation.make_topic("late", replicas=2)
     await pause(simulation, 0.5, 1.0)
-    await bring_down(simulation, [wiped, sound], simulation.rng.choice(("stopped", "killed")))
+    await bring_down(simulation, [wiped, *sound], simulation.rng.choice(("stopped", "killed")))
     damage_of(simulation).wipe(wiped)
-    await staggered(simulation, [stale, wiped], [sound])
+    await staggered(simulation, [*stale, wiped], sound)
 
 
 async def majority_rolled_back(simulation: Simulation) -> None:
-    """Two of three voters are rolled back, and start before the third."""
-    cast = await load(simulation)
-    nodes = [cast.leader, *cast.followers]
+    """A majority of the voters is rolled back, and starts before the others."""
+    await load(simulation)
+    nodes = list(simulation.nodes)
     simulation.rng.shuffle(nodes)
-    backups = await backup_at_clean_stop(simulation, nodes[:-1])
+    rolled_back, sound = nodes[: len(nodes) // 2 + 1], nodes[len(nodes) // 2 + 1 :]
+    backups = await backup_at_clean_stop(simulation, rolled_back)
     await simulation.make_topic("late", replicas=3)
     await pause(simulation, 0.5, 1.0)
     await bring_down(simulation, nodes, "stopped")
-    for node in nodes[:-1]:
-        damage_of(simulation).restore(node, node.directories[0], below(backups[node.id], "/disk"))
-    await staggered(simulation, nodes[:-1], nodes[-1:])
+    for node in rolled_back:
+        path = node.directories[0]
+        damage_of(simulation).restore(node, path, below(backups[node.id], path))
+    await staggered(simulation, rolled_back, sound)
 
 
 async def clock_ahead(simulation: Simulation) -> None:
@@ -183,17 +188,7 @@ async def foreign_files(simulation: Simulation) -> None:
     """Files and links that no broker made lie in a data directory."""
     cast, victim = await _one_or_all_down(simulation)
     damage = damage_of(simulation)
-    folder = folder_of(simulation, victim, cast.partition)
-    litter: list[tuple[str, bytes | None]] = [
-        (f"{folder.directory}/topics/.DS_Store", b"Bud1"),
-        (f"{folder.directory}/topics/events/notes.txt", b"do not delete"),
-        (f"{folder.path}/99.log", b"text"),
-        (f"{folder.path}/00000000000000000000.log.bak", b"text"),
-        (f"{folder.directory}/topics/events/partition-77", None),
-        (f"{folder.directory}/topics/gone", None),
-    ]
-    for path, content in simulation.rng.sample(litter, simulation.rng.randint(1, 3)):
-        damage.litter(victim, path, content)
+    damage.litter(victim, folder_of(simulation, victim, cast.partition), simulation.rng)
     await all_up(simulation, victim)
 
 
@@ -203,7 +198,7 @@ async def single_metadata_flipped(simulation: Simulation) -> None:
     await until(lambda: node.broker is not None)
     await pause(simulation, 0.8, 1.5)
     await bring_down(simulation, [node], simulation.rng.choice(("stopped", "killed")))
-    _flip_metadata(simulation, node)
+    damage_of(simulation).flip_metadata(node, simulation.rng)
     damage_of(simulation).assess()
     await start(simulation, [node])
 
@@ -238,15 +233,6 @@ async def _one_or_all_down(simulation: Simulation) -> tuple[Cast, Node]:
     victim = simulation.rng.choice([cast.leader, *cast.followers])
     await bring_down(simulation, [victim], "stopped")
     return cast, victim
-
-
-def _flip_metadata(simulation: Simulation, node: Node) -> None:
-    damage, rng = damage_of(simulation), simulation.rng
-    places = damage.metadata_places(node)
-    if not places:
-        raise CameToNothing
-    path, begin, end = rng.choice(places)
-    damage.flip(node, path, rng.randrange(begin, end), rng.randrange(8))
 
 
 DIRECTED: Final[dict[str, Disaster]] = {

@@ -1,0 +1,156 @@
+"""Disasters: disks are changed as asked, what is left is known, and no intact copy is destroyed."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from penstock.model.ids import TopicPartition
+from penstock.records.record import Record, build_batch
+from penstock.testing.disk import FaultyDisk
+from penstock.testing.simulation.__main__ import main
+from penstock.testing.simulation.checkers import ClientChecker, Violation
+from penstock.testing.simulation.disasters import DISASTERS, copies, tampering
+from penstock.testing.simulation.history import Acked, Batch, Read, Sent
+from penstock.testing.simulation.invariants import PartitionInvariants, PartitionView, ReplicaView
+from penstock.testing.simulation.scenario import Options, simulate
+
+#: disasters that the broker does not survive yet
+_OPEN = frozenset(DISASTERS)
+_SEEDS = 2
+_EVENTS = TopicPartition("events", 0)
+_FOLDER = "/disk/topics/events/partition-0"
+
+
+@pytest.mark.parametrize("name", [name for name in DISASTERS if name not in _OPEN])
+def test_no_intact_copy_is_destroyed(name: str) -> None:
+    for seed in range(_SEEDS):
+        outcome = simulate(seed, Options.draw(seed, 3).with_disaster(name))
+        assert outcome.violation is None, f"seed {seed}: {outcome.violation}"
+        assert outcome.acknowledged
+
+
+def test_a_disaster_is_told_apart_from_other_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["--seed", "0", "--brokers", "3", "--disaster", "folder_removed", "--replay"])
+    output = capsys.readouterr().out
+    assert "plays folder_removed" in output
+    assert "removed" in output
+    assert "--brokers 3 --seed 0 --disaster folder_removed --replay" in output
+
+
+def test_a_seed_of_a_disaster_is_one_run() -> None:
+    options = Options.draw(2, 3).with_disaster("mixture")
+    assert simulate(2, options).trace_hash == simulate(2, options).trace_hash
+
+
+# -- tampering
+
+
+def _batch(base: int, *values: bytes) -> bytes:
+    data = bytearray(build_batch([Record(i, 0, None, value) for i, value in enumerate(values)]))
+    data[:8] = base.to_bytes(8, "big")
+    return bytes(data)
+
+
+@pytest.fixture
+def disk() -> FaultyDisk:
+    """Three segments: a and b, c, d."""
+    made = FaultyDisk(Random(1))
+    made.makedirs(_FOLDER)
+    for base, values in ((0, (b"a", b"b")), (2, (b"c",)), (3, (b"d",))):
+        tampering.write(made, f"{_FOLDER}/{base:020}.log", _batch(base, *values))
+    return made
+
+
+def test_files_say_what_a_disk_holds(disk: FaultyDisk) -> None:
+    assert tampering.folders(disk, ["/disk"]) == [tampering.Folder("/disk", _EVENTS)]
+    assert copies.values_in(disk, _FOLDER) == copies.values_on(disk) == {b"a", b"b", b"c", b"d"}
+    assert copies.end_offset(disk, _FOLDER) == 4
+    assert copies.damaged_offset(disk, _FOLDER) is None
+
+
+def test_what_is_on_its_way_out_is_not_held(disk: FaultyDisk) -> None:
+    disk.makedirs("/disk/deleted")
+    disk.makedirs("/disk/quarantine")
+    tampering.write(disk, f"/disk/deleted/{0:020}.log", _batch(0, b"x"))
+    tampering.write(disk, f"/disk/quarantine/{0:020}.log", _batch(0, b"y"))
+    assert copies.values_on(disk) == {b"a", b"b", b"c", b"d", b"y"}
+
+
+def test_damage_takes_its_own_batch_only(disk: FaultyDisk) -> None:
+    tampering.flip(disk, f"{_FOLDER}/{2:020}.log", 65, 3)
+    assert copies.values_in(disk, _FOLDER) == {b"a", b"b", b"d"}
+    assert copies.damaged_offset(disk, _FOLDER) == 2
+    tampering.zero(disk, f"{_FOLDER}/{0:020}.log", 0, 40)
+    tampering.cut(disk, f"{_FOLDER}/{3:020}.log", 20)
+    assert copies.values_in(disk, _FOLDER) == set()
+
+
+def test_a_copy_is_put_back(disk: FaultyDisk) -> None:
+    backup = tampering.copy(disk, _FOLDER)
+    tampering.remove(disk, f"{_FOLDER}/{3:020}.log")
+    assert copies.values_in(disk, _FOLDER) == {b"a", b"b", b"c"}
+    tampering.put(disk, _FOLDER, backup)
+    assert copies.values_in(disk, _FOLDER) == {b"a", b"b", b"c", b"d"}
+    disk.restart(power_loss=True)
+    assert copies.values_in(disk, _FOLDER) == {b"a", b"b", b"c", b"d"}
+
+
+def test_folders_are_swapped(disk: FaultyDisk) -> None:
+    other = "/disk/topics/events/partition-1"
+    disk.makedirs(other)
+    tampering.swap(disk, _FOLDER, other)
+    assert copies.values_in(disk, _FOLDER) == set()
+    assert copies.end_offset(disk, other) == 4
+
+
+def test_a_link_to_nothing_is_listed_and_cannot_be_opened(disk: FaultyDisk) -> None:
+    tampering.dangle(disk, "/disk/topics/gone")
+    assert "gone" in disk.listdir("/disk/topics")
+    assert not disk.exists("/disk/topics/gone")
+    with pytest.raises(FileNotFoundError):
+        disk.open("/disk/topics/gone", create=True)
+
+
+# -- what is owed after a disaster
+
+
+def _sent(*values: bytes) -> Batch:
+    return Batch(_EVENTS, 1, 0, 0, values)
+
+
+def test_records_without_a_copy_are_excused() -> None:
+    checker = ClientChecker()
+    batch = _sent(b"a", b"b", b"c")
+    checker.observe("p", Sent(batch))
+    checker.observe("p", Acked(batch, 0))
+    assert checker.known_values() == {b"a", b"b", b"c"}
+    checker.excuse({b"b", b"c"})
+    assert checker.known_values() == {b"a"}
+    other = Batch(_EVENTS, 2, 0, 0, (b"x",))
+    checker.observe("p", Sent(other))
+    checker.observe("c", Read(_EVENTS, 1, ((1, b"x"),)))
+    checker.finish({_EVENTS: [(0, b"a"), (1, b"x")]})
+    with pytest.raises(Violation, match="lost write"):
+        checker.finish({_EVENTS: [(1, b"x")]})
+
+
+def test_a_tampered_replica_is_no_candidate_once_its_broker_is_unfenced() -> None:
+    name = TopicPartition("events#id", 0)
+    invariants = PartitionInvariants()
+    view = PartitionView(name, -1, 1, 1, (1, 2), (1,), (), unclean=False)
+    invariants.image_changed([view], fenced=set())
+    invariants.replica_changed(ReplicaView(name, 1, 10, 10, 10))
+    assert invariants.tampered({(1, _EVENTS)}, {_EVENTS: 10}) == {}
+    invariants.image_changed([view._replace(isr=(), elr=(1,), partition_epoch=2)], fenced={1})
+    invariants.replica_changed(ReplicaView(name, 1, 4, 4, 4))
+    with pytest.raises(Violation, match="candidate completeness"):
+        invariants.image_changed([view._replace(partition_epoch=3)], fenced=set())
+
+
+def test_what_no_untampered_replica_holds_is_not_committed_any_more() -> None:
+    name = TopicPartition("events#id", 0)
+    invariants = PartitionInvariants()
+    invariants.replica_changed(ReplicaView(name, 1, 10, 10, 10))
+    assert invariants.tampered({(1, _EVENTS)}, {_EVENTS: 6}) == {_EVENTS: 6}
