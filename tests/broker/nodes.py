@@ -11,9 +11,10 @@ import uvloop
 
 from penstock.broker.broker import Broker
 from penstock.broker.server import system_world
+from penstock.broker.world import SystemClock
 from penstock.model.config import BrokerConfig
 from penstock.net.client import Peer
-from penstock.ports import Files
+from penstock.ports import Clock, Files
 from penstock.storage.memory import MemoryFiles
 from penstock.testing.clusters import HOST, reserve_port
 from penstock.wire.api import Api, RequestT, ResponseT
@@ -69,6 +70,7 @@ class Cluster:
             for node, port in zip(ids, ports[len(ids) :], strict=True)
         }
         self.disks: dict[int, Files] = {node: MemoryFiles() for node in ids}
+        self.clocks: dict[int, Clock] = {node: SystemClock() for node in ids}
         self.brokers: dict[int, Broker] = {}
         self._clients: list[Peer] = []
 
@@ -78,7 +80,9 @@ class Cluster:
 
     async def _start(self, node: int) -> None:
         config = BrokerConfig(self.settings[node])
-        broker = Broker(config, system_world(config)._replace(files=self.disks[node]))
+        broker = Broker(
+            config, system_world(config)._replace(files=self.disks[node], clock=self.clocks[node])
+        )
         await broker.start()
         self.brokers[node] = broker
 

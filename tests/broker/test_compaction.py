@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -308,7 +309,8 @@ def test_compaction_at_a_limited_pace(tmp_path: Path) -> None:
 def test_without_cleaners_nothing_is_compacted() -> None:
     async def check() -> None:
         config = BrokerConfig({"log.cleaner.threads": "0"})
-        maintenance = Maintenance(config, None, None, None, system_world(config), None)  # type: ignore[arg-type]
+        node = SimpleNamespace(controller=None, clock_watch=SimpleNamespace(now_ms=lambda: 1))
+        maintenance = Maintenance(config, None, None, node, system_world(config), None)  # type: ignore[arg-type]
         await maintenance.clean()
 
     asyncio.run(check())

@@ -40,6 +40,25 @@ def fill(_: Broker, partition: Partition) -> None:
     partition.directory.health.full = "there is no room"
 
 
+def distrust(broker: Broker, _: Partition) -> None:
+    broker.node.clock_watch.suspended = "it is wrong"
+
+
+def test_status_says_who_deletes_nothing_by_time(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with cluster(brokers=3) as running:
+        create(running, "t")
+        # No heartbeat says meanwhile that the clock is right.
+        monkeypatch.setattr("penstock.broker.clock_watch.ClockWatch.compared", lambda *_: None)
+        change(running, 2, distrust)
+        with DirectLine(running.bootstrap, 60) as line:
+            overview = cluster_overview(line)
+    assert overview["brokers"][1]["deletion_suspended"] == "it is wrong"
+    _print_overview(overview)
+    assert "broker 2: nothing is deleted by time: it is wrong" in capsys.readouterr().out
+
+
 def test_status_shows_damage_failed_directories_and_balancing(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -153,7 +153,7 @@ class Broker:
             await self.lifecycle.register()
         await self.node.loader.between_changes(self._take_over)
         self.maintenance = Maintenance(
-            self.config, self.partitions, self.room, self.controller, self._world, self.scrubber.mend
+            self.config, self.partitions, self.room, self.node, self._world, self.scrubber.mend
         )
         if self.lifecycle is not None:
             self.lifecycle.start()

@@ -12,6 +12,7 @@ from hashlib import blake2b
 from typing import Final, TypeVar
 
 from penstock.broker.balancer import Balancer
+from penstock.broker.clock_watch import ClockWatch
 from penstock.broker.controller import Controller
 from penstock.broker.controller_service import ControllerService
 from penstock.broker.duties import Duties
@@ -95,6 +96,7 @@ class ClusterNode:
         self.internal = internal
         self.log = MetadataLog(metadata_log, world.files, world.clock)
         self.loader = MetadataLoader(image, self.log)
+        self.clock_watch = ClockWatch(world.clock, lambda: config.penstock_clock_skew_max_ms, self._is_alone)
         self.quorum = QuorumDriver(
             self._raft_node(directory_id), self.log, world.clock, world.workers, self._send, self
         )
@@ -187,6 +189,12 @@ class ClusterNode:
     def leader_id(self) -> int:
         """The node that leads the quorum, -1 as long as none is known."""
         return self.quorum.node.leader_id
+
+    def _is_alone(self) -> bool:
+        """Whether there is no other node whose clock could be compared with this one's."""
+        return self.internal is None or (
+            self.leader_id == self.node_id and self.image.brokers.keys() <= {self.node_id}
+        )
 
     @property
     def key(self) -> ReplicaKey:

@@ -126,11 +126,14 @@ class ControllerService:
         duties.sessions.heard(
             request.broker_id, request.broker_epoch, request.current_metadata_offset, duties.now_ms()
         )
+        reference_ms = duties.clock_heard(request.broker_id, request.clock_ms)
         lowest = duties.sessions.lowest_offset(self._image)
         # Nearly every heartbeat changes nothing: those need not wait for the changes of others.
         records, answer = heartbeat(self._image, duties.policy, request, lowest)
         if records:
             answer = await self._change(lambda: heartbeat(self._image, duties.policy, request, lowest))
+            reference_ms = duties.clock_heard(request.broker_id, -1)
+        answer.clock_ms = reference_ms
         if answer.should_shut_down and duties.sessions is not None:
             duties.sessions.forget(request.broker_id)
         return answer

@@ -52,7 +52,9 @@ class GroupCoordinator:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._env = Environment(GroupSettings.of(broker.config), broker.image, self._new_uuid)
+        self._env = Environment(
+            GroupSettings.of(broker.config), broker.image, self._new_uuid, self._may_expire
+        )
         self.runtime = CoordinatorRuntime(
             OFFSETS_TOPIC,
             lambda: GroupShard(self._env),
@@ -170,6 +172,9 @@ class GroupCoordinator:
             for (kind, name), values in self._broker.image.configs.items()
             if kind == GROUP
         }
+
+    def _may_expire(self) -> bool:
+        return self._broker.node.clock_watch.now_ms() is not None
 
     def _new_uuid(self) -> str:
         # Loaded when the first member joins: a start need not wait for it.

@@ -18,6 +18,7 @@ from penstock.broker.features import found_cluster
 from penstock.broker.logs import get_logger
 from penstock.broker.peers import Peers
 from penstock.metadata.brokers import fence_broker
+from penstock.metadata.clocks import Clocks
 from penstock.metadata.election import balance_leaders, elect_unclean
 from penstock.metadata.image import ClusterImage
 from penstock.metadata.policy import UNCLEAN, Policy
@@ -53,6 +54,7 @@ class Duties:
         self._peers = peers
         self._clock = clock
         self.sessions: Sessions | None = None
+        self.clocks = Clocks(config.node_id)
         #: brokers by the connection that their heartbeats come through
         self._callers: dict[Connection, int] = {}
         #: with the node that led the quorum before this one
@@ -62,7 +64,7 @@ class Duties:
 
     @property
     def policy(self) -> Policy:
-        return Policy(self._config.unclean_leader_election_enable)
+        return Policy(self._config.unclean_leader_election_enable, self.clocks.off)
 
     def now_ms(self) -> float:
         return self._clock.monotonic() * 1000
@@ -73,6 +75,7 @@ class Duties:
             self._task.cancel()
             self._task = None
         self.sessions = None
+        self.clocks = Clocks(self._config.node_id)
         if leader_id == self._config.node_id:
             self._last_contact = last
             self._task = asyncio.get_running_loop().create_task(self._serve())
@@ -88,6 +91,27 @@ class Duties:
         """A broker has called through `connection`, None for this node's own."""
         if connection is not None:
             self._callers[connection] = broker_id
+
+    def clock_heard(self, broker_id: int, clock_ms: int) -> int:
+        """Compare a broker's wall clock with the others'; what its heartbeat is answered with."""
+        config, clocks = self._config, self.clocks
+        was_off = broker_id in clocks.off
+        reference_ms = clocks.heard(
+            self._image,
+            broker_id,
+            clock_ms,
+            own_clock_ms=self._clock.now_ms(),
+            now_ms=self.now_ms(),
+            session_ms=config.broker_session_timeout_ms,
+            limit_ms=config.penstock_clock_skew_max_ms,
+        )
+        skew_ms = clocks.off.get(broker_id)
+        if skew_ms is not None and not was_off:
+            limit_ms = config.penstock_clock_skew_max_ms
+            log.warning("broker_clock_wrong", broker=broker_id, skew_ms=skew_ms, limit_ms=limit_ms)
+        elif was_off and skew_ms is None:
+            log.info("broker_clock_right", broker=broker_id)
+        return reference_ms
 
     def connection_lost(self, connection: Connection) -> None:
         broker_id = self._callers.pop(connection, None)

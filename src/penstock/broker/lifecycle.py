@@ -220,6 +220,7 @@ class Lifecycle:
     async def _beat(self) -> bool:
         """One heartbeat; whether the next is due at once."""
         unclean = self._unclean.report()
+        sent = self._node.clock_watch.read()
         request = BrokerHeartbeatRequest(
             broker_id=self._node.node_id,
             broker_epoch=self.epoch,
@@ -228,6 +229,7 @@ class Lifecycle:
             offline_log_dirs=self._offline(),
             without_room=self._without_room(),
             unclean_replicas=unclean.topics,
+            clock_ms=sent.wall_ms,
         )
         patience_s = _FAREWELL_S if self._wants_down else self._patience_s
         try:
@@ -251,6 +253,7 @@ class Lifecycle:
             log.warning("heartbeat_refused", error=ErrorCode(response.error_code).name)
             return False
         self._unclean.settle(unclean)
+        self._node.clock_watch.compared(sent, response.clock_ms)
         self.fenced = response.is_fenced
         self._look_up()
         if response.should_shut_down:

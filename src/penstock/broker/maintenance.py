@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from penstock.broker.controller import Controller
+from penstock.broker.cluster_node import ClusterNode
 from penstock.broker.logs import get_logger
 from penstock.broker.pacing import PacedFiles
 from penstock.broker.partition import Partition
@@ -34,6 +34,8 @@ log = get_logger("maintenance")
 _SLICE: Final = 64
 #: how long a disk may be full, or have room again, before we notice
 _ROOM_MS: Final = 1000
+#: how often to look for a jump of the wall clock
+_CLOCK_MS: Final = 1000
 #: bytes per second beyond which counting them is all that a limit would do
 _FASTER_THAN_DISKS: Final = 1e12
 
@@ -46,7 +48,7 @@ class Maintenance:
         config: BrokerConfig,
         partitions: Partitions,
         room: Room,
-        controller: Controller,
+        node: ClusterNode,
         world: World,
         mend: Callable[[Partition], Awaitable[Outcome | None]],
     ) -> None:
@@ -54,8 +56,9 @@ class Maintenance:
         self._config = config
         self._partitions = partitions
         self._room = room
-        self._controller = controller
+        self._controller = node.controller
         self._clock = world.clock
+        self._clock_watch = node.clock_watch
         self._files = world.files
         self._workers = world.workers
         self._mend = mend
@@ -77,6 +80,7 @@ class Maintenance:
             ),
             (self.forget_producers, lambda: config.producer_id_expiration_check_interval_ms),
             (self.make_use_of_room, lambda: _ROOM_MS),
+            (self.check_clock, lambda: _CLOCK_MS),
         ]
         if config.log_cleaner_enable:
             chores.append((self.clean, lambda: config.log_cleaner_backoff_ms))
@@ -87,13 +91,17 @@ class Maintenance:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
+    async def check_clock(self) -> None:
+        self._clock_watch.check()
+
     async def retain(self) -> None:
         """Remove expired segments; their files go a while later, when no slow reader can need them.
 
         A directory's log starts are saved before any of its segments goes: after a crash, a segment that is
-        missing beyond the saved start is known to be lost.
+        missing beyond the saved start is known to be lost. While the wall clock is not trusted, only the size
+        and the log start decide.
         """
-        now_ms = self._clock.now_ms()
+        now_ms = self._clock_watch.now_ms()
         expired: dict[DataDirectory, list[Partition]] = {}
         for i, partition in enumerate(list(self._partitions)):
             if i % _SLICE == 0:
@@ -114,7 +122,7 @@ class Maintenance:
                 for partition in partitions:
                     self._remove_expired(partition)
 
-    async def _expire(self, partition: Partition, now_ms: int) -> bool:
+    async def _expire(self, partition: Partition, now_ms: int | None) -> bool:
         def expire() -> bool:
             # It may have gone while we waited for its indexes.
             return partition.hosted and partition.expire(now_ms)
@@ -144,14 +152,21 @@ class Maintenance:
             await self._controller.between_changes(self._partitions.reopen)
 
     async def forget_producers(self) -> None:
-        now_ms = self._clock.now_ms()
+        now_ms = self._clock_watch.now_ms()
+        if now_ms is None:
+            return
         for i, partition in enumerate(list(self._partitions)):
             if i % _SLICE == 0:
                 await asyncio.sleep(0)
             partition.log.producers.expire(now_ms, self._config.producer_id_expiration_ms)
 
     async def clean(self) -> None:
-        """Compact whatever is due, the dirtiest logs first, `log.cleaner.threads` at a time."""
+        """Compact whatever is due, the dirtiest logs first, `log.cleaner.threads` at a time.
+
+        Nothing is compacted while the wall clock is not trusted: it decides when tombstones go.
+        """
+        if self._clock_watch.now_ms() is None:
+            return
         self._clean_until = {p: offset for p, offset in self._clean_until.items() if p.hosted}
         cleaners = self._config.log_cleaner_threads
         tried: set[Partition] = set()
@@ -203,9 +218,14 @@ class Maintenance:
         )
 
     async def _compact(self, partition: Partition, dirt: Dirt, cleaners: int) -> bool:
-        """Compact a log, beside others that share memory and disk; False if it has changed too much."""
+        """Compact a log, beside others that share memory and disk.
+
+        False if the log has changed too much, or the wall clock is no longer trusted.
+        """
         config, opened = self._config, partition.log
-        now_ms, memory_bytes = self._clock.now_ms(), config.log_cleaner_dedupe_buffer_size // cleaners
+        now_ms, memory_bytes = self._clock_watch.now_ms(), config.log_cleaner_dedupe_buffer_size // cleaners
+        if now_ms is None:
+            return False
         files = _paced(self._files, config.log_cleaner_io_max_bytes_per_second / cleaners)
         async with partition.rewriting:
             plan = await ask_log(

@@ -219,9 +219,10 @@ class Partition:
         if self.waiters and log.high_watermark > before:
             self.tell_waiters(max(size, 1))
 
-    def expire(self, now_ms: int) -> bool:
+    def expire(self, now_ms: int | None) -> bool:
         """Move the log start as retention says; followers hear of it with their next fetch response.
 
+        With None for `now_ms` the time is not known, and no segment is too old.
         Returns true if segments can be removed (`Log.remove_expired`) once the log start has been saved.
         """
         expired = self.log.expire(now_ms, cached_only=True)

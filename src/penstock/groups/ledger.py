@@ -78,14 +78,22 @@ class Client:
 class Environment:
     """What all shards of a broker read: settings, the cluster's topics, and where new names come from."""
 
-    __slots__ = ("image", "new_uuid", "own_settings", "settings")
+    __slots__ = ("image", "may_expire", "new_uuid", "own_settings", "settings")
 
-    def __init__(self, settings: GroupSettings, image: ClusterImage, new_uuid: Callable[[], str]) -> None:
+    def __init__(
+        self,
+        settings: GroupSettings,
+        image: ClusterImage,
+        new_uuid: Callable[[], str],
+        may_expire: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """`may_expire` tells whether the wall clock is trusted, so that it may decide what is too old."""
         self.settings = settings
         #: of the groups that have configs of their own
         self.own_settings: dict[str, GroupSettings] = {}
         self.image = image
         self.new_uuid = new_uuid
+        self.may_expire = may_expire
 
     def settings_of(self, group_id: str) -> GroupSettings:
         return self.own_settings.get(group_id, self.settings)

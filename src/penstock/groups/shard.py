@@ -276,7 +276,8 @@ class GroupShard:
     def expire_offsets(self) -> None:
         """Forget unused offsets, and empty groups that have none; look again after a while."""
         self.offsets.forget_deleted()
-        for group in list(self._ledger.groups.values()):
+        groups = list(self._ledger.groups.values()) if self._ledger.env.may_expire() else []
+        for group in groups:
             if self.offsets.expire(group) and group.is_empty and not _is_joined(group):
                 for key in list(group.record_keys()):
                     self._ledger.write(key, None)

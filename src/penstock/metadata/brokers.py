@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import Final
 
-from penstock.metadata.election import begin_change
+from penstock.metadata.election import begin_change, lead_elsewhere
 from penstock.metadata.features import METADATA_VERSION, check_supported
 from penstock.metadata.image import NO_LEADER, BrokerImage, ClusterImage, PartitionImage
 from penstock.metadata.partition_change import Election
@@ -228,6 +228,8 @@ def heartbeat(
         records = _directories_offline(image, policy, broker, failed)
     else:
         records = _hand_over(image, policy, broker.id, request.without_room)
+        if not records and broker.id in policy.clocks_off:
+            records = lead_elsewhere(image, policy, broker.id)
     return records, answer
 
 

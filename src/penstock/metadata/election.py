@@ -31,6 +31,7 @@ __all__ = [
     "elect_leader",
     "elect_leaders",
     "elect_unclean",
+    "lead_elsewhere",
 ]
 
 #: elections that one decision may make, so that no other decision waits long for it
@@ -60,12 +61,14 @@ def begin_change(
         broker = image.brokers.get(node)
         return node != leaving and broker is not None and (node == joining or broker.active)
 
-    return PartitionChange(
+    change = PartitionChange(
         partition,
         acceptable,
         partial(min_isr, image, name),
         Election.UNCLEAN if policy.unclean(image, name) else Election.ONLINE,
     )
+    change.avoided = policy.clocks_off
+    return change
 
 
 def elect_leaders(
@@ -166,4 +169,21 @@ def balance_leaders(image: ClusterImage, policy: Policy, percentage: int) -> lis
                 records.append(record)
             if len(records) == MOST_ELECTIONS:
                 return records
+    return records
+
+
+def lead_elsewhere(image: ClusterImage, policy: Policy, broker_id: int) -> list[Struct]:
+    """Move leaderships from a broker whose clock is wrong to in-sync replicas whose clocks are right.
+
+    The broker stays in the ISR. Returns at most `MOST_ELECTIONS` records; the rest follows at the next
+    heartbeat.
+    """
+    records: list[Struct] = []
+    for partition in image.partitions_on(broker_id):
+        if len(records) == MOST_ELECTIONS:
+            break
+        if partition.leader == broker_id and len(partition.isr) > 1:
+            record = begin_change(image, policy, partition).build()
+            if record is not None:
+                records.append(record)
     return records

@@ -48,6 +48,7 @@ class PartitionChange:
         "_min_isr",
         "_partition",
         "adding",
+        "avoided",
         "election",
         "emptied",
         "isr",
@@ -79,6 +80,8 @@ class PartitionChange:
         self.unclean_shutdown: Collection[int] = ()
         #: brokers that have nothing of what they had: one that led last would have others cut all they have
         self.emptied: Collection[int] = ()
+        #: brokers that lead only where no other replica may
+        self.avoided: Collection[int] = ()
         self._elr: Sequence[int] = partition.elr
 
     def build(self) -> PartitionChangeRecord | None:
@@ -142,6 +145,8 @@ class PartitionChange:
         candidates = (leader, *self.replicas)
         if self.election is Election.PREFERRED:
             candidates = (self.replicas[0], *candidates)
+        if self.avoided:
+            candidates = tuple(sorted(candidates, key=lambda node: node in self.avoided))
         for node in candidates:
             if self._may_lead(node):
                 return _Elected(node)

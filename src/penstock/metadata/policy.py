@@ -7,6 +7,7 @@ so leaders and controllers count alike whatever their config files say.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import NamedTuple
 
 from penstock.metadata.image import BROKER, ClusterImage
@@ -21,6 +22,8 @@ class Policy(NamedTuple):
     """What holds where nothing else is set, by the active controller's config file."""
 
     unclean_leader_election: bool = False
+    #: brokers whose clocks are wrong: they lead only where no other in-sync replica can
+    clocks_off: Collection[int] = ()
 
     def unclean(self, image: ClusterImage, topic: str) -> bool:
         """Whether a replica that may lack acknowledged records may lead where no other is left."""

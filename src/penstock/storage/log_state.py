@@ -217,7 +217,7 @@ class LogState:
             self.log_start_offset = self.local_log_start_offset = offset
             self.recovery.forget_before(offset)
 
-    def apply_retention(self, now_ms: int, *, cached_only: bool = False) -> list[Removal]:
+    def apply_retention(self, now_ms: int | None, *, cached_only: bool = False) -> list[Removal]:
         """Expire segments, save the log start and remove them; `delete` each in a worker thread, later.
 
         It may wait for the disk. A broker with many logs calls the steps one by one, and saves all log starts
@@ -229,9 +229,10 @@ class LogState:
             self.save_start()
         return self.remove_expired()
 
-    def expire(self, now_ms: int, *, cached_only: bool = False) -> bool:
+    def expire(self, now_ms: int | None, *, cached_only: bool = False) -> bool:
         """Move the log start behind segments that are too old or too many.
 
+        With None for `now_ms` the time is not known, and no segment is too old.
         Returns true if there are segments to remove, once the start has been saved.
         """
         with self._disk("apply retention to"):
@@ -248,7 +249,7 @@ class LogState:
             if not expired:
                 return False
             if expired[-1] is self.segments.active:
-                self._roll(self.end_offset, now_ms)
+                self._roll(self.end_offset, self._clock.now_ms())
         following = self.segments.after(expired[-1])
         assert following is not None, "the last segment does not expire"
         self._start_at(following.base_offset)

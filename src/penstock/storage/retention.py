@@ -22,10 +22,13 @@ def expired_segments(
     log_start_offset: int,
     high_watermark: int,
     end_offset: int,
-    now_ms: int,
+    now_ms: int | None,
     cached_only: bool,
 ) -> list[Segment]:
-    """The oldest segments that are to go; all of them, the last included, if its records are too old."""
+    """The oldest segments that are to go; all of them, the last included, if its records are too old.
+
+    With None for `now_ms` the time is not known, and no segment is too old.
+    """
     excess = segments.size - config.retention_bytes if config.delete and config.retention_bytes >= 0 else 0
     expired: list[Segment] = []
     for segment in segments:
@@ -53,8 +56,10 @@ def segments_before(segments: Segments, log_start_offset: int) -> list[Segment]:
     return found
 
 
-def _too_old(files: Files, segment: Segment, config: LogConfig, now_ms: int, cached_only: bool) -> bool:
-    if not config.delete or config.retention_ms < 0:
+def _too_old(
+    files: Files, segment: Segment, config: LogConfig, now_ms: int | None, cached_only: bool
+) -> bool:
+    if now_ms is None or not config.delete or config.retention_ms < 0:
         return False
     timestamp = segment.max_timestamp(cached_only)
     if timestamp < 0:

@@ -196,6 +196,10 @@ class Cluster:
         if seconds < 0:
             raise ValueError("time only goes forward")
         self._time.skip(max(0.0, seconds - _LIVED_S))
+        # A broker that is alone would not delete anything by a clock that was set.
+        for node in self._nodes.values():
+            if node.is_awake:
+                node.call(partial(_accept_time, node)).result()
         steps = math.ceil(min(seconds, _LIVED_S) / _STEP_S)
         for _ in range(steps):
             self._time.step(min(seconds, _LIVED_S) / steps, sessions=expire_sessions)
@@ -301,6 +305,10 @@ class Cluster:
             return look(known.partitions[partition])
 
         return self._best(find)
+
+
+def _accept_time(node: NodeThread) -> None:
+    node.broker.node.clock_watch.accept()
 
 
 def _nothing() -> None:

@@ -20,7 +20,8 @@ def describe_log_dirs(context: Context, request: DescribeLogDirsRequest) -> Desc
     wanted = None
     if request.topics is not None:
         wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
-    response = DescribeLogDirsResponse()
+    suspended = context.broker.node.clock_watch.suspended
+    response = DescribeLogDirsResponse(deletion_suspended=suspended or "")
     for directory in partitions.directories:
         result = DescribeLogDirsResult(log_dir=directory.path)
         response.results.append(result)

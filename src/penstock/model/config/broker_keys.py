@@ -344,6 +344,15 @@ _PENSTOCK = [
         low=1,
         update_mode=_CLUSTER,
     ),
+    ConfigKey(
+        "penstock.clock.skew.max.ms",
+        _L,
+        300_000,
+        "How far a broker's wall clock may differ from the clock that most brokers agree on. Beyond that the "
+        "broker deletes nothing by time, and other in-sync replicas lead its partitions.",
+        low=10_000,
+        update_mode=_CLUSTER,
+    ),
     ConfigKey("penstock.memory", _B, False, "Keep all data in memory; it is gone when the broker ends."),
     ConfigKey(
         "penstock.log.level",

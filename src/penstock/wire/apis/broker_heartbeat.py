@@ -28,6 +28,8 @@ class BrokerHeartbeatRequest(Struct):
     without_room: list[TopicWithoutRoom] = array(TopicWithoutRoom, tag=OWN_TAGS)
     #: replicas that may lack records they once had: they leave the ISR and the eligible leader replicas
     unclean_replicas: list[UncleanTopic] = array(UncleanTopic, tag=OWN_TAGS + 1)
+    #: the broker's wall clock as it sent this; -1 where it does not tell
+    clock_ms: int = int64(default=-1, tag=OWN_TAGS + 3)
 
 
 class BrokerHeartbeatResponse(Struct):
@@ -36,6 +38,8 @@ class BrokerHeartbeatResponse(Struct):
     is_caught_up: bool = boolean()
     is_fenced: bool = boolean(default=True)
     should_shut_down: bool = boolean()
+    #: the wall clock that most brokers agree on, or why there is none (see `penstock.metadata.clocks`)
+    clock_ms: int = int64(default=-1, tag=OWN_TAGS)
 
 
 BROKER_HEARTBEAT = Api(

@@ -44,6 +44,8 @@ class DescribeLogDirsResponse(Struct):
     throttle_time_ms: int = int32()
     error_code: int = int16("3+")
     results: list[DescribeLogDirsResult] = array(DescribeLogDirsResult)
+    #: why the broker deletes nothing by time; empty while it does
+    deletion_suspended: str = string("2+", tag=OWN_TAGS)
 
 
 DESCRIBE_LOG_DIRS = Api(

@@ -1,0 +1,120 @@
+"""Compares the wall clocks of the brokers, as the active controller learns them from heartbeats.
+
+The reference is the median of the known clocks, the controller's own included. It counts only if more than
+half of the known clocks lie within the limit of it: of two clocks that differ, neither is known to be right.
+A broker whose clock differs from the reference by more than the limit in two heartbeats in a row is in `off`,
+until the difference is at most three quarters of the limit.
+
+A clock is kept as its difference from the controller's monotonic clock. So a jump of the controller's own
+wall clock changes the controller's own entry only.
+
+Why: a broker decides by its wall clock what retention deletes and which timestamps it refuses.
+Owned by: the active controller, in memory. A new active controller learns the clocks from new heartbeats.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from penstock.metadata.image import ClusterImage
+
+__all__ = ["CLOCKS_DISAGREE", "CLOCK_UNKNOWN", "Clocks", "agreed_clock", "back_limit_ms"]
+
+#: in place of the reference: the controller does not know enough clocks yet
+CLOCK_UNKNOWN: Final = -1
+#: in place of the reference: no majority of the clocks agrees
+CLOCKS_DISAGREE: Final = -2
+#: heartbeats in a row that show a wrong clock before the broker is asked to hand over its leaderships: one
+#: may have been written long before it was sent, for example by a process that was suspended in between
+_HEARTBEATS_OFF: Final = 2
+#: clocks that are needed where there are several nodes: one alone agrees with itself
+_CLOCKS_MIN: Final = 2
+
+
+def back_limit_ms(limit_ms: int) -> int:
+    """The difference at which a clock that was off counts as right again; less than `limit_ms`."""
+    return limit_ms * 3 // 4
+
+
+def agreed_clock(clocks: list[float], limit_ms: float) -> float | None:
+    """The median, if more than half of the clocks lie within `limit_ms` of it."""
+    median = sorted(clocks)[(len(clocks) - 1) // 2]
+    agreeing = sum(abs(clock - median) <= limit_ms for clock in clocks)
+    return median if 2 * agreeing > len(clocks) else None
+
+
+class _Known:
+    __slots__ = ("base_ms", "heard_ms", "times_off")
+
+    def __init__(self) -> None:
+        #: wall clock minus the controller's monotonic clock
+        self.base_ms = 0.0
+        self.heard_ms = 0.0
+        self.times_off = 0
+
+
+class Clocks:
+    """The wall clock of every broker that sends heartbeats; times are milliseconds of a monotonic clock."""
+
+    __slots__ = ("_known", "_node_id", "off")
+
+    def __init__(self, node_id: int) -> None:
+        self._node_id = node_id
+        self._known: dict[int, _Known] = {}
+        #: brokers whose clocks are wrong, and by how many milliseconds: positive means ahead
+        self.off: dict[int, int] = {}
+
+    def heard(
+        self,
+        image: ClusterImage,
+        broker: int,
+        clock_ms: int,
+        *,
+        own_clock_ms: int,
+        now_ms: float,
+        session_ms: float,
+        limit_ms: int,
+    ) -> int:
+        """Take in a broker's clock from its heartbeat; the reference now, CLOCK_UNKNOWN or CLOCKS_DISAGREE.
+
+        `own_clock_ms` is the controller's wall clock at `now_ms`. Clocks that were not heard of for
+        `session_ms` are forgotten. With -1 for `clock_ms` nothing new is known about the broker's clock, as
+        from a broker of an older version.
+        """
+        if clock_ms >= 0:
+            self._hear(broker, clock_ms, now_ms)
+        self._hear(self._node_id, own_clock_ms, now_ms)
+        for node in [n for n, known in self._known.items() if now_ms - known.heard_ms > session_ms]:
+            del self._known[node]
+            self.off.pop(node, None)
+        if not self._enough(image):
+            return CLOCK_UNKNOWN
+        agreed = agreed_clock([known.base_ms for known in self._known.values()], limit_ms)
+        if agreed is None:
+            self.off.clear()
+            return CLOCKS_DISAGREE
+        if clock_ms >= 0:
+            self._judge(broker, self._known[broker], agreed, limit_ms)
+        return round(agreed + now_ms)
+
+    def _hear(self, node: int, clock_ms: int, now_ms: float) -> None:
+        known = self._known.setdefault(node, _Known())
+        known.base_ms = clock_ms - now_ms
+        known.heard_ms = now_ms
+
+    def _enough(self, image: ClusterImage) -> bool:
+        brokers = image.brokers
+        if len(self._known) < _CLOCKS_MIN:
+            return set(brokers) <= set(self._known)
+        active = [broker.id for broker in brokers.values() if not broker.fenced]
+        return 2 * sum(node in self._known for node in active) >= len(active)
+
+    def _judge(self, broker: int, known: _Known, agreed: float, limit_ms: int) -> None:
+        skew_ms = round(known.base_ms - agreed)
+        if abs(skew_ms) > limit_ms:
+            known.times_off += 1
+            if known.times_off >= _HEARTBEATS_OFF:
+                self.off[broker] = skew_ms
+        elif broker not in self.off or abs(skew_ms) <= back_limit_ms(limit_ms):
+            known.times_off = 0
+            self.off.pop(broker, None)
