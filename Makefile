@@ -4,7 +4,7 @@ VENV := .venv
 PY := $(VENV)/bin/python
 READY := $(VENV)/.ready
 
-.PHONY: help run test test-brokers test-pipeline lint format docs bench profile fuzz sim mutants chaos exactly-once test-spark-next conformance clean
+.PHONY: help run test test-brokers test-pipeline lint format docs bench profile fuzz sim mutants chaos disasters exactly-once test-spark-next conformance clean
 .DEFAULT_GOAL := help
 
 help: ## show this list
@@ -57,6 +57,9 @@ mutants: $(READY) ## remove guards from the broker, one at a time, and see which
 
 chaos: $(READY) ## kill, stop and cut off real brokers under real clients (SECONDS=…, SEED=…, BROKERS=…)
 	$(PY) -m chaos --seconds $(or $(SECONDS),60) --brokers $(or $(BROKERS),3) $(if $(SEED),--seed $(SEED))
+
+disasters: $(READY) ## damage, roll back and swap real brokers' files and count what is lost (ONLY=…, AGAINST=kafka)
+	nice -n 5 $(PY) -m disasters $(if $(ONLY),--only $(ONLY)) $(if $(AGAINST),--against $(AGAINST)) --results docs/disasters/$(or $(AGAINST),penstock).json
 
 exactly-once: $(READY) ## kill -9 the pipeline's driver, again and again, and count (KILLS=20, SEED=…)
 	KILLS=$(or $(KILLS),20) SEED=$(or $(SEED),1) $(PY) -m pytest -q tests/telemetry/pipeline/test_exactly_once.py

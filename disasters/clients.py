@@ -1,0 +1,263 @@
+"""librdkafka's clients, and the ledger of what they were told."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from confluent_kafka import (
+    Consumer,
+    ElectionType,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from disasters.cluster import wait_until
+
+__all__ = ["PARTITIONS", "Client", "Ledger", "Place"]
+
+PARTITIONS: Final = 3
+#: bytes of a value; a segment holds some 120 of them
+VALUE_BYTES: Final = 200
+SEGMENT_BYTES: Final = "32768"
+#: so that a segment has several batches, and damage to one leaves others
+_BATCH_RECORDS: Final = 20
+_QUIET: Final[dict[str, Any]] = {
+    "log_level": 0,
+    "reconnect.backoff.ms": 20,
+    "reconnect.backoff.max.ms": 200,
+    "topic.metadata.refresh.interval.ms": 1000,
+}
+_ASK_S: Final = 10.0
+#: a partition that gives nothing for this long is not waited for
+_STALLED_S: Final = 8.0
+
+
+class Place(NamedTuple):
+    topic: str
+    partition: int
+    offset: int
+
+
+@dataclass(slots=True)
+class Ledger:
+    """Every acknowledged record and committed offset of one disaster."""
+
+    acknowledged: dict[Place, bytes] = field(default_factory=dict)
+    acknowledgements: int = 0
+    commits: dict[tuple[str, int], int] = field(default_factory=dict)
+    #: errors of records that were not acknowledged, by name
+    errors: dict[str, int] = field(default_factory=dict)
+
+    def note(self, error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            self.errors[error.name()] = self.errors.get(error.name(), 0) + 1
+            return
+        place = Place(str(message.topic()), int(message.partition()), int(message.offset()))
+        self.acknowledgements += 1
+        # Of two records at one offset the later one has taken the place of the earlier: that one is lost.
+        self.acknowledged.setdefault(place, bytes(message.value()))
+
+
+class Client:
+    """One producer that lives through the disaster, one group that commits, and an admin."""
+
+    def __init__(self, bootstrap: str, name: str) -> None:
+        self.bootstrap = bootstrap
+        self.name = name
+        self.ledger = Ledger()
+        self.producer_failures: list[str] = []
+        self._count = 0
+        self._producer = self._new_producer()
+        self._admin = AdminClient({**_QUIET, "bootstrap.servers": bootstrap})
+
+    def _new_producer(self) -> Producer:
+        return Producer(
+            {
+                **_QUIET,
+                "bootstrap.servers": self.bootstrap,
+                "enable.idempotence": True,
+                "acks": "all",
+                "linger.ms": 2,
+                "batch.num.messages": _BATCH_RECORDS,
+                "retry.backoff.ms": 20,
+                "retry.backoff.max.ms": 200,
+                "delivery.timeout.ms": 20_000,
+                "request.timeout.ms": 5_000,
+            }
+        )
+
+    def create_topic(
+        self, topic: str, replicas: list[int], partitions: int, configs: Mapping[str, str]
+    ) -> None:
+        """Creates a topic whose preferred leader is the first replica, once the brokers allow it."""
+        config = {
+            "internal.segment.bytes": SEGMENT_BYTES,
+            "min.insync.replicas": str(min(2, len(replicas))),
+            **configs,
+        }
+        new = NewTopic(topic, partitions, replica_assignment=[replicas] * partitions, config=config)
+
+        def created() -> bool:
+            try:
+                self._admin.create_topics([new], request_timeout=_ASK_S)[topic].result(_ASK_S)
+            except KafkaException as refused:
+                return bool(refused.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS)
+            except TimeoutError:
+                return False
+            return True
+
+        if not wait_until(created, 60):
+            raise TimeoutError(f"{topic} was not created")
+
+    def delete_topic(self, topic: str) -> None:
+        self._admin.delete_topics([topic], request_timeout=_ASK_S)[topic].result(_ASK_S)
+
+    def delete_records(self, topic: str, before: int) -> None:
+        places = [TopicPartition(topic, number, before) for number in range(PARTITIONS)]
+        for future in self._admin.delete_records(places, request_timeout=_ASK_S).values():
+            future.result(_ASK_S)
+        ledger = self.ledger.acknowledged
+        for place in [p for p in ledger if p.topic == topic and p.offset < before]:
+            del ledger[place]
+            self.ledger.acknowledgements -= 1
+
+    def elect_preferred(self, topics: Iterable[str]) -> None:
+        """Asks for the preferred leaders; partitions that cannot have them keep those they have."""
+        places = [TopicPartition(topic, n) for topic in topics for n in self.layout_of(topic)]
+        try:
+            self._admin.elect_leaders(ElectionType.PREFERRED, places).result(_ASK_S)
+        except (KafkaException, TimeoutError):
+            return
+
+    def write(self, topic: str, count: int, timeout_s: float = 25.0) -> int:
+        """Sends records to all partitions in turn; returns how many were acknowledged."""
+        before = self.ledger.acknowledgements
+        partitions = len(self.layout_of(topic)) or PARTITIONS
+        for number in range(count):
+            self._send(topic, number % partitions)
+        self._pump(lambda: self._producer.flush(timeout_s))
+        return self.ledger.acknowledgements - before
+
+    def _send(self, topic: str, partition: int) -> None:
+        value = f"{topic} {self._count} ".encode().ljust(VALUE_BYTES, b".")
+        self._count += 1
+        try:
+            self._producer.produce(topic, value, partition=partition, on_delivery=self.ledger.note)
+        except (KafkaException, BufferError) as refused:
+            error = refused.args[0]
+            name = error.name() if isinstance(error, KafkaError) else "queue full"
+            self.ledger.errors[name] = self.ledger.errors.get(name, 0) + 1
+        self._pump(lambda: self._producer.poll(0))
+
+    def _pump(self, call: Callable[[], object]) -> None:
+        """Lets the producer report; one that has failed for good is replaced by a new one."""
+        try:
+            call()
+        except (KafkaException, SystemError) as failure:
+            # The binding raises a fatal error from within the callback of another message.
+            self.producer_failures.append(_code(failure.__cause__ or failure))
+            self._producer = self._new_producer()
+
+    def commit(self, topic: str) -> None:
+        """Commits the end of each partition for a group; noted once it is acknowledged."""
+        ends = {p: o + 1 for _, p, o in sorted(k for k in self.ledger.acknowledged if k.topic == topic)}
+        offsets = [TopicPartition(topic, partition, end) for partition, end in ends.items()]
+        consumer = self._consumer(self.name)
+        try:
+            if wait_until(lambda: _committed(consumer, offsets), 40):
+                self.ledger.commits.update({(topic, p.partition): p.offset for p in offsets})
+        finally:
+            consumer.close()
+
+    def committed(self) -> dict[tuple[str, int], int]:
+        """Returns what the group has committed now, of what it had committed before."""
+        asked = [TopicPartition(topic, partition) for topic, partition in self.ledger.commits]
+        if not asked:
+            return {}
+        consumer = self._consumer(self.name)
+        found: dict[tuple[str, int], int] = {}
+
+        def answered() -> bool:
+            try:
+                answer = consumer.committed(asked, timeout=_ASK_S)
+            except KafkaException:
+                return False
+            found.update({(p.topic, p.partition): p.offset for p in answer if p.error is None})
+            return len(found) == len(asked)
+
+        wait_until(answered, 25)
+        consumer.close()
+        return found
+
+    def read(self, topic: str, partitions: int = PARTITIONS) -> dict[Place, bytes]:
+        """Reads a topic from its beginning to its end, as far as brokers let a new consumer."""
+        consumer = self._consumer(f"{self.name}-reader")
+        try:
+            return _read(consumer, topic, partitions)
+        finally:
+            consumer.close()
+
+    def layout_of(self, topic: str) -> dict[int, tuple[int, list[int]]]:
+        """Returns the leader and the ISR of each partition; empty where no broker knows the topic."""
+        try:
+            found = self._admin.list_topics(topic, timeout=_ASK_S).topics[topic]
+        except KafkaException:
+            return {}
+        return {p.id: (p.leader, list(p.isrs)) for p in found.partitions.values()}
+
+    def _consumer(self, group: str) -> Consumer:
+        return Consumer(
+            {
+                **_QUIET,
+                "bootstrap.servers": self.bootstrap,
+                "group.id": group,
+                "enable.auto.commit": False,
+                "auto.offset.reset": "earliest",
+                "check.crcs": True,
+                "fetch.wait.max.ms": 50,
+                "retry.backoff.ms": 20,
+            }
+        )
+
+
+def _code(failure: BaseException) -> str:
+    error = failure.args[0] if failure.args else failure
+    return f"fatal {error.name()}" if isinstance(error, KafkaError) else str(failure)
+
+
+def _committed(consumer: Consumer, offsets: list[TopicPartition]) -> bool:
+    try:
+        consumer.commit(offsets=offsets, asynchronous=False)
+    except KafkaException:
+        return False
+    return True
+
+
+def _read(consumer: Consumer, topic: str, partitions: int) -> dict[Place, bytes]:
+    found: dict[Place, bytes] = {}
+    ends: dict[int, int] = {}
+    for number in range(partitions):
+        try:
+            ends[number] = consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=_ASK_S)[1]
+        except KafkaException:
+            ends[number] = 0
+    consumer.assign([TopicPartition(topic, number, 0) for number in ends if ends[number]])
+    last = time.monotonic()
+    while time.monotonic() < last + _STALLED_S and not _at_end(consumer, ends):
+        for message in consumer.consume(500, 0.1):
+            if message.error() is None:
+                place = Place(topic, int(message.partition()), int(message.offset()))
+                found[place] = bytes(message.value())
+                last = time.monotonic()
+    return found
+
+
+def _at_end(consumer: Consumer, ends: dict[int, int]) -> bool:
+    return all(p.offset >= ends[p.partition] for p in consumer.position(consumer.assignment()))

@@ -1,0 +1,99 @@
+"""From what was found after a disaster to its verdict; pure.
+
+A record counts as lost if it was acknowledged, at least one replica still had it in its files after the
+damage was done, and it cannot be read at its offset in the end. Records of which the disaster itself
+destroyed every copy are not counted against the brokers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from disasters.clients import Ledger, Place
+
+__all__ = ["Examination", "Result", "Verdict", "compare", "verdict_of"]
+
+
+class Verdict(Enum):
+    """From best to worst."""
+
+    KEPT = "kept"
+    #: partitions waited for something and said so; the documented action brought everything back
+    WAITED = "waits, then kept"
+    #: a broker refused to start and said why; the documented action brought everything back
+    REFUSED = "refused, then kept"
+    #: nothing is lost, but something does not work
+    HURT = "HURT"
+    STUCK = "STUCK"
+    WRONG = "WRONG DATA"
+    LOST = "LOST"
+    #: the disaster could not be carried out
+    SKIPPED = "not run"
+
+    @property
+    def is_good(self) -> bool:
+        return self in (Verdict.KEPT, Verdict.WAITED, Verdict.REFUSED)
+
+
+@dataclass(frozen=True, slots=True)
+class Examination:
+    """What was found once the brokers had time to recover."""
+
+    acknowledged: int = 0
+    read: int = 0
+    lost: int = 0
+    #: records read that belong elsewhere, or differ from what was acknowledged at their offset
+    wrong: int = 0
+    commits_lost: int = 0
+    whole: bool = True
+    refused: tuple[int, ...] = ()
+    #: acknowledged records that the files of a broker lack though it is in sync
+    lacking: Mapping[int, int] = field(default_factory=dict)
+    complaints: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    name: str
+    done: str
+    verdict: Verdict
+    seconds: float
+    last: Examination
+    #: before the documented action, where one was taken
+    first: Examination | None = None
+    said: tuple[str, ...] = ()
+
+
+def compare(
+    ledger: Ledger,
+    held: set[Place] | None,
+    read: Mapping[Place, bytes],
+    committed: Mapping[tuple[str, int], int],
+) -> tuple[int, int, int, int]:
+    """Returns how many acknowledged records were read, lost and wrong, and how many commits are lost."""
+    right = {place for place, value in ledger.acknowledged.items() if read.get(place) == value}
+    lost = (ledger.acknowledged.keys() if held is None else held) - right
+    wrong = sum(
+        not value.startswith(place.topic.encode() + b" ") or ledger.acknowledged.get(place, value) != value
+        for place, value in read.items()
+    )
+    commits = sum(committed.get(place, -1) < offset for place, offset in ledger.commits.items())
+    return len(right), len(lost), wrong, commits
+
+
+def verdict_of(first: Examination, last: Examination | None) -> Verdict:
+    """States the verdict from the first examination, and the one after the documented action if any."""
+    final = last or first
+    if final.lost or final.commits_lost:
+        return Verdict.LOST
+    if final.wrong:
+        return Verdict.WRONG
+    if not final.whole:
+        return Verdict.STUCK
+    if final.lacking or final.complaints:
+        return Verdict.HURT
+    if last is None:
+        return Verdict.KEPT
+    return Verdict.REFUSED if first.refused else Verdict.WAITED

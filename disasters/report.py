@@ -1,0 +1,110 @@
+"""The table of results: for the terminal, as JSON, and as the table in docs/storage.md."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from disasters.judge import Examination, Result, Verdict
+
+__all__ = ["cell", "head", "line", "load", "markdown", "save", "summary"]
+
+_HEAD = f"{'disaster':28} {'acked':>6} {'read':>6} {'lost':>6} {'s':>5}  verdict"
+
+
+def line(result: Result) -> str:
+    """Returns one line of the terminal's table."""
+    last = result.last
+    lost = f"{last.lost}" + (f"+{last.commits_lost}c" if last.commits_lost else "")
+    notes = "; ".join(_notes(result))
+    return (
+        f"{result.name:28} {last.acknowledged:6} {last.read:6} {lost:>6} {result.seconds:5.0f}  "
+        f"{result.verdict.value}{f' ({notes})' if notes else ''}"
+    )
+
+
+def head() -> str:
+    return _HEAD
+
+
+def _notes(result: Result) -> list[str]:
+    last = result.last
+    notes = [f"{last.wrong} wrong"] if last.wrong else []
+    if last.commits_lost:
+        notes.append(f"{last.commits_lost} committed offsets lost")
+    notes += [f"broker {node} lacks {count}" for node, count in last.lacking.items()]
+    if last.refused:
+        notes.append(f"brokers {last.refused} ended")
+    return [*notes, *last.complaints]
+
+
+def cell(result: Result | None) -> str:
+    """Returns what a column of the published table says of a result."""
+    if result is None:
+        return ""
+    last = result.last
+    match result.verdict:
+        case Verdict.LOST:
+            parts = [f"{last.lost:,} of {last.acknowledged:,} records"] if last.lost else []
+            parts += [f"{last.commits_lost} committed offsets"] if last.commits_lost else []
+            return f"**lost** {' and '.join(parts)}"
+        case Verdict.WRONG:
+            return f"**wrong data**: {last.wrong:,} records"
+        case Verdict.STUCK:
+            return "kept, **stuck**"
+        case Verdict.HURT:
+            return "kept, **hurt**"
+        case _:
+            return str(result.verdict.value)
+
+
+def markdown(columns: Mapping[str, Sequence[Result]]) -> str:
+    """Returns the table that the documentation publishes, a row per disaster of the first column."""
+    found = {name: {r.name: r for r in results} for name, results in columns.items()}
+    first = next(iter(columns.values()))
+    lines = [f"| disaster | {' | '.join(columns)} |", f"|---|{'---|' * len(columns)}"]
+    for result in first:
+        cells = [cell(found[name].get(result.name)) for name in columns]
+        lines.append(f"| {result.done} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def summary(results: Sequence[Result]) -> str:
+    """Returns the closing line."""
+    failed = sum(not r.verdict.is_good and r.verdict is not Verdict.SKIPPED for r in results)
+    skipped = sum(r.verdict is Verdict.SKIPPED for r in results)
+    lost = sum(result.last.lost for result in results)
+    passed = len(results) - failed - skipped
+    return f"{passed} passed, {failed} failed, {skipped} skipped; {lost} acknowledged records lost"
+
+
+def save(results: Sequence[Result], path: Path) -> None:
+    """Writes the results; those of other disasters that the file already has stay."""
+    kept = {result.name: result for result in (load(path) if path.exists() else [])}
+    kept |= {result.name: result for result in results}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps([_plain(result) for result in kept.values()], indent=1) + "\n")
+
+
+def _plain(result: Result) -> dict[str, Any]:
+    return {**asdict(result), "verdict": result.verdict.name, "seconds": round(result.seconds, 1)}
+
+
+def load(path: Path) -> list[Result]:
+    return [_result(found) for found in json.loads(path.read_text())]
+
+
+def _result(found: dict[str, Any]) -> Result:
+    first = found["first"] and _examination(found["first"])
+    last = _examination(found["last"])
+    verdict = Verdict[found["verdict"]]
+    return Result(found["name"], found["done"], verdict, found["seconds"], last, first, tuple(found["said"]))
+
+
+def _examination(found: dict[str, Any]) -> Examination:
+    lacking = {int(node): count for node, count in found["lacking"].items()}
+    lists = {key: tuple(found[key]) for key in ("refused", "complaints")}
+    return Examination(**{**found, **lists, "lacking": lacking})

@@ -1,0 +1,249 @@
+"""What a disaster's script works with: a cluster, its clients, a topic, and room for copies."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from disasters.clients import PARTITIONS, Client, Place
+from disasters.cluster import Cluster, wait_until
+from disasters.contents import records_of
+from disasters.layout import OFFSETS, Disk
+
+__all__ = ["VICTIM", "Scene"]
+
+#: the broker that most disasters strike; it leads every partition while it can
+VICTIM: Final = 1
+#: long enough for an election, if there is going to be one
+_SETTLE_S: Final = 8.0
+_RECORDS: Final = 900
+#: records of one round of a steady writer
+_STEADY: Final = 15
+
+
+class Spread(NamedTuple):
+    """How many partitions a topic has, and how many replicas each."""
+
+    partitions: int
+    replicas: int
+
+
+class Scene:
+    """One disaster in progress."""
+
+    def __init__(self, cluster: Cluster, topic: str, spare: Path) -> None:
+        self.cluster = cluster
+        self.topic = topic
+        self.topics: dict[str, Spread] = {}
+        self.client = Client(cluster.bootstrap, f"group-{topic}")
+        #: acknowledged records that some replica had in its files when the brokers were last started
+        self.held: set[Place] | None = None
+        #: what was acknowledged by then
+        self.stock: set[Place] = set()
+        self.unclean_stops: list[int] = []
+        #: what the script itself found wrong
+        self.complaints: list[str] = []
+        self._spare = spare
+        self._log_sizes = {node: len(cluster.log(node)) for node in cluster.nodes}
+
+    def create(
+        self,
+        topic: str | None = None,
+        partitions: int = PARTITIONS,
+        replicas: Sequence[int] = (),
+        configs: Mapping[str, str] | None = None,
+        in_sync: int | None = None,
+    ) -> str:
+        """Creates a topic (the scene's own, if none is named), led by its first replica."""
+        name = topic or self.topic
+        brokers = list(replicas or self.cluster.nodes[:3])
+        self.client.create_topic(name, brokers, partitions, configs or {})
+        self.topics[name] = Spread(partitions, len(brokers))
+        if not wait_until(lambda: self._in_sync(name, in_sync), 60):
+            raise TimeoutError(f"{name} has not all its replicas in sync")
+        return name
+
+    def write(self, count: int = _RECORDS, topic: str | None = None) -> int:
+        return self.client.write(topic or self.topic, count)
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Writes all the while, from a thread."""
+        stopped = threading.Event()
+
+        def write() -> None:
+            while not stopped.wait(0.1):
+                self.write(_STEADY)
+
+        thread = threading.Thread(target=write, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            stopped.set()
+            thread.join()
+
+    def commit(self, topic: str | None = None) -> None:
+        self.client.commit(topic or self.topic)
+
+    def disk(self, node: int = VICTIM) -> Disk:
+        return self.cluster.disk(node)
+
+    def copy(self, node: int = VICTIM, name: str = "copy") -> Path:
+        """Copies a broker's directories aside; returns where to."""
+        target = self.kept(node, name)
+        shutil.rmtree(target, ignore_errors=True)
+        self.disk(node).copy_to(target)
+        return target
+
+    def kept(self, node: int, name: str = "copy") -> Path:
+        """Returns where `copy` has put a broker's directories."""
+        return self._spare / f"{name}-{node}"
+
+    def forget(self, topic: str) -> None:
+        """Takes a topic that is going to be deleted out of the ledger."""
+        del self.topics[topic]
+        ledger = self.client.ledger
+        for place in [place for place in ledger.acknowledged if place.topic == topic]:
+            del ledger.acknowledged[place]
+            ledger.acknowledgements -= 1
+
+    def stop_all(self, last: int = VICTIM) -> None:
+        """Stops every broker cleanly; `last` is the only one in sync when it goes."""
+        *others, companion = [node for node in reversed(self.cluster.nodes) if node != last] or [last]
+        for node in others:
+            self._note_stop(node, self.cluster.stop(node))
+        if companion != last:
+            # The last broker needs a controller that lets it go: it is asked before the other's process ends.
+            self.cluster.terminate(companion)
+            wait_until(lambda: self._leads_alone(last) or not self.cluster.runs(companion), _SETTLE_S)
+        self.cluster.terminate(last)
+        for node in {companion, last}:
+            self._note_stop(node, self.cluster.wait_ended(node))
+
+    def stop(self, *nodes: int) -> None:
+        """Stops brokers cleanly, at the same time."""
+        for node in nodes:
+            self.cluster.terminate(node)
+        for node in nodes:
+            self._note_stop(node, self.cluster.wait_ended(node))
+
+    def _note_stop(self, node: int, clean: bool) -> None:
+        if not clean:
+            self.unclean_stops.append(node)
+
+    def kill(self, *nodes: int) -> None:
+        self.cluster.kill(*nodes)
+
+    def kill_in_turn(self, last: int = VICTIM) -> None:
+        """Kills every broker, with a pause that the others notice; `last` led to the end."""
+        for node in reversed([node for node in self.cluster.nodes if node != last]):
+            self.cluster.kill(node)
+            wait_until(lambda gone=node: self._out_of_sync(gone), 5)  # type: ignore[misc]
+        self.cluster.kill(last)
+
+    def start(self, *nodes: int) -> None:
+        """Starts brokers; the first start after a full stop takes stock of what the replicas hold."""
+        if not self.cluster.running:
+            self.held = self._on_disks()
+            self.stock = set(self.client.ledger.acknowledged)
+        self.cluster.start(*nodes)
+
+    def start_all(self) -> None:
+        self.start()
+        self.cluster.wait_ready(self.cluster.system.whole_s)
+
+    def start_first(self, *nodes: int) -> None:
+        """Starts some brokers and lets them elect whom they will, then the others."""
+        self.start(*nodes)
+        self.settle()
+        self.start()
+
+    def settle(self) -> None:
+        """Waits until every partition has a leader, or until there has been time enough for it."""
+        wait_until(lambda: all(leader > 0 for leader, _ in self._layout()), _SETTLE_S)
+
+    def watch(self, seconds: float) -> None:
+        """Leaves the brokers to themselves, so that periodic work such as retention happens."""
+        time.sleep(seconds)
+
+    def lead(self, *topics: str) -> None:
+        """Has the preferred leaders, which are the victim, lead if they may."""
+        self.client.elect_preferred(topics or list(self.topics))
+
+    def roll(self, node: int) -> None:
+        """Restarts one broker and waits until every replica is in sync."""
+        self.stop(node)
+        self.start(node)
+        self.wait_whole(self.cluster.system.whole_s)
+
+    def is_whole(self) -> bool:
+        """Whether all brokers run and every partition has a leader and all its replicas in sync."""
+        names = [*self.topics, *([OFFSETS] if self.client.ledger.commits else [])]
+        return len(self.cluster.running) == len(self.cluster.nodes) and all(map(self._in_sync, names))
+
+    def _in_sync(self, topic: str, replicas: int | None = None) -> bool:
+        wanted = self.topics.get(topic, Spread(1, min(3, len(self.cluster.nodes))))
+        layout = self.client.layout_of(topic).values()
+        return len(layout) >= wanted.partitions and all(
+            leader > 0 and len(isr) == (replicas or wanted.replicas) for leader, isr in layout
+        )
+
+    def wait_whole(self, timeout_s: float) -> bool:
+        return wait_until(self.is_whole, timeout_s)
+
+    def reassign(self, action: str, replicas: Sequence[int], *options: str, topic: str | None = None) -> None:
+        """Runs `penstock partition reassign` for a plan that moves a whole topic to other brokers."""
+        name = topic or self.topic
+        places = [
+            {"topic": name, "partition": number, "replicas": list(replicas)}
+            for number in range(self.topics[name].partitions)
+        ]
+        plan = self._spare.with_suffix(".json")
+        plan.write_text(json.dumps({"version": 1, "partitions": places}))
+        command = [sys.executable, "-m", "penstock", "partition", "reassign", action, str(plan), *options]
+        done = subprocess.run(
+            [*command, "--bootstrap", self.cluster.bootstrap], capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            self.complaints.append(f"reassign {action}: {done.stderr.strip() or done.stdout.strip()}")
+
+    def _layout(self) -> list[tuple[int, list[int]]]:
+        names = [*self.topics, *([OFFSETS] if self.client.ledger.commits else [])]
+        return [place for topic in names for place in self.client.layout_of(topic).values()]
+
+    def _leads_alone(self, node: int) -> bool:
+        layout = self._layout()
+        return bool(layout) and all(leader == node and isr == [node] for leader, isr in layout)
+
+    def _out_of_sync(self, node: int) -> bool:
+        layout = self._layout()
+        return bool(layout) and all(node not in isr for _, isr in layout)
+
+    def _on_disks(self) -> set[Place]:
+        held: set[Place] = set()
+        for node in self.cluster.nodes:
+            held |= self.client.ledger.acknowledged.keys() - self.missing_on(node)
+        return held
+
+    def missing_on(self, node: int) -> set[Place]:
+        """Returns the acknowledged records that a broker's files do not have at their offsets."""
+        acknowledged = self.client.ledger.acknowledged
+        found: dict[Place, bytes] = {}
+        for topic, spread in self.topics.items():
+            for number in range(spread.partitions):
+                records = records_of(self.disk(node).partition(topic, number))
+                found |= {Place(topic, number, offset): value for offset, value in records.items()}
+        return {place for place, value in acknowledged.items() if found.get(place) != value}
+
+    def logged(self, node: int) -> list[str]:
+        """Returns the lines that a broker has logged since the scene began."""
+        return self.cluster.log(node)[self._log_sizes[node] :].splitlines()

@@ -1,0 +1,161 @@
+"""The two kinds of broker that a disaster can strike: how a node is made, and where it keeps its files."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Protocol
+
+from disasters.broker import CLOCK_MS, DISK_FULL
+from disasters.layout import KAFKA, PENSTOCK, Layout
+from lab import LabError
+from lab.apache_kafka import CLUSTER_ID, kafka_node, tool
+from lab.home import command
+from lab.server import Server
+
+__all__ = ["SYSTEMS", "Conditions", "System"]
+
+_ROOT: Final = Path(__file__).resolve().parent.parent
+#: shifts the wall clock of a process that is not ours; Debian's package faketime
+_FAKETIME: Final = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1")
+#: room for a small broker: three of them share a machine with everything else
+_KAFKA_HEAP: Final = ("-Xms256m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+_BALLAST: Final = "ballast"
+_PAGE_BYTES: Final = 4096
+_SMALL_DISK_BYTES: Final = 256 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Conditions:
+    """What is wrong with the machine that a broker is started on."""
+
+    clock_ms: int = 0
+    descriptors_max: int | None = None
+
+
+class System(Protocol):
+    """A kind of broker."""
+
+    name: str
+    layout: Layout
+    #: listener that the voters use
+    internal: str
+    #: how long a cluster may take until all replicas are in sync again
+    whole_s: float
+    settings: Mapping[str, str]
+
+    def node(self, home: Path, port: int, properties: Mapping[str, str]) -> Server:
+        """Makes a broker in `home`, not started."""
+
+    def dress(self, server: Server, home: Path, conditions: Conditions) -> None:
+        """Sets the command and environment of the next start."""
+
+    def format(self, home: Path) -> None:
+        """Does what an operator must do so that a broker starts on empty directories."""
+
+    def fill(self, home: Path) -> None:
+        """Makes the disk of a broker full, which may run."""
+
+    def free(self, home: Path) -> None:
+        """Makes room again."""
+
+
+class _Penstock:
+    name = "penstock"
+    layout = PENSTOCK
+    internal = "INTERNAL"
+    whole_s = 40.0
+    settings: Mapping[str, str] = {}
+
+    def node(self, home: Path, port: int, properties: Mapping[str, str]) -> Server:
+        configuration = home / "server.properties"
+        configuration.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
+        command = [sys.executable, "-m", "disasters.broker", "up", "--config", str(configuration)]
+        return Server(self.name, port, command, home / "broker.log")
+
+    def dress(self, server: Server, home: Path, conditions: Conditions) -> None:
+        paths = [str(_ROOT / "src"), str(_ROOT), os.environ.get("PYTHONPATH", "")]
+        server.environment = {
+            "PYTHONPATH": os.pathsep.join(filter(None, paths)),
+            CLOCK_MS: str(conditions.clock_ms),
+            DISK_FULL: str(home / "full"),
+        }
+        server.command = _limited(server.command, conditions)
+
+    def format(self, home: Path) -> None:
+        """An empty directory is formatted at the start."""
+
+    def fill(self, home: Path) -> None:
+        (home / "full").touch()
+
+    def free(self, home: Path) -> None:
+        (home / "full").unlink(missing_ok=True)
+
+
+class _Kafka:
+    name = "kafka"
+    layout = KAFKA
+    internal = "CONTROLLER"
+    whole_s = 90.0
+    settings: Mapping[str, str] = {
+        "broker.session.timeout.ms": "3000",
+        "broker.heartbeat.interval.ms": "500",
+        "log.cleaner.dedupe.buffer.size": str(8 << 20),
+    }
+
+    def node(self, home: Path, port: int, properties: Mapping[str, str]) -> Server:
+        server = kafka_node(home, port, properties)
+        options = [
+            option for option in server.command if not option.startswith(("-Xm", "-XX", "-Dorg.slf4j"))
+        ]
+        server.command = [
+            options[0],
+            *_KAFKA_HEAP,
+            "-Dorg.slf4j.simpleLogger.defaultLogLevel=info",
+            *options[1:],
+        ]
+        return server
+
+    def dress(self, server: Server, home: Path, conditions: Conditions) -> None:
+        server.environment = {}
+        if conditions.clock_ms:
+            if not _FAKETIME.exists():
+                raise LabError("a wrong clock takes libfaketime (Debian's package faketime)")
+            server.environment = {
+                "LD_PRELOAD": str(_FAKETIME),
+                "FAKETIME": f"{conditions.clock_ms / 1000:+.0f}",
+                "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+            }
+        server.command = _limited(server.command, conditions)
+
+    def format(self, home: Path) -> None:
+        storage_tool = [*tool("kafka.tools.StorageTool"), "format", "-t", CLUSTER_ID]
+        command([*storage_tool, "-c", str(home / "server.properties"), "--ignore-formatted"], home)
+
+    def fill(self, home: Path) -> None:
+        """Fills the file system of a data directory, which must be a small one of its own."""
+        if shutil.disk_usage(home / "data").total > _SMALL_DISK_BYTES:
+            raise LabError("a full disk takes a small file system, and root to mount it")
+        with (home / "data" / _BALLAST).open("wb") as ballast, suppress(OSError):
+            while True:
+                ballast.write(bytes(_PAGE_BYTES))
+                ballast.flush()
+
+    def free(self, home: Path) -> None:
+        (home / "data" / _BALLAST).unlink(missing_ok=True)
+
+
+def _limited(command: Sequence[str], conditions: Conditions) -> list[str]:
+    """Returns the command under the descriptor limit asked for, in place of an earlier one."""
+    plain = list(command[3:] if command[0] == "prlimit" else command)
+    if conditions.descriptors_max is None:
+        return plain
+    return ["prlimit", f"--nofile={conditions.descriptors_max}", "--", *plain]
+
+
+SYSTEMS: Final[Mapping[str, System]] = {"penstock": _Penstock(), "kafka": _Kafka()}
