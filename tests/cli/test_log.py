@@ -86,6 +86,7 @@ def test_verify_takes_files_and_whole_data_directories(data: Path, partition: Pa
         "ok": True,
         "batches": 1,
         "records": 2,
+        "missing": 0,
         "problems": [],
     }
     assert len(reports) == 2  # the cluster's metadata is a log like any other

@@ -2,11 +2,15 @@ from __future__ import annotations
 
 import pytest
 
+from penstock.model.ids import TopicId
 from penstock.records.codecs import Codec
+from penstock.storage.config import LogConfig
+from penstock.storage.directory import DataDirectory, StoredPartition
 from penstock.storage.dump import UnknownFile, dump, verify
 from penstock.storage.log import Log
 from penstock.storage.memory import MemoryFiles
-from tests.storage.logs import NOW_MS, append_marker, batch, idempotent, marker, open_log
+from penstock.storage.segment import file_name
+from tests.storage.logs import CLOCK, NOW_MS, PATH, Tokens, append_marker, batch, idempotent, marker, open_log
 
 FIRST = f"{0:020d}"
 
@@ -143,3 +147,51 @@ def test_other_files_are_refused(files: MemoryFiles, name: str) -> None:
     for look in (lambda: list(dump(files, f"/d/{name}")), lambda: verify(files, f"/d/{name}")):
         with pytest.raises(UnknownFile):
             look()
+
+
+def test_missing_segments_are_reported_with_how_many_offsets_they_had() -> None:
+    files = MemoryFiles()
+    directory = DataDirectory.open(files, "/data", cluster_id="c", node_id=1, rng=Tokens())
+    directory.create_partitions([StoredPartition("t", 0, TopicId(bytes(16)))])
+    log = directory.open_log("t", 0, LogConfig(), CLOCK)
+    for nth in range(10):
+        if nth and nth % 2 == 0:
+            log.roll()
+        log.append(batch(), 0)
+    directory.close()
+    assert verify(files, PATH).ok
+    for base_offset in (0, 4, 8):
+        for suffix in (".log", ".index", ".timeindex"):
+            files.remove(f"{PATH}/{file_name(base_offset)}{suffix}")
+    report = verify(files, PATH)
+    assert (report.ok, report.missing, report.records) == (False, 6, 4)
+    assert report.problems == [
+        f"{PATH}: before the first segment: offsets 0 to 1 are missing (2)",
+        f"{PATH}: behind segment {file_name(2)}: offsets 4 to 5 are missing (2)",
+        f"{PATH}: at the end: offsets 8 to 9 are missing (2)",
+    ]
+
+
+def test_a_truncated_segment_misses_offsets_and_a_compacted_one_bytes() -> None:
+    files = MemoryFiles()
+    log = open_log(files)
+    for _ in range(4):
+        log.append(batch(), 0)
+        log.append(batch(), 0)
+        log.roll()
+    log.close()
+    first, second, *_ = log.segments
+    files.open(first.path(".log")).truncate(first.size // 2)
+    second.mark_compacted(4)
+    files.open(second.path(".log")).truncate(second.size // 2)
+    for segment in (first, second):
+        for suffix in (".index", ".timeindex"):
+            files.remove(segment.path(suffix))
+    report = verify(files, PATH)
+    assert (report.missing, report.problems) == (
+        1,
+        [
+            f"{PATH}: behind segment {file_name(0)}: offsets 1 to 1 are missing (1)",
+            f"{second.path('.log')}: {second.size // 2} bytes are left of {second.size}",
+        ],
+    )

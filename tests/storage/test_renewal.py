@@ -53,7 +53,7 @@ def renew(topic: CompactedLog, *damages: tuple[int, int, bytes]) -> None:
         renewal.add(batches)
         position = end
     renewal.keep(position, segment.size)
-    renewal.finish(index_interval_bytes=100, now_ms=topic.clock.ms)
+    renewal.finish(index_interval_bytes=100, now_ms=topic.clock.ms, next_offset=topic.log.end_offset)
     swap = log.swap([segment.base_offset])
     swap.commit()
     log.replace_segments(swap, [segment.base_offset], [(segment.base_offset, renewal.size)])

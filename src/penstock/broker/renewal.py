@@ -108,7 +108,10 @@ class _Renewing:
             renewal = await in_thread(Renewal, broker.files, opened.path, self._segment)
             outcome = await self._fill(renewal)
             if outcome is Outcome.MENDED:
-                await in_thread(renewal.finish, opened.config.index_interval_bytes, broker.clock.now_ms())
+                following = opened.segments.after(self._segment)
+                assert following is not None, "a segment to renew is sealed"
+                interval, now_ms = opened.config.index_interval_bytes, broker.clock.now_ms()
+                await in_thread(renewal.finish, interval, now_ms, following.base_offset)
         except OSError as e:
             error = self._partition.flusher.health.failed(e, f"cannot renew {self._segment.path(LOG)}")
             log.warning("repair_failed", partition=self._partition.name, error=str(error))

@@ -40,7 +40,10 @@ def dump_files(
 
 @app.command("verify")
 def verify_files(paths: Paths, as_json: AsJson = False) -> None:
-    """Check every batch, and every index entry against its batch; exit 1 if anything is wrong."""
+    """Check batches, index entries, and that no offsets are missing; exit 1 if anything is wrong.
+
+    Segments must follow each other, from the log start to the recovery point that the data directory records.
+    """
     from penstock.broker.world import OsFiles
     from penstock.storage.dump import verify
 
@@ -56,10 +59,11 @@ def verify_files(paths: Paths, as_json: AsJson = False) -> None:
                     "ok": report.ok,
                     "batches": report.batches,
                     "records": report.records,
+                    "missing": report.missing,
                     "problems": report.problems,
                 }
             )
-    columns = ("file", "ok", "batches", "records", "problems")
+    columns = ("file", "ok", "batches", "records", "missing", "problems")
     print_rows(rows, as_json=as_json, columns=columns, empty="nothing to verify")
     if not all(row["ok"] for row in rows):
         raise typer.Exit(FAILED)

@@ -215,18 +215,19 @@ class _Pass:
         """Write what stays of `sources` into as few new segments as may hold it."""
         plan = self._plan
         cleaned: list[_CleanedSegment] = []
-        for source, end in zip(sources, _ends(sources, plan.end_offset), strict=True):
+        ends = _ends(plan.sources, plan.end_offset)[: len(sources)]
+        for source, end in zip(sources, ends, strict=True):
             index_bytes = _index_bytes(self._files, plan.directory, source)
             if not cleaned or not cleaned[-1].has_room(source.size, index_bytes, end):
                 if cleaned:
-                    cleaned[-1].finish(self._transactions.take_needed())
+                    cleaned[-1].finish(self._transactions.take_needed(), source.base_offset)
                 cleaned.append(_CleanedSegment(self._files, self._target, source.base_offset, plan))
             for batch, header in self._batches(source):
                 kept = self._retained(batch, header)
                 if kept is not None:
                     cleaned[-1].add(kept)
         if cleaned:
-            cleaned[-1].finish(self._transactions.take_needed())
+            cleaned[-1].finish(self._transactions.take_needed(), ends[-1])
         return [Source(segment.base_offset, segment.size) for segment in cleaned]
 
     def _retained(self, batch: Buffer, header: BatchHeader) -> Buffer | None:
@@ -342,14 +343,17 @@ class _CleanedSegment:
         self._waiting.clear()
         self._waiting_bytes = 0
 
-    def finish(self, aborted: Iterable[AbortedTransaction]) -> None:
-        """Bring the segment to the disk; `aborted` are the transactions whose abort markers it holds."""
+    def finish(self, aborted: Iterable[AbortedTransaction], next_offset: int) -> None:
+        """Bring the segment, which ends at `next_offset`, to the disk.
+
+        `aborted` are the transactions whose abort markers it holds.
+        """
         self._write()
         segment = self._segment
         for transaction in aborted:
             segment.transactions.add(transaction)
         unsynced = segment.save_indexes()
-        unsynced.append(segment.mark_compacted())
+        unsynced.append(segment.mark_compacted(next_offset))
         unsynced += [file for file in (segment.file, segment.transactions.file) if file is not None]
         for file in unsynced:
             file.sync()

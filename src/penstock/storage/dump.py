@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, Final
 
 from penstock.model.errors import ApiError, PenstockError
@@ -17,10 +18,21 @@ from penstock.records.codecs import Codec
 from penstock.records.control import parse_end_transaction
 from penstock.records.record import iter_records
 from penstock.storage.checkpoint import parse_checkpoint
+from penstock.storage.continuity import MISPLACED
 from penstock.storage.index import IndexDamaged, OffsetIndex, TimeIndex
 from penstock.storage.loading import EPOCHS_FILE
+from penstock.storage.offset_checkpoints import recorded_offsets
 from penstock.storage.recovery import whole_batches
-from penstock.storage.segment import LOG, OFFSET_INDEX, SNAPSHOT, TIME_INDEX, TRANSACTION_INDEX
+from penstock.storage.segment import (
+    COMPACTED,
+    LOG,
+    OFFSET_INDEX,
+    SNAPSHOT,
+    TIME_INDEX,
+    TRANSACTION_INDEX,
+    Segment,
+    file_name,
+)
 from penstock.storage.snapshot import decode_snapshot
 from penstock.storage.transactions import ABORTED_ENTRY
 
@@ -41,6 +53,8 @@ class Report:
 
     batches: int = 0
     records: int = 0
+    #: offsets that are in no segment, though they should be
+    missing: int = 0
     problems: list[str] = field(default_factory=list)
 
     @property
@@ -202,30 +216,43 @@ def verify(files: Files, path: str, advance: Callable[[int], None] = lambda size
     if not files.is_dir(path):
         _verify_file(files, path, report, advance)
         return report
-    names = [name for name in files.listdir(path) if _kind(name) is not None]
-    for name in names:
-        _verify_file(files, f"{path}/{name}", report, advance)
+    ends: list[tuple[int, int]] = []
+    for name in files.listdir(path):
+        if _kind(name) is not None:
+            end_offset = _verify_file(files, f"{path}/{name}", report, advance)
+            if end_offset is not None:
+                ends.append((_base_offset(name), end_offset))
+        elif name.endswith(MISPLACED):
+            report.problems.append(f"{path}/{name}: its batches belong at other offsets than its name says")
+    _verify_continuity(files, path, ends, report)
     return report
 
 
-def _verify_file(files: Files, path: str, report: Report, advance: Callable[[int], None]) -> None:
+def _verify_file(files: Files, path: str, report: Report, advance: Callable[[int], None]) -> int | None:
+    """Check a file; of a segment, returns the offset behind its last sound batch."""
     name = path.rpartition("/")[2]
     kind = _kind(name)
     if kind is None:
         raise UnknownFile(f"{path} is no file of a log, going by its name: {_NAMES}")
     try:
         if kind == LOG:
-            _verify_segment(files.open(path), _base_offset(name), report, advance)
-        elif kind in (OFFSET_INDEX, TIME_INDEX):
+            return _verify_segment(files, path, _base_offset(name), report, advance)
+        if kind in (OFFSET_INDEX, TIME_INDEX):
             _verify_index(files, path, kind, report)
         else:
             for _ in _DUMPERS[kind](files.read(path), name):
                 pass
     except (IndexDamaged, ValueError) as e:
         report.problems.append(f"{path}: {e}")
+    return None
 
 
-def _verify_segment(file: File, base_offset: int, report: Report, advance: Callable[[int], None]) -> None:
+def _verify_segment(
+    files: Files, path: str, base_offset: int, report: Report, advance: Callable[[int], None]
+) -> int:
+    """Check every batch; returns the offset behind the last sound one."""
+    file = files.open(path)
+    gaps_allowed = files.exists(path.removesuffix(LOG) + COMPACTED)
     next_offset = base_offset
     end = 0
     for position, fields, batch in whole_batches(file, 0, file.size()):
@@ -236,6 +263,8 @@ def _verify_segment(file: File, base_offset: int, report: Report, advance: Calla
                 f"{file.path}: the batch at byte {position} has offset {header.base_offset}, "
                 f"which cannot follow {next_offset - 1}"
             )
+        elif not gaps_allowed:
+            _report_missing(report, path, next_offset, header.base_offset)
         next_offset = header.next_offset
         end = position + header.size
         try:
@@ -247,6 +276,35 @@ def _verify_segment(file: File, base_offset: int, report: Report, advance: Calla
         left = file.size() - end
         report.problems.append(f"{file.path}: the batch at byte {end} is damaged ({left} bytes are left)")
         advance(left)
+    return next_offset
+
+
+def _verify_continuity(files: Files, path: str, ends: list[tuple[int, int]], report: Report) -> None:
+    """Check that segments, by base offset and end, lead from the log start to the recovery point."""
+    if not ends:
+        return
+    start, recovery_point = recorded_offsets(files, path)
+    ends.sort()
+    if start is not None:
+        _report_missing(report, f"{path}: before the first segment", start, ends[0][0])
+    for (base, end), (following, _) in pairwise(ends):
+        segment = Segment(files, path, base, files.size(f"{path}/{file_name(base)}{LOG}"), 0)
+        if segment.is_compacted:
+            coverage = segment.coverage()
+            end = following if coverage is None or segment.size < coverage.size else coverage.next_offset
+            if coverage is not None and segment.size < coverage.size:
+                report.problems.append(
+                    f"{segment.path(LOG)}: {segment.size} bytes are left of {coverage.size}"
+                )
+        _report_missing(report, f"{path}: behind segment {file_name(base)}", max(end, start or 0), following)
+    _report_missing(report, f"{path}: at the end", ends[-1][1], recovery_point)
+
+
+def _report_missing(report: Report, where: str, first_offset: int, next_offset: int) -> None:
+    if first_offset < next_offset:
+        count = next_offset - first_offset
+        report.missing += count
+        report.problems.append(f"{where}: offsets {first_offset} to {next_offset - 1} are missing ({count})")
 
 
 def _verify_index(files: Files, path: str, kind: str, report: Report) -> None:

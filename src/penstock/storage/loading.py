@@ -1,12 +1,13 @@
 """Opening a log: from the files in its directory to segments, leader epochs, producers and an end offset.
 
-After a clean shutdown nothing is read but the last segment's tail and a snapshot, so that thousands of
-partitions open quickly. After a crash the segments from the recovery point on are walked (`recovery`).
+After a clean shutdown little is read but the last segment's tail and a snapshot, so that thousands of
+partitions open quickly. After a crash the segments from the recovery point on are walked (`recovery`). Sealed
+segments have to continue each other in both cases (`continuity`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
@@ -14,14 +15,15 @@ from typing import Final
 from penstock.ports import Clock, Files
 from penstock.records.batch import CONTROL_BIT, LOG_OVERHEAD
 from penstock.storage.config import LogConfig
+from penstock.storage.continuity import find_holes, last_indexed, set_misplaced_aside
 from penstock.storage.epochs import LeaderEpochs
 from penstock.storage.flush import ClosedFile, Unsynced
-from penstock.storage.index import OFFSET_ENTRY_BYTES, IndexDamaged, OffsetIndex
 from penstock.storage.producers import ProducerStates
 from penstock.storage.recovery import Corruption, RecoveryReport, SegmentRecovery, replay_batch
 from penstock.storage.removal import DELETED, set_aside
 from penstock.storage.scan import CorruptLog, scan
 from penstock.storage.segment import (
+    COMPACTED,
     LOG,
     OFFSET_INDEX,
     SNAPSHOT,
@@ -90,6 +92,7 @@ def load(
         end_offset = recovery.run(segments, snapshots)
         producers, unsynced = recovery.producers, recovery.unsynced
     else:
+        _report_holes(segments, list(segments), report)
         recovery_point = end_offset
         producers = load_producers(segments, snapshots, end_offset, files, path)
     if end_offset < log_start_offset:
@@ -127,8 +130,6 @@ def load(
 def _segments(
     files: Files, path: str, names: set[str], bases: list[int], log_start_offset: int, now_ms: int
 ) -> Segments:
-    if not bases:
-        return Segments([Segment.create(files, path, log_start_offset, now_ms)])
     segments = []
     for base in bases:
         name = file_name(base)
@@ -136,7 +137,16 @@ def _segments(
         if name + TRANSACTION_INDEX not in names:
             segment.transactions.assume_empty()
         segments.append(segment)
-    return Segments(segments)
+    segments = set_misplaced_aside(files, path, segments)
+    return Segments(segments or [Segment.create(files, path, log_start_offset, now_ms)])
+
+
+def _report_holes(segments: Segments, checked: Sequence[Segment], report: RecoveryReport) -> None:
+    """Report what is missing between the segments `checked`, which follow each other in `segments`."""
+    for hole in find_holes(checked):
+        report.found(hole)
+        # A truncated segment has lost bytes, which its log must not count.
+        segments.replace([], [])
 
 
 def _snapshots(names: list[str]) -> list[int]:
@@ -193,7 +203,7 @@ def _load_epochs(files: Files, path: str, names: list[str], segments: Segments) 
 
 def _clean_end(segment: Segment) -> int | None:
     """The offset behind the last batch of a segment that was closed cleanly, None if it does not look so."""
-    for position in (_last_indexed(segment), 0):
+    for position in (last_indexed(segment), 0):
         try:
             end_offset = segment.base_offset
             for _, header in scan(segment.open_file(), position, segment.size):
@@ -203,15 +213,6 @@ def _clean_end(segment: Segment) -> int | None:
         segment.release()
         return end_offset
     return None
-
-
-def _last_indexed(segment: Segment) -> int:
-    """Where the last indexed batch of `segment` starts; 0 if the index does not say."""
-    try:
-        last = OffsetIndex.decode(segment.last_entry(OFFSET_INDEX, OFFSET_ENTRY_BYTES), segment.size)
-    except IndexDamaged:
-        return 0
-    return last.positions[0] if last.positions else 0
 
 
 def load_producers(
@@ -289,6 +290,8 @@ class _Recovery:
         # it the recovery point, and its index files with it.
         unsure = segments.since(self._recovery_point - 1)
         start = unsure[0].base_offset
+        before = [segment for segment in segments if segment.base_offset <= start]
+        _report_holes(segments, before, self._report)
         self.producers = load_producers(segments, snapshots, start, self._files, self._path)
         # The batches say it, too, and what a crash has left of this file's past may be out of date.
         self._epochs.forget_from(start)
@@ -302,14 +305,16 @@ class _Recovery:
                 break
         end_offset = self._close_gap(segments, walker.next_offset)
         for segment in segments.since(start):
-            self._finish(segment, segment is segments.active)
+            self._finish(segment, segments.after(segment))
         return end_offset
 
-    def _finish(self, segment: Segment, active: bool) -> None:
+    def _finish(self, segment: Segment, following: Segment | None) -> None:
         """What survived in the page cache only would not survive the next crash: have it synced."""
-        if not active:
+        if following is not None:
             segment.save_indexes()
-        for suffix in (LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX):
+            if segment.is_compacted:
+                segment.mark_compacted(following.base_offset)
+        for suffix in (LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX, COMPACTED):
             self.unsynced.append(ClosedFile(self._files, segment.path(suffix)))
         segment.release()
 

@@ -269,12 +269,17 @@ class Log(LogState):
             self._health.check()
         if offset >= upper:
             return None
+        damaged_from = upper
         if self.recovery.corruption:
-            upper = min(upper, self.recovery.sound_end(offset))
+            damaged_from = min(upper, self.recovery.sound_end(offset))
         try:
-            return self._store.read(offset, max_bytes, upper, end_offset, at_least_one, cached_only)
+            found = self._store.read(offset, max_bytes, damaged_from, end_offset, at_least_one, cached_only)
         except OSError as e:
             raise self._health.failed(e, f"cannot read {self.path}") from e
+        if found is None and damaged_from < upper and at_least_one:
+            # Compaction left nothing before the damage: a reader must not wait there, nor skip it.
+            self.recovery.sound_end(damaged_from)
+        return found
 
     def newest(self, offset: int) -> bytes | None:
         """All from `offset` to the end of the log, where that is what a client appended last, and little.

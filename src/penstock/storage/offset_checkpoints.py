@@ -13,6 +13,7 @@ the later one stays, whichever thread is done first.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Set
 from contextlib import suppress
 from itertools import count
@@ -24,13 +25,14 @@ from penstock.ports import Files
 from penstock.storage.checkpoint import format_checked, format_checkpoint, is_checked, parse_checkpoint
 from penstock.storage.health import Health
 
-__all__ = ["Checkpoint", "OffsetCheckpoints"]
+__all__ = ["Checkpoint", "OffsetCheckpoints", "recorded_offsets"]
 
 _RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
 _LOG_STARTS: Final = "log-start-offset-checkpoint"
 _HIGH_WATERMARKS: Final = "replication-offset-checkpoint"
 #: ends the line of a log start that was read from a checkpoint of version 0 and never verified since
 _UNVERIFIED: Final = "unverified"
+_LOG_PATH: Final = re.compile(r"(?P<root>.*)/topics/(?P<topic>[^/]+)/partition-(?P<index>\d+)")
 
 
 class _Offsets(Protocol):
@@ -230,3 +232,16 @@ def _format_starts(starts: Mapping[TopicPartition, int], unverified: Set[TopicPa
         f"{key.topic} {key.partition} {offset}{f' {_UNVERIFIED}' if key in unverified else ''}"
         for key, offset in starts.items()
     )
+
+
+def recorded_offsets(files: Files, log_path: str) -> tuple[int | None, int]:
+    """(log start, recovery point) that the data directory of the log at `log_path` records.
+
+    The start is None, and the recovery point 0, where nothing is recorded.
+    """
+    match = _LOG_PATH.fullmatch(log_path)
+    if match is None:
+        return None, 0
+    checkpoints = OffsetCheckpoints(files, match["root"], Health())
+    key = TopicPartition(match["topic"], int(match["index"]))
+    return checkpoints.recorded_start(key), checkpoints.recovery_points.get(key, 0)

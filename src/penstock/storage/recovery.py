@@ -343,7 +343,10 @@ class SegmentRecovery(BatchSearch):
         if following_base is None or self.next_offset == following_base:
             return True
         if self.next_offset < following_base and self._gaps_allowed:
-            return True
+            coverage = segment.coverage()
+            if coverage is None or not coverage.next_offset < min(following_base, self._recovery_point):
+                return True
+            self.next_offset = max(self.next_offset, coverage.next_offset)
         if self.next_offset < self._recovery_point:
             self._report_corrupt(segment, segment.open_file(), segment.size, segment.size, following_base)
             return True

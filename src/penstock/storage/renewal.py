@@ -52,14 +52,14 @@ class Renewal:
         self._new.truncate(size)
         self.size = size
 
-    def finish(self, index_interval_bytes: int, now_ms: int) -> None:
-        """Bring the new segment with its indexes to the disk, ready for the swap."""
+    def finish(self, index_interval_bytes: int, now_ms: int, next_offset: int) -> None:
+        """Bring the new segment, which ends at `next_offset`, with its indexes to the disk."""
         old = self._segment
         new = Segment(self._files, self._directory, old.base_offset, self.size, now_ms)
         new.rebuild_indexes(index_interval_bytes)
         for aborted in old.transactions.entries():
             new.transactions.add(aborted)
-        unsynced = [self._new, new.mark_compacted(), *new.save_indexes()]
+        unsynced = [self._new, new.mark_compacted(next_offset), *new.save_indexes()]
         if new.transactions.file is not None:
             unsynced.append(new.transactions.file)
         for file in unsynced:

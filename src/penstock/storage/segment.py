@@ -29,6 +29,7 @@ __all__ = [
     "SUFFIXES",
     "TIME_INDEX",
     "TRANSACTION_INDEX",
+    "Coverage",
     "Damage",
     "Segment",
     "file_name",
@@ -39,8 +40,9 @@ OFFSET_INDEX: Final = ".index"
 TIME_INDEX: Final = ".timeindex"
 TRANSACTION_INDEX: Final = ".txnindex"
 SNAPSHOT: Final = ".snapshot"
-#: An empty file beside a segment in which, or behind which, offsets may be missing: it was compacted, here or
-#: where it is a copy from. Elsewhere an offset that is missing is one that has been lost.
+#: A file beside a segment in which, or behind which, offsets may be missing: it was compacted, here or where
+#: it is a copy from. Elsewhere an offset that is missing is one that has been lost. For a sealed segment it
+#: says what belongs there (`Coverage`); it is empty for the last one, and where release 0.1.0 wrote it.
 COMPACTED: Final = ".compacted"
 #: every file that may belong to a segment, the one that makes it a segment first
 SUFFIXES: Final = (LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX, SNAPSHOT, COMPACTED)
@@ -63,6 +65,13 @@ class Damage(NamedTuple):
     position: int
     end: int
     next_offset: int
+
+
+class Coverage(NamedTuple):
+    """The end of a sealed segment of a compacted log, which its batches need not reach, and its size."""
+
+    next_offset: int
+    size: int
 
 
 class Segment:
@@ -138,9 +147,26 @@ class Segment:
     def path(self, suffix: str) -> str:
         return self._path + suffix
 
-    def mark_compacted(self) -> File:
-        """Declare that offsets may be missing; lasts once the file and its directory are synced."""
-        return self._files.open(self._path + COMPACTED, create=True)
+    def mark_compacted(self, next_offset: int | None = None) -> File:
+        """Declare that offsets may be missing; lasts once the file and its directory are synced.
+
+        `next_offset` is where a segment that is sealed, and has its final size, ends.
+        """
+        file = self._files.open(self._path + COMPACTED, create=True)
+        if file.size():
+            file.truncate(0)
+        if next_offset is not None:
+            file.append(f"{next_offset} {self.size}\n".encode())
+        return file
+
+    def coverage(self) -> Coverage | None:
+        """What the marker of a compacted segment records; None if nothing."""
+        try:
+            line, newline, _ = self._files.read(self._path + COMPACTED).partition(b"\n")
+            next_offset, size = line.split()
+        except (FileNotFoundError, ValueError):
+            return None
+        return Coverage(int(next_offset), int(size)) if newline else None
 
     @property
     def is_compacted(self) -> bool:

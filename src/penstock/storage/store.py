@@ -113,8 +113,8 @@ class SegmentStore:
             assert not sealed.size, "a segment cannot follow itself"
             return
         written = sealed.save_indexes()
-        if gap:
-            written.append(sealed.mark_compacted())
+        if gap or sealed.is_compacted:
+            written.append(sealed.mark_compacted(base_offset))
         written.append(self.write_snapshot(base_offset, snapshot))
         segment = Segment.create(self.files, self.path, base_offset, now_ms)
         written.append(sealed.open_file())
@@ -263,6 +263,9 @@ class SegmentStore:
         self._cache.forget(segment)
         segment.damage = [damage for damage in segment.damage if damage.end <= position]
         segment.cut(position, end_offset)
+        if segment.is_compacted:
+            # It takes appends again: what was recorded when it was sealed holds no longer.
+            self.unsynced.append(segment.mark_compacted())
         segment.limit_indexes(self._index_bytes_max)
         self.unsynced.append(segment.open_file())
 
