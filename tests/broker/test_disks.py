@@ -284,6 +284,19 @@ def test_a_failed_read_takes_its_directory_offline(
     assert values_in(fetch(client, topic, 0, partition=where["/good"])) == [b"before"]
 
 
+@pytest.mark.parametrize("version", [4, 5, 6])
+def test_old_clients_are_told_of_a_failed_disk_in_a_code_that_they_know(
+    client: RawClient, topic: Topic, disks: tuple[Disk, Disk], version: int
+) -> None:
+    where = placement(client, topic)
+    append(client, topic, b"after", partition=where["/bad"])
+    disks[1].read_error = errno.EIO
+
+    failed = fetch(client, topic, 0, partition=where["/bad"], version=version)
+
+    assert failed.error_code == (STORAGE if version >= 6 else ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+
 @pytest.mark.parametrize("size", [10, 100_000])
 def test_a_failed_read_from_a_cold_disk_takes_its_directory_offline(
     client: RawClient, topic: Topic, disks: tuple[Disk, Disk], size: int

@@ -376,6 +376,24 @@ def test_records_too_far_behind_the_clock_are_named(client: RawClient, version: 
     assert indexes == ([2] if version >= 8 else [])
 
 
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
+@pytest.mark.parametrize("key", [b"k", None])
+def test_all_records_that_are_refused_are_named_whatever_is_wrong_with_each(
+    client: RawClient, codec: Codec, key: bytes | None
+) -> None:
+    """A timestamp decides about the code, but records without a key are named beside it."""
+    topic = create_topic(
+        client, configs={"cleanup.policy": "compact", "message.timestamp.after.max.ms": "1000"}
+    )
+    late = now_ms() + 60_000
+    records = [record(b"0", key=b"k"), record(b"1"), record(b"2", key=key, timestamp=late), record(b"3")]
+
+    code, indexes = errors_of(client, topic, records, 13, codec)
+
+    assert code == (ErrorCode.INVALID_TIMESTAMP if key else ErrorCode.INVALID_RECORD)
+    assert indexes == [1, 2, 3]
+
+
 def test_an_hour_ahead_is_the_limit_unless_the_topic_says_otherwise(client: RawClient, topic: Topic) -> None:
     near = produce(client, topic, batch_of([record(b"x", timestamp=now_ms() + 3_500_000)]))
     far = produce(client, topic, batch_of([record(b"x", timestamp=now_ms() + 3_700_000)]))
@@ -393,7 +411,7 @@ def test_long_batches_are_not_walked_on_the_event_loop(
     client: RawClient, monkeypatch: pytest.MonkeyPatch, count: int, codec: Codec, long: bool
 ) -> None:
     topic = create_topic(client, configs={"cleanup.policy": "compact"})
-    threads = record_threads(monkeypatch, validation, "records_without_key")
+    threads = record_threads(monkeypatch, validation, "_check_each")
 
     taken = produce(client, topic, batch_of([record(b"", key=b"")] * count, codec))
     refused = produce(client, topic, batch_of([record(b"", key=b"")] * (count - 1) + [record(b"")], codec))

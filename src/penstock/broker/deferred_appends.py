@@ -19,7 +19,7 @@ from penstock.records.batch import codec_of, crc_matches, read_header
 from penstock.records.codecs import Codec
 from penstock.records.record import recompress
 from penstock.storage.log import Appended, LongWalk
-from penstock.storage.validation import one_batch
+from penstock.storage.validation import check_codec, one_batch
 
 __all__ = ["PendingAppends", "append_at_once", "append_later"]
 
@@ -108,6 +108,7 @@ def _recompress(batch: bytearray, codec: Codec, level: int | None) -> bytearray:
     one = one_batch(memoryview(batch))
     if not crc_matches(one, read_header(one)):
         raise CorruptMessage("The checksum of the batch does not match its content")
+    check_codec(one, codec_of(one))
     try:
         return bytearray(recompress(one, codec, level))
     except CorruptMessage as e:

@@ -22,7 +22,7 @@ import cramjam
 from penstock.model.errors import CorruptMessage, RecordListTooLarge
 from penstock.ports import Buffer
 
-__all__ = ["DECOMPRESSED_BYTES_MAX", "Codec", "compress", "decompress"]
+__all__ = ["DECOMPRESSED_BYTES_MAX", "Codec", "check_lz4_frame", "compress", "decompress"]
 
 #: What one batch may unpack to unless the caller says otherwise: the most memory that a hostile batch costs.
 DECOMPRESSED_BYTES_MAX: Final = 256 * 1024 * 1024
@@ -32,6 +32,16 @@ _XERIAL_HEADER: Final = _XERIAL_MAGIC + bytes((0, 0, 0, 1, 0, 0, 0, 1))
 _XERIAL_BLOCK_BYTES: Final = 32 * 1024
 _BLOCK_LENGTH: Final = Struct(">i")
 _GUESS_BYTES_MIN: Final = 64 * 1024
+_LZ4_MAGIC: Final = b"\x04\x22\x4d\x18"
+#: magic, flags, block descriptor, checksum of the header
+_LZ4_HEADER_BYTES_MIN: Final = 7
+_LZ4_VERSION: Final = 1
+_LZ4_INDEPENDENT: Final = 0x20
+#: a reserved bit and, in later versions of the format, that of a dictionary's id
+_LZ4_RESERVED: Final = 0x03
+_LZ4_BLOCK_RESERVED: Final = 0x8F
+#: 64 KiB
+_LZ4_BLOCK_SIZE_MIN: Final = 4
 #: How Rust's standard library words "the output slice is full": the one failure that is cured by more room.
 _OUTPUT_FULL: Final = "failed to write whole buffer"
 
@@ -98,6 +108,24 @@ def decompress(codec: Codec, data: Buffer, limit: int = DECOMPRESSED_BYTES_MAX) 
         return _decompress_growing(codec, data, limit)
     except cramjam.DecompressionError as e:
         raise CorruptMessage(f"the records cannot be decompressed with {codec.label}: {e}") from e
+
+
+def check_lz4_frame(data: Buffer) -> None:
+    """Refuse a frame that Java's reader cannot read; CorruptMessage says why.
+
+    It reads version 1 of the format with independent blocks, without a dictionary.
+    """
+    if len(data) < _LZ4_HEADER_BYTES_MIN or bytes(data[:4]) != _LZ4_MAGIC:
+        raise CorruptMessage("the records are not an LZ4 frame")
+    flags, descriptor = data[4], data[5]
+    if flags >> 6 != _LZ4_VERSION or flags & _LZ4_RESERVED or descriptor & _LZ4_BLOCK_RESERVED:
+        raise CorruptMessage(f"an LZ4 frame of another version, or with a dictionary (flags {flags:#04x})")
+    if not flags & _LZ4_INDEPENDENT:
+        raise CorruptMessage(
+            "an LZ4 frame with linked blocks, which Java cannot read; use independent blocks"
+        )
+    if descriptor >> 4 < _LZ4_BLOCK_SIZE_MIN:
+        raise CorruptMessage(f"an LZ4 frame with an unknown block size ({descriptor >> 4})")
 
 
 def _too_large(codec: Codec, limit: int) -> RecordListTooLarge:

@@ -42,7 +42,6 @@ __all__ = [
     "iter_records",
     "open_batch",
     "recompress",
-    "records_without_key",
     "seal",
     "timestamps",
     "walk",
@@ -278,17 +277,25 @@ def _encode_bytes(parts: list[bytes], content: bytes | None) -> None:
 def recompress(
     batch: Buffer, codec: Codec, level: int | None = None, limit: int = DECOMPRESSED_BYTES_MAX
 ) -> bytes:
-    """The same records in another codec, if that is what they are; control batches stay as they are."""
+    """A producer's records in another codec, numbered from 0; control batches stay as they are.
+
+    The header gets the true maximum timestamp. As in Kafka, offset deltas of the producer are not believed.
+    """
     header, data = open_batch(batch, limit)
     if header.is_control or header.compression == codec:
         return bytes(batch)
-    for _ in walk(data, header.record_count):
-        pass
+    spans = list(walk(data, header.record_count))
+    if any(span.offset_delta != index for index, span in enumerate(spans)):
+        data = b"".join(_numbered(data, span, index) for index, span in enumerate(spans))
     attributes = header.attributes & ~COMPRESSION_MASK | codec
+    if spans and not header.is_log_append_time:
+        largest = header.base_timestamp + max(span.timestamp_delta for span in spans)
+        header = header._replace(max_timestamp=largest)
     return seal(header._replace(attributes=attributes), compress(codec, data, level))
 
 
-def records_without_key(batch: Buffer, limit: int = DECOMPRESSED_BYTES_MAX) -> list[int]:
-    """Indexes of the records that have no key, which compacted topics refuse."""
-    header, data = open_batch(batch, limit)
-    return [index for index, span in enumerate(walk(data, header.record_count)) if span.key is None]
+def _numbered(data: bytes, span: Span, offset_delta: int) -> bytes:
+    """The bytes of a record with another offset delta."""
+    _, behind = decode_varint(data, span.offset_position)
+    body = data[span.body : span.offset_position] + encode_varint(offset_delta) + data[behind : span.end]
+    return encode_varint(len(body)) + body

@@ -1,14 +1,15 @@
 """What may enter a log: batches are checked by header and checksum, and stamped with the append time.
 
-Records are looked at only where the topic asks for something that no header tells: keys in compacted topics,
-a bound on how old a timestamp may be, and to name the records of a batch that is refused anyway. Only what
-may have been damaged on the way is a CorruptMessage: clients send that again.
+Records are looked at only where the topic asks for something that no header tells (keys in compacted topics,
+a bound on how old a timestamp may be), where the header's timestamps cannot be right, and to name the records
+of a batch that is refused anyway. Then, as in Kafka, the header gets the true maximum timestamp, and the
+offset deltas of a compressed batch have to be consecutive. Only what may have been damaged on the way is a
+CorruptMessage: clients send that again.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
-from itertools import islice
 from struct import Struct, error
 from typing import Final
 
@@ -32,16 +33,25 @@ from penstock.records.batch import (
     MAGIC,
     NO_TIMESTAMP,
     TIMESTAMP_TYPE_BIT,
+    BatchHeader,
     is_long,
-    read_header,
 )
 from penstock.records.checksum import crc32c
-from penstock.records.codecs import Codec
-from penstock.records.record import records_without_key, timestamps
+from penstock.records.codecs import Codec, check_lz4_frame
+from penstock.records.record import open_batch, walk
 from penstock.storage.config import FOREVER, LogConfig
 from penstock.storage.producers import AppendOrigin
 
-__all__ = ["LongWalk", "NotOneBatch", "Rules", "check_replicated", "one_batch", "rules_of", "validate"]
+__all__ = [
+    "LongWalk",
+    "NotOneBatch",
+    "Rules",
+    "check_codec",
+    "check_replicated",
+    "one_batch",
+    "rules_of",
+    "validate",
+]
 
 _CLIENT: Final = AppendOrigin.CLIENT
 _CODEC_MAX: Final = max(Codec)
@@ -56,6 +66,7 @@ _MAX_TIMESTAMP: Final = Struct(">q")
 _CRC_POSITION: Final = 17
 _ATTRIBUTES_POSITION: Final = 21
 _MAX_TIMESTAMP_POSITION: Final = 35
+_KEYLESS: Final = "a compacted topic takes no record without a key"
 #: how many of a batch's bad records are named: the answer must not take longer than the check
 _NAMED_MAX: Final = 1000
 #: for how many configs rules are remembered: topics hardly have that many different ones
@@ -69,6 +80,7 @@ class Rules:
 
     __slots__ = (
         "after_max_ms",
+        "ahead_max_ms",
         "before_max_ms",
         "compact",
         "log_append_time",
@@ -83,6 +95,8 @@ class Rules:
         self.after_max_ms = config.message_timestamp_after_max_ms
         self.before_max_ms = config.message_timestamp_before_max_ms
         self.log_append_time = config.log_append_time
+        #: how far ahead of the broker's clock a producer's timestamps may be, if they are kept at all
+        self.ahead_max_ms = FOREVER if self.log_append_time else self.after_max_ms
         self.compact = config.compact
         bounded = self.before_max_ms < FOREVER and not self.log_append_time
         #: whether records themselves have to be looked at
@@ -109,8 +123,11 @@ class LongWalk(PenstockError):
         self._now_ms = now_ms
 
     def check(self) -> None:
-        """Raise what the append would; if nothing, it may be told that `rules` are met."""
-        _check_records(self._batch, self.rules, self._now_ms)
+        """Raise what the append would; if nothing, the batch meets `rules`, and its header is put right."""
+        batch = self._batch
+        header, largest = _check_records(batch, self.rules, self._now_ms)
+        if largest != header.max_timestamp:
+            _stamp_max_timestamp(batch, 0, len(batch), tuple(header), largest)
 
 
 def validate(
@@ -126,7 +143,7 @@ def validate(
     """
     size = len(batches)
     client = origin is _CLIENT
-    max_timestamp_max = FOREVER if rules.log_append_time else now_ms + rules.after_max_ms
+    max_timestamp_max = now_ms + rules.ahead_max_ms
     headers: list[tuple[int, ...]] = []
     position = 0
     while True:
@@ -142,7 +159,7 @@ def validate(
             crc,
             attributes,
             delta,
-            _,
+            base_timestamp,
             max_timestamp,
             producer_id,
             _,
@@ -169,12 +186,19 @@ def validate(
             if end != size:
                 return validate(one_batch(batches), rules, origin, now_ms, checked_by)
             raise _refusal(header)
-        if attributes and attributes & COMPRESSION_MASK > _CODEC_MAX:
-            raise UnsupportedCompressionType(f"there is no codec {attributes & COMPRESSION_MASK}")
-        if (rules.walk or max_timestamp > max_timestamp_max) and checked_by is not rules:
+        if attributes and attributes & COMPRESSION_MASK:
+            check_codec(batches[position:end], attributes & COMPRESSION_MASK)
+        if (
+            rules.walk
+            or max_timestamp > max_timestamp_max
+            # No record can be later than the only one, or earlier than all.
+            or (max_timestamp != base_timestamp and (not delta or max_timestamp < base_timestamp))
+        ) and checked_by is not rules:
             if client and is_long(batches):
                 raise LongWalk(batches, rules, now_ms)
-            _check_records(batches[position:end], rules, now_ms)
+            _, largest = _check_records(batches[position:end], rules, now_ms)
+            if largest != max_timestamp:
+                header = _stamp_max_timestamp(batches, position, end, header, largest)
         if rules.log_append_time:
             header = _stamp_append_time(batches, position, end, header, now_ms)
         headers.append(header)
@@ -268,46 +292,74 @@ def _refusal(header: tuple[int, ...]) -> ApiError:
     return InvalidRecord(f"a batch with a producer id has sequence {sequence}")
 
 
+def check_codec(batch: memoryview, codec: int) -> None:
+    """Refuse a compressed batch that consumers cannot read, as far as its first bytes tell."""
+    if codec > _CODEC_MAX:
+        raise UnsupportedCompressionType(f"there is no codec {codec}")
+    if codec == Codec.LZ4:
+        try:
+            check_lz4_frame(batch[HEADER_SIZE:])
+        except CorruptMessage as e:
+            raise InvalidRecord(str(e)) from e
+
+
 def _stamp_append_time(
     batches: memoryview, position: int, end: int, header: tuple[int, ...], now_ms: int
 ) -> tuple[int, ...]:
     attributes = header[5] | TIMESTAMP_TYPE_BIT
     _ATTRIBUTES.pack_into(batches, position + _ATTRIBUTES_POSITION, attributes)
-    _MAX_TIMESTAMP.pack_into(batches, position + _MAX_TIMESTAMP_POSITION, now_ms)
+    header = (*header[:5], attributes, *header[6:])
+    return _stamp_max_timestamp(batches, position, end, header, now_ms)
+
+
+def _stamp_max_timestamp(
+    batches: memoryview, position: int, end: int, header: tuple[int, ...], max_timestamp: int
+) -> tuple[int, ...]:
+    _MAX_TIMESTAMP.pack_into(batches, position + _MAX_TIMESTAMP_POSITION, max_timestamp)
     crc = crc32c(batches[position + CRC_START : end])
     _CRC.pack_into(batches, position + _CRC_POSITION, crc)
-    return (*header[:4], crc, attributes, *header[6:8], now_ms, *header[9:])
+    return (*header[:4], crc, *header[5:8], max_timestamp, *header[9:])
 
 
-def _check_records(batch: memoryview, rules: Rules, now_ms: int) -> None:
+def _check_records(batch: memoryview, rules: Rules, now_ms: int) -> tuple[BatchHeader, int]:
     try:
-        _check_each(batch, rules, now_ms)
+        return _check_each(batch, rules, now_ms)
     except CorruptMessage as e:
         # Its checksum matches: this is what the client made, and would send again.
         raise InvalidRecord(str(e)) from e
 
 
-def _check_each(batch: memoryview, rules: Rules, now_ms: int) -> None:
-    dated = not rules.log_append_time
-    if dated and read_header(batch).max_timestamp > now_ms + rules.after_max_ms:
-        message = f"timestamps may be at most {rules.after_max_ms} ms ahead of the broker's clock"
-        raise InvalidTimestamp(message, _timestamp_errors(batch, rules, now_ms))
-    if rules.compact:
-        keyless = records_without_key(batch)
-        if keyless:
-            message = "a compacted topic takes no record without a key"
-            raise InvalidRecord(message, tuple((index, message) for index in keyless[:_NAMED_MAX]))
-    if dated and rules.before_max_ms < FOREVER:
-        errors = _timestamp_errors(batch, rules, now_ms)
-        if errors:
-            raise InvalidTimestamp("records have timestamps that the topic does not accept", errors)
+def _check_each(batch: memoryview, rules: Rules, now_ms: int) -> tuple[BatchHeader, int]:
+    """The header, and the largest timestamp of the records.
 
-
-def _timestamp_errors(batch: memoryview, rules: Rules, now_ms: int) -> tuple[tuple[int, str | None], ...]:
+    Like Kafka, name every record that is refused, and have a bad timestamp decide about the code.
+    """
+    header, data = open_batch(batch)
+    dated, compact = not rules.log_append_time, rules.compact
     low, high = now_ms - rules.before_max_ms, now_ms + rules.after_max_ms
-    errors = (
-        (index, f"timestamp {timestamp} is not within [{low}, {high}]")
-        for index, (_, timestamp) in enumerate(timestamps(batch))
-        if timestamp != NO_TIMESTAMP and not low <= timestamp <= high
-    )
-    return tuple(islice(errors, _NAMED_MAX))
+    base, largest, numbered = header.base_timestamp, NO_TIMESTAMP, True
+    errors: list[tuple[int, str]] = []
+    kind: type[InvalidRecord | InvalidTimestamp] = InvalidRecord
+    for index, span in enumerate(walk(data, header.record_count)):
+        timestamp = base + span.timestamp_delta
+        if timestamp > largest:
+            largest = timestamp
+        if span.offset_delta != index:
+            numbered = False
+        if compact and span.key is None:
+            why = _KEYLESS
+        elif dated and timestamp != NO_TIMESTAMP and not low <= timestamp <= high:
+            kind = InvalidTimestamp
+            why = f"timestamp {timestamp} is not within [{low}, {high}]"
+        else:
+            continue
+        if len(errors) < _NAMED_MAX:
+            errors.append((index, why))
+    if errors:
+        message = (
+            _KEYLESS if kind is InvalidRecord else "records have timestamps that the topic does not accept"
+        )
+        raise kind(message, tuple(errors))
+    if header.compression and not numbered:
+        raise InvalidRecord("the offset deltas of a compressed batch are not 0, 1, 2, …")
+    return header, largest

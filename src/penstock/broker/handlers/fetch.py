@@ -26,9 +26,6 @@ from penstock.broker.steady_fetch import SteadyReader
 from penstock.model.errors import ApiError, ErrorCode
 from penstock.model.ids import TopicId
 from penstock.net.deferred import Deferred
-from penstock.ports import Buffer, FileRange
-from penstock.records.batch import HEADER_SIZE, read_header
-from penstock.records.codecs import Codec
 from penstock.replication.leader import LeaderState
 from penstock.replication.selector import preferred_read_replica
 from penstock.wire.apis.fetch import (
@@ -47,7 +44,7 @@ if TYPE_CHECKING:
 __all__ = ["client_fetch", "fetch"]
 
 _BY_TOPIC_ID: Final = 13
-_ZSTD_FROM: Final = 10
+_STORAGE_ERROR_FROM: Final = 6
 _READ_COMMITTED: Final = 1
 _RACKS_FROM: Final = 11
 #: Kafka's class for it, with or without its package
@@ -55,7 +52,6 @@ _RACK_AWARE: Final = "RackAwareReplicaSelector"
 _WARM_TRIES: Final = 3
 #: `FetchLimits(…)` without the call of a Python function, for what every Fetch makes
 _new_limits: Final = tuple.__new__
-_WALK_CHUNK: Final = 16 << 10
 
 
 def client_fetch(context: Context, came: tuple[memoryview, int, Decoder[FetchRequest]]) -> Any:
@@ -200,8 +196,8 @@ class _Fetch:
     def _build(self, read: FetchRead) -> FetchResponse:
         if read.quiet:
             read.tell_quiet(self._limits.committed)
-        if self._context.version < _ZSTD_FROM:
-            _hide_zstd(read.answers)
+        if read.errors and self._context.version < _STORAGE_ERROR_FROM:
+            _rename_storage_errors(read.answers)
         session = self._session
         self._context.broker.metrics.bytes_out += read.size
         told: Iterable[tuple[WantedPartition, PartitionData]] = zip(self._wanted, read.answers, strict=True)
@@ -257,33 +253,8 @@ def _nearest(broker: Broker, rack: str) -> Callable[[LeaderState, int], int | No
     return lambda leader, offset: preferred_read_replica(leader, rack, offset, rack_of)
 
 
-def _hide_zstd(answers: Iterable[PartitionData]) -> None:
-    """These versions cannot carry zstd: end before the first such batch, or say so if it is first."""
+def _rename_storage_errors(answers: Iterable[PartitionData]) -> None:
+    """Have clients of versions without this error look for another leader, as Kafka does."""
     for answer in answers:
-        records = answer.records
-        if not records:
-            continue
-        end = _first_zstd(records)
-        if end is None:
-            continue
-        if not end:
-            answer.error_code = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
-        if isinstance(records, FileRange):
-            answer.records = FileRange(records.file, records.position, end) if end else b""
-        else:
-            answer.records = records[:end]
-
-
-def _first_zstd(records: Buffer | FileRange) -> int | None:
-    """Where the first zstd batch starts, by the batches' headers alone; None if there is none."""
-    start, position, size = 0, 0, len(records)
-    chunk: Buffer = b"" if isinstance(records, FileRange) else records
-    while position + HEADER_SIZE <= size:
-        if isinstance(records, FileRange) and position + HEADER_SIZE > start + len(chunk):
-            start = position
-            chunk = records.file.pread(min(_WALK_CHUNK, size - position), records.position + position)
-        header = read_header(chunk, position - start)
-        if header.compression == Codec.ZSTD:
-            return position
-        position += header.size
-    return None
+        if answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR:
+            answer.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
