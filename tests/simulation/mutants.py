@@ -11,10 +11,8 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from typing import Any, Final, TypeAlias
+from collections.abc import Callable
+from typing import Any, Final
 
 from penstock.broker.flusher import Flusher
 from penstock.broker.handlers import offsets, replica_fetch
@@ -38,77 +36,17 @@ from penstock.storage.config import LogConfig
 from penstock.storage.flush import FlushPlan
 from penstock.storage.producers import ProducerStates
 from penstock.storage.segment import Segment
-from penstock.testing.simulation.scenario import Options, simulate
 from penstock.wire.schema import Struct
+from tests.simulation.disaster_mutants import DISASTER_MUTANTS
+from tests.simulation.hunting import Found, Mutant, hunt
 
 __all__ = ["MUTANTS", "Found", "Mutant", "hunt"]
 
-#: seeds that a guard may stay unmissed
-SEEDS_MAX: Final = 150
 #: what makes leaders change, and nothing else
 _UNREST: Final = ("kill", "stop", "pause", "partition", "one_way", "slow_link", "disk_slow")
 #: bytes that a power loss takes, replicas or not
 _LEFT_TO_THE_SYSTEM: Final = (("penstock.flush", "os"),)
 _POWER: Final = ("power_loss", "power_loss_in_write", "kill_in_write", "pause", "partition")
-
-
-Change: TypeAlias = tuple[object, str, Callable[..., Any] | property]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mutant:
-    """A guard and what takes its place: in which owners, under which names."""
-
-    guard: str
-    changes: tuple[Change, ...]
-    brokers: int = 3
-    #: where only some faults, and more of them, make a difference
-    allowed: tuple[str, ...] | None = None
-    #: where faults have to come in a certain order
-    plot: str | None = None
-    settings: tuple[tuple[str, str], ...] = ()
-    #: where it takes what only an operator asks for
-    operated: bool = False
-
-    def options(self, seed: int) -> Options:
-        drawn = Options.draw(seed, self.brokers)
-        if self.allowed is not None:
-            drawn = replace(drawn, allowed=self.allowed, faults=8, duration_s=drawn.duration_s + 4)
-        if self.operated:
-            return drawn.with_operator()
-        return replace(drawn, plot=None) if self.plot is None else drawn.plotted(self.plot)
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    violation: str
-    seeds: int
-
-
-@contextmanager
-def _without(mutant: Mutant) -> Iterator[None]:
-    originals = [(owner, name, getattr(owner, name)) for owner, name, _ in mutant.changes]
-    for owner, name, instead in mutant.changes:
-        setattr(owner, name, instead)
-    try:
-        yield
-    finally:
-        for owner, name, original in originals:
-            setattr(owner, name, original)
-
-
-def hunt(mutant: Mutant, seeds: int = SEEDS_MAX) -> Found | None:
-    """The first violation that a seed finds; None if none of them does."""
-    for seed in range(seeds):
-        options, settings = mutant.options(seed), dict(mutant.settings)
-        with _without(mutant):
-            violation = simulate(seed, options, settings=settings).violation
-        if violation is None:
-            continue
-        # A seed that finds something with the guard in place, too, says nothing about the guard.
-        if simulate(seed, options, settings=settings).violation is None:
-            return Found(violation.name, seed + 1)
-    return None
 
 
 # -- what is on the disk
@@ -346,6 +284,8 @@ MUTANTS: Final = (
         changes=((retention, "_too_old", _may_grow_old),),
         operated=True,
     ),
+    # damaged, stale and missing copies
+    *DISASTER_MUTANTS,
 )
 
 

@@ -1,0 +1,78 @@
+"""How a broker without one of its guards is run, and how many seeds it takes until a promise breaks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, Final, TypeAlias
+
+from penstock.testing.simulation.scenario import Options, simulate
+
+__all__ = ["Found", "Mutant", "hunt"]
+
+#: seeds that a guard may stay unmissed
+SEEDS_MAX: Final = 150
+
+
+Change: TypeAlias = tuple[object, str, Callable[..., Any] | property]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mutant:
+    """A guard and what takes its place: in which owners, under which names."""
+
+    guard: str
+    changes: tuple[Change, ...]
+    brokers: int = 3
+    #: where only some faults, and more of them, make a difference
+    allowed: tuple[str, ...] | None = None
+    #: where faults have to come in a certain order
+    plot: str | None = None
+    settings: tuple[tuple[str, str], ...] = ()
+    #: where it takes what only an operator asks for
+    operated: bool = False
+    #: where it takes damaged, stale or missing copies
+    disaster: str | None = None
+
+    def options(self, seed: int) -> Options:
+        drawn = Options.draw(seed, self.brokers)
+        if self.allowed is not None:
+            drawn = replace(drawn, allowed=self.allowed, faults=8, duration_s=drawn.duration_s + 4)
+        if self.disaster is not None:
+            return drawn.with_disaster(self.disaster)
+        if self.operated:
+            return drawn.with_operator()
+        return replace(drawn, plot=None) if self.plot is None else drawn.plotted(self.plot)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    violation: str
+    seeds: int
+
+
+@contextmanager
+def _without(mutant: Mutant) -> Iterator[None]:
+    originals = [(owner, name, getattr(owner, name)) for owner, name, _ in mutant.changes]
+    for owner, name, instead in mutant.changes:
+        setattr(owner, name, instead)
+    try:
+        yield
+    finally:
+        for owner, name, original in originals:
+            setattr(owner, name, original)
+
+
+def hunt(mutant: Mutant, seeds: int = SEEDS_MAX) -> Found | None:
+    """The first violation that a seed finds; None if none of them does."""
+    for seed in range(seeds):
+        options, settings = mutant.options(seed), dict(mutant.settings)
+        with _without(mutant):
+            violation = simulate(seed, options, settings=settings).violation
+        if violation is None:
+            continue
+        # A seed that finds something with the guard in place, too, says nothing about the guard.
+        if simulate(seed, options, settings=settings).violation is None:
+            return Found(violation.name, seed + 1)
+    return None
