@@ -10,6 +10,7 @@ import pytest
 from penstock.broker import replicas
 from penstock.broker.lifecycle import Lifecycle
 from penstock.broker.metadata_loader import MetadataLoader
+from penstock.broker.partitions import Partitions
 from penstock.broker.replica_asks import ReplicaAsks
 from penstock.metadata.image import TOPIC
 from penstock.model.errors import ApiError, ErrorCode
@@ -171,11 +172,7 @@ def test_a_clean_stop_is_remembered_by_its_epoch_and_an_unclean_one_is_not() -> 
                 last = nodes[1].broker_epoch
                 await end(1)
                 await nodes.start(1)
-                lifecycle = nodes[1].lifecycle
-                assert lifecycle is not None
-                lifecycle.epoch, registered = -1, lifecycle.epoch
-                assert lifecycle._previous_epoch() == (last if remembered else -1)
-                lifecycle.epoch = registered
+                assert nodes[1].partitions.previous_broker_epoch == (last if remembered else -1)
 
     run(main())
 
@@ -345,25 +342,26 @@ def test_leaders_move_away_from_a_failed_directory() -> None:
     run(main())
 
 
-def test_a_broker_stops_though_its_disk_takes_no_mark(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broker_stops_though_its_disk_takes_no_manifest(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         nodes = Cluster([1, 2, 3])
         disk = nodes.disks[1] = Disk()
-        leave_mark = Lifecycle.leave_mark
+        close = Partitions.close
 
-        def fail(lifecycle: Lifecycle) -> None:
+        async def fail(partitions: Partitions, broker_epoch: int) -> None:
             disk.sync_error = errno.EIO
-            leave_mark(lifecycle)
+            await close(partitions, broker_epoch)
 
         try:
             await nodes.start()
             last = nodes[1].broker_epoch
             with monkeypatch.context() as failing:
-                failing.setattr(Lifecycle, "leave_mark", fail)
+                failing.setattr(Partitions, "close", fail)
                 await nodes.stop(1)
             disk.sync_error = None
             await nodes.start(1)
             assert nodes[1].broker_epoch > last
+            assert nodes[1].partitions.previous_broker_epoch == -1
         finally:
             await nodes.close()
 

@@ -303,7 +303,7 @@ def test_a_log_from_before_there_was_a_quorum_is_read() -> None:
             {"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": "/data", "penstock.memory": "true"}
         )
         old = Broker(config, system_world(config)._replace(files=files))
-        metadata_log = old.partitions.open(1)
+        metadata_log = old.partitions.open()
         records: list[Struct] = [
             FeatureLevelRecord(name="metadata.version", feature_level=20),
             RegisterBrokerRecord(broker_id=1, broker_epoch=1, fenced=False),
@@ -312,7 +312,7 @@ def test_a_log_from_before_there_was_a_quorum_is_read() -> None:
         ]
         batch = build_batch(Record(n, 0, None, encode_metadata_record(r)) for n, r in enumerate(records))
         metadata_log.append(memoryview(bytearray(batch)), 0, origin=AppendOrigin.RAFT)
-        await old.partitions.close()
+        await old.partitions.close(1)
         broker = Broker(config, system_world(config)._replace(files=files))
         await broker.start()
         assert list(broker.image.topics) == ["old"] and broker.image.features == {"metadata.version": 20}

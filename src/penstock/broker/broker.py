@@ -117,7 +117,7 @@ class Broker:
         await self.server.bind(self.listeners)
         if self.internal is not None:
             await self.internal.bind()
-        metadata_log = self.partitions.open(self.node_id, new_cluster_id(self.config))
+        metadata_log = self.partitions.open(new_cluster_id(self.config))
         await self._sync(metadata_log)
         home = next(d for d in self.partitions.directories if metadata_log.path.startswith(f"{d.path}/"))
         if self.config.penstock_cluster_id not in (None, home.cluster_id):
@@ -185,9 +185,7 @@ class Broker:
         if self.lifecycle is not None:
             await self.node.quorum.resign(_FAREWELL_S)
         await self._leave()
-        if self.lifecycle is not None:
-            await self.workers.in_thread(self.lifecycle.leave_mark)
-        await self.partitions.close()
+        await self.partitions.close(self.broker_epoch if self.lifecycle is None else self.lifecycle.epoch)
         self.workers.close()
         log.info("stopped", node_id=self.node_id, seconds=self._seconds_since(began))
 
@@ -225,8 +223,7 @@ class Broker:
             [internal, *self.listeners],
             [parse_topic_id(directory.directory_id) for directory in directories],
             self.rng.token(16),
-            self.files,
-            clean=all(directory.clean for directory in directories) and not self.partitions.lost,
+            previous_epoch=self.partitions.previous_broker_epoch,
             offline=lambda: [parse_topic_id(d.directory_id) for d in self.room.failed()],
             without_room=self.room.without_room,
             unclean=self.partitions.unclean,

@@ -18,7 +18,6 @@ from penstock.broker.unclean_replicas import UncleanReplicas
 from penstock.model.config import BrokerConfig
 from penstock.model.errors import ApiError, ErrorCode
 from penstock.net.server import Listener
-from penstock.ports import Files
 from penstock.wire.apis.broker_heartbeat import BROKER_HEARTBEAT, BrokerHeartbeatRequest, TopicWithoutRoom
 from penstock.wire.apis.broker_registration import BROKER_REGISTRATION, BrokerRegistrationRequest
 from penstock.wire.apis.controller_registration import (
@@ -31,7 +30,6 @@ from penstock.wire.apis.endpoints import Listener as RegisteredListener
 __all__ = ["Lifecycle"]
 
 log = get_logger("lifecycle")
-_EPOCH_FILE: Final = "broker-epoch"
 _NO_EPOCH: Final = -1
 _RETRY_S: Final = 0.1
 #: how often who wants to go asks whether it may
@@ -56,15 +54,15 @@ class Lifecycle:
         listeners: list[Listener],
         directories: list[bytes],
         incarnation: bytes,
-        files: Files,
         *,
-        clean: bool,
+        previous_epoch: int,
         offline: Callable[[], list[bytes]],
         without_room: Callable[[], list[TopicWithoutRoom]],
         unclean: UncleanReplicas,
     ) -> None:
         """`offline` names the data directories that have failed, `without_room` replicas in full ones.
 
+        `previous_epoch` is the one of the registration that ended with a clean shutdown, -1 if none did.
         `unclean` has the replicas to report before this broker is unfenced, and those found later.
         """
         self._config = config
@@ -72,8 +70,7 @@ class Lifecycle:
         self._listeners = listeners
         self._directories = directories
         self._incarnation = incarnation
-        self._files = files
-        self._clean = clean
+        self._previous_epoch = previous_epoch
         self._offline = offline
         self._without_room = without_room
         self._unclean = unclean
@@ -132,7 +129,7 @@ class Lifecycle:
             rack=self._config.broker_rack,
             machine=self._config.penstock_machine,
             log_dirs=self._directories,
-            previous_broker_epoch=self._previous_epoch(),
+            previous_broker_epoch=self._previous_epoch if self.epoch == _NO_EPOCH else self.epoch,
         )
         while True:
             if self._node.quorum.failure is not None:
@@ -188,25 +185,6 @@ class Lifecycle:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
-
-    def leave_mark(self) -> None:
-        """With everything else on the disk: remember which registration ends in good order. Touches files."""
-        try:
-            self._files.write_atomic(self._epoch_path, str(self.epoch).encode())
-        except OSError as e:
-            # An older mark is of another registration: this end will not count as one in good order.
-            log.error("no_mark_left", path=self._epoch_path, error=str(e))
-
-    def _previous_epoch(self) -> int:
-        if self.epoch != _NO_EPOCH:
-            return self.epoch
-        if not self._clean or not self._files.exists(self._epoch_path):
-            return _NO_EPOCH
-        return int(self._files.read(self._epoch_path))
-
-    @property
-    def _epoch_path(self) -> str:
-        return f"{self._node.log.log.path}/{_EPOCH_FILE}"
 
     async def _report(self) -> None:
         while not self._down.is_set():

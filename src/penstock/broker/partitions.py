@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, cast
 
+from penstock.broker.data_directories import DataDirectories, open_directories
 from penstock.broker.flusher import Flusher, FlushPolicy
 from penstock.broker.log_loading import WantedLog, load_logs
 from penstock.broker.logs import get_logger
@@ -15,13 +16,13 @@ from penstock.broker.stored_partitions import StoredPartitions, log_quarantined
 from penstock.metadata.image import ClusterImage, TopicImage
 from penstock.model.config import BrokerConfig, topic_values
 from penstock.model.errors import ErrorCode, StorageError
-from penstock.model.ids import METADATA_TOPIC, METADATA_TOPIC_ID, TopicId, TopicPartition
+from penstock.model.ids import METADATA_TOPIC, TopicId, TopicPartition
 from penstock.ports import Clock, Files, Rng, Workers
 from penstock.storage.config import LogConfig
 from penstock.storage.directory import MANY_FILES, DataDirectory, PartitionRemoval, StoredPartition
 from penstock.storage.flush import FlushPlan
 from penstock.storage.log import Log
-from penstock.storage.ownership import DirectoryRefused, introduce, survey
+from penstock.storage.manifest import NO_BROKER_EPOCH
 from penstock.storage.removal import Removal
 
 __all__ = ["Partitions"]
@@ -47,42 +48,31 @@ class Partitions(PartitionTable):
         self._deletions: set[asyncio.Task[None]] = set()
         #: partitions that are not here only because of their directories, those, and whether they are made
         self._refused: dict[TopicPartition, tuple[TopicImage, DataDirectory, bool]] = {}
-        #: paths at which a data directory should be and is not
-        self.missing_directories: list[str] = []
-        #: ids of data directories that are gone, with who knows what in them
-        self.lost: frozenset[str] = frozenset()
+        self.data = DataDirectories()
+        #: the epoch of the registration that ended with the last clean shutdown
+        self.previous_broker_epoch = NO_BROKER_EPOCH
+        #: how the metadata log differs from the manifest of the last clean shutdown, None if it does not
+        self.metadata_unclean: str | None = None
         self._image = ClusterImage()
         #: told of every partition that comes to be hosted
         self.on_hosted: Callable[[Partition], None] = _nothing
 
     @property
     def directories(self) -> Sequence[DataDirectory]:
-        return tuple(self._flushers)
+        return self.data.opened
 
     def in_directory(self, directory: DataDirectory) -> Iterator[Partition]:
         return (partition for partition in self if partition.directory is directory)
 
     # -- coming and going -----------------------------------------------------------------------------
 
-    def open(self, node_id: int, cluster_id: str | None = None) -> Log:
+    def open(self, cluster_id: str | None = None) -> Log:
         """Open the data directories; returns the metadata log, which lives in one of them.
 
         New ones become the cluster's with `cluster_id`, or that of a new cluster.
         """
-        paths = self._config.data_dirs
-        siblings = survey(self._files, paths)
-        self.lost = siblings.lost
-        cluster_id = siblings.cluster_id or cluster_id
-        for path in paths:
-            if siblings.lost and path in siblings.unowned:
-                # Most likely a disk that is not mounted: nothing may be written in its place.
-                log.error("data_directory_missing", directory=path, directory_ids=sorted(siblings.lost))
-                self.missing_directories.append(path)
-                continue
-            directory = DataDirectory.open(
-                self._files, path, cluster_id=cluster_id, node_id=node_id, rng=self._rng, clock=self._clock
-            )
-            cluster_id = directory.cluster_id
+        open_directories(self._config, self._files, self._clock, self._rng, cluster_id, into=self.data)
+        for directory in self.data.opened:
             self._counts[directory] = 0
             self._checkpointing[directory] = asyncio.Lock()
             self._flushers[directory] = Flusher(
@@ -91,23 +81,13 @@ class Partitions(PartitionTable):
                 self._config.penstock_flush_interval_ms / 1000,
                 self._workers,
             )
-        introduce(self._files, [directory.path for directory in self._flushers])
-        home = self._metadata_home()
-        return home.open_log(METADATA_TOPIC, 0, LogConfig(retention_ms=-1), self._clock, self._rng)
-
-    def _metadata_home(self) -> DataDirectory:
-        """The directory with the metadata log, which is made if this broker is new."""
-        for directory in self._flushers:
-            if directory.holds(METADATA_TOPIC, 0):
-                return directory
-        if self.lost or any(directory.partitions() for directory in self._flushers):
-            raise DirectoryRefused(
-                "none of the data directories has this broker's metadata: mount the one that has, or add it "
-                "to log.dirs"
-            )
-        first = self.directories[0]
-        first.create_partitions([StoredPartition(METADATA_TOPIC, 0, METADATA_TOPIC_ID)])
-        return first
+        self.previous_broker_epoch = self.data.previous_broker_epoch
+        home = self.data.metadata_home()
+        opened = home.open_log(METADATA_TOPIC, 0, LogConfig(retention_ms=-1), self._clock, self._rng)
+        self.metadata_unclean = home.unclean.pop(TopicPartition(METADATA_TOPIC, 0), None)
+        if self.metadata_unclean is not None:
+            log.error("metadata_log_unclean", path=opened.path, reason=self.metadata_unclean)
+        return opened
 
     async def load(self, image: ClusterImage) -> None:
         """Open every partition that the image has here, and set aside what it does not have."""
@@ -153,7 +133,7 @@ class Partitions(PartitionTable):
         for index in indexes:
             if self._config.node_id in topic.partitions[index].counted_on:
                 self.mark_unclean(topic.id, index, "the data directories have no log of this replica")
-        if self.lost:
+        if self.data.lost:
             slots.update(dict.fromkeys(indexes, ErrorCode.KAFKA_STORAGE_ERROR))
         else:
             await self.add(topic, indexes, self._image.topic_configs(topic.name))
@@ -282,22 +262,27 @@ class Partitions(PartitionTable):
                     if checkpoint is not None:
                         await self._workers.in_thread(checkpoint.write)
 
-    async def close(self) -> None:
-        """Bring everything to the disk and leave the mark of a clean shutdown, where the disk allows it."""
+    async def close(self, broker_epoch: int) -> None:
+        """Bring everything to the disk and write the manifests of a clean shutdown, where the disk allows it.
+
+        `broker_epoch` is the one of the registration that ends here.
+        """
         for partition in self:
             if partition.pending is not None:
                 await asyncio.gather(*partition.pending.tasks, return_exceptions=True)
         await asyncio.gather(*self._deletions, return_exceptions=True)
-        await asyncio.gather(*map(self._close_directory, self._flushers))
+        await asyncio.gather(
+            *(self._close_directory(directory, broker_epoch) for directory in self._flushers)
+        )
 
-    async def _close_directory(self, directory: DataDirectory) -> None:
+    async def _close_directory(self, directory: DataDirectory, broker_epoch: int) -> None:
         await self._flushers[directory].stop()
         try:
             sealed = await self._workers.in_thread(directory.seal)
             await self._sync(directory, [plan for _, plan in sealed])
             for opened, plan in sealed:
                 opened.flushed(plan)
-            await self._workers.in_thread(directory.close)
+            await self._workers.in_thread(directory.close, True, broker_epoch)
         except StorageError as e:
             log.error("unclean_shutdown", directory=directory.path, error=str(e))
             directory.close(clean=False)
@@ -313,8 +298,9 @@ class Partitions(PartitionTable):
 
     def abandon(self) -> None:
         """Let go of the directories; the next start has to look at everything that was opened."""
-        for directory, flusher in self._flushers.items():
+        for flusher in self._flushers.values():
             flusher.abandon()
+        for directory in self.data.opened:
             directory.close(clean=False)
 
     # -- details --------------------------------------------------------------------------------------
@@ -370,6 +356,9 @@ class Partitions(PartitionTable):
                 self.acknowledgements(topic),
             )
             self.slots(topic)[index] = partition
+            reason = directory.unclean.pop(TopicPartition(topic.name, index), None)
+            if reason is not None:
+                self.mark_unclean(topic.id, index, reason)
             self.on_hosted(partition)
 
     def delete_later(self, removal: PartitionRemoval | Removal, flusher: Flusher | None = None) -> None:

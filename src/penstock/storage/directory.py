@@ -3,7 +3,7 @@
     <path>/meta.json                                who owns it: cluster, node, the directory's own id
     <path>/lock                                     held while a broker uses it
     <path>/reserve                                  room for what has to be written on a full disk, too
-    <path>/clean-shutdown                           there only while no broker uses it, and all is well
+    <path>/clean-shutdown                           the manifest of a clean shutdown (`manifest`)
     <path>/recovery-point-offset-checkpoint         per log: below this everything is on the disk
     <path>/log-start-offset-checkpoint              per log: its log start offset
     <path>/replication-offset-checkpoint            per log: its high watermark, or an earlier one
@@ -15,8 +15,8 @@
 Only what a committed decision of the controller removed while the broker ran goes to `deleted`, so a start
 may finish that deletion. What a start finds and the metadata does not know goes to the quarantine.
 
-The marker of a clean shutdown is removed, durably, as soon as the directory is opened: whatever happens then,
-the next start knows that it has to look. Names in a directory are synced before anything relies on them.
+The manifest of a clean shutdown is removed, durably, as soon as the directory is opened: whatever happens
+then, the next start knows that it has to look.
 
 The event loop's thread owns a directory. What only touches files says so, and belongs into a worker thread.
 """
@@ -27,13 +27,14 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Final
 
-from penstock.model.ids import TopicPartition
+from penstock.model.ids import METADATA_TOPIC, TopicPartition
 from penstock.ports import Clock, File, Files, Rng
 from penstock.storage.config import LogConfig
 from penstock.storage.flush import FlushPlan
 from penstock.storage.folders import DELETED, TOPICS, PartitionFolders, PartitionRemoval, StoredPartition
 from penstock.storage.health import Health
 from penstock.storage.log import Log
+from penstock.storage.manifest import NO_BROKER_EPOCH, Manifest, ManifestRefused, log_entry, mismatch
 from penstock.storage.offset_checkpoints import Checkpoint, OffsetCheckpoints
 from penstock.storage.ownership import DirectoryRefused, Owner, make_durably, own
 from penstock.storage.quarantine import Quarantine, QuarantineEntry
@@ -58,15 +59,31 @@ class DataDirectory:
     """One data directory of a broker, open until `close`."""
 
     def __init__(
-        self, files: Files, path: str, lock: File, owner: Owner, clean: bool, clock: Clock | None = None
+        self,
+        files: Files,
+        path: str,
+        lock: File,
+        owner: Owner,
+        manifest: bytes | None,
+        clock: Clock | None = None,
     ) -> None:
+        """`manifest` is the content of its file, None where there was none."""
         self._files = files
         self.path = path
         self._lock = lock
         self.cluster_id = owner.cluster_id
         self.directory_id = owner.directory_id
+        #: why the manifest of a clean shutdown is not used, None if it is or if there was none
+        self.manifest_problem: str | None = None
+        found = self._check_manifest(manifest)
         #: whether the last broker that used it shut down in good order
-        self.clean = clean
+        self.clean = found is not None
+        #: the epoch of that broker's registration
+        self.broker_epoch = NO_BROKER_EPOCH if found is None else found.broker_epoch
+        #: what the manifest says of logs that have not been loaded yet
+        self._expected = {} if found is None else found.logs
+        #: the logs that were loaded and do not match the manifest, with the reason
+        self.unclean: dict[TopicPartition, str] = {}
         self._reserve = Reserve(files, path)
         self.health = Health(self._reserve.free)
         self.cache = SegmentCache()
@@ -100,21 +117,35 @@ class DataDirectory:
             if files.is_dir(f"{path}/{DELETED}"):
                 files.rmtree(f"{path}/{DELETED}")
             files.makedirs(f"{path}/{DELETED}")
-            clean = files.exists(f"{path}/{_CLEAN}")
-            if clean:
+            manifest = None
+            if files.exists(f"{path}/{_CLEAN}"):
+                manifest = files.read(f"{path}/{_CLEAN}")
                 files.remove(f"{path}/{_CLEAN}")
             files.sync_dir(path)
         except BlockingIOError as e:
             raise DirectoryRefused(f"{path} is in use by another broker: stop it, or use another path") from e
         except OSError as e:
             raise DirectoryRefused(f"{path} cannot be used: {e}") from e
-        directory = cls(files, path, lock, owner, clean, clock)
+        directory = cls(files, path, lock, owner, manifest, clock)
         directory.keep_reserve()
         return directory
 
-    def close(self, clean: bool = True) -> None:
+    def _check_manifest(self, content: bytes | None) -> Manifest | None:
+        if content is None:
+            return None
+        try:
+            manifest = Manifest.decode(content)
+            if manifest.directory_id != self.directory_id:
+                raise ManifestRefused(f"it is the data directory {manifest.directory_id}'s")
+        except ManifestRefused as e:
+            self.manifest_problem = str(e)
+            return None
+        return manifest
+
+    def close(self, clean: bool = True, broker_epoch: int = NO_BROKER_EPOCH) -> None:
         """Close every log that is still open; with `clean`, the next start may trust what it finds.
 
+        `broker_epoch` is the one of the registration that ends here.
         It touches files, and syncs what nobody has after `seal`: that belongs into a worker thread.
         """
         if clean:
@@ -123,13 +154,15 @@ class DataDirectory:
             log.close(clean)
         if clean:
             self.checkpoint().write()
-            self._mark_clean()
+            self._write_manifest(broker_epoch)
         self._logs = {}
         self._lock.close()
 
-    def _mark_clean(self) -> None:
+    def _write_manifest(self, broker_epoch: int) -> None:
+        logs = (log_entry(key, self._folders.topic_id(key.topic), log) for key, log in self._logs.items())
+        manifest = Manifest.of(self.directory_id, broker_epoch, logs)
         try:
-            self._files.write_atomic(f"{self.path}/{_CLEAN}", b"")
+            self._files.write_atomic(f"{self.path}/{_CLEAN}", manifest.encode())
         except OSError as e:
             raise self.health.failed(e, f"cannot write {self.path}/{_CLEAN}") from e
 
@@ -196,6 +229,8 @@ class DataDirectory:
         would have the new logs recovered by the old ones' offsets.
         """
         keys = {TopicPartition(topic, partition) for topic, partition, _ in partitions}
+        for key in keys:
+            self._expected.pop(key, None)
         self._checkpoints.forget(keys)
         return self._checkpoints.may_be_written(keys)
 
@@ -218,15 +253,39 @@ class DataDirectory:
     def load_log(
         self, topic: str, partition: int, config: LogConfig, clock: Clock, rng: Rng | None = None
     ) -> Log:
-        """As `open_log`, but touches files only: `adopt` the log where the directory is owned."""
+        """As `open_log`, but touches files only: `adopt` the log where the directory is owned.
+
+        A log that does not match the manifest of the last clean shutdown is recovered, and is in `unclean`.
+        """
         key = TopicPartition(topic, partition)
+        expected = self._expected.pop(key, None)
+        # What this process has had open already may have been left in any state.
+        first = self.clean and key not in self._opened
+        log = self._load(key, config, clock, rng, clean=first and expected is not None)
+        if expected is not None and first:
+            reason = mismatch(expected, log_entry(key, self._folders.topic_id(topic), log))
+            if reason is None:
+                log.advance_high_watermark(expected.high_watermark)
+            else:
+                self.unclean[key] = reason
+                # Recovery would put what is missing of the metadata log down as damage in its middle. The
+                # quorum has its own way to fetch what a voter lacks.
+                if topic != METADATA_TOPIC:
+                    log.close(clean=False)
+                    log = self._load(key, config, clock, rng, clean=False)
+        elif first and log.end_offset:
+            self.unclean[key] = "the manifest of the last clean shutdown does not list it"
+        return log
+
+    def _load(
+        self, key: TopicPartition, config: LogConfig, clock: Clock, rng: Rng | None, clean: bool
+    ) -> Log:
         log = Log.open(
             self._files,
-            self.partition_path(topic, partition),
+            self.partition_path(*key),
             config,
             clock,
-            # What this process has had open already may have been left in any state.
-            clean=self.clean and key not in self._opened,
+            clean=clean,
             recovery_point=self._checkpoints.recovery_points.get(key, 0),
             log_start_offset=self._checkpoints.log_starts.get(key, 0),
             start_recorded=self._checkpoints.recorded_start(key) is not None,
@@ -310,6 +369,7 @@ class DataDirectory:
         log = self._logs.pop(key, None)
         if log is not None:
             log.close(clean=False)
+        self._expected.pop(key, None)
         self._checkpoints.forget([key])
 
     # -- checkpoints

@@ -77,6 +77,8 @@ class PartitionFolders:
         self._quarantine = quarantine
         self._clock = clock
         self._removals = count()
+        #: the topics' ids, as far as they have been read or written
+        self._topic_ids: dict[str, TopicId] = {}
 
     def topic_path(self, topic: str) -> str:
         return f"{self._path}/{TOPICS}/{topic}"
@@ -88,7 +90,7 @@ class PartitionFolders:
         """What lies in the directory."""
         found = []
         for topic in self._files.listdir(f"{self._path}/{TOPICS}"):
-            topic_id = self._read_topic_id(topic)
+            topic_id = self._topic_ids[topic] = self._read_topic_id(topic)
             found += [StoredPartition(topic, index, topic_id) for index in self._indexes(topic)]
         return found
 
@@ -96,6 +98,12 @@ class PartitionFolders:
         """The partitions whose folders lie in a topic's folder."""
         matches = map(_PARTITION.fullmatch, self._files.listdir(self.topic_path(topic)))
         return [int(match[1]) for match in matches if match is not None]
+
+    def topic_id(self, topic: str) -> TopicId:
+        """The id in a topic's folder, `NO_TOPIC_ID` where that was lost."""
+        if topic not in self._topic_ids:
+            self._topic_ids[topic] = self._read_topic_id(topic)
+        return self._topic_ids[topic]
 
     def _read_topic_id(self, topic: str) -> TopicId:
         try:
@@ -121,6 +129,7 @@ class PartitionFolders:
             self.quarantine(topic, self._indexes(topic), "a new topic has its name")
         for index in indexes:
             self._files.makedirs(self.partition_path(topic, index))
+        self._topic_ids[topic] = topic_id
         if found == topic_id:
             self._files.sync_dir(self.topic_path(topic))
         else:

@@ -14,11 +14,11 @@ Everything here touches the disk, so it belongs into a worker thread once the br
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from dataclasses import asdict, dataclass
 from typing import Final
-
-import msgspec
 
 from penstock.model.errors import PenstockError
 from penstock.model.ids import TopicId, format_topic_id
@@ -37,7 +37,8 @@ class QuarantineRefused(PenstockError):
     """A request for an entry that cannot be met; the message says what to do about it."""
 
 
-class QuarantineEntry(msgspec.Struct, kw_only=True):
+@dataclass(slots=True, kw_only=True)
+class QuarantineEntry:
     """What `quarantine.json` says about one set-aside topic or partition."""
 
     name: str
@@ -67,12 +68,8 @@ class Quarantine:
         found = []
         if self._files.is_dir(self.path):
             for name in self._files.listdir(self.path):
-                with suppress(OSError, msgspec.MsgspecError, UnicodeDecodeError):
-                    entry = msgspec.json.decode(
-                        self._files.read(f"{self.path}/{name}/{_ENTRY}"), type=QuarantineEntry
-                    )
-                    # The folder's name is what every command refers to.
-                    found.append(msgspec.structs.replace(entry, name=name))
+                with suppress(OSError, ValueError, TypeError):
+                    found.append(_parsed(self._files.read(f"{self.path}/{name}/{_ENTRY}"), name))
         return sorted(found, key=lambda entry: (entry.when_ms, entry.name))
 
     def entry(self, name: str) -> QuarantineEntry:
@@ -129,7 +126,7 @@ class Quarantine:
 
     def _write(self, entry: QuarantineEntry) -> None:
         path = f"{self.entry_path(entry.name)}/{_ENTRY}"
-        self._files.write_atomic(path, msgspec.json.format(msgspec.json.encode(entry), indent=2) + b"\n")
+        self._files.write_atomic(path, json.dumps(asdict(entry), indent=2).encode() + b"\n")
 
     def held(self, entry: QuarantineEntry) -> list[int]:
         """The partitions whose folders the entry holds: a crash may have left only some of them."""
@@ -187,6 +184,18 @@ def tree_size(files: Files, path: str) -> int:
                 with suppress(OSError):
                     size += files.size(below)
     return size
+
+
+def _parsed(data: bytes, name: str) -> QuarantineEntry:
+    """An entry from its file; ValueError or TypeError on anything else.
+
+    Its name is the folder's, which every command refers to.
+    """
+    entry = QuarantineEntry(**{**json.loads(data), "name": name})
+    numbers = (entry.when_ms, entry.size, entry.kept_ms, *entry.partitions)
+    if not all(isinstance(number, int) for number in numbers):
+        raise ValueError(f"{name} has something else in the place of a number")
+    return entry
 
 
 def _folder(partition: int) -> str:

@@ -46,6 +46,6 @@ def describe_log_dirs(context: Context, request: DescribeLogDirsRequest) -> Desc
         result.total_bytes, result.usable_bytes = directory.space()
     response.results += [
         DescribeLogDirsResult(log_dir=path, error_code=ErrorCode.KAFKA_STORAGE_ERROR)
-        for path in partitions.missing_directories
+        for path in partitions.data.missing
     ]
     return response

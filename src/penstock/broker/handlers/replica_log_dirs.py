@@ -37,7 +37,7 @@ def alter_replica_log_dirs(
 
 
 def _answer(partitions: Partitions, path: str, topic: str, index: int) -> ErrorCode:
-    if path in partitions.missing_directories:
+    if path in partitions.data.missing:
         return ErrorCode.KAFKA_STORAGE_ERROR
     wanted = next((directory for directory in partitions.directories if directory.path == path), None)
     if wanted is None:
