@@ -177,6 +177,22 @@ def test_it_leads_where_no_other_replica_with_a_right_clock_is_in_sync() -> None
     assert partition.leader == 1
 
 
+def test_a_replica_that_has_just_come_into_sync_is_not_elected_with_the_same_change() -> None:
+    """A leader is elected of those that were in sync before."""
+    stage = Stage(3)
+    partition = stage.topic("a", [1, 2, 3], min_isr=1)
+    stage.fence(2, 3)
+    for node in (2, 3):
+        stage.beat(node)
+    assert partition.isr == [1]
+    stage.policy = Policy(clocks_off=(1,))
+
+    stage.alter(partition, [1, 2])
+    assert (partition.leader, partition.isr) == (1, [1, 2])
+    beat(stage, 1, 1)
+    assert partition.leader == 2
+
+
 def test_elections_avoid_a_wrong_clock() -> None:
     stage = Stage(3)
     partition = stage.topic("a", [1, 2, 3])

@@ -183,7 +183,9 @@ def lead_elsewhere(image: ClusterImage, policy: Policy, broker_id: int) -> list[
         if len(records) == MOST_ELECTIONS:
             break
         if partition.leader == broker_id and len(partition.isr) > 1:
-            record = begin_change(image, policy, partition).build()
+            change = begin_change(image, policy, partition)
+            change.election = Election.ELSEWHERE
+            record = change.build()
             if record is not None:
                 records.append(record)
     return records

@@ -32,6 +32,8 @@ class Election(Enum):
     PREFERRED = 0
     ONLINE = 1
     UNCLEAN = 2
+    #: a leader that is to be avoided does not stay, if another replica may lead
+    ELSEWHERE = 3
 
 
 class _Elected(NamedTuple):
@@ -80,7 +82,7 @@ class PartitionChange:
         self.unclean_shutdown: Collection[int] = ()
         #: brokers that have nothing of what they had: one that led last would have others cut all they have
         self.emptied: Collection[int] = ()
-        #: brokers that lead only where no other replica may
+        #: brokers that are elected only where no other replica may lead
         self.avoided: Collection[int] = ()
         self._elr: Sequence[int] = partition.elr
 
@@ -142,11 +144,11 @@ class PartitionChange:
 
     def _elected(self) -> _Elected:
         leader = self._partition.leader
-        candidates = (leader, *self.replicas)
-        if self.election is Election.PREFERRED:
-            candidates = (self.replicas[0], *candidates)
-        if self.avoided:
-            candidates = tuple(sorted(candidates, key=lambda node: node in self.avoided))
+        candidates = [leader, *sorted(self.replicas, key=self.avoided.__contains__)]
+        if self.election is Election.PREFERRED and self.replicas[0] not in self.avoided:
+            candidates.insert(0, self.replicas[0])
+        elif self.election is Election.ELSEWHERE:
+            candidates.sort(key=self.avoided.__contains__)
         for node in candidates:
             if self._may_lead(node):
                 return _Elected(node)
