@@ -11,6 +11,7 @@ from penstock.client import (
     Consumer,
     Message,
     MisusedClient,
+    NotReachable,
     Producer,
     Record,
     SerializationError,
@@ -248,3 +249,12 @@ def test_what_cannot_be_read_fails_where_it_is_used(bootstrap: str, name: str) -
 def test_what_cannot_be_asked_for(arguments: Any, advice: str) -> None:
     with pytest.raises(MisusedClient, match=advice):
         Consumer("x:1", group="g", **arguments)
+
+
+def test_a_wrong_address_is_reported() -> None:
+    async def read() -> None:
+        async with Consumer("127.0.0.1:1", "topic", group="group", connect_timeout=0.2) as consumer:
+            await anext(consumer)
+
+    with pytest.raises(NotReachable, match=r"no broker answered at 127\.0\.0\.1:1"):
+        asyncio.run(asyncio.wait_for(read(), 60))

@@ -22,6 +22,7 @@ from penstock.client import (
     Refused,
     SerializationError,
 )
+from penstock.testing import broker
 
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
 
@@ -156,6 +157,36 @@ def test_nobody_there() -> None:
         taken.bind(("127.0.0.1", 0))  # and never listens
         with pytest.raises(NotReachable, match="Check that a broker listens"):
             asyncio.run(send(f"127.0.0.1:{taken.getsockname()[1]}"))
+
+
+def test_a_wrong_address_is_reported_before_messages_time_out() -> None:
+    """The default delivery timeout is two minutes; librdkafka says nothing in that time."""
+
+    async def send(address: str) -> None:
+        async with Producer(address, connect_timeout=0.2) as producer:
+            with pytest.raises(NotReachable, match=f"no broker answered at {address} within 0.2 s"):
+                await producer.send("topic", b"x")
+            producer.send_nowait("topic", b"y")
+            with pytest.raises(DeliveryFailed, match="no broker answered"):
+                await producer.flush()
+
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # and never listens
+        asyncio.run(asyncio.wait_for(send(f"127.0.0.1:{taken.getsockname()[1]}"), 60))
+
+
+def test_a_broker_that_starts_late_gets_the_messages(name: str) -> None:
+    async def send(address: str, port: int) -> None:
+        async with Producer(address, connect_timeout=20.0) as producer:
+            sending = asyncio.create_task(producer.send(name, b"x"))
+            await asyncio.sleep(0)
+            with broker(config={"listeners": f"PLAINTEXT://127.0.0.1:{port}"}):
+                assert (await sending).offset == 0
+
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+    asyncio.run(asyncio.wait_for(send(f"127.0.0.1:{port}", port), 60))
 
 
 def test_closing_in_a_hurry_tells_whoever_waits() -> None:

@@ -21,6 +21,7 @@ from typing import Any, Literal, Self, TypeAlias
 
 from penstock.client.errors import MisusedClient, translated
 from penstock.client.fetching import Fetcher, Offsets, Where, places
+from penstock.client.first_contact import FirstContact
 from penstock.client.handling import Handler, Handling, RetryPolicy
 from penstock.client.lanes import Lanes
 from penstock.client.message import Message
@@ -40,7 +41,8 @@ class Consumer:
     """Reads the topics that it subscribes to, sharing them with the other members of its group.
 
     Use it in `async with`, or call `start` and `close`. One task reads at a time. `reset` is where partitions
-    start that the group has no offset for. `config` takes what has no argument (security, for example) under
+    start that the group has no offset for. Reading fails with `NotReachable` if no broker has answered within
+    `connect_timeout`; None waits for ever. `config` takes what has no argument (security, for example) under
     librdkafka's names.
     """
 
@@ -57,6 +59,7 @@ class Consumer:
         value_serializer: Serializer | Decode = BYTES,
         protocol: Protocol = "consumer",
         max_batch: int = 500,
+        connect_timeout: float | None = 10.0,
         client_id: str = "penstock",
         instance_id: str | None = None,
         config: Mapping[str, Any] | None = None,
@@ -74,7 +77,8 @@ class Consumer:
             config=config or {},
         )
         start_at = None if isinstance(reset, str) else reset
-        self._fetcher = Fetcher(settings, start_at, self._revoked, self._forget)
+        contact = FirstContact(bootstrap, connect_timeout)
+        self._fetcher = Fetcher(settings, start_at, self._revoked, self._forget, contact)
         self._bootstrap = bootstrap
         self._security = security_of(settings)
         self._topics = topics

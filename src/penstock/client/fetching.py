@@ -20,6 +20,7 @@ from confluent_kafka import Consumer as _Librdkafka
 from confluent_kafka import TopicPartition as _Place
 
 from penstock.client.errors import ClientClosed, MisusedClient, translated
+from penstock.client.first_contact import FirstContact
 from penstock.client.message import Message, as_milliseconds
 from penstock.model.ids import TopicPartition
 
@@ -50,8 +51,10 @@ class Fetcher:
         start_at: int | datetime | None,
         on_revoked: Callable[[set[TopicPartition]], Awaitable[Offsets]],
         on_lost: Callable[[set[TopicPartition]], Awaitable[object]],
+        contact: FirstContact,
     ) -> None:
-        self._config = dict(config)
+        self._config = contact.configure(dict(config))
+        self._contact = contact
         self._start_at = start_at
         self._on_revoked = on_revoked
         self._on_lost = on_lost
@@ -71,6 +74,7 @@ class Fetcher:
             self._rk = _Librdkafka(self._config)
         except KafkaException as e:
             raise MisusedClient(f"librdkafka does not accept this configuration: {e.args[0].str()}") from e
+        self._contact.begin(self._loop.time())
         # Two: a commit or a seek need not wait for a fetch.
         self._threads = ThreadPoolExecutor(2, "penstock-consumer")
 
@@ -110,11 +114,18 @@ class Fetcher:
     # -- reading
 
     async def fill(self, limit: int, wait: float) -> None:
-        """Wait for messages, up to `wait` seconds or the longest that a fetch may take."""
+        """Wait for messages, up to `wait` seconds or the longest that a fetch may take.
+
+        `NotReachable` if no broker has answered since the start, and the time for that is over.
+        """
         if self._fetching is None:
             rk, wait = self.rk, min(wait, _FETCH_TIMEOUT)
             self._fetching = self._loop.run_in_executor(self._threads, _fetch, rk, limit, wait)
         await self._collect()
+        if self._contact.is_overdue(self._loop.time()):
+            error = await self._contact.verify(self.rk)
+            if error is not None:
+                raise error
 
     async def _collect(self) -> None:
         if self._fetching is None:
@@ -176,6 +187,7 @@ class Fetcher:
     # -- rebalances: on the fetcher's thread, inside a fetch or a close
 
     def _assigned(self, rk: Any, partitions: list[Any]) -> None:
+        self._contact.made = True
         if self._start_at is None or not partitions:
             return
         found = rk.committed(partitions, timeout=_REQUEST_TIMEOUT)

@@ -15,7 +15,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any, Literal, Self, TypeAlias
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import Producer as _Librdkafka
 
 from penstock.client.errors import (
@@ -23,9 +23,11 @@ from penstock.client.errors import (
     ClientError,
     DeliveryFailed,
     MisusedClient,
+    NotReachable,
     QueueFull,
     translated,
 )
+from penstock.client.first_contact import FirstContact
 from penstock.client.message import Delivery, Headers, Record, as_header_list, as_milliseconds
 from penstock.client.partitioners import Partitioner
 from penstock.client.placement import Placement
@@ -39,6 +41,8 @@ __all__ = ["DeliveryCallback", "Producer"]
 DeliveryCallback: TypeAlias = Callable[[Delivery | None, ClientError | None], None]
 _POLL_INTERVAL = 0.001
 _PURGE_TIMEOUT = 2.0
+#: what librdkafka reports for messages that it was told to drop
+_PURGED = (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)
 
 
 class Producer:
@@ -63,11 +67,17 @@ class Producer:
         batch_size: int = 1_000_000,
         compression: Compression = "none",
         delivery_timeout: float = 120.0,
+        connect_timeout: float | None = 10.0,
         client_id: str = "penstock",
         config: Mapping[str, Any] | None = None,
     ) -> None:
-        """`config` takes what has no name here (security, for example) under librdkafka's names."""
-        self._config = producer_config(
+        """`config` takes what has no name here (security, for example) under librdkafka's names.
+
+        Messages fail with `NotReachable` if no broker has answered within `connect_timeout`; None waits for
+        `delivery_timeout` instead.
+        """
+        self._contact = FirstContact(bootstrap, connect_timeout)
+        settings = producer_config(
             bootstrap,
             acks=acks,
             idempotence=idempotence,
@@ -80,6 +90,9 @@ class Producer:
             client_id=client_id,
             config=config or {},
         )
+        self._config = self._contact.configure(settings)
+        self._unreachable: NotReachable | None = None
+        self._verifying: asyncio.Task[None] | None = None
         self._encode_key = encoder(key_serializer)
         self._encode_value = encoder(value_serializer)
         self._partitioner = None if partitioner == "key_hash" else partitioner
@@ -105,6 +118,7 @@ class Producer:
             self._rk = _Librdkafka(self._config)
         except KafkaException as e:
             raise MisusedClient(f"librdkafka does not accept this configuration: {e.args[0].str()}") from e
+        self._contact.begin(self._loop.time())
         if self._partitioner is not None:
             self._placement = Placement(self._partitioner, self._rk)
 
@@ -117,6 +131,8 @@ class Producer:
         finally:
             if self._ticking is not None:
                 self._ticking.cancel()
+            if self._verifying is not None:
+                await self._verifying
             # Only if the flush was cancelled is anything left; whoever waits for that must be told.
             self._rk.purge()
             # librdkafka's threads report what was purged in their own time.
@@ -191,7 +207,11 @@ class Producer:
 
         `DeliveryFailed` if a message failed that nobody was to be told of.
         """
-        await asyncio.to_thread(self._running().flush)
+        rk = self._running()
+        while not self._contact.made and len(rk):
+            # Each turn polls, and fails what waits for a broker that was never there.
+            await self._next_tick()
+        await asyncio.to_thread(rk.flush)
         self._tell()
         first, count = self._first_unwatched, self._unwatched_failures
         self._first_unwatched, self._unwatched_failures = None, 0
@@ -228,9 +248,7 @@ class Producer:
                     callback,
                 )
             except QueueFull:
-                if self._ticked is None:
-                    self._ticked = self._loop.create_future()
-                await asyncio.shield(self._ticked)
+                await self._next_tick()
             except ClientError as e:
                 return callback(None, e)
 
@@ -297,9 +315,23 @@ class Producer:
         tracing.sent(span, error, delivery)
         callback(delivery, error)
 
+    async def _next_tick(self) -> None:
+        if self._ticked is None:
+            self._ticked = self._loop.create_future()
+        await asyncio.shield(self._ticked)
+
+    async def _verify_contact(self) -> None:
+        """Fail everything in the queue if no broker answers."""
+        self._unreachable = await self._contact.verify(self._rk)
+        self._verifying = None
+        if self._unreachable is not None:
+            self._rk.purge()
+
     def _tick(self) -> None:
         """Let librdkafka tell; come again as long as something is on its way."""
         self._rk.poll(0)
+        if self._verifying is None and self._contact.is_overdue(self._loop.time()):
+            self._verifying = self._loop.create_task(self._verify_contact())
         self._ticking = self._loop.call_later(_POLL_INTERVAL, self._tick) if len(self._rk) else None
         if self._ticked is not None:
             self._ticked.set_result(None)
@@ -311,8 +343,10 @@ class Producer:
         while reports:
             callback, error, message = reports.popleft()
             if error is not None:
-                callback(None, translated(error))
+                unreachable = self._unreachable if error.code() in _PURGED else None
+                callback(None, unreachable or translated(error))
                 continue
+            self._contact.made = True
             offset = message.offset()
             callback(
                 Delivery(
