@@ -126,6 +126,27 @@ def test_a_topic_can_be_copied_as_json(penstock: Command) -> None:
     assert copied == original.replace('"original"', '"copied"')
 
 
+def test_a_topic_with_several_partitions_can_be_copied(penstock: Command) -> None:
+    """Into a topic with fewer partitions, where keys decide, and into one with as many, where they stay."""
+    penstock("topic", "create", "wide", "wide-copy", "--partitions", "3")
+    penstock("topic", "create", "narrow", "--partitions", "1")
+    rows = "".join(f'{{"value":"{n}","partition":{n % 3}}}\n' for n in range(6))
+    assert penstock("produce", "wide", "-f", "json", "--keep-partitions", input=rows).returncode == 0
+    original = penstock("consume", "wide", "--from-beginning", "-e", "--json").stdout
+
+    assert penstock("produce", "narrow", "-f", "json", input=original).returncode == 0
+    assert len(lines(penstock("consume", "narrow", "--from-beginning", "-e").stdout)) == 6
+    assert penstock("produce", "wide-copy", "-f", "json", "--keep-partitions", input=original).returncode == 0
+    copied = penstock("consume", "wide-copy", "--from-beginning", "-e", "--json").stdout
+    assert sorted(lines(copied)) == sorted(lines(original.replace('"wide"', '"wide-copy"')))
+
+    refused = penstock("produce", "narrow", "-f", "json", "--keep-partitions", input=original)
+    assert refused.returncode == 1
+    assert "create the topic with more partitions" in refused.stderr
+    misused = penstock("produce", "narrow", "--keep-partitions", input="x\n")
+    assert misused.returncode == 2
+
+
 def test_where_to_start(penstock: Command) -> None:
     penstock("topic", "create", "starts")
     rows = "".join(f'{{"value":"{n}","timestamp":{n * 1000}}}\n' for n in range(1, 6))

@@ -25,7 +25,7 @@ _silent.propagate = False
 
 _CONNECT_S = 1.0
 _ADVICE = {
-    "_UNKNOWN_PARTITION": "--partition sends everything to one that exists",
+    "_UNKNOWN_PARTITION": "create the topic with more partitions, or leave the choice to the key",
     "TOPIC_EXCEPTION": "choose another name, of letters, digits, '.', '_' and '-'",
     "TOPIC_ALREADY_EXISTS": "choose another name, or pass --if-not-exists",
     "UNKNOWN_TOPIC_OR_PART": "`penstock topic list` shows what there is",

@@ -49,6 +49,10 @@ def produce(
         list[str] | None, typer.Option("--header", "-H", metavar="NAME=VALUE", help="Repeatable.")
     ] = None,
     partition: Annotated[int, typer.Option("--partition", "-p", help="-1 lets the key decide.")] = -1,
+    keep_partitions: Annotated[
+        bool,
+        typer.Option("--keep-partitions", help="Send each JSON message to the partition that it names."),
+    ] = False,
     format: Annotated[
         MessageFormat | None, typer.Option("--format", "-f", help="How lines are read.")
     ] = None,
@@ -61,6 +65,8 @@ def produce(
 ) -> None:
     """Send each line as one message, and say how many were acknowledged."""
     how = _line_format(format, key_separator)
+    if keep_partitions and (how is not MessageFormat.JSON or partition >= 0):
+        misused("--keep-partitions takes partitions from --format json: no other format, and no --partition")
     defaults = Outgoing(
         key=None if key is None else key.encode(),
         value=None,
@@ -71,7 +77,8 @@ def produce(
     from penstock.cli.connection import Cluster
 
     cluster = Cluster(bootstrap, timeout)
-    delivery = _Delivery(cluster, topic, defaults, _producer_config(compression, acks, idempotent, timeout))
+    settings = _producer_config(compression, acks, idempotent, timeout)
+    delivery = _Delivery(cluster, topic, defaults, keep_partitions, settings)
     sources: list[Path | None] = [*files] if files else [None]
     for source in sources:
         _send_lines(delivery, source, how, (key_separator or "\t").encode())
@@ -85,8 +92,16 @@ def produce(
 class _Delivery:
     """Messages on their way; the first that is refused ends it."""
 
-    def __init__(self, cluster: Cluster, topic: str, defaults: Outgoing, config: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        topic: str,
+        defaults: Outgoing,
+        keep_partitions: bool,
+        config: dict[str, Any],
+    ) -> None:
         self._cluster = cluster
+        self._keep_partitions = keep_partitions
         self._topic = topic
         self._defaults = defaults
         self._producer: Producer = cluster.producer(config)
@@ -106,7 +121,7 @@ class _Delivery:
                     self._topic,
                     value=message.value,
                     key=defaults.key if message.key is None else message.key,
-                    partition=message.partition if defaults.partition < 0 else defaults.partition,
+                    partition=message.partition if self._keep_partitions else defaults.partition,
                     on_delivery=self._on_delivery,
                     timestamp=message.timestamp_ms,
                     headers=[*defaults.headers, *message.headers],
@@ -172,6 +187,8 @@ def _producer_config(
         "message.timeout.ms": max(1000, int(timeout * 1000)),
         "message.max.bytes": 1_000_000_000,  # the broker's limit is the one that counts
         "linger.ms": 5,
+        # The hash of Java's clients and ours, so that copies of keyed messages stay where they were.
+        "partitioner": "murmur2_random",
     }
 
 
