@@ -274,3 +274,15 @@ def test_who_joins_the_isr_has_to_have_what_is_committed() -> None:
         invariants.replica_changed(ReplicaView(T, node_id, end, end, end))
     with pytest.raises(Violation, match="candidate completeness"):
         invariants.image_changed([changed(isr=(1, 2, 3))], set())
+
+
+def test_a_log_is_not_cut_below_its_high_watermark() -> None:
+    name = TopicPartition("events#id", 0)
+    partitions = PartitionInvariants()
+    view = PartitionView(name, 1, 1, 1, (1, 2), (1, 2), (), unclean=False)
+    partitions.image_changed([view], set())
+    partitions.kept(name, 2, 10, 10)
+    with pytest.raises(Violation, match="cut below the high watermark"):
+        partitions.kept(name, 2, 10, 9)
+    partitions.image_changed([view._replace(unclean=True, partition_epoch=2)], set())
+    partitions.kept(name, 2, 10, 9)

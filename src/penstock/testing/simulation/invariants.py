@@ -281,6 +281,14 @@ class PartitionInvariants:
         """A replica has `batches` now, behind `before`."""
         self._names.setdefault(partition, _Names()).check(f"{partition} on {node_id}", before, batches)
 
+    def kept(self, name: TopicPartition, node_id: int, high_watermark: int, end: int) -> None:
+        """A log ended at or behind `high_watermark`, and ends at `end` now."""
+        partition = self._partitions.get(name)
+        if partition is None or partition.unclean or partition.may_lose:
+            return
+        if end < high_watermark:
+            raise Violation("cut below the high watermark", f"{name} on {node_id}: {high_watermark} to {end}")
+
     def replica_changed(self, replica: ReplicaView) -> None:
         """Its end, what its disk has of it, or its high watermark has moved."""
         partition = replica.partition
@@ -366,8 +374,9 @@ def _leader_was_eligible(before: PartitionView, after: PartitionView) -> None:
     eligible = set(before.last_known) if after.unclean else set()
     if before.unclean or not after.unclean:
         eligible |= {before.leader, *before.isr, *before.elr}
-    if before.leader >= 0 and before.leader not in after.replicas:
-        # The change that ended its reassignment also let in who takes over.
+    if before.leader >= 0 and (before.leader not in after.replicas or before.leader in after.isr):
+        # The change that ended its reassignment also let in who takes over. So does a change of the ISR that
+        # a leader with a wrong clock asks for.
         eligible |= set(after.isr)
     if after.leader not in eligible:
         raise Violation("unclean leader", f"{before}, then {after}")

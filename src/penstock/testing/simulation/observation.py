@@ -107,6 +107,8 @@ class _Seen:
         #: the log starts; whether it leads, and in which epoch
         self.replicas: dict[Partition, tuple[int, int, int, int, bool, int]] = {}
         self.logs: dict[Partition, _LogMirror] = {}
+        #: a replica that was set aside has another log afterwards
+        self.opened: dict[Partition, Log] = {}
         #: the epoch in which it leads what the simulated group is stored in, if it does
         self.coordinates: int | None = None
 
@@ -240,7 +242,10 @@ class Observation:
                 appended = mirror.refresh(log, tampered=tampered)
             except PenstockError:
                 continue
+            if known is not None and seen.opened.get(partition) is log:
+                self._partitions.kept(name, seen.broker.node_id, known[1], log.end_offset)
             seen.replicas[partition] = state
+            seen.opened[partition] = log
             for part in appended:
                 self._partitions.appended(name, seen.broker.node_id, *part)
             self._partitions.replica_changed(ReplicaView(name, seen.broker.node_id, *ends))
