@@ -253,6 +253,16 @@ def test_resources_that_are_not_there(client: RawClient, kind: int, name: str, c
     assert replace(client, kind, name, {"segment.ms": "5"})[0] == code
 
 
+@pytest.mark.parametrize(("key", "value"), [("no.such.config", "1"), ("segment.ms", "long")])
+def test_what_is_wrong_with_a_config_is_told_of_a_missing_topic_too(
+    client: RawClient, key: str, value: str
+) -> None:
+    assert alter(client, TOPIC, "no-such-topic", (key, SET, value))[0] == ErrorCode.INVALID_CONFIG
+    assert replace(client, TOPIC, "no-such-topic", {key: value})[0] == ErrorCode.INVALID_CONFIG
+    assert alter(client, TOPIC, "no such topic", (key, SET, value))[0] == ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert alter(client, TOPIC, "", (key, SET, value))[0] == ErrorCode.INVALID_REQUEST
+
+
 # -- brokers
 
 

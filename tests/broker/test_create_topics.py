@@ -8,6 +8,7 @@ import pytest
 
 from penstock.model.errors import ErrorCode
 from penstock.model.ids import NO_TOPIC_ID
+from penstock.testing import broker
 from penstock.wire.apis.create_topics import (
     CREATE_TOPICS,
     CreatableReplicaAssignment,
@@ -16,6 +17,7 @@ from penstock.wire.apis.create_topics import (
     CreatableTopicResult,
     CreateTopicsRequest,
 )
+from tests.broker.conftest import penstock_only
 from tests.broker.raw import RawClient
 from tests.broker.requests import (
     Topic,
@@ -202,6 +204,41 @@ def test_names_that_differ_only_in_dots_and_underscores_collide(client: RawClien
     for name in (f"{stem}_a_b", f"{stem}.a.b", f"{stem}_a.b"):
         assert ask_for_topic(client, name, version=version).error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
     assert ask_for_topic(client, f"{stem}.a-b", version=version).error_code == ErrorCode.NONE
+
+
+@penstock_only  # Kafka makes both
+def test_names_that_collide_in_one_request(client: RawClient) -> None:
+    """The first is made; it is one change of the metadata for both."""
+    dotted = new_name("same.name")
+    names = [dotted, dotted.replace(".", "_"), new_name("other")]
+    request = CreateTopicsRequest(
+        topics=[CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in names],
+        timeout_ms=10_000,
+    )
+
+    results = {t.name: t.error_code for t in client.ask(CREATE_TOPICS, 7, request).topics}
+
+    assert sorted(results.values()) == [ErrorCode.NONE, ErrorCode.NONE, ErrorCode.INVALID_TOPIC_EXCEPTION]
+    assert results[names[2]] == ErrorCode.NONE
+
+
+@penstock_only  # Kafka takes any number, and keeps it
+@pytest.mark.parametrize(
+    ("name", "config"),
+    [
+        ("__consumer_offsets", "offsets.topic.num.partitions"),
+        ("__transaction_state", "transaction.state.log.num.partitions"),
+        ("__share_group_state", "share.coordinator.state.topic.num.partitions"),
+    ],
+)
+def test_a_coordinators_topic_has_the_partitions_that_it_is_configured_with(name: str, config: str) -> None:
+    with broker(config={config: "7"}) as running, RawClient(running.bootstrap) as client:
+        for partitions in (1, 8, -1):
+            refused = ask_for_topic(client, name, partitions)
+            assert refused.error_code == ErrorCode.INVALID_PARTITIONS
+            assert config in (refused.error_message or "")
+
+        assert ask_for_topic(client, name, 7).error_code == ErrorCode.NONE
 
 
 def test_a_collision_ends_with_the_topic_it_collided_with(client: RawClient) -> None:

@@ -110,3 +110,57 @@ def test_deletion_can_be_switched_off(version: int) -> None:
         disabled = ErrorCode.TOPIC_DELETION_DISABLED if version >= 3 else ErrorCode.INVALID_REQUEST
         assert result.error_code == disabled
         assert topic_exists(client, topic.name)
+
+
+@DELETE_VERSIONS
+def test_a_topic_named_twice_is_answered_once(client: RawClient, topic: Topic, version: int) -> None:
+    for name in (topic.name, "no-such-topic"):
+        (result,) = delete_by_name(client, name, name, version=version)
+
+        assert (result.name, result.error_code) == (name, ErrorCode.INVALID_REQUEST)
+
+
+def test_an_id_named_twice_is_answered_once(client: RawClient, topic: Topic) -> None:
+    twice = [DeleteTopicState(name=None, topic_id=topic.id)] * 2
+
+    (result,) = delete(client, *twice)
+
+    assert (result.topic_id, result.error_code) == (topic.id, ErrorCode.INVALID_REQUEST)
+    assert topic_exists(client, topic.name)
+
+
+@pytest.mark.parametrize("name_first", [True, False])
+def test_a_topic_named_by_its_name_and_by_its_id_stays(
+    client: RawClient, topic: Topic, name_first: bool
+) -> None:
+    states = [DeleteTopicState(name=topic.name), DeleteTopicState(name=None, topic_id=topic.id)]
+
+    (result,) = delete(client, *(states if name_first else reversed(states)))
+
+    assert (result.name, result.topic_id) == (topic.name, topic.id)
+    assert result.error_code == ErrorCode.INVALID_REQUEST
+    assert topic_exists(client, topic.name)
+
+
+def test_good_and_bad_are_told_apart_in_one_request(client: RawClient, topic: Topic) -> None:
+    other = create_topic(client)
+    states = [
+        DeleteTopicState(name=topic.name),
+        DeleteTopicState(name="no-such-topic"),
+        DeleteTopicState(name=None, topic_id=NO_TOPIC_ID),
+        DeleteTopicState(name=None, topic_id=other.id),
+        DeleteTopicState(name=None, topic_id=NO_TOPIC_ID),
+    ]
+
+    results = delete(client, *states)
+
+    assert sorted((str(r.name), r.error_code) for r in results) == sorted(
+        [
+            (topic.name, ErrorCode.NONE),
+            ("no-such-topic", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+            ("None", ErrorCode.INVALID_REQUEST),
+            ("None", ErrorCode.INVALID_REQUEST),
+            (other.name, ErrorCode.NONE),
+        ]
+    )
+    assert not topic_exists(client, topic.name) and not topic_exists(client, other.name)

@@ -9,6 +9,7 @@ from penstock.wire.apis.fetch import (
     FETCH,
     FetchPartition,
     FetchResponse,
+    ForgottenTopic,
     PartitionData,
 )
 from tests.broker.raw import RawClient
@@ -236,6 +237,25 @@ def test_a_partition_that_got_bytes_goes_behind_the_others(client: RawClient, tw
 
     assert _served(first) | _served(second) == {0, 1}
     assert len(_served(first)) == len(_served(second)) == 1
+
+
+def test_a_full_request_without_partitions_starts_a_session_and_an_empty_one_ends(
+    client: RawClient, two: Topic
+) -> None:
+    started = client.ask(FETCH, 18, fetch_request([], version=18, session_epoch=0))
+    assert started.session_id != 0
+    request = fetch_request(
+        [(two, [FetchPartition(partition=0)])], version=18, session_id=started.session_id, session_epoch=1
+    )
+    assert client.ask(FETCH, 18, request).session_id == started.session_id
+    request = fetch_request([], version=18, session_id=started.session_id, session_epoch=2)
+    request.forgotten_topics_data = [ForgottenTopic(topic_id=two.id, partitions=[0])]
+
+    ended = client.ask(FETCH, 18, request)
+
+    assert (ended.error_code, ended.session_id, ended.responses) == (ErrorCode.NONE, 0, [])
+    request = fetch_request([], version=18, session_id=started.session_id, session_epoch=3)
+    assert client.ask(FETCH, 18, request).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
 @pytest.mark.parametrize("limits", [(1000, 50 << 20), (1 << 20, 4000)])

@@ -434,6 +434,8 @@ def test_list_groups(client: RawClient, topic: Topic, group: str, version: int) 
         assert listed(["empty", "Stable"], []) and not listed(["STABLE"], [])
     if version >= 5:
         assert listed([], ["Classic"]) and not listed([], ["consumer"])
+        groups = client.ask(LIST_GROUPS, version, ListGroupsRequest()).groups
+        assert [g.group_type for g in groups if g.group_id == group] == ["classic"]
 
 
 @pytest.mark.parametrize("version", every_version(DELETE_GROUPS))

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.metadata.image import ClusterImage
-from penstock.metadata.placement import Placer, may_receive
+from penstock.metadata.placement import Load, Placer, may_receive
 from penstock.metadata.topics import Defaults, NewTopic, create_topic
 from penstock.model.errors import InvalidReplicationFactor
 from penstock.model.ids import TopicId
@@ -179,7 +179,7 @@ def test_nothing_moves_to_brokers_that_are_not_there_but_those_that_come_back_co
     assert may_receive(image.brokers[1])
     image.apply(change, 9)
     assert not may_receive(image.brokers[1])
-    placer = Placer(image, TopicId(bytes(16)))
+    placer = Placer(Load(image), TopicId(bytes(16)))
     assert placer.place(0, 1) == [2]
     if counts:
         assert placer.place(1, 2) == [2, 1]

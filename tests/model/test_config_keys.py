@@ -86,7 +86,13 @@ def test_synonyms_are_broker_keys_and_the_first_is_dynamic() -> None:
         ("retention.ms", " +5 ", 5),
         ("cleanup.policy", "compact, delete", ("compact", "delete")),
         ("cleanup.policy", "", ()),
+        ("cleanup.policy", "delete,delete", ("delete",)),
+        ("cleanup.policy", "compact, delete,compact", ("compact", "delete")),
+        ("leader.replication.throttled.replicas", "0:1,0:1", ("0:1",)),
         ("min.cleanable.dirty.ratio", "1", 1.0),
+        ("min.cleanable.dirty.ratio", "0.5f", 0.5),
+        ("min.cleanable.dirty.ratio", ".5", 0.5),
+        ("min.cleanable.dirty.ratio", "5e-1D", 0.5),
         ("compression.gzip.level", "9", 9),
         ("leader.replication.throttled.replicas", "0:1,1:2", ("0:1", "1:2")),
         ("leader.replication.throttled.replicas", "*", ("*",)),
@@ -94,6 +100,13 @@ def test_synonyms_are_broker_keys_and_the_first_is_dynamic() -> None:
 )
 def test_parse(name: str, text: str, value: object) -> None:
     assert parse_topic_config(name, text) == value
+
+
+def test_a_ratio_may_be_nan_but_a_rate_may_not() -> None:
+    key = TOPIC_KEYS["min.cleanable.dirty.ratio"]
+    assert key.format(key.parse("NaN")) == "NaN"
+    with pytest.raises(InvalidConfig, match="a number"):
+        BROKER_KEYS["log.cleaner.io.max.bytes.per.second"].parse("NaN")
 
 
 @pytest.mark.parametrize(
@@ -109,14 +122,15 @@ def test_parse(name: str, text: str, value: object) -> None:
         ("segment.bytes", "1048575", "at least 1048576"),
         ("segment.bytes", "2147483648", "32 bits"),
         ("cleanup.policy", "Compact", "one of compact, delete"),
-        ("cleanup.policy", "delete,delete", "twice"),
         ("cleanup.policy", "delete,", "empty elements"),
         ("compression.type", "brotli", "one of uncompressed"),
         ("compression.type", "none", "one of uncompressed"),
         ("compression.gzip.level", "0", "between 1 and 9"),
         ("compression.lz4.level", "18", "between 1 and 17"),
         ("min.cleanable.dirty.ratio", "1.5", "between 0 and 1"),
-        ("min.cleanable.dirty.ratio", "nan", "between 0 and 1"),
+        ("min.cleanable.dirty.ratio", "nan", "a number"),
+        ("min.cleanable.dirty.ratio", "1_0", "a number"),
+        ("min.cleanable.dirty.ratio", "Infinity", "between 0 and 1"),
         ("min.cleanable.dirty.ratio", "half", "a number"),
         ("min.insync.replicas", "0", "at least 1"),
         ("leader.replication.throttled.replicas", "0:1,*", "PARTITION:BROKER"),

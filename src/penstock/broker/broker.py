@@ -19,6 +19,7 @@ from penstock.broker.lifecycle import Lifecycle
 from penstock.broker.logs import get_logger
 from penstock.broker.maintenance import Maintenance
 from penstock.broker.metrics import Metrics
+from penstock.broker.new_topics import decide_topic
 from penstock.broker.partitions import Partitions
 from penstock.broker.producer_ids import ProducerIds
 from penstock.broker.replicas import Replicas
@@ -26,15 +27,13 @@ from penstock.broker.room import Room
 from penstock.broker.scrubber import Scrubber
 from penstock.metadata.image import BROKER, ClusterImage
 from penstock.metadata.policy import MIN_ISR
-from penstock.metadata.topics import Defaults, NewTopic, create_topic
-from penstock.model.config import BrokerConfig, resolve_topic_configs
+from penstock.metadata.topics import NewTopic
+from penstock.model.config import BrokerConfig
 from penstock.model.errors import TopicAlreadyExists, UnknownTopicOrPartition
 from penstock.model.ids import (
     INTERNAL_TOPICS,
     METADATA_TOPIC,
     OFFSETS_TOPIC,
-    RESERVED_TOPIC_IDS,
-    TopicId,
     parse_topic_id,
 )
 from penstock.net.client import Peer
@@ -277,20 +276,9 @@ class Broker:
         """Have the controller make a topic; ApiError if it refuses."""
 
         async def here() -> Sequence[Struct]:
-            return await self.decide_topic(topic)
+            return await decide_topic(self, topic)
 
         await create_topic_anywhere(self, topic, here)
-
-    async def decide_topic(self, topic: NewTopic, validate_only: bool = False) -> Sequence[Struct]:
-        """As the controller: the records that made the topic, or would make it."""
-
-        def decide() -> tuple[Sequence[Struct], Sequence[Struct]]:
-            defaults = Defaults(self.config.num_partitions, self.config.default_replication_factor)
-            records = create_topic(self.image, topic, defaults, self._new_topic_id)
-            resolve_topic_configs(topic.configs, self.config)
-            return ([] if validate_only else records), records
-
-        return await self.controller.change(decide)
 
     async def auto_create(self, name: str) -> None:
         """Make a topic that somebody mentioned; another mention may have been faster.
@@ -311,12 +299,6 @@ class Broker:
         """What waits for a connection was cancelled with it; it may have been a broker's."""
         if hasattr(self, "node"):
             self.node.duties.connection_lost(connection)
-
-    def _new_topic_id(self) -> TopicId:
-        topic_id = TopicId(self.rng.token(16))
-        while topic_id in RESERVED_TOPIC_IDS or topic_id in self.image.topics_by_id:
-            topic_id = TopicId(self.rng.token(16))
-        return topic_id
 
     def _register_alone(self) -> tuple[Sequence[Struct], None]:
         """A cluster of one has nobody who could lead meanwhile: it is up as soon as it is there."""

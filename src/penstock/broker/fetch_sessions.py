@@ -159,7 +159,7 @@ class FetchSessions:
         """A new session with the request's partitions, or None where no slot is to be had."""
         self.close(request.session_id)
         size = sum(len(t.partitions) for t in request.topics)
-        if not size or self._partitions + size > self._most_partitions or not self._make_room(size):
+        if self._partitions + size > self._most_partitions or not self._make_room(size):
             return None
         session_id = self._new_id()
         while session_id == NO_SESSION or session_id in self._sessions:
@@ -170,8 +170,11 @@ class FetchSessions:
         self._partitions += len(session.partitions)
         return session
 
-    def resume(self, request: FetchRequest, by_id: bool) -> FetchSession:
-        """The session that an incremental request goes on with, brought up to date by it."""
+    def resume(self, request: FetchRequest, by_id: bool) -> FetchSession | None:
+        """The session that an incremental request goes on with, brought up to date by it.
+
+        None where that leaves no partitions in it: like Kafka, an empty session ends.
+        """
         session = self._sessions.get(request.session_id)
         if session is None:
             raise ApiError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
@@ -190,6 +193,9 @@ class FetchSessions:
             if self._partitions > self._most_partitions:
                 self.close(session.id)
                 raise ApiError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        if not session.partitions:
+            self.close(session.id)
+            return None
         return session
 
     def _make_room(self, size: int) -> bool:

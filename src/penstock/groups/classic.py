@@ -86,7 +86,7 @@ class ClassicMember:
 class ClassicGroup:
     """See the module."""
 
-    type: Final = "Classic"
+    type: Final = "classic"
 
     def __init__(self, id: str, now_ms: int) -> None:
         self.id = id

@@ -48,7 +48,7 @@ class ResolvedRegex(NamedTuple):
 class ConsumerGroup:
     """See the module."""
 
-    type: Final = "Consumer"
+    type: Final = "consumer"
     shown_protocol_type: Final = PROTOCOL_TYPE
 
     def __init__(self, id: str) -> None:

@@ -30,7 +30,7 @@ _CONSUMER_MEMBER: Final = 1
 def list_groups(ledger: Ledger, states: Collection[str], types: Collection[str]) -> Iterator[ListedGroup]:
     """The groups in one of `states` and of one of `types`, in lower case; an empty filter lets all pass."""
     for group in ledger.groups.values():
-        if (not states or group.state_name.lower() in states) and (not types or group.type.lower() in types):
+        if (not states or group.state_name.lower() in states) and (not types or group.type in types):
             yield ListedGroup(
                 group_id=group.id,
                 protocol_type=group.shown_protocol_type,

@@ -25,7 +25,7 @@ from penstock.metadata.image import BrokerImage, ClusterImage
 from penstock.model.errors import InvalidReplicaAssignment, InvalidReplicationFactor
 from penstock.model.ids import TopicId
 
-__all__ = ["Placer", "check_assignment", "crowding", "may_receive", "rendezvous_score"]
+__all__ = ["Load", "Placer", "check_assignment", "crowding", "may_receive", "rendezvous_score"]
 
 
 def rendezvous_score(topic_id: TopicId, index: int, broker: int) -> int:
@@ -49,20 +49,33 @@ def check_assignment(image: ClusterImage, nodes: Sequence[int], factor: int | No
         raise InvalidReplicaAssignment(f"A partition has {len(nodes)} replica(s) where others have {factor}")
 
 
+class Load:
+    """The brokers that may hold new replicas, and how many each has; grows as replicas are placed.
+
+    Counting takes time for each partition of the cluster: topics that are made together share one.
+    """
+
+    __slots__ = ("brokers", "leaders", "replicas", "up")
+
+    def __init__(self, image: ClusterImage) -> None:
+        self.brokers = {broker.id: broker for broker in image.brokers.values() if _may_hold(broker)}
+        self.up = [broker for broker in self.brokers.values() if not broker.fenced]
+        self.replicas = {node: len(image.partitions_on(node)) for node in self.brokers}
+        self.leaders = {
+            node: sum(p.replicas[0] == node for p in image.partitions_on(node)) for node in self.brokers
+        }
+
+
 class Placer:
     """Chooses places for the partitions of one topic, one after the other, and remembers what it chose."""
 
     __slots__ = ("_brokers", "_leaders", "_replicas", "_topic_id", "_topic_leaders", "_topic_replicas", "_up")
 
-    def __init__(self, image: ClusterImage, topic_id: TopicId, present: Iterable[Sequence[int]] = ()) -> None:
+    def __init__(self, load: Load, topic_id: TopicId, present: Iterable[Sequence[int]] = ()) -> None:
         """`present` has the replicas of the partitions that the topic has already."""
         self._topic_id = topic_id
-        self._brokers = {broker.id: broker for broker in image.brokers.values() if _may_hold(broker)}
-        self._up = [broker for broker in self._brokers.values() if not broker.fenced]
-        self._replicas = {node: len(image.partitions_on(node)) for node in self._brokers}
-        self._leaders = {
-            node: sum(p.replicas[0] == node for p in image.partitions_on(node)) for node in self._brokers
-        }
+        self._brokers, self._up = load.brokers, load.up
+        self._replicas, self._leaders = load.replicas, load.leaders
         self._topic_replicas: Counter[int] = Counter()
         self._topic_leaders: Counter[int] = Counter()
         for nodes in present:

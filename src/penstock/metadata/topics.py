@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from penstock.metadata.image import TOPIC, ClusterImage, TopicImage, unified_name
-from penstock.metadata.placement import Placer, check_assignment
+from penstock.metadata.placement import Load, Placer, check_assignment
 from penstock.model.errors import (
     InvalidPartitions,
     InvalidReplicaAssignment,
@@ -28,6 +28,7 @@ from penstock.wire.schema import Struct
 
 __all__ = [
     "NewTopic",
+    "NewTopics",
     "check_new_partitions",
     "check_topic_name",
     "create_topic",
@@ -78,23 +79,44 @@ def check_new_partitions(count: int) -> None:
         raise PolicyViolation(f"{count} partitions are more than the {_MOST_PARTITIONS} one request may make")
 
 
+class NewTopics:
+    """What topics that one change makes have to know of each other: their names, and where replicas went."""
+
+    def __init__(self, image: ClusterImage) -> None:
+        self.load = Load(image)
+        #: by the names of their metrics
+        self.names: dict[str, str] = {}
+
+    def add(self, name: str) -> None:
+        """The topic of that name will be made."""
+        self.names[unified_name(name)] = name
+
+
 def create_topic(
-    image: ClusterImage, topic: NewTopic, defaults: Defaults, new_id: Callable[[], TopicId]
+    image: ClusterImage,
+    topic: NewTopic,
+    defaults: Defaults,
+    new_id: Callable[[], TopicId],
+    together: NewTopics | None = None,
 ) -> list[Struct]:
-    """The records that make `topic`: the topic, its configs (validated by the caller), its partitions."""
+    """The records that make `topic`: the topic, its configs (validated by the caller), its partitions.
+
+    `together` has the topics that the same change makes before it.
+    """
     name = topic.name
+    together = together or NewTopics(image)
     if name in image.topics:
         raise TopicAlreadyExists(f"Topic '{name}' already exists.")
     if name == METADATA_TOPIC:
         raise InvalidRequest(f"The topic {METADATA_TOPIC} is the cluster's own and cannot be created")
     check_topic_name(name)
-    _check_collision(image, name)
+    _check_collision(image, name, together)
     topic_id = new_id()
     if topic.assignments:
         replicas = _manual_placement(image, topic)
     else:
         count, factor = _numbers(topic, defaults)
-        placer = Placer(image, topic_id)
+        placer = Placer(together.load, topic_id)
         replicas = [placer.place(index, factor) for index in range(count)]
     records: list[Struct] = [TopicRecord(name=name, topic_id=topic_id)]
     for key, value in topic.configs.items():
@@ -124,7 +146,9 @@ def grow_topic(
     factor = len(topic.partitions[0].replicas)
     placed: list[Sequence[int]]
     if assignments is None:
-        placer = Placer(image, topic.id, [partition.replicas for partition in topic.partitions.values()])
+        placer = Placer(
+            Load(image), topic.id, [partition.replicas for partition in topic.partitions.values()]
+        )
         placed = [placer.place(index, factor) for index in range(present, count)]
     elif len(assignments) != count - present:
         raise InvalidReplicaAssignment(
@@ -141,9 +165,10 @@ def delete_topic(topic: TopicImage) -> list[Struct]:
     return [RemoveTopicRecord(topic_id=topic.id)]
 
 
-def _check_collision(image: ClusterImage, name: str) -> None:
+def _check_collision(image: ClusterImage, name: str, together: NewTopics) -> None:
     """Metrics write '.' as '_', so two names that differ only there may not live side by side."""
-    other = image.unified_names.get(unified_name(name))
+    unified = unified_name(name)
+    other = image.unified_names.get(unified) or together.names.get(unified)
     if other is not None:
         raise InvalidTopic(f"Topic '{name}' collides with existing topic: {other}")
 

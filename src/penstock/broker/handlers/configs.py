@@ -239,6 +239,9 @@ async def _alter(
         _check_resource(context, resource)
         values = alter(image.configs.get(resource, {}))
         _check_values(context, resource, values)
+        if resource[0] == TOPIC and resource[1] not in image.topics:
+            # After the values: like Kafka, what is wrong with those is told of any topic.
+            raise UnknownTopicOrPartition(f"The topic '{resource[1]}' does not exist")
         check_min_isr(resource, values)
         return ([] if validate_only else config_records(image, resource, values)), None
 
@@ -252,9 +255,9 @@ async def _alter(
 def _check_resource(context: Context, resource: tuple[int, str]) -> None:
     kind, name = resource
     if kind == TOPIC:
+        if not name:
+            raise InvalidRequest("Default topic resources are not allowed.")
         check_topic_name(name)
-        if name not in context.broker.image.topics:
-            raise UnknownTopicOrPartition(f"The topic '{name}' does not exist")
     elif kind == BROKER:
         if name:
             _check_is_registered(context, name)

@@ -102,7 +102,7 @@ def fetch(context: Context, request: FetchRequest) -> FetchResponse | Deferred[F
             session = sessions.resume(request, by_id)
         except ApiError as e:
             return FetchResponse(error_code=e.code)
-        incremental = True
+        incremental = session is not None
     if session is not None:
         wanted: Sequence[WantedPartition] = list(session.partitions.values())
     else:

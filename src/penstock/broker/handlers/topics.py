@@ -6,9 +6,18 @@ from collections import Counter
 from collections.abc import Sequence
 
 from penstock.broker.context import Context
+from penstock.broker.new_topics import decide_topics
+from penstock.metadata.image import ClusterImage
 from penstock.metadata.topics import NewTopic, check_new_partitions, delete_topic, grow_topic
-from penstock.model.errors import ApiError, ErrorCode, InvalidRequest
-from penstock.model.ids import NO_TOPIC_ID, TopicId
+from penstock.model.config import BrokerConfig
+from penstock.model.errors import ApiError, ErrorCode, InvalidPartitions
+from penstock.model.ids import (
+    NO_TOPIC_ID,
+    OFFSETS_TOPIC,
+    SHARE_STATE_TOPIC,
+    TRANSACTIONS_TOPIC,
+    TopicId,
+)
 from penstock.wire.apis.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -36,6 +45,13 @@ __all__ = ["create_partitions", "create_topics", "delete_topics"]
 _BY_STATE = 6
 #: the first version of DeleteTopics that knows TOPIC_DELETION_DISABLED
 _KNOWS_DISABLED = 3
+#: which config says how many partitions a coordinator's topic has
+_COORDINATOR_PARTITIONS = {
+    OFFSETS_TOPIC: "offsets.topic.num.partitions",
+    TRANSACTIONS_TOPIC: "transaction.state.log.num.partitions",
+    SHARE_STATE_TOPIC: "share.coordinator.state.topic.num.partitions",
+}
+_TWICE = "The topic is named more than once"
 
 
 async def create_topics(context: Context, request: CreateTopicsRequest) -> CreateTopicsResponse:
@@ -47,18 +63,25 @@ async def create_topics(context: Context, request: CreateTopicsRequest) -> Creat
                 name=name, error_code=ErrorCode.INVALID_REQUEST, error_message="Duplicate topic name."
             )
         )
+    topics = [topic for topic in request.topics if asked[topic.name] == 1]
+    results: list[CreatableTopicResult | None] = []
+    wanted: list[NewTopic] = []
     new = _new_partitions(request, context.broker.config.num_partitions)
-    for topic in request.topics:
-        if asked[topic.name] > 1:
-            continue
+    for topic in topics:
         try:
             check_new_partitions(new)
-            response.topics.append(await _create(context, topic, request.validate_only))
+            wanted.append(_wanted(context, topic))
+            results.append(None)
         except ApiError as e:
-            response.topics.append(
-                CreatableTopicResult(name=topic.name, error_code=e.code, error_message=str(e))
-            )
+            results.append(_not_created(topic.name, e))
+    made = iter(await decide_topics(context.broker, wanted, request.validate_only))
+    for topic, result in zip(topics, results, strict=True):
+        response.topics.append(result or _created(context, topic, next(made), request.validate_only))
     return response
+
+
+def _not_created(name: str, error: ApiError) -> CreatableTopicResult:
+    return CreatableTopicResult(name=name, error_code=error.code, error_message=str(error))
 
 
 def _new_partitions(request: CreateTopicsRequest, default: int) -> int:
@@ -70,7 +93,7 @@ def _new_partitions(request: CreateTopicsRequest, default: int) -> int:
     return sum(count for count in counts if count > 0)
 
 
-async def _create(context: Context, topic: CreatableTopic, validate_only: bool) -> CreatableTopicResult:
+def _wanted(context: Context, topic: CreatableTopic) -> NewTopic:
     wanted = NewTopic(
         topic.name,
         topic.num_partitions,
@@ -82,7 +105,31 @@ async def _create(context: Context, topic: CreatableTopic, validate_only: bool) 
         raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "A partition is assigned more than once")
     if any(c.value is None for c in topic.configs):
         raise ApiError(ErrorCode.INVALID_CONFIG, "Null value not supported for topic configs")
-    records = await context.broker.decide_topic(wanted, validate_only)
+    _check_coordinator_topic(context.broker.config, wanted)
+    return wanted
+
+
+def _check_coordinator_topic(config: BrokerConfig, topic: NewTopic) -> None:
+    """Refuse a coordinator's topic with another number of partitions than its coordinator expects.
+
+    Groups and transactions are found by that number, so it can never change once the topic exists.
+    """
+    name = _COORDINATOR_PARTITIONS.get(topic.name)
+    if name is None:
+        return
+    count = len(topic.assignments) or (config.num_partitions if topic.partitions == -1 else topic.partitions)
+    if count != config[name]:
+        raise InvalidPartitions(
+            f"{topic.name} must have {config[name]} partitions, not {count}: {name} says so, and the number "
+            f"can never change. Leave it to the broker to make the topic, or change {name} first."
+        )
+
+
+def _created(
+    context: Context, topic: CreatableTopic, records: Sequence[Struct] | ApiError, validate_only: bool
+) -> CreatableTopicResult:
+    if isinstance(records, ApiError):
+        return _not_created(topic.name, records)
     created = records[0]
     assert isinstance(created, TopicRecord)
     partitions = [r for r in records if isinstance(r, PartitionRecord)]
@@ -99,7 +146,9 @@ async def _create(context: Context, topic: CreatableTopic, validate_only: bool) 
                 config_source=entry.source,
                 is_sensitive=entry.sensitive,
             )
-            for entry in context.broker.config.describe_topic(wanted.configs)
+            for entry in context.broker.config.describe_topic(
+                {c.name: c.value for c in topic.configs if c.value is not None}
+            )
         ],
     )
 
@@ -109,45 +158,54 @@ async def delete_topics(context: Context, request: DeleteTopicsRequest) -> Delet
     states: Sequence[DeleteTopicState] = request.topics
     if context.version < _BY_STATE:
         states = [DeleteTopicState(name=name) for name in request.topic_names]
-    response = DeleteTopicsResponse()
+    if not broker.config.delete_topic_enable:
+        disabled = ErrorCode.TOPIC_DELETION_DISABLED
+        if context.version < _KNOWS_DISABLED:
+            disabled = ErrorCode.INVALID_REQUEST
+        return DeleteTopicsResponse(
+            responses=[_not_deleted(state, disabled, "delete.topic.enable is false") for state in states]
+        )
+    results = await broker.controller.change(lambda: _decide_deletions(broker.image, states))
+    return DeleteTopicsResponse(responses=results)
+
+
+def _decide_deletions(
+    image: ClusterImage, states: Sequence[DeleteTopicState]
+) -> tuple[Sequence[Struct], list[DeletableTopicResult]]:
+    """One change for all topics. As in Kafka, a topic that is named twice stays, and is answered once."""
     asked = Counter((state.name, state.topic_id) for state in states)
-    disabled = ErrorCode.TOPIC_DELETION_DISABLED
-    if context.version < _KNOWS_DISABLED:
-        disabled = ErrorCode.INVALID_REQUEST
-    for state in states:
-        result = DeletableTopicResult(name=state.name, topic_id=state.topic_id)
-        response.responses.append(result)
-        try:
-            if not broker.config.delete_topic_enable:
-                raise ApiError(disabled, "delete.topic.enable is false")
-            if asked[state.name, state.topic_id] > 1:
-                raise InvalidRequest("The topic is named more than once")
-            await _delete(context, state, result)
-        except ApiError as e:
-            result.error_code = e.code
-            result.error_message = str(e)
-    return response
-
-
-async def _delete(context: Context, state: DeleteTopicState, result: DeletableTopicResult) -> None:
-    image = context.broker.image
-
-    def decide() -> tuple[Sequence[Struct], None]:
-        if (state.name is None) == (state.topic_id == NO_TOPIC_ID):
-            raise InvalidRequest("Give the topic's name or its id, one of the two")
-        if state.name is not None:
-            topic = image.topics.get(state.name)
-            missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    refused: list[DeletableTopicResult] = []
+    found: dict[TopicId, DeletableTopicResult] = {}
+    for (name, topic_id), count in asked.items():
+        state = DeleteTopicState(name=name, topic_id=topic_id)
+        if (name is None) == (topic_id == NO_TOPIC_ID):
+            message = "Give the topic's name or its id, one of the two"
+            refused += [_not_deleted(state, ErrorCode.INVALID_REQUEST, message)] * count
+            continue
+        if count > 1:
+            refused.append(_not_deleted(state, ErrorCode.INVALID_REQUEST, _TWICE))
+            continue
+        if name is not None:
+            topic, missing = image.topics.get(name), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         else:
-            topic = image.topics_by_id.get(TopicId(state.topic_id))
-            missing = ErrorCode.UNKNOWN_TOPIC_ID
+            topic, missing = image.topics_by_id.get(TopicId(topic_id)), ErrorCode.UNKNOWN_TOPIC_ID
         if topic is None:
-            raise ApiError(missing, "This topic does not exist")
-        result.name = topic.name
-        result.topic_id = topic.id
-        return delete_topic(topic), None
+            refused.append(_not_deleted(state, missing, "This topic does not exist"))
+        elif topic.id in found:
+            found[topic.id].error_code, found[topic.id].error_message = ErrorCode.INVALID_REQUEST, _TWICE
+        else:
+            found[topic.id] = DeletableTopicResult(name=topic.name, topic_id=topic.id)
+    records: list[Struct] = []
+    for known, result in found.items():
+        if not result.error_code:
+            records += delete_topic(image.topics_by_id[known])
+    return records, [*found.values(), *refused]
 
-    await context.broker.controller.change(decide)
+
+def _not_deleted(state: DeleteTopicState, code: ErrorCode, message: str) -> DeletableTopicResult:
+    return DeletableTopicResult(
+        name=state.name, topic_id=state.topic_id, error_code=code, error_message=message
+    )
 
 
 async def create_partitions(context: Context, request: CreatePartitionsRequest) -> CreatePartitionsResponse:

@@ -64,6 +64,9 @@ class Synonym(NamedTuple):
 
 _INTEGER_BITS = {ConfigType.SHORT: 16, ConfigType.INT: 32, ConfigType.LONG: 64}
 _INTEGER = re.compile(r"[+-]?[0-9]+", re.ASCII)
+_DOUBLE = re.compile(
+    r"[+-]?(?:NaN|Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[fFdD]?)", re.ASCII
+)
 
 
 class ConfigKey(NamedTuple):
@@ -84,6 +87,8 @@ class ConfigKey(NamedTuple):
     update_mode: UpdateMode = UpdateMode.READ_ONLY
     synonyms: tuple[Synonym, ...] = ()
     internal: bool = False
+    #: whether a list may name an element again, which then counts once
+    repeatable: bool = False
 
     @property
     def sensitive(self) -> bool:
@@ -111,6 +116,8 @@ class ConfigKey(NamedTuple):
         if isinstance(value, tuple):
             return ",".join(value)
         if isinstance(value, float):
+            if value != value:
+                return "NaN"
             return repr(value).replace("e+", "E").upper()
         return str(value)
 
@@ -132,13 +139,17 @@ class ConfigKey(NamedTuple):
         if self.type in _INTEGER_BITS:
             return self._integer(text)
         if self.type is ConfigType.DOUBLE:
-            try:
-                return float(text)
-            except ValueError:
-                raise self._invalid(text, "must be a number") from None
+            return self._double(text)
         if self.type is ConfigType.LIST:
-            return tuple(part.strip() for part in text.split(",")) if text else ()
+            parts = [part.strip() for part in text.split(",")] if text else []
+            return tuple(dict.fromkeys(parts) if self.repeatable else parts)
         return text
+
+    def _double(self, text: str) -> float:
+        """As Java reads it: a type may be behind the number, and NaN is one."""
+        if _DOUBLE.fullmatch(text) is None:
+            raise self._invalid(text, "must be a number")
+        return float(text.rstrip("fFdD"))
 
     def _integer(self, text: str) -> int:
         bits = _INTEGER_BITS[self.type]
@@ -153,7 +164,9 @@ class ConfigKey(NamedTuple):
         if isinstance(value, (int, float)) and not isinstance(value, bool):
             too_low = self.low is not None and value < self.low
             too_high = self.high is not None and value > self.high
-            if too_low or too_high or value != value:
+            # Like Kafka, a ratio may be NaN: nothing reaches it.
+            no_number = value != value and self.high is None
+            if too_low or too_high or no_number:
                 return f"must be {self.limits() or 'a number'}"
         elif isinstance(value, tuple):
             if len(set(value)) != len(value):

@@ -61,6 +61,7 @@ TOPIC_KEYS: dict[str, ConfigKey] = table(
             "latest record of every key, both together do both, and an empty list keeps everything.",
             choices=("compact", "delete"),
             synonyms=_log("cleanup.policy"),
+            repeatable=True,
         ),
         ConfigKey(
             "compression.gzip.level",
@@ -135,6 +136,7 @@ TOPIC_KEYS: dict[str, ConfigKey] = table(
             (),
             "Replicas whose fetching is throttled on the follower: PARTITION:BROKER pairs, or `*` for all.",
             check=_throttled_replicas,
+            repeatable=True,
         ),
         ConfigKey(
             "index.interval.bytes",
@@ -150,6 +152,7 @@ TOPIC_KEYS: dict[str, ConfigKey] = table(
             (),
             "Replicas whose fetches are throttled on the leader: PARTITION:BROKER pairs, or `*` for all.",
             check=_throttled_replicas,
+            repeatable=True,
         ),
         ConfigKey(
             "local.retention.bytes",
