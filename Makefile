@@ -59,7 +59,8 @@ chaos: $(READY) ## kill, stop and cut off real brokers under real clients (SECON
 	$(PY) -m chaos --seconds $(or $(SECONDS),60) --brokers $(or $(BROKERS),3) $(if $(SEED),--seed $(SEED))
 
 disasters: $(READY) ## damage, roll back and swap real brokers' files and count what is lost (ONLY=…, AGAINST=kafka)
-	nice -n 5 $(PY) -m disasters $(if $(ONLY),--only $(ONLY)) $(if $(AGAINST),--against $(AGAINST)) --results docs/disasters/$(or $(AGAINST),penstock).json
+	nice -n 5 $(PY) -m disasters $(if $(ONLY),--only $(ONLY)) $(if $(AGAINST),--against $(AGAINST)) --results docs/disasters/$(or $(AGAINST),penstock).json; \
+		status=$$?; $(PY) -m disasters --publish && exit $$status
 
 exactly-once: $(READY) ## kill -9 the pipeline's driver, again and again, and count (KILLS=20, SEED=…)
 	KILLS=$(or $(KILLS),20) SEED=$(or $(SEED),1) $(PY) -m pytest -q tests/telemetry/pipeline/test_exactly_once.py

@@ -11,6 +11,7 @@ from disasters import report
 from disasters.catalogue import Disaster
 from disasters.combined import COMBINED
 from disasters.judge import Result, Verdict
+from disasters.published import PAGE, published
 from disasters.run import Runner
 from disasters.system import SYSTEMS
 from disasters.table import ALL
@@ -21,6 +22,9 @@ def main() -> int:
     given = _arguments()
     if given.list:
         print("\n".join(f"{d.name:28} {f'row {d.row}' if d.row else '':7} {d.done}" for d in ALL))
+        return 0
+    if given.publish:
+        PAGE.write_text(published(PAGE.read_text()))
         return 0
     chosen = _chosen(given)
     if given.keep:
@@ -37,6 +41,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--against", choices=tuple(SYSTEMS), default="penstock", help="which brokers")
     parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="names, or numbers of rows")
     parser.add_argument("--list", action="store_true", help="name the disasters and stop")
+    parser.add_argument("--publish", action="store_true", help="put results into docs/storage.md and stop")
     parser.add_argument("--fresh", action="store_true", help="a cluster of its own for each disaster")
     parser.add_argument("--keep", type=Path, help="an empty directory for data and logs, which stay there")
     parser.add_argument("--results", type=Path, help="a JSON file that the results are merged into")
@@ -60,6 +65,8 @@ def _run(chosen: list[Disaster], given: argparse.Namespace, directory: Path) -> 
             for result in runner.run(chosen):
                 results.append(result)
                 print(report.line(result), flush=True)
+                if not result.verdict.is_good:
+                    print("".join(f"    {line}\n" for line in result.said), end="", flush=True)
                 if given.results:
                     report.save(results, given.results)
     except MissingTool as missing:

@@ -81,6 +81,7 @@ class Cluster:
             "min.insync.replicas": in_sync,
             "offsets.topic.replication.factor": replicas,
             "offsets.topic.num.partitions": "3",
+            "auto.create.topics.enable": "false",
             "log.retention.check.interval.ms": _CHECK_MS,
             "offsets.retention.check.interval.ms": _CHECK_MS,
             **self.system.settings,

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from disasters.catalogue import Disaster
 from disasters.judge import Examination, Result, Verdict
 
-__all__ = ["cell", "head", "line", "load", "markdown", "save", "summary"]
+__all__ = ["cell", "head", "line", "load", "markdown", "publish", "save", "summary"]
 
 _HEAD = f"{'disaster':28} {'acked':>6} {'read':>6} {'lost':>6} {'s':>5}  verdict"
 
@@ -61,15 +62,25 @@ def cell(result: Result | None) -> str:
             return str(result.verdict.value)
 
 
-def markdown(columns: Mapping[str, Sequence[Result]]) -> str:
-    """Returns the table that the documentation publishes, a row per disaster of the first column."""
+def markdown(disasters: Iterable[Disaster], columns: Mapping[str, Sequence[Result]]) -> str:
+    """Returns a table of these disasters for the documentation, with a column per kind of broker."""
     found = {name: {r.name: r for r in results} for name, results in columns.items()}
-    first = next(iter(columns.values()))
     lines = [f"| disaster | {' | '.join(columns)} |", f"|---|{'---|' * len(columns)}"]
-    for result in first:
-        cells = [cell(found[name].get(result.name)) for name in columns]
-        lines.append(f"| {result.done} | {' | '.join(cells)} |")
+    for disaster in disasters:
+        cells = [cell(found[name].get(disaster.name)) for name in columns]
+        lines.append(f"| {disaster.done} | {' | '.join(cells)} |")
     return "\n".join(lines)
+
+
+def publish(page: str, tables: Mapping[str, str]) -> str:
+    """Returns the page with each table between its marks, `<!-- name -->` and `<!-- end name -->`."""
+    for name, table in tables.items():
+        begin, end = f"<!-- {name} -->\n", f"\n<!-- end {name} -->"
+        head, _, rest = page.partition(begin)
+        _, mark, tail = rest.partition(end)
+        assert mark, f"the page has no marks for {name}"
+        page = head + begin + table + end + tail
+    return page
 
 
 def summary(results: Sequence[Result]) -> str:
@@ -90,7 +101,10 @@ def save(results: Sequence[Result], path: Path) -> None:
 
 
 def _plain(result: Result) -> dict[str, Any]:
-    return {**asdict(result), "verdict": result.verdict.name, "seconds": round(result.seconds, 1)}
+    """Returns what a file keeps: all but the log lines, which name places on this machine."""
+    plain = {**asdict(result), "verdict": result.verdict.name, "seconds": round(result.seconds, 1)}
+    del plain["said"]
+    return plain
 
 
 def load(path: Path) -> list[Result]:
@@ -100,8 +114,7 @@ def load(path: Path) -> list[Result]:
 def _result(found: dict[str, Any]) -> Result:
     first = found["first"] and _examination(found["first"])
     last = _examination(found["last"])
-    verdict = Verdict[found["verdict"]]
-    return Result(found["name"], found["done"], verdict, found["seconds"], last, first, tuple(found["said"]))
+    return Result(found["name"], found["done"], Verdict[found["verdict"]], found["seconds"], last, first)
 
 
 def _examination(found: dict[str, Any]) -> Examination:

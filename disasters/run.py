@@ -213,7 +213,7 @@ def _floods(scene: Scene, before: dict[int, int], seconds: float) -> list[str]:
 
 def _said(scene: Scene) -> tuple[str, ...]:
     """Returns the warnings and errors that brokers logged, one of each kind."""
-    kinds: dict[str, str] = {}
+    kinds = {f"stop {node}": f"broker {node} did not stop by itself" for node in scene.unclean_stops}
     for node in scene.cluster.nodes:
         for line in scene.logged(node):
             if found := _SEVERE.search(line):

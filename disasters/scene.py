@@ -168,7 +168,8 @@ class Scene:
         self.start()
 
     def settle(self) -> None:
-        """Waits until every partition has a leader, or until there has been time enough for it."""
+        """Waits until the brokers serve and every partition has a leader, or time enough has passed."""
+        self.cluster.wait_ready(_SETTLE_S)
         wait_until(lambda: all(leader > 0 for leader, _ in self._layout()), _SETTLE_S)
 
     def watch(self, seconds: float) -> None:

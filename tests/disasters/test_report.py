@@ -3,6 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from disasters import report
+from disasters.catalogue import Disaster
 from disasters.judge import Examination, Result, Verdict
 
 _KEPT = Result("kept", "nothing much", Verdict.KEPT, 1.5, Examination(930, 930))
@@ -13,7 +14,6 @@ _LOST = Result(
     20.0,
     Examination(930, 30, 900, commits_lost=3, lacking={1: 900}, refused=(2,), complaints=("slow",)),
     first=Examination(930, 0, 930),
-    said=("broker 1: folder_missing",),
 )
 
 
@@ -33,8 +33,9 @@ def test_results_survive_a_file_and_replace_those_of_the_same_name(tmp_path: Pat
     assert report.load(path) == [_KEPT, better]
 
 
-def test_the_published_table_has_a_row_per_disaster_and_a_column_per_system() -> None:
-    table = report.markdown({"Penstock": [_KEPT, _LOST], "Apache Kafka": [_LOST]})
+def test_a_published_table_has_a_row_per_disaster_and_a_column_per_system() -> None:
+    disasters = [Disaster(r.name, 1, r.done, lambda scene: None) for r in (_KEPT, _LOST)]
+    table = report.markdown(disasters, {"Penstock": [_KEPT, _LOST], "Apache Kafka": [_LOST]})
     assert table.splitlines() == [
         "| disaster | Penstock | Apache Kafka |",
         "|---|---|---|",
@@ -42,6 +43,11 @@ def test_the_published_table_has_a_row_per_disaster_and_a_column_per_system() ->
         "| a folder removed | **lost** 900 of 930 records and 3 committed offsets "
         "| **lost** 900 of 930 records and 3 committed offsets |",
     ]
+
+
+def test_a_table_takes_the_place_of_the_one_between_its_marks() -> None:
+    page = "before\n<!-- one -->\nold\n<!-- end one -->\nafter\n"
+    assert report.publish(page, {"one": "new"}) == page.replace("old", "new")
 
 
 def test_the_summary_counts_what_passed_failed_and_was_not_run() -> None:
