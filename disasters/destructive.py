@@ -111,11 +111,12 @@ def _killed(scene: Scene) -> None:
     scene.kill_in_turn()
 
 
-@DESTRUCTIVE("killed-tail-lost", "all killed in turn, the last one loses 4 KB of each tail", row=4)
+@DESTRUCTIVE("killed-tail-lost", "all killed in turn, the last two lose 4 KB of each tail", row=4)
 def killed_tail_lost(scene: Scene) -> None:
     _killed(scene)
-    for partition in scene.disk().partitions(scene.topic):
-        cut_tail(partition, 4096)
+    for node in (VICTIM, 2):
+        for partition in scene.disk(node).partitions(scene.topic):
+            cut_tail(partition, 4096)
     scene.start_first(2, 3)
 
 
@@ -341,8 +342,9 @@ def partition_unmounted(scene: Scene) -> None:
 
 
 def _few_descriptors(scene: Scene, limit: int) -> None:
-    scene.create(partitions=12)
-    scene.write(2400)
+    """Restarts the victim with fewer descriptors than its partitions have segment files."""
+    scene.create(partitions=limit)
+    scene.write(10 * limit)
     scene.commit()
     scene.stop_all()
     scene.cluster.conditions[VICTIM] = Conditions(descriptors_max=limit)
@@ -358,7 +360,7 @@ def _more_descriptors(scene: Scene) -> None:
 
 @DESTRUCTIVE(
     "descriptors-64",
-    "64 file descriptors, 12 partitions and their segments",
+    "64 file descriptors, 64 partitions",
     row=12,
     remedy=_more_descriptors,
 )
@@ -368,7 +370,7 @@ def descriptors_64(scene: Scene) -> None:
 
 @DESTRUCTIVE(
     "descriptors-128",
-    "128 file descriptors, 12 partitions and their segments",
+    "128 file descriptors, 128 partitions",
     row=12,
     remedy=_more_descriptors,
 )
