@@ -12,6 +12,7 @@ from penstock.metadata.image import ClusterImage, PartitionImage
 from penstock.metadata.policy import MIN_ISR, UNCLEAN, Policy
 from penstock.metadata.reassignment import alter_reassignments
 from penstock.metadata.topics import Defaults, NewTopic, create_topic
+from penstock.metadata.unclean_recovery import ReplicaReport, recover, strategy_for
 from penstock.model.ids import TopicId
 from penstock.wire.apis.alter_partition import (
     AlterPartitionRequest,
@@ -109,6 +110,34 @@ class Stage:
     def fence(self, *nodes: int) -> None:
         for node in nodes:
             self.commit(fence_broker(self.image, self.policy, node))
+
+    # -- unclean recovery -----------------------------------------------------------------------------
+
+    def reports(
+        self, partition: PartitionImage, ends: Mapping[int, int] | None = None
+    ) -> dict[int, ReplicaReport]:
+        """What brokers that are up report; `ends` has the ends of logs, which are empty otherwise."""
+        return {
+            node: ReplicaReport(
+                node, self.epoch(node), partition.leader_epoch, -1 if not end else 0, end_offset=end
+            )
+            for node in partition.replicas
+            if node in self.image.brokers and self.image.brokers[node].active
+            for end in ((ends or {}).get(node, 0),)
+        }
+
+    def recover(self, ends: Mapping[int, int] | None = None) -> dict[int, str]:
+        """Elect leaders where enough is reported; returns whom the last partition waits for."""
+        waiting: dict[int, str] = {}
+        for partition in list(self.image.leaderless.values()):
+            strategy = strategy_for(self.image, self.policy, partition)
+            if strategy is not None:
+                recovery = recover(
+                    self.image, self.policy, partition, strategy, self.reports(partition, ends)
+                )
+                self.commit([] if recovery.record is None else [recovery.record])
+                waiting = dict(recovery.waiting_for)
+        return waiting
 
     # -- partitions -----------------------------------------------------------------------------------
 

@@ -108,6 +108,7 @@ def test_a_recovering_leader_stays_alone_until_it_says_that_it_has_recovered() -
     partition = stage.topic("t", [1, 2], min_isr=1, unclean=True)
     stage.alter(partition, [1])
     stage.fence(1)
+    stage.recover()
     stage.beat(1)
     assert (partition.leader, partition.leader_recovery) == (2, RECOVERING)
 

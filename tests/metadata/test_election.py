@@ -6,13 +6,13 @@ import pytest
 
 from penstock.metadata import election
 from penstock.metadata.configs import config_records
-from penstock.metadata.election import (
+from penstock.metadata.elect_leaders import (
     ElectionType,
-    balance_leaders,
     elect_leader,
     elect_leaders,
-    elect_unclean,
+    partitions_to_recover,
 )
+from penstock.metadata.election import balance_leaders
 from penstock.metadata.image import BROKER, RECOVERED, RECOVERING, TOPIC
 from penstock.metadata.policy import MIN_ISR, UNCLEAN, Policy
 from penstock.model.errors import ApiError, ErrorCode
@@ -63,6 +63,7 @@ def test_a_partition_goes_without_a_leader_rather_than_lose_records() -> None:
         stage.alter(partition, [1])
 
     stage.fence(1)
+    stage.recover()
 
     assert (strict.leader, strict.isr, strict.elr, strict.leader_recovery) == (-1, [], [1], RECOVERED)
     assert (lenient.leader, lenient.isr, lenient.elr, lenient.leader_recovery) == (2, [2], [], RECOVERING)
@@ -73,13 +74,13 @@ def test_an_unclean_leader_is_wanted_once_the_topic_says_so() -> None:
     partition = stage.topic("t", [1, 2], min_isr=1)
     stage.alter(partition, [1])
     stage.fence(1)
-    assert elect_unclean(stage.image, stage.policy) == []
+    stage.recover()
+    assert partition.leader == -1
 
     stage.commit(config_records(stage.image, (TOPIC, "t"), {MIN_ISR: "1", UNCLEAN: "TRUE"}))
-    stage.commit(elect_unclean(stage.image, stage.policy))
+    stage.recover()
 
     assert (partition.leader, partition.leader_recovery) == (2, RECOVERING)
-    assert elect_unclean(stage.image, stage.policy) == []
 
 
 def test_the_cluster_can_be_lenient_by_default() -> None:
@@ -87,6 +88,7 @@ def test_the_cluster_can_be_lenient_by_default() -> None:
     partition = stage.topic("t", [1, 2])
     stage.alter(partition, [1])
     stage.fence(1)
+    stage.recover()
     assert partition.leader == 2
 
 
@@ -110,9 +112,9 @@ def test_the_last_leader_does_not_return_when_it_is_no_longer_a_replica() -> Non
     assert partition.leader == 3
 
     stage.reassign({0: None})
+    stage.recover({3: 9})
 
     assert (partition.replicas, partition.leader, partition.last_known_leader) == ([1, 2], -1, [3])
-    assert elect_unclean(stage.image, stage.policy) == []
 
 
 @pytest.mark.parametrize("resource", [(TOPIC, "t"), (BROKER, "")], ids=str)
@@ -155,8 +157,9 @@ def test_another_minimum_leaves_those_eligible_who_wait_to_lead(
 
 def elect(stage: Stage, kind: ElectionType, topic: str = "t", index: int = 0) -> int:
     """The leader that an election gives, or the error that it ends with."""
+    reports = {partition.key: stage.reports(partition) for partition in stage.image.leaderless.values()}
     try:
-        stage.commit([elect_leader(stage.image, stage.policy, topic, index, kind)])
+        stage.commit([elect_leader(stage.image, stage.policy, topic, index, kind, reports)])
     except ApiError as e:
         return e.code
     return stage.partition(topic, index).leader
@@ -187,6 +190,30 @@ def test_an_unclean_leader_can_be_asked_for() -> None:
     assert partition.leader == -1
     assert elect(stage, ElectionType.UNCLEAN) == 2
     assert (partition.isr, partition.leader_recovery) == ([2], RECOVERING)
+
+
+def test_an_unclean_leader_that_is_asked_for_is_the_most_complete_that_reports() -> None:
+    """Not the first that is up: its disk may be empty."""
+    stage = Stage(4)
+    partition = stage.topic("t", [1, 2, 3, 4], min_isr=1)
+    other = stage.topic("u", [4], min_isr=1)
+    stage.alter(partition, [1])
+    stage.fence(1)
+    named = [TopicPartitions(topic="t", partitions=[0, 0, 7]), TopicPartitions(topic="none", partitions=[0])]
+    request = ElectLeadersRequest(election_type=1, topic_partitions=named)
+    assert partitions_to_recover(stage.image, request) == [partition]
+    assert partitions_to_recover(stage.image, ElectLeadersRequest(election_type=1)) == [partition]
+    assert partitions_to_recover(stage.image, ElectLeadersRequest(election_type=0)) == []
+
+    refused = elect_leaders(stage.image, stage.policy, request)[1].replica_election_results[0]
+    assert refused.partition_result[0].error_code == ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
+    assert "broker 1: the broker is not up" in (refused.partition_result[0].error_message or "")
+
+    reports = {partition.key: stage.reports(partition, {3: 5, 4: 4})}
+    stage.commit(elect_leaders(stage.image, stage.policy, request, reports)[0])
+
+    assert (partition.leader, partition.isr, partition.leader_recovery) == (3, [3], RECOVERING)
+    assert other.leader == 4
 
 
 def test_elections_of_unknown_partitions_are_refused() -> None:

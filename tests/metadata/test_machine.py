@@ -10,7 +10,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from penstock.metadata.brokers import unregister_broker
 from penstock.metadata.configs import config_records
-from penstock.metadata.election import ElectionType, balance_leaders, elect_leader, elect_unclean
+from penstock.metadata.elect_leaders import ElectionType, elect_leader
+from penstock.metadata.election import balance_leaders
 from penstock.metadata.image import NO_LEADER, RECOVERED, TOPIC, PartitionImage
 from penstock.metadata.policy import MIN_ISR, UNCLEAN, min_isr
 from penstock.metadata.rebalance import plan_rebalance
@@ -61,15 +62,17 @@ class CheckedStage(Stage):
         leader, leader_epoch, epoch = partition.leader, partition.leader_epoch, partition.partition_epoch
         gone = set(partition.replicas)
         complete = {*partition.isr, *partition.elr}
-        # Where nobody is left who has everything, the last leader is the best there is (KIP-966).
-        last = () if complete - self.lost else partition.last_known_leader
+        # Without one that has everything, all registered replicas have to be there to compare (KIP-966).
+        brokers = [self.image.brokers[node] for node in partition.replicas if node in self.image.brokers]
+        recovers = not complete - self.lost and all(b.active for b in brokers if len(partition.replicas) > 1)
         super().commit([record])
         gone -= set(partition.replicas)
         assert partition.partition_epoch == epoch + 1
         assert partition.leader_epoch == leader_epoch + (partition.leader != leader or bool(gone))
         if partition.leader not in (leader, NO_LEADER):
             assert (
-                partition.leader in {*complete, *last, *self.vouched_for}
+                partition.leader in {*complete, *self.vouched_for}
+                or (recovers and partition.leader in partition.replicas)
                 or self.unclean_asked
                 or self.policy.unclean(self.image, topic.name)
             )
@@ -168,7 +171,8 @@ class Decisions(RuleBasedStateMachine):
     def elect(self, name: str, kind: ElectionType) -> None:
         stage = self.stage
         try:
-            record = elect_leader(stage.image, stage.policy, name, 0, kind)
+            reports = {p.key: stage.reports(p) for p in stage.image.leaderless.values()}
+            record = elect_leader(stage.image, stage.policy, name, 0, kind, reports)
         except ApiError:
             return
         stage.unclean_asked = kind is ElectionType.UNCLEAN
@@ -184,7 +188,11 @@ class Decisions(RuleBasedStateMachine):
         if name in self.stage.image.topics:
             values = {MIN_ISR: str(minimum), UNCLEAN: str(unclean).lower()}
             self.stage.commit(config_records(self.stage.image, (TOPIC, name), values))
-            self.stage.commit(elect_unclean(self.stage.image, self.stage.policy))
+            self.stage.recover()
+
+    @rule(ends=st.dictionaries(nodes, st.integers(0, 3)))
+    def recover(self, ends: dict[int, int]) -> None:
+        self.stage.recover(ends)
 
     @invariant()
     @precondition(lambda self: hasattr(self, "stage"))
@@ -214,6 +222,7 @@ class Decisions(RuleBasedStateMachine):
         for node in NODES:
             held = {partition.key for partition in image.partitions if node in partition.replicas}
             assert {partition.key for partition in image.partitions_on(node)} == held
+        assert image.leaderless == {p.key: p for p in image.partitions if p.leader == NO_LEADER}
 
     def teardown(self) -> None:
         if hasattr(self, "stage"):

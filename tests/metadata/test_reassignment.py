@@ -96,6 +96,7 @@ def test_cancelling_does_not_lose_records_unless_the_topic_may(unclean: bool) ->
     assert (partition.leader, partition.isr) == (3, [3])
 
     answers = stage.reassign({0: None})
+    stage.recover()
 
     if unclean:
         assert (answers, partition.leader, partition.isr) == (DONE, 2, [2])

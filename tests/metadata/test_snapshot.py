@@ -61,6 +61,7 @@ def test_everything_is_in_a_snapshot() -> None:
     stage.alter(recovering, [4])
     stage.beat(4, stop=True, lowest=0)
     stage.fence(4)
+    stage.recover()
     directory = stage.image.brokers[3].log_directories
     stage.commit(
         [

@@ -195,14 +195,14 @@ LEADERLESS = PARTITION._replace(leader=-1, isr=(), last_known=(2,))
 @pytest.mark.parametrize(
     ("before", "leader", "name"),
     [
-        (LEADERLESS, 2, "kept"),
-        (LEADERLESS, 1, "unclean leader"),
+        (LEADERLESS, 1, "kept"),
+        (LEADERLESS._replace(elr=(1,)), 2, "unclean leader"),
         (LEADERLESS._replace(unclean=True, elr=(1,)), 1, "kept"),
-        (LEADERLESS._replace(unclean=True), 2, "kept"),
-        (LEADERLESS._replace(unclean=True), 3, "unclean leader"),
+        (LEADERLESS._replace(unclean=True, elr=(1,)), 2, "unclean leader"),
+        (LEADERLESS._replace(unclean=True), 3, "kept"),
     ],
 )
-def test_where_nobody_is_left_who_led_last_may_lead(before: PartitionView, leader: int, name: str) -> None:
+def test_without_isr_and_elr_any_replica_may_lead(before: PartitionView, leader: int, name: str) -> None:
     invariants = PartitionInvariants()
     invariants.image_changed([before], set())
     after = before._replace(leader=leader, leader_epoch=2, partition_epoch=2, isr=(leader,), unclean=True)

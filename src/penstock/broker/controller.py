@@ -47,6 +47,8 @@ class Controller:
         self._turn = asyncio.Lock()
         #: the epoch and the end of the records that are being committed, and who waits for that
         self._pending: tuple[int, int, asyncio.Future[None]] | None = None
+        #: called after the records of a change were applied
+        self.on_changed: Callable[[], None] = _nothing
 
     @property
     def is_active(self) -> bool:
@@ -70,6 +72,7 @@ class Controller:
             result, end_offset = await self._quorum.run(lambda: self._append(decide))
             if end_offset is not None:
                 await self._reach(end_offset)
+                self.on_changed()
             return result
 
     async def between_changes(self, work: Callable[[], Awaitable[None]]) -> None:
@@ -130,3 +133,7 @@ class Controller:
         log.error("controller_stuck", applied=self._loader.applied, end_offset=self.next_offset)
         await self._quorum.resign(0)
         raise NotController("this node cannot follow what is committed")
+
+
+def _nothing() -> None:
+    """No one to call."""

@@ -17,11 +17,13 @@ from penstock.broker.controller import Controller, NotController
 from penstock.broker.features import found_cluster
 from penstock.broker.logs import get_logger
 from penstock.broker.peers import Peers
+from penstock.broker.replica_reports import ReplicaReports
+from penstock.broker.unclean_recovery import UncleanRecovery
 from penstock.metadata.brokers import fence_broker
 from penstock.metadata.clocks import Clocks
-from penstock.metadata.election import balance_leaders, elect_unclean
+from penstock.metadata.election import balance_leaders
 from penstock.metadata.image import ClusterImage
-from penstock.metadata.policy import UNCLEAN, Policy
+from penstock.metadata.policy import Policy, Strategy
 from penstock.metadata.sessions import Sessions
 from penstock.model.config import BrokerConfig
 from penstock.model.errors import ApiError, StorageError
@@ -61,10 +63,17 @@ class Duties:
         self._last_contact = LeaderContact(NO_NODE, 0)
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self.reports = ReplicaReports(image, peers)
+        self._recovery = UncleanRecovery(config, image, controller, self.reports, clock, lambda: self.policy)
+        controller.on_changed = self._recovery.wake
 
     @property
     def policy(self) -> Policy:
-        return Policy(self._config.unclean_leader_election_enable, self.clocks.off)
+        return Policy(
+            self._config.unclean_leader_election_enable,
+            Strategy(self._config.unclean_recovery_strategy),
+            self.clocks.off,
+        )
 
     def now_ms(self) -> float:
         return self._clock.monotonic() * 1000
@@ -74,6 +83,7 @@ class Duties:
         if self._task is not None:
             self._task.cancel()
             self._task = None
+        self._recovery.cancel()
         self.sessions = None
         self.clocks = Clocks(self._config.node_id)
         if leader_id == self._config.node_id:
@@ -81,6 +91,7 @@ class Duties:
             self._task = asyncio.get_running_loop().create_task(self._serve())
 
     async def stop(self) -> None:
+        await self._recovery.stop()
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -130,6 +141,7 @@ class Duties:
     async def _serve(self) -> None:
         try:
             await self._take_office()
+            self._recovery.start()
             next_balance_ms = self.now_ms() + self._balance_interval_ms
             while True:
                 balances = self.now_ms() >= next_balance_ms
@@ -153,19 +165,11 @@ class Duties:
     async def _do_chores(self, balances: bool) -> None:
         try:
             await self._fence_expired()
-            if self._may_be_unclean():
-                await self._controller.change(lambda: (elect_unclean(self._image, self.policy), None))
             if balances and self._config.auto_leader_rebalance_enable:
                 await self._controller.change(self._balance)
         except (StorageError, ApiError) as e:
             # A disk that is full, perhaps: whoever waits is fenced, or elected, in the next round.
             log.error("chores_failed", error=str(e))
-
-    def _may_be_unclean(self) -> bool:
-        """Whether some topic would rather lose records than wait for a leader."""
-        return self._config.unclean_leader_election_enable or any(
-            values.get(UNCLEAN, "").lower() == "true" for values in self._image.configs.values()
-        )
 
     @property
     def _balance_interval_ms(self) -> int:

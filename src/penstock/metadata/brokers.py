@@ -176,7 +176,7 @@ def unregister_broker(image: ClusterImage, policy: Policy, broker_id: int) -> li
     if broker is None:
         raise ApiError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker {broker_id} is not registered")
     return [
-        *_withdraw(image, policy, broker_id, clean=False),
+        *_withdraw(image, policy, broker_id, clean=False, emptied=True),
         UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=broker.epoch),
     ]
 
@@ -331,7 +331,7 @@ def _withdraw(
 ) -> list[Struct]:
     """Take a broker out of the ISRs, and out of the eligible leaders where it may have lost records.
 
-    One that is `emptied` has lost all: where others have any, it does not lead for having led last, either.
+    One that is `emptied` has lost all, or may have: it is no longer the last known leader, either.
     """
     records: list[Struct] = []
     for partition in image.partitions_on(broker_id):

@@ -37,6 +37,7 @@ __all__ = [
     "ClusterImage",
     "ControllerImage",
     "PartitionImage",
+    "PartitionKey",
     "TopicImage",
     "unified_name",
 ]
@@ -231,6 +232,8 @@ class ClusterImage:
         self.configs: dict[tuple[int, str], dict[str, str]] = {}
         self.features: dict[str, int] = {}
         self.next_producer_id = 0
+        #: the partitions that have no leader
+        self.leaderless: dict[PartitionKey, PartitionImage] = {}
         self._by_replica: dict[int, dict[PartitionKey, PartitionImage]] = {}
 
     def topic_configs(self, name: str) -> dict[str, str]:
@@ -262,11 +265,13 @@ class ClusterImage:
         self.configs.pop((TOPIC, topic.name), None)
         for partition in topic.partitions.values():
             self._forget_replicas(partition.key, partition.replicas)
+            self.leaderless.pop(partition.key, None)
 
     def _partition(self, record: PartitionRecord) -> None:
         partition = PartitionImage(record)
         self.topics_by_id[partition.topic_id].partitions[partition.index] = partition
         self._note_replicas(partition)
+        self._note_leader(partition)
 
     def _partition_change(self, record: PartitionChangeRecord) -> None:
         partition = self.topics_by_id[TopicId(record.topic_id)].partitions[record.partition_id]
@@ -275,6 +280,13 @@ class ClusterImage:
         partition.change(record)
         if record.replicas is not None:
             self._note_replicas(partition)
+        self._note_leader(partition)
+
+    def _note_leader(self, partition: PartitionImage) -> None:
+        if partition.leader == NO_LEADER:
+            self.leaderless[partition.key] = partition
+        else:
+            self.leaderless.pop(partition.key, None)
 
     def _note_replicas(self, partition: PartitionImage) -> None:
         for node in partition.replicas:

@@ -5,9 +5,9 @@ Every decision that touches a partition goes through `PartitionChange`, so these
 - A reassignment ends as soon as the wanted ISR allows it.
 - Whoever leaves an ISR that is below the minimum becomes an eligible leader replica (ELR, KIP-966): nothing
   is acknowledged below the minimum, so it holds all that was. An ISR with the minimum needs no ELR.
-- A leader comes from the ISR; from the ELR when the ISR is empty; if both are empty it may be the last leader
-  there was, unless that came back on empty disks; and any replica at all only in an unclean election. The
-  last two may lose records: such a leader is alone in the ISR and marked as recovering.
+- A leader comes from the ISR; from the ELR when the ISR is empty. If both are empty, the only replica leads;
+  of several, the one that `unclean_recovery` has chosen. The last two may lack records: such a leader is
+  alone in the ISR and marked as recovering.
 - Every change of leader, and every loss of a replica, starts a new leader epoch.
 """
 
@@ -31,9 +31,8 @@ class Election(Enum):
 
     PREFERRED = 0
     ONLINE = 1
-    UNCLEAN = 2
     #: a leader that is to be avoided does not stay, if another replica may lead
-    ELSEWHERE = 3
+    ELSEWHERE = 2
 
 
 class _Elected(NamedTuple):
@@ -54,6 +53,7 @@ class PartitionChange:
         "election",
         "emptied",
         "isr",
+        "recovered_by",
         "recovery",
         "removing",
         "replicas",
@@ -80,10 +80,12 @@ class PartitionChange:
         self.recovery = partition.leader_recovery
         #: brokers that may have lost what they had: they are no eligible leaders
         self.unclean_shutdown: Collection[int] = ()
-        #: brokers that have nothing of what they had: one that led last would have others cut all they have
+        #: brokers that have nothing of what they had: they are not the last known leader
         self.emptied: Collection[int] = ()
         #: brokers that are elected only where no other replica may lead
         self.avoided: Collection[int] = ()
+        #: the replica that an unclean recovery has chosen, for a partition without ISR and eligible leaders
+        self.recovered_by = NO_LEADER
         self._elr: Sequence[int] = partition.elr
 
     def build(self) -> PartitionChangeRecord | None:
@@ -152,14 +154,11 @@ class PartitionChange:
         for node in candidates:
             if self._may_lead(node):
                 return _Elected(node)
-        if not self.isr and not self._elr:
-            for node in self._partition.last_known_leader:
-                if node in self.replicas and self._acceptable(node):
-                    return _Elected(node, unclean=True)
-        if self.election is Election.UNCLEAN:
-            for node in self.replicas:
-                if self._acceptable(node):
-                    return _Elected(node, unclean=True)
+        if self.recovered_by in self.replicas and self._acceptable(self.recovered_by):
+            return _Elected(self.recovered_by, unclean=True)
+        if not self.isr and not self._elr and len(self.replicas) == 1 and self._acceptable(self.replicas[0]):
+            # No other replica could have more.
+            return _Elected(self.replicas[0], unclean=True)
         return _Elected(NO_LEADER)
 
     def _may_lead(self, node: int) -> bool:

@@ -48,6 +48,7 @@ class LogConfig:
     segment_jitter_ms: int = 0
     segment_ms: int = 7 * DAY_MS
     unclean_leader_election_enable: bool = False
+    unclean_recovery_strategy: str = "balanced"
 
     @property
     def compact(self) -> bool:

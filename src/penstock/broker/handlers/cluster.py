@@ -5,7 +5,8 @@ from __future__ import annotations
 from penstock.broker.context import Context
 from penstock.broker.controller import NotController
 from penstock.broker.features import SUPPORTED_FEATURES
-from penstock.metadata import election, features, reassignment
+from penstock.metadata import elect_leaders as elections
+from penstock.metadata import features, reassignment
 from penstock.model.errors import ApiError, ErrorCode
 from penstock.wire.apis.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -38,9 +39,11 @@ __all__ = [
 
 async def elect_leaders(context: Context, request: ElectLeadersRequest) -> ElectLeadersResponse:
     broker = context.broker
+    duties, image = broker.node.duties, broker.image
     try:
+        reports = await duties.reports.collect(elections.partitions_to_recover(image, request))
         return await broker.controller.change(
-            lambda: election.elect_leaders(broker.image, broker.node.duties.policy, request)
+            lambda: elections.elect_leaders(image, duties.policy, request, reports)
         )
     except ApiError as e:
         return ElectLeadersResponse(error_code=e.code)

@@ -15,6 +15,7 @@ from penstock.broker.forwarding import carry_out
 from penstock.broker.handlers import FORWARDED, HANDLERS
 from penstock.broker.handlers.api_versions import api_versions
 from penstock.broker.handlers.quorum import ask_quorum, begin_epoch, fetch, update_raft_voter
+from penstock.broker.handlers.replica_log_info import get_replica_log_info
 from penstock.wire.api import Api
 from penstock.wire.apis.api_versions import API_VERSIONS
 from penstock.wire.apis.begin_quorum_epoch import BEGIN_QUORUM_EPOCH
@@ -24,6 +25,7 @@ from penstock.wire.apis.describe_log_dirs import DESCRIBE_LOG_DIRS
 from penstock.wire.apis.end_quorum_epoch import END_QUORUM_EPOCH
 from penstock.wire.apis.envelope import ENVELOPE, EnvelopeRequest, EnvelopeResponse
 from penstock.wire.apis.fetch_snapshot import FETCH_SNAPSHOT
+from penstock.wire.apis.get_replica_log_info import GET_REPLICA_LOG_INFO
 from penstock.wire.apis.list_offsets import LIST_OFFSETS
 from penstock.wire.apis.metadata import METADATA
 from penstock.wire.apis.offset_for_leader_epoch import OFFSET_FOR_LEADER_EPOCH
@@ -67,6 +69,7 @@ INTERNAL_HANDLERS: Final[dict[Api[Any, Any], Handler]] = {
     FETCH_SNAPSHOT: ask_quorum,
     UPDATE_RAFT_VOTER: update_raft_voter,
     ENVELOPE: _envelope,
+    GET_REPLICA_LOG_INFO: get_replica_log_info,
     **{api: HANDLERS[api] for api in _AS_FOR_CLIENTS},
     **{api: _controller(api) for api in SERVED},
 }

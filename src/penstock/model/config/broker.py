@@ -145,6 +145,8 @@ class BrokerConfig(Mapping[str, ConfigValue]):
     socket_send_buffer_bytes: int
     transaction_max_timeout_ms: int
     unclean_leader_election_enable: bool
+    unclean_recovery_strategy: str
+    unclean_recovery_timeout_ms: int
 
     #: The data directories: log.dirs, else log.dir.
     data_dirs: tuple[str, ...]

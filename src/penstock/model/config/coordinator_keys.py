@@ -73,6 +73,14 @@ _REPLICATION = [
         low=0,
     ),
     ConfigKey(
+        "unclean.recovery.timeout.ms",
+        _L,
+        -1,
+        "How long a `balanced` unclean recovery waits for the reports of all registered brokers before it "
+        "elects the most complete replica among those that are up; -1 for no limit.",
+        low=-1,
+    ),
+    ConfigKey(
         "penstock.balance",
         _S,
         "off",

@@ -320,6 +320,18 @@ TOPIC_KEYS: dict[str, ConfigKey] = table(
             synonyms=_same("unclean.leader.election.enable"),
         ),
         ConfigKey(
+            "unclean.recovery.strategy",
+            _S,
+            "balanced",
+            "Which replica leads when no replica in sync and no eligible one is left (KIP-966). `balanced` "
+            "elects the most complete replica once every registered broker with a replica has reported; "
+            "`aggressive` elects the most complete one among brokers that are up, and loses what only others "
+            "have; `none` waits for an operator's election. unclean.leader.election.enable=true means "
+            "`aggressive`.",
+            choices=("none", "balanced", "aggressive"),
+            synonyms=_same("unclean.recovery.strategy"),
+        ),
+        ConfigKey(
             "internal.segment.bytes",
             _I,
             None,

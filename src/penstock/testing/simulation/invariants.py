@@ -367,11 +367,12 @@ def _epoch_rises(before: PartitionView, after: PartitionView) -> None:
 def _leader_was_eligible(before: PartitionView, after: PartitionView) -> None:
     """Who leads was in sync or eligible, as far as one change tells; any other is an unclean leader.
 
-    Where nobody like that is left it may be who led last, if it says that it may lack records.
+    An unclean recovery may choose any replica, but only where neither the ISR nor the ELR has one.
     """
     if after.partition_epoch != before.partition_epoch + 1 or after.leader < 0 or after.may_lose:
         return
-    eligible = set(before.last_known) if after.unclean else set()
+    recovers = after.unclean and not before.isr and not before.elr
+    eligible = set(before.replicas) if recovers else set()
     if before.unclean or not after.unclean:
         eligible |= {before.leader, *before.isr, *before.elr}
     if before.leader >= 0 and (before.leader not in after.replicas or before.leader in after.isr):

@@ -36,6 +36,7 @@ from penstock.wire.apis.envelope import ENVELOPE
 from penstock.wire.apis.fetch import FETCH
 from penstock.wire.apis.fetch_snapshot import FETCH_SNAPSHOT
 from penstock.wire.apis.find_coordinator import FIND_COORDINATOR
+from penstock.wire.apis.get_replica_log_info import GET_REPLICA_LOG_INFO
 from penstock.wire.apis.heartbeat import HEARTBEAT
 from penstock.wire.apis.incremental_alter_configs import INCREMENTAL_ALTER_CONFIGS
 from penstock.wire.apis.init_producer_id import INIT_PRODUCER_ID
@@ -116,5 +117,6 @@ APIS: dict[int, Api[Any, Any]] = {
         ADD_RAFT_VOTER,
         REMOVE_RAFT_VOTER,
         UPDATE_RAFT_VOTER,
+        GET_REPLICA_LOG_INFO,
     )
 }

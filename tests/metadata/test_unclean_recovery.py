@@ -1,0 +1,177 @@
+"""Unclean recovery: which replica leads when neither ISR nor ELR has one, and what is waited for before."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.metadata.brokers import unregister_broker
+from penstock.metadata.configs import config_records
+from penstock.metadata.image import BROKER, RECOVERING, TOPIC, PartitionImage
+from penstock.metadata.policy import MIN_ISR, UNCLEAN, UNCLEAN_RECOVERY, Policy, Strategy
+from penstock.metadata.unclean_recovery import ReplicaReport, most_complete, recover, strategy_for
+from penstock.model.errors import ErrorCode
+from tests.metadata.stage import Stage
+
+
+def crashed(stage: Stage, *replicas: int, **settings: bool) -> PartitionImage:
+    """A partition all of whose brokers were killed and have registered again."""
+    partition = stage.topic("t", list(replicas), **settings)
+    stage.fence(*replicas)
+    for node in replicas:
+        stage.register(node)
+    assert (partition.leader, partition.isr, partition.elr) == (-1, [], [])
+    return partition
+
+
+def report(broker: int, last_epoch: int, end: int, **fields: int) -> ReplicaReport:
+    return ReplicaReport(broker, 0, 0, last_epoch, end, **fields)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("reports", "leader"),
+    [
+        ([report(1, 3, 9), report(2, 3, 10)], 2),
+        # A newer epoch counts for more than a longer log: its leader had what was committed before.
+        ([report(1, 3, 9), report(2, 2, 10)], 1),
+        ([report(1, -1, 0), report(2, 0, 1)], 2),
+        ([report(1, 3, 9), report(2, 3, 9)], 2),
+        ([report(1, 3, 9), report(2, 3, 9, damaged=True)], 1),
+        ([report(1, 3, 9), report(2, 3, 9, start_offset=5)], 1),
+        # What lies behind the sound log is known to be committed: the damaged one has to lead.
+        ([report(1, 3, 8), report(2, 3, 9, damaged=True, high_watermark=9)], 2),
+        ([report(1, 3, 8), report(2, 3, 9, damaged=True, high_watermark=8)], 1),
+        ([report(1, 2, 9), report(2, 3, 9, damaged=True, high_watermark=8)], 2),
+        ([report(1, 3, 9, damaged=True)], 1),
+    ],
+)
+def test_the_most_complete_replica(reports: list[ReplicaReport], leader: int) -> None:
+    for given in (reports, reports[::-1]):
+        best = most_complete(given, last_leader=[2])
+        assert best is not None and best.broker == leader
+    assert most_complete([]) is None
+
+
+def test_the_most_complete_replica_leads_once_all_have_reported() -> None:
+    """Neither the last leader, nor the first that is back: each may have lost what another has."""
+    stage = Stage(3)
+    partition = crashed(stage, 1, 2, 3)
+    ends = {1: 5, 2: 7, 3: 6}
+    stage.beat(1)
+    assert stage.recover(ends) == {2: "the broker is not up", 3: "the broker is not up"}
+    stage.beat(3)
+    assert stage.recover(ends) == {2: "the broker is not up"}
+    assert partition.leader == -1
+    stage.beat(2)
+    stage.recover(ends)
+    assert (partition.leader, partition.isr, partition.elr) == (2, [2], [])
+    assert (partition.leader_recovery, partition.last_known_leader) == (RECOVERING, [])
+
+
+def test_a_broker_that_was_unregistered_is_not_waited_for() -> None:
+    stage = Stage(3)
+    partition = crashed(stage, 1, 2, 3)
+    stage.beat(1)
+    stage.beat(2)
+    stage.commit(unregister_broker(stage.image, stage.policy, 3))
+    stage.recover({1: 1})
+    assert partition.leader == 1
+
+
+def test_an_empty_disk_under_a_known_id_does_not_lead_for_having_led() -> None:
+    """Unregistered and registered again, with nothing left: the other replica has all there is."""
+    stage = Stage(2)
+    partition = stage.topic("t", [1, 2], min_isr=1)
+    stage.alter(partition, [1])
+    stage.fence(1)
+    stage.commit(unregister_broker(stage.image, stage.policy, 1))
+    stage.register(1, log_dirs=[stage.unique()])
+    stage.beat(1)
+    assert (partition.leader, partition.last_known_leader) == (-1, [])
+    stage.recover({2: 3})
+    assert (partition.leader, partition.isr) == (2, [2])
+
+
+def test_reports_count_for_the_broker_epoch_and_the_leader_epoch_that_they_are_of() -> None:
+    stage = Stage(2)
+    partition = crashed(stage, 1, 2)
+    stage.beat(1)
+    stage.beat(2)
+    good = stage.reports(partition, {1: 5})
+
+    def outcome(**changes: int) -> tuple[int | None, dict[int, str]]:
+        reports = {**good, 1: good[1]._replace(**changes)}  # type: ignore[arg-type]
+        recovery = recover(stage.image, stage.policy, partition, Strategy.BALANCED, reports)
+        return recovery.elected and recovery.elected.broker, dict(recovery.waiting_for)
+
+    assert outcome() == (1, {})
+    assert outcome(broker_epoch=good[1].broker_epoch - 1) == (None, {1: "no report yet"})
+    assert outcome(leader_epoch=partition.leader_epoch - 1) == (None, {1: "no report yet"})
+    reports: dict[int, ReplicaReport | ErrorCode] = {**good, 1: ErrorCode.KAFKA_STORAGE_ERROR}
+    recovery = recover(stage.image, stage.policy, partition, Strategy.BALANCED, reports)
+    assert (recovery.record, dict(recovery.waiting_for)) == (None, {1: "KAFKA_STORAGE_ERROR"})
+
+
+def test_an_aggressive_recovery_takes_what_is_up_but_asks_all_that_is() -> None:
+    stage = Stage(3)
+    partition = crashed(stage, 1, 2, 3, unclean=True)
+    stage.beat(1)
+    stage.beat(2)
+    reports = stage.reports(partition, {2: 4, 3: 9})
+
+    def elected(*nodes: int, patient: bool = True) -> int | None:
+        given = {node: reports[node] for node in nodes}
+        recovery = recover(stage.image, stage.policy, partition, Strategy.AGGRESSIVE, given, patient=patient)
+        return recovery.elected and recovery.elected.broker
+
+    assert elected(1) is None
+    assert elected(1, patient=False) == 1
+    assert elected(1, 2) == 2
+    assert elected(patient=False) is None
+    stage.recover({2: 4, 3: 9})
+    assert (partition.leader, partition.isr) == (2, [2])
+
+
+def test_without_a_strategy_an_operator_decides() -> None:
+    stage = Stage(2)
+    partition = crashed(stage, 1, 2)
+    stage.commit(config_records(stage.image, (TOPIC, "t"), {MIN_ISR: "2", UNCLEAN_RECOVERY: "none"}))
+    stage.beat(1)
+    assert stage.recover() == {2: "the broker is not up"}
+    stage.beat(2)
+    assert stage.recover() == dict.fromkeys((1, 2), "an operator's election")
+    assert partition.leader == -1
+
+
+def test_a_partition_waits_for_its_eligible_replicas_unless_it_is_aggressive() -> None:
+    stage = Stage(2)
+    partition = stage.topic("t", [1, 2])
+    assert strategy_for(stage.image, stage.policy, partition) is None
+    stage.fence(2, 1)
+    stage.register(2)
+    stage.beat(2)
+    assert (partition.leader, partition.elr) == (-1, [1])
+    assert strategy_for(stage.image, stage.policy, partition) is None
+    stage.commit(config_records(stage.image, (TOPIC, "t"), {MIN_ISR: "2", UNCLEAN_RECOVERY: "aggressive"}))
+    assert strategy_for(stage.image, stage.policy, partition) is Strategy.AGGRESSIVE
+
+
+@pytest.mark.parametrize(
+    ("topic", "cluster", "file", "strategy"),
+    [
+        ({}, {}, Policy(), Strategy.BALANCED),
+        ({}, {}, Policy(unclean_recovery=Strategy.NONE), Strategy.NONE),
+        ({}, {}, Policy(unclean_leader_election=True), Strategy.AGGRESSIVE),
+        ({UNCLEAN: "TRUE"}, {}, Policy(), Strategy.AGGRESSIVE),
+        ({UNCLEAN: "false"}, {UNCLEAN: "true"}, Policy(unclean_leader_election=True), Strategy.BALANCED),
+        ({UNCLEAN_RECOVERY: "none"}, {UNCLEAN: "true"}, Policy(), Strategy.NONE),
+        ({UNCLEAN_RECOVERY: "none", UNCLEAN: "true"}, {}, Policy(), Strategy.AGGRESSIVE),
+        ({}, {UNCLEAN_RECOVERY: "aggressive"}, Policy(), Strategy.AGGRESSIVE),
+    ],
+)
+def test_strategies(topic: dict[str, str], cluster: dict[str, str], file: Policy, strategy: Strategy) -> None:
+    stage = Stage(1)
+    stage.topic("t", [1], min_isr=1)
+    stage.commit(config_records(stage.image, (TOPIC, "t"), topic))
+    stage.commit(config_records(stage.image, (BROKER, ""), {MIN_ISR: "1", **cluster}))
+    assert file.strategy(stage.image, "t") is strategy
+    assert file.unclean(stage.image, "t") is (strategy is Strategy.AGGRESSIVE)
