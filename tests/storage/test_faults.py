@@ -140,6 +140,47 @@ def test_running_out_of_descriptors_is_not_the_disks_fault() -> None:
     health.check()
 
 
+@pytest.mark.parametrize("code", [errno.EMFILE, errno.ENFILE])
+def test_a_sync_without_a_descriptor_is_tried_again(disk: FaultyDisk, code: int) -> None:
+    """Nothing was tried: what a failed sync says about the disk, this does not."""
+    log = open_log(disk)
+    log.append(batch(), 0)
+    disk.sync_error = code
+    plan = log.flush_plan()
+    with pytest.raises(StorageError):
+        plan.sync()
+    log.flush_failed(plan)
+    assert log.health.offline is None
+
+    disk.sync_error = None
+    flush(log)
+    assert log.recovery_point == 1
+    disk.restart(power_loss=True)
+    assert [record.offset for record in records(open_log(disk))] == [0]
+
+
+def test_a_file_that_was_closed_is_synced_and_written_on(disk: FaultyDisk) -> None:
+    """Files are closed where descriptors are scarce."""
+    log = open_log(disk)
+    log.append(batch(), 0)
+    log.close_file()
+    flush(log)
+    log.append(batch(), 0)
+    log.close_file()
+    flush(log)
+    disk.restart(power_loss=True)
+    assert [record.offset for record in records(open_log(disk))] == [0, 1]
+
+
+def test_a_log_is_sealed_without_open_files(disk: FaultyDisk) -> None:
+    log = open_log(disk)
+    log.append(batch(), 0)
+    plan = log.seal()
+    assert log.segments.active.file is None
+    assert not [handle for handle in plan.handles if hasattr(handle, "fileno")]
+    plan.sync()
+
+
 def test_an_abort_that_cannot_be_indexed_takes_the_directory_offline(disk: FaultyDisk) -> None:
     """The marker is in the log: without its entry, readers would take aborted records for committed ones."""
     log = open_log(disk)

@@ -9,6 +9,7 @@ from typing import Any, Final
 from penstock.broker.cluster_node import ClusterNode, new_cluster_id
 from penstock.broker.controller import Controller
 from penstock.broker.coordinator import GroupCoordinator
+from penstock.broker.descriptors import DESCRIPTORS
 from penstock.broker.dispatch import Dispatcher
 from penstock.broker.features import SUPPORTED_FEATURES, found_cluster
 from penstock.broker.fetch_sessions import FetchSessions
@@ -89,7 +90,7 @@ class Broker:
             world.clock.monotonic,
             lambda: int.from_bytes(world.rng.token(4), "big") & 0x7FFFFFFF,
         )
-        self.server = Server(self.dispatcher, limits_of(config), log.warning)
+        self.server = Server(self.dispatcher, limits_of(config), log.warning, has_room=DESCRIPTORS.has_room)
         self.listeners = [listener_at(endpoint) for endpoint in config.endpoints]
         #: what other nodes come through; None where this broker is a cluster of its own
         endpoint = config.internal_endpoint

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from penstock.broker.cluster_node import ClusterNode
+from penstock.broker.descriptors import DESCRIPTORS
 from penstock.broker.logs import get_logger
 from penstock.broker.pacing import PacedFiles
 from penstock.broker.partition import Partition
@@ -36,6 +37,8 @@ _SLICE: Final = 64
 _ROOM_MS: Final = 1000
 #: how often to look for a jump of the wall clock
 _CLOCK_MS: Final = 1000
+#: how often to set descriptors aside that were taken from the reserve
+_DESCRIPTORS_MS: Final = 1000
 #: bytes per second beyond which counting them is all that a limit would do
 _FASTER_THAN_DISKS: Final = 1e12
 
@@ -81,15 +84,23 @@ class Maintenance:
             (self.forget_producers, lambda: config.producer_id_expiration_check_interval_ms),
             (self.make_use_of_room, lambda: _ROOM_MS),
             (self.check_clock, lambda: _CLOCK_MS),
+            (self.restore_descriptors, lambda: _DESCRIPTORS_MS),
         ]
         if config.log_cleaner_enable:
             chores.append((self.clean, lambda: config.log_cleaner_backoff_ms))
+        DESCRIPTORS.on_shortage(self, self._partitions.close_files)
         self._tasks = [asyncio.create_task(_repeat(chore, every_ms)) for chore, every_ms in chores]
 
     async def stop(self) -> None:
+        DESCRIPTORS.forget(self)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def restore_descriptors(self) -> None:
+        if not DESCRIPTORS.restore():
+            DESCRIPTORS.relieve()
+            DESCRIPTORS.restore()
 
     async def check_clock(self) -> None:
         self._clock_watch.check()

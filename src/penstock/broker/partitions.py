@@ -61,6 +61,13 @@ class Partitions(PartitionTable):
     def directories(self) -> Sequence[DataDirectory]:
         return self.data.opened
 
+    def close_files(self) -> None:
+        """Close the segment files that can be opened again: the process is short of descriptors."""
+        for directory in self._flushers:
+            directory.cache.close_files()
+        for partition in self:
+            partition.log.close_file()
+
     def in_directory(self, directory: DataDirectory) -> Iterator[Partition]:
         return (partition for partition in self if partition.directory is directory)
 

@@ -12,6 +12,7 @@ import uvloop
 
 from penstock.broker.broker import Broker, World
 from penstock.broker.declared_topics import create_declared, keep_creating
+from penstock.broker.descriptors import DESCRIPTORS, raise_limit
 from penstock.broker.logs import get_logger
 from penstock.broker.workers import SystemWorkers
 from penstock.broker.world import OsFiles, SystemClock, SystemRng
@@ -22,6 +23,8 @@ from penstock.storage.memory import MemoryFiles
 __all__ = ["new_event_loop", "run", "start_unless", "system_world"]
 
 log = get_logger("server")
+#: descriptors for clients, other brokers and the broker itself, beside one for each partition
+_DESCRIPTORS_BESIDE: Final = 200
 #: Collecting young objects rarely: requests leave no cycles behind, and each pass costs latency.
 _GC_THRESHOLDS: Final = (50_000, 20, 20)
 
@@ -40,6 +43,8 @@ def run(config: BrokerConfig, *, ready: Callable[[str], None], topics: Sequence[
     By then `topics` exist, too, but for those that need brokers which are still to start. Raises
     PenstockError or OSError if it cannot start.
     """
+    raise_limit()
+    DESCRIPTORS.open_reserve()
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         runner.run(_serve(config, ready, topics))
 
@@ -54,6 +59,7 @@ async def _serve(config: BrokerConfig, ready: Callable[[str], None], topics: Seq
     if not await start_unless(stopped, broker):
         log.info("stopped_before_ready", node_id=broker.node_id)
         return
+    _check_descriptors(sum(1 for _ in broker.partitions))
     waiting = await create_declared(broker, topics)
     declaring = loop.create_task(keep_creating(broker, waiting))
     gc.collect()
@@ -64,6 +70,19 @@ async def _serve(config: BrokerConfig, ready: Callable[[str], None], topics: Seq
     await _until_the_end(broker, stopped)
     declaring.cancel()
     await broker.stop()
+
+
+def _check_descriptors(partitions: int) -> None:
+    """Log where the limit of open files is low for what this broker holds."""
+    needed = partitions + _DESCRIPTORS_BESIDE
+    if DESCRIPTORS.limit < needed:
+        log.warning(
+            "descriptor_limit_low",
+            limit=DESCRIPTORS.limit,
+            needed=needed,
+            partitions=partitions,
+            hint=f"raise it with ulimit -n {needed}, or LimitNOFILE={needed} in a systemd unit",
+        )
 
 
 async def start_unless(stopped: asyncio.Event, broker: Broker) -> bool:

@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable
 from functools import cache
 
+from penstock.broker.descriptors import DESCRIPTORS
 from penstock.ports import Buffer, File
 
 __all__ = ["OsFile", "OsFiles", "SystemClock", "SystemRng"]
@@ -91,7 +92,10 @@ class OsFile:
         self._fd = -1
         self.path = path
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-        self._fd = os.open(path, flags, 0o644)
+        # A file that is made is the next segment, or something that has to be kept: it must not fail.
+        self._fd = DESCRIPTORS.open(os.open, path, flags, 0o644, vital=create)
+        if self._fd >= DESCRIPTORS.high:
+            DESCRIPTORS.relieve()
         self._size = os.fstat(self._fd).st_size
         self._nowait = True
 
@@ -188,7 +192,7 @@ class OsFiles:
         return os.path.isdir(path)
 
     def listdir(self, path: str) -> list[str]:
-        return sorted(os.listdir(path))
+        return sorted(DESCRIPTORS.briefly(os.listdir, path))
 
     def makedirs(self, path: str) -> None:
         os.makedirs(path, exist_ok=True)
@@ -197,16 +201,12 @@ class OsFiles:
         return os.stat(path).st_size
 
     def read(self, path: str) -> bytes:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            data = bytearray()
-            while chunk := os.read(fd, _READ_BYTES):
-                data += chunk
-        finally:
-            os.close(fd)
-        return bytes(data)
+        return DESCRIPTORS.briefly(_read, path)
 
     def write_atomic(self, path: str, data: Buffer) -> None:
+        DESCRIPTORS.briefly(self._write_atomic, path, data)
+
+    def _write_atomic(self, path: str, data: Buffer) -> None:
         temporary = f"{path}.tmp"
         try:
             fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
@@ -222,7 +222,7 @@ class OsFiles:
             if os.path.exists(temporary):
                 os.unlink(temporary)
             raise
-        self.sync_dir(os.path.dirname(path))
+        _sync_dir(os.path.dirname(path))
 
     def rename(self, old: str, new: str) -> None:
         os.replace(old, new)
@@ -231,14 +231,10 @@ class OsFiles:
         os.unlink(path)
 
     def rmtree(self, path: str) -> None:
-        shutil.rmtree(path)
+        DESCRIPTORS.briefly(shutil.rmtree, path)
 
     def sync_dir(self, path: str) -> None:
-        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
+        DESCRIPTORS.briefly(_sync_dir, path)
 
     def modified_ms(self, path: str) -> int:
         return os.stat(path).st_mtime_ns // 1_000_000
@@ -251,3 +247,22 @@ class OsFiles:
     def space(self, path: str) -> tuple[int, int]:
         volume = os.statvfs(path)
         return volume.f_blocks * volume.f_frsize, volume.f_bavail * volume.f_frsize
+
+
+def _read(path: str) -> bytes:
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        data = bytearray()
+        while chunk := os.read(fd, _READ_BYTES):
+            data += chunk
+    finally:
+        os.close(fd)
+    return bytes(data)
+
+
+def _sync_dir(path: str) -> None:
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

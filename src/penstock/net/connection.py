@@ -117,6 +117,12 @@ class Connection(asyncio.BufferedProtocol):
         self._output = Output(self._server.loop, self._transport, self._output_changed)
         self._server.admit(self)
 
+    @property
+    def descriptor(self) -> int:
+        """The number of the socket's descriptor, -1 where it has none."""
+        found = self._transport.get_extra_info("socket")
+        return -1 if found is None else found.fileno()
+
     def idle_since(self) -> float:
         """When the peer last sent something, or took something of what it was owed."""
         return max(self.active_at, self._output.active_at)

@@ -61,8 +61,15 @@ class Server:
     """Accepts connections on several listeners and holds them to the limits."""
 
     def __init__(
-        self, application: Application, limits: Limits, log: Callable[..., Any], *, idle_check_s: float = 5.0
+        self,
+        application: Application,
+        limits: Limits,
+        log: Callable[..., Any],
+        *,
+        idle_check_s: float = 5.0,
+        has_room: Callable[[int], bool] = lambda descriptor: True,
     ) -> None:
+        """`has_room` tells whether a new connection may keep its descriptor, and logs where it may not."""
         self.application = application
         self.limits = limits
         self.max_request_bytes = limits.max_request_bytes
@@ -75,6 +82,7 @@ class Server:
         self.serving: Connection | None = None
         self.due: list[Callable[[], None]] = []
         self._log = log
+        self._has_room = has_room
         self._idle_check_s = idle_check_s
         self._emptied = asyncio.Event()
         self._stopping = False
@@ -158,6 +166,10 @@ class Server:
             address, limits.max_connections_per_ip
         ):
             reason = "max.connections.per.ip"
+        elif not self._has_room(connection.descriptor):
+            self.counts.refused += 1
+            connection.abort()
+            return
         else:
             self.counts.accepted += 1
             self._pace(connection)

@@ -20,7 +20,8 @@ __all__ = ["Health"]
 
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 #: The process ran out of something; the disk is as good as before.
-_EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
+_NO_DESCRIPTOR: Final = frozenset({errno.EMFILE, errno.ENFILE})
+_EXHAUSTED: Final = _NO_DESCRIPTOR | {errno.ENOMEM}
 #: Somebody removed the file: a topic that is being deleted, or a person. That is no word of the disk's.
 _GONE: Final = errno.ENOENT
 
@@ -59,7 +60,16 @@ class Health:
         return StorageError(reason)
 
     def sync_failed(self, error: OSError, doing: str) -> StorageError:
-        """As `failed`, for a sync: whatever the disk's error, what was written may be gone."""
+        """As `failed`, for a sync: whatever the disk's error, what was written may be gone.
+
+        Without a descriptor nothing was tried, so the sync can be tried again.
+        """
+        if error.errno in _NO_DESCRIPTOR:
+            return StorageError(f"{doing}: {error}")
+        return self.left_half_done(error, doing)
+
+    def left_half_done(self, error: OSError, doing: str) -> StorageError:
+        """As `failed`, for a change of several steps: whatever the error, its outcome is not known."""
         reason = f"{doing}: {error}"
         if error.errno != _GONE:
             self.offline = self.offline or reason

@@ -241,7 +241,7 @@ class Log(LogState):
             segment.transactions.add(AbortedTransaction(*completed[:3], stable))
         except OSError as e:
             # The marker is in the log, and without its entry readers would see aborted records.
-            raise self._health.sync_failed(e, f"cannot index an aborted transaction in {self.path}") from e
+            raise self._health.left_half_done(e, f"cannot index an aborted transaction in {self.path}") from e
         self.segments.aborted_in_active()
 
     # -- reading

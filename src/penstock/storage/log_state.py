@@ -14,7 +14,7 @@ from typing import Final
 from penstock.model.errors import OffsetOutOfRange, StorageError
 from penstock.ports import Clock
 from penstock.storage.config import LogConfig
-from penstock.storage.flush import FlushPlan
+from penstock.storage.flush import ClosedFile, FlushPlan
 from penstock.storage.health import Health
 from penstock.storage.loading import EPOCHS_FILE, Loaded, load_producers, prune_snapshots
 from penstock.storage.producers import ProducerStates
@@ -157,6 +157,10 @@ class LogState:
         epochs.dirty = store.directory_dirty = False
         return plan
 
+    def close_file(self) -> None:
+        """Close the file of the last segment; the next use opens it again."""
+        self.segments.active.close_file()
+
     def flush_failed(self, plan: FlushPlan) -> None:
         """`plan` has not been carried out, or in part: the next one has to do what it left."""
         self._store.unsynced += plan.handles
@@ -171,6 +175,8 @@ class LogState:
         """Write what the next `open` needs to trust the log, and say what has to be synced for that to last.
 
         A log that nothing was ever appended to needs nothing: it opens the same without any of its files.
+        No file stays open: the logs of a broker are sealed before the first of them is synced, and together
+        they may have more files than the process may have descriptors.
         """
         self._health.check()
         store = self._store
@@ -178,10 +184,12 @@ class LogState:
             store.directory_dirty = False
             return self.flush_plan()
         with self._disk("close"):
-            store.unsynced += self.segments.active.save_indexes()
+            written = self.segments.active.save_indexes()
             if self.end_offset > self.log_start_offset and not store.has_snapshot(self.end_offset):
                 snapshot = encode_snapshot(self.producers.states)
-                store.unsynced.append(store.write_snapshot(self.end_offset, snapshot))
+                written.append(store.write_snapshot(self.end_offset, snapshot))
+        store.unsynced += [ClosedFile(store.files, file.path) for file in written]
+        self.close_file()
         return self.flush_plan()
 
     def close(self, clean: bool = True) -> None:
@@ -302,7 +310,7 @@ class LogState:
             self._store.cut(segment, position, end_offset)
         except OSError as e:
             # Some of it may be gone: only opening the log again can tell where it ends.
-            raise self._health.sync_failed(e, f"cannot truncate {self.path}") from e
+            raise self._health.left_half_done(e, f"cannot truncate {self.path}") from e
         self.producers = producers
         self.end_offset = end_offset
         self.high_watermark = min(self.high_watermark, end_offset)

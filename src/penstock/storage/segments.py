@@ -55,6 +55,12 @@ class SegmentCache:
         self._open.pop(segment, None)
         self._entries -= self._indexed.pop(segment, 0)
 
+    def close_files(self) -> None:
+        """Close all files: the process is short of descriptors. The next use opens them again."""
+        for segment in self._open:
+            segment.close_file()
+        self._open.clear()
+
     def __len__(self) -> int:
         """How many files it keeps open."""
         return len(self._open)

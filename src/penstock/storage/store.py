@@ -14,10 +14,10 @@ from typing import Final
 from penstock.ports import File, FileRange, Files, Rng
 from penstock.records.batch import LOG_OVERHEAD
 from penstock.storage.config import LogConfig
-from penstock.storage.flush import Unsynced
+from penstock.storage.flush import ClosedFile, Unsynced
 from penstock.storage.removal import Removal, set_aside
 from penstock.storage.scan import ColdPages, read_bytes, scan
-from penstock.storage.segment import NOT_WORKED_OUT, SNAPSHOT, Segment, file_name
+from penstock.storage.segment import LOG, NOT_WORKED_OUT, SNAPSHOT, Segment, file_name
 from penstock.storage.segments import SegmentCache, Segments
 
 __all__ = ["SegmentStore"]
@@ -149,7 +149,8 @@ class SegmentStore:
         files, self.unsynced = self.unsynced, []
         if grown:
             active = self.segments.active
-            files.append(active.open_file())
+            # One that was closed for lack of descriptors is open only while a worker thread syncs it.
+            files.append(active.file or ClosedFile(self.files, active.path(LOG)))
             if active.transactions.file is not None:
                 files.append(active.transactions.file)
         return files

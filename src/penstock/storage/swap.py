@@ -57,7 +57,7 @@ class Swap:
             _move_into_place(self._files, self._directory)
         except OSError as e:
             # Some files are moved and some are not: only opening the log again can sort that out.
-            raise self._health.sync_failed(e, f"cannot swap segments of {self._directory}") from e
+            raise self._health.left_half_done(e, f"cannot swap segments of {self._directory}") from e
 
     def finish(self) -> None:
         """Forget the swap, once what it moved is durable, and let go of the old segments."""
@@ -81,7 +81,7 @@ class Swap:
         try:
             self._files.sync_dir(self._directory)
         except OSError as e:
-            raise self._health.sync_failed(e, f"cannot sync {self._directory}") from e
+            raise self._health.left_half_done(e, f"cannot sync {self._directory}") from e
 
 
 def write_manifest(files: Files, cleaned: str, replaced: Iterable[int]) -> None:
