@@ -15,11 +15,13 @@ __all__ = ["COMBINED"]
 COMBINED: Final = Catalogue()
 _RECORDS: Final = 450
 _WITH: Final = 3
+#: so that few records make several segments
+_SEGMENT_BYTES: Final = "8192"
 
 
 def _write(scene: Scene, kinds: Mapping[str, object]) -> None:
     for kind in kinds:
-        scene.create(f"{scene.topic}-{kind}")
+        scene.create(f"{scene.topic}-{kind}", configs={"internal.segment.bytes": _SEGMENT_BYTES})
     for topic in scene.topics:
         scene.write(_RECORDS, topic)
     scene.commit(f"{scene.topic}-{next(iter(kinds))}")
