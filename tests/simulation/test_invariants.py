@@ -286,3 +286,16 @@ def test_a_log_is_not_cut_below_its_high_watermark() -> None:
         partitions.kept(name, 2, 10, 9)
     partitions.image_changed([view._replace(unclean=True, partition_epoch=2)], set())
     partitions.kept(name, 2, 10, 9)
+
+
+def test_an_unclean_leader_has_all_that_was_committed() -> None:
+    name = TopicPartition("events#id", 0)
+    partitions = PartitionInvariants()
+    waiting = PartitionView(name, -1, 1, 1, (1, 2), (), (), unclean=False)
+    partitions.image_changed([waiting], set())
+    partitions.replica_changed(ReplicaView(name, 1, 10, 10, 10))
+    partitions.replica_changed(ReplicaView(name, 2, 9, 9, 9))
+    led = waiting._replace(leader_epoch=2, partition_epoch=2, unclean=True)
+    with pytest.raises(Violation, match="incomplete leader"):
+        partitions.image_changed([led._replace(leader=2, isr=(2,))], set())
+    PartitionInvariants().image_changed([led._replace(leader=1, isr=(1,))], set())

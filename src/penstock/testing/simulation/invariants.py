@@ -313,6 +313,8 @@ class PartitionInvariants:
                     _leader_was_eligible(before, partition)
                 self._partitions[partition.partition] = partition
                 self._candidates_are_complete(partition.partition)
+                if before is None or before.leader != partition.leader:
+                    self._unclean_leader_is_complete(partition)
 
     def came_back_unclean(self, node_id: int) -> None:
         """A broker has registered that did not end its last life in good order."""
@@ -335,6 +337,15 @@ class PartitionInvariants:
                 raise Violation("candidate completeness", what)
             if replica.safe_end < committed:
                 raise Violation("committed, and not on the disk", what)
+
+    def _unclean_leader_is_complete(self, partition: PartitionView) -> None:
+        """Where ISR and ELR are empty the most complete replica leads, which has all that was committed."""
+        replica = self._replicas.get(partition.partition, {}).get(partition.leader)
+        if replica is None or not partition.unclean or partition.may_lose:
+            return
+        committed = self._committed.get(partition.partition, 0)
+        if replica.end < committed:
+            raise Violation("incomplete leader", f"{replica}, committed up to {committed}, {partition}")
 
 
 def _plain(name: TopicPartition) -> TopicPartition:
