@@ -6,7 +6,8 @@ from penstock.broker.broker import Broker
 from penstock.broker.unclean_replicas import UncleanReplicas
 from penstock.model.errors import ErrorCode
 from penstock.model.ids import TopicId
-from tests.broker.nodes import cluster, eventually, run
+from penstock.wire.apis.elect_leaders import ELECT_LEADERS, ElectLeadersRequest, TopicPartitions
+from tests.broker.nodes import Cluster, cluster, eventually, run
 from tests.broker.replication import TOPIC as NAME
 from tests.broker.replication import described, make_topic, produce, replica
 
@@ -62,5 +63,78 @@ def test_a_replica_that_is_marked_while_its_broker_is_up_hands_over_and_is_back_
             assert described(controller).leader != 1
             await eventually(lambda: sorted(described(controller).isr) == [1, 2, 3])
             assert not leader.partitions.unclean.reasons
+
+    run(main())
+
+
+async def _write_and_fence(nodes: Cluster) -> None:
+    """Two records on 2 and 3, of which 2 leads; then both are stopped, and 3 has lost its copy."""
+    await nodes.start()
+    await make_topic(nodes, 2, 3, min_isr=1)
+    for value in (b"one", b"two"):
+        assert (await produce(nodes, 2, value)).error_code == ErrorCode.NONE
+    await eventually(lambda: replica(nodes[3]).log.high_watermark == 2)
+    await nodes.stop(2)
+    await eventually(lambda: described(nodes[1]).leader == 3)
+    await nodes.kill(3)
+    nodes.disks[3].rmtree(f"/data/topics/{NAME}")
+
+
+def _entries(broker: Broker) -> list[tuple[str, list[int]]]:
+    (directory,) = broker.partitions.directories
+    return [(entry.topic, entry.partitions) for entry in directory.quarantine.entries()]
+
+
+def test_a_follower_sets_its_log_aside_before_committed_records_are_cut() -> None:
+    """An operator has elected a leader without records that a broker which is back later has."""
+
+    async def main() -> None:
+        nodes = Cluster([1], [2, 3])
+        try:
+            await _write_and_fence(nodes)
+            await nodes.start(3)
+            request = ElectLeadersRequest(
+                election_type=1, topic_partitions=[TopicPartitions(topic=NAME, partitions=[0])]
+            )
+            await nodes.ask(3, ELECT_LEADERS, request)
+            await eventually(lambda: described(nodes[3]).leader == 3)
+            assert (await produce(nodes, 3, b"new")).error_code == ErrorCode.NONE
+            await nodes.start(2)
+            await eventually(lambda: sorted(described(nodes[1]).isr) == [2, 3])
+            assert replica(nodes[2]).log.end_offset == replica(nodes[3]).log.end_offset == 1
+            assert _entries(nodes[2]) == [(NAME, [0])]
+            assert _entries(nodes[3]) == []
+        finally:
+            await nodes.close()
+
+    run(main())
+
+
+def test_a_topic_that_asks_for_unclean_elections_has_its_log_cut_in_place() -> None:
+    async def main() -> None:
+        nodes = Cluster([1], [2, 3], config={"unclean.leader.election.enable": "true"})
+        try:
+            await _write_and_fence(nodes)
+            await nodes.start(3)
+            await eventually(lambda: described(nodes[3]).leader == 3)
+            await nodes.start(2)
+            await eventually(lambda: sorted(described(nodes[1]).isr) == [2, 3])
+            assert replica(nodes[2]).log.end_offset == 0
+            assert _entries(nodes[2]) == []
+        finally:
+            await nodes.close()
+
+    run(main())
+
+
+def test_a_follower_that_is_counted_on_is_reported_before_its_log_is_set_aside() -> None:
+    async def main() -> None:
+        async with cluster(3) as nodes:
+            await make_topic(nodes, 1, 2, 3)
+            controller = await nodes.settled()
+            assert not nodes[3].replicas.quarantine.set_aside(replica(nodes[3]), 1, 0)
+            await eventually(lambda: not nodes[3].partitions.unclean.reasons)
+            await eventually(lambda: sorted(described(controller).isr) == [1, 2, 3])
+            assert _entries(nodes[3]) == []
 
     run(main())

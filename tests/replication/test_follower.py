@@ -15,6 +15,7 @@ from penstock.replication.follower import (
     FollowerState,
     Hold,
     Reset,
+    SetAside,
     Truncate,
 )
 from penstock.storage.log import Log
@@ -80,14 +81,27 @@ def test_an_empty_leader_has_everything_cut() -> None:
     assert log.epochs() == ""
 
 
-def test_truncation_below_the_own_high_watermark_is_reported() -> None:
+@pytest.mark.parametrize(
+    ("high_watermark", "recovering", "may_lose", "step"),
+    [
+        (1, False, False, Truncate(1, committed_lost=False)),
+        (1, False, True, Truncate(1, committed_lost=False)),
+        (3, False, False, SetAside(1)),
+        (3, False, True, Truncate(1, committed_lost=True)),
+        # Of an unclean leader nobody knows what it lacks.
+        (1, True, False, SetAside(1)),
+        (1, True, True, Truncate(1, committed_lost=None)),
+        (3, True, True, Truncate(1, committed_lost=True)),
+    ],
+)
+def test_committed_records_are_cut_only_where_their_loss_was_asked_for(
+    high_watermark: int, recovering: bool, may_lose: bool, step: Truncate | SetAside
+) -> None:
     log = ModelLog("0111")
-    log.high_watermark = 3
-    follower = following(log)
-    answer = FetchAnswer(diverging=EpochEnd(0, 1))
-    assert follower.answered(ask(follower), answer, 0) == Truncate(1, committed_lost=True)
-    log.high_watermark = 1
-    assert follower.answered(ask(follower), answer, 0) == Truncate(1, committed_lost=False)
+    log.high_watermark = high_watermark
+    follower = FollowerState(1, 5, log, BACKOFF_MS, recovering=recovering, may_lose=may_lose)
+    assert follower.answered(ask(follower), FetchAnswer(diverging=EpochEnd(0, 1)), 0) == step
+    assert follower.offsets_listed(ask(follower), 0, 1, 0) == step
 
 
 def test_a_leader_that_contradicts_itself_is_not_asked_in_a_tight_loop() -> None:

@@ -19,7 +19,15 @@ from typing import NamedTuple
 
 from penstock.model.errors import ApiError, ErrorCode
 from penstock.replication.epochs import EpochEnd, ReplicaLog, diverging_epoch
-from penstock.replication.follower import Append, FetchAnswer, FetchPosition, FollowerState, Hold, Truncate
+from penstock.replication.follower import (
+    Append,
+    FetchAnswer,
+    FetchPosition,
+    FollowerState,
+    Hold,
+    SetAside,
+    Truncate,
+)
 from penstock.replication.leader import IsrProposal, LeaderState, Reaction
 from tests.replication.controller import NOBODY, ModelController, PartitionMetadata
 from tests.replication.leaders import MAX_LAG_MS, Registered
@@ -289,9 +297,9 @@ class World:
         if step is Hold.ASK_OFFSETS:
             log = self.nodes[follower.leader].log
             step = follower.offsets_listed(sent, log.log_start_offset, log.end_offset, self.now_ms)
+        if isinstance(step, SetAside):
+            raise BrokenPromise(f"{node.id} is told to cut {step.offset}, below its high watermark")
         if isinstance(step, Truncate):
-            if step.committed_lost:
-                raise BrokenPromise(f"{node.id} is told to cut {step.offset}, below its high watermark")
             node.log.truncate_to(step.offset)
         elif isinstance(step, Append):
             for epoch, value in records:

@@ -19,14 +19,14 @@ log = get_logger("replica_fetcher")
 def cut(partition: Partition, step: Step) -> None:
     """Cut it, where it is not what the leader has."""
     if isinstance(step, Truncate):
-        report = log.error if step.committed_lost else log.info
+        report = log.info if step.committed_lost is False else log.error
         report(
             "replica_truncated",
             partition=partition.name,
             offset=step.offset,
             end_offset=partition.log.end_offset,
             high_watermark=partition.log.high_watermark,
-            committed_lost=step.committed_lost,
+            committed_lost="unknown" if step.committed_lost is None else step.committed_lost,
         )
         partition.log.truncate_to(step.offset)
     elif isinstance(step, Reset):

@@ -33,6 +33,7 @@ from penstock.replication.follower import (
     FetchPosition,
     FollowerState,
     Hold,
+    SetAside,
     Step,
 )
 from penstock.wire.apis.fetch import FetchResponse
@@ -287,8 +288,12 @@ class ReplicaFetcher:
         if isinstance(step, Append):
             self._append(key, followed, step.high_watermark, step.log_start_offset, records)
             return
+        partition = followed.partition
         try:
-            cut(followed.partition, step)
+            if not isinstance(step, SetAside):
+                cut(partition, step)
+            elif not self._broker.replicas.quarantine.set_aside(partition, self._leader, step.offset):
+                followed.state.failed(self._now_ms())
         except ApiError as e:
             self._not_followed(followed, e)
         self._plan.touched(key)

@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
+from penstock.broker.follower_quarantine import FollowerQuarantine
 from penstock.broker.inheritance import Inheritance
 from penstock.broker.isr import IsrSender
 from penstock.broker.leadership import Leadership
@@ -63,6 +64,13 @@ class Replicas:
         self._ticking: asyncio.Task[None] | None = None
         self._refreshed_at_ms = 0
         self.throttles = Throttles(broker)
+        self.quarantine = FollowerQuarantine(
+            broker.node_id,
+            broker.image,
+            broker.partitions,
+            self._leave,
+            lambda work: broker.node.loader.between_changes(work),
+        )
         #: when brokers were fenced, those that were lately
         self._fenced_at_ms: dict[int, int] = {}
         broker.partitions.on_hosted = self._hosted
@@ -74,6 +82,7 @@ class Replicas:
             await asyncio.gather(self._ticking, return_exceptions=True)
         for fetcher in self._fetchers.values():
             await fetcher.stop()
+        await self.quarantine.stop()
         await self.isr.stop()
         await self.inheritance.stop()
 
@@ -224,10 +233,15 @@ class Replicas:
             self._cut_damage(partition, wanted)
         self._resign(partition, wanted)
         self._following[key] = (fetcher, wanted.leader_epoch)
-        fetcher.follow(
-            partition,
-            FollowerState(wanted.leader, wanted.leader_epoch, partition.log, config.replica_fetch_backoff_ms),
+        state = FollowerState(
+            wanted.leader,
+            wanted.leader_epoch,
+            partition.log,
+            config.replica_fetch_backoff_ms,
+            recovering=wanted.leader_recovery == RECOVERING,
+            may_lose=self._broker.node.duties.policy.unclean(self._broker.image, partition.topic),
         )
+        fetcher.follow(partition, state)
 
     def _cut_damage(self, partition: Partition, wanted: PartitionImage) -> None:
         """Let a follower fetch again what its disk has lost, from the damage on.

@@ -6,7 +6,9 @@ keeps the last fetched epoch, and nothing has to be kept in step.
 Invariants:
 - An answer counts only if the log is still where it was when the question was asked.
 - A log that diverges is cut before anything of the answer, its high watermark included, is believed.
-- The log is never cut below its own high watermark without saying so: only an unclean election asks for it.
+- Committed records are cut only where the topic accepts their loss. A clean leader has everything below any
+  follower's high watermark; a cut below it, or one that a leader of an unclean election asks for, may take
+  records that no other replica has. Such a log is set aside as a whole, and fetched again.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ __all__ = [
     "FollowerState",
     "Hold",
     "Reset",
+    "SetAside",
     "Step",
     "Truncate",
 ]
@@ -62,10 +65,17 @@ class Append(NamedTuple):
 
 
 class Truncate(NamedTuple):
-    """Cut the log to end at `offset`. `committed_lost`: records below the high watermark go, report it."""
+    """Cut the log to end at `offset`."""
 
     offset: int
-    committed_lost: bool
+    #: whether committed records are cut; None if that is not known, because the leader's election was unclean
+    committed_lost: bool | None = False
+
+
+class SetAside(NamedTuple):
+    """Keep the log elsewhere and start with an empty one: a cut to `offset` may take committed records."""
+
+    offset: int
 
 
 class Reset(NamedTuple):
@@ -87,7 +97,7 @@ class Hold(Enum):
     ASK_OFFSETS = auto()
 
 
-Step = Append | Truncate | Reset | Hold
+Step = Append | Truncate | SetAside | Reset | Hold
 
 
 class FollowerState:
@@ -96,19 +106,35 @@ class FollowerState:
     __slots__ = (
         "_backoff_ms",
         "_log",
+        "_may_lose",
         "_pause_ms",
+        "_recovering",
         "fenced",
         "leader",
         "leader_epoch",
         "retry_at_ms",
     )
 
-    def __init__(self, leader: int, leader_epoch: int, log: ReplicaLog, backoff_ms: int) -> None:
-        """`backoff_ms` is the longest pause."""
+    def __init__(
+        self,
+        leader: int,
+        leader_epoch: int,
+        log: ReplicaLog,
+        backoff_ms: int,
+        *,
+        recovering: bool = False,
+        may_lose: bool = False,
+    ) -> None:
+        """`backoff_ms` is the longest pause.
+
+        `recovering`: the leader's election was unclean. `may_lose`: the topic asks for such elections.
+        """
         self.leader = leader
         self.leader_epoch = leader_epoch
         self._log = log
         self._backoff_ms = backoff_ms
+        self._recovering = recovering
+        self._may_lose = may_lose
         self._pause_ms = _FIRST_BACKOFF_MS
         #: not to be fetched before
         self.retry_at_ms = 0
@@ -177,4 +203,8 @@ class FollowerState:
         if offset >= self._log.end_offset:
             # A leader that contradicts itself: do not ask it in a tight loop.
             return self.failed(now_ms)
-        return Truncate(offset, offset < self._log.high_watermark)
+        if offset >= self._log.high_watermark and not self._recovering:
+            return Truncate(offset)
+        if self._may_lose:
+            return Truncate(offset, True if offset < self._log.high_watermark else None)
+        return SetAside(offset)
