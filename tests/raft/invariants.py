@@ -20,7 +20,10 @@ class Observed(Protocol):
     """A node as the checkers see it: its disk, and its core while it runs."""
 
     id: int
+    directory_id: bytes
     log: MemoryLog
+    #: by directory id
+    lost: dict[bytes, list[Entry]]
     core: RaftNode | None
 
 
@@ -34,7 +37,7 @@ class Invariants:
 
     def __init__(self) -> None:
         self.leaders: dict[int, int] = {}
-        self.votes: dict[tuple[int, int], ReplicaKey] = {}
+        self.votes: dict[tuple[ReplicaKey, int], ReplicaKey] = {}
         #: (offset, epoch) to the batch and the epoch of the one before it
         self.batches: dict[tuple[int, int], tuple[bytes, int]] = {}
         #: offset to what is committed there
@@ -42,6 +45,7 @@ class Invariants:
         #: offset to the epoch in which it was first seen to be: a leader of an earlier one need not have it
         self.committed_in: dict[int, int] = {}
         self._high_watermarks: dict[int, tuple[RaftNode, int]] = {}
+        self._recovering: set[ReplicaKey] = set()
 
     @property
     def committed_end(self) -> int:
@@ -54,11 +58,12 @@ class Invariants:
             return
         self._check_log(node.log)
         if core.state.voted is not None:
-            self.voted(node.id, core.epoch, core.state.voted)
+            self.voted(core.key, core.epoch, core.state.voted)
+        self._check_recovery(node, core)
         self._check_leader(node, core)
         self._check_high_watermark(node, core, everyone.values())
 
-    def voted(self, node: int, epoch: int, candidate: ReplicaKey) -> None:
+    def voted(self, node: ReplicaKey, epoch: int, candidate: ReplicaKey) -> None:
         before = self.votes.setdefault((node, epoch), candidate)
         ensure(before == candidate, "one vote per voter and epoch", node, epoch, before, candidate)
 
@@ -70,6 +75,18 @@ class Invariants:
             ensure(known[0] == entry.data, "(offset, epoch) names one record", entry)
             ensure(known[1] == previous, "log matching", entry, known[1], previous)
             previous = entry.epoch
+
+    def _check_recovery(self, node: Observed, core: RaftNode) -> None:
+        """A replica that votes again has everything that was committed before its epoch."""
+        if core.is_recovering:
+            self._recovering.add(core.key)
+        elif core.key in self._recovering:
+            self._recovering.discard(core.key)
+            has = {entry.offset: entry for entry in node.log.durable}
+            for offset, entry in self.committed.items():
+                complete = offset < node.log.start_offset or has.get(offset) == entry
+                rule = "recovery ends with everything that is committed"
+                ensure(complete or self.committed_in[offset] >= core.epoch, rule, node.id, entry)
 
     def _check_leader(self, node: Observed, core: RaftNode) -> None:
         if not core.is_leader or self.leaders.get(core.epoch) == node.id:
@@ -108,14 +125,21 @@ class Invariants:
         if last is None:
             return
         ensure(last.epoch == core.epoch, "commits past a record of its own epoch", core.epoch, last)
-        holders = sum(
-            core.voters.has(ReplicaKey(other.id, directory_of(other.id)))
-            and (last in other.log.durable or other.log.start_offset >= last.end_offset)
-            for other in everyone
-        )
+        holders = sum(_is_held(last, other, core) for other in everyone)
         ensure(
             holders >= core.voters.majority, "high watermark <= the flushed end of a majority", last, holders
         )
+
+
+def _is_held(entry: Entry, node: Observed, core: RaftNode) -> bool:
+    """Whether a voter has `entry` on its disk, or has lost it after it had acknowledged it."""
+    log = node.log
+    if core.voters.has(ReplicaKey(node.id, node.directory_id)) and (
+        entry in log.durable or log.start_offset >= entry.end_offset
+    ):
+        return node.core is None or not node.core.is_recovering
+    voter = core.voters.get(node.id)
+    return voter is not None and entry in node.lost.get(voter.key.directory_id, ())
 
 
 def directory_of(node: int) -> bytes:

@@ -31,6 +31,8 @@ class MemoryLog:
         self.durable: list[Entry] = []
         self.snapshot: LogPoint | None = None
         self.start_offset = 0
+        #: what the disk knows to be committed
+        self.committed_offset = 0
         self.snapshots: dict[LogPoint, bytes] = {}
         self._partial = bytearray()
 

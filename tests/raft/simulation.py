@@ -26,13 +26,13 @@ from penstock.raft.messages import (
 )
 from penstock.raft.node import RaftNode
 from penstock.raft.ready import RaftConfig, Ready
-from penstock.raft.state import QuorumState, decode_quorum_state, encode_quorum_state
+from penstock.raft.state import QuorumState, Recovery, decode_quorum_state, encode_quorum_state
 from penstock.raft.voters import VoterSet
 from penstock.records.record import Record, build_batch
 from tests.raft.invariants import Invariants, ViolatedInvariant, directory_of
-from tests.raft.memory_log import MemoryLog
+from tests.raft.memory_log import Entry, MemoryLog
 
-__all__ = ["SeededRng", "SimulatedNode", "Simulation", "batch", "voter"]
+__all__ = ["LOSSES", "SeededRng", "SimulatedNode", "Simulation", "batch", "voter"]
 
 
 class SeededRng:
@@ -61,18 +61,32 @@ class SimulatedNode:
 
     def __init__(self, node: int) -> None:
         self.id = node
+        self.directory_id = directory_of(node)
         self.log = MemoryLog()
         self.quorum_state = encode_quorum_state(QuorumState())
+        #: what the disks have lost, by directory id
+        self.lost: dict[bytes, list[Entry]] = {}
         self.core: RaftNode | None = None
         self.flushing = False
+
+    @property
+    def is_recovering(self) -> bool:
+        return decode_quorum_state(self.quorum_state).recovery != Recovery.NONE
 
 
 class Simulation:
     """`loss` is the share of messages that are lost, and of those that come twice."""
 
     def __init__(
-        self, seed: int, nodes: int = 3, *, voters: int | None = None, core: type[RaftNode] = RaftNode
+        self,
+        seed: int,
+        nodes: int = 3,
+        *,
+        voters: int | None = None,
+        core: type[RaftNode] = RaftNode,
+        is_new: bool = False,
     ) -> None:
+        """`is_new`: disks are formatted, and only the configuration says who votes."""
         self.random = Random(seed)
         self.core_class = core
         self.now_ms = 0.0
@@ -84,6 +98,10 @@ class Simulation:
         self.cut: set[tuple[int, int]] = set()
         self.static = VoterSet(voter(node) for node in range(1, (voters or nodes) + 1))
         self.nodes = {node: SimulatedNode(node) for node in range(1, nodes + 1)}
+        if is_new:
+            self.static = VoterSet(Voter(ReplicaKey(each.key.id), each.endpoints) for each in self.static)
+            for node in self.nodes.values():
+                node.quorum_state = encode_quorum_state(QuorumState(recovery=Recovery.NEW))
         self.invariants = Invariants()
         self.mishaps: tuple[str, ...] = _ANYTHING
         #: whether the disk has a vote before it is sent; a mutation takes that away
@@ -100,7 +118,7 @@ class Simulation:
     def start(self, node: SimulatedNode) -> None:
         if node.core is not None:
             return
-        config = RaftConfig(ReplicaKey(node.id, directory_of(node.id)), fetch_max_bytes=self.fetch_max_bytes)
+        config = RaftConfig(ReplicaKey(node.id, node.directory_id), fetch_max_bytes=self.fetch_max_bytes)
         node.flushing = False
         node.core = self.core_class(
             config,
@@ -114,8 +132,55 @@ class Simulation:
         self.settle(node)
 
     def crash(self, node: SimulatedNode) -> None:
-        node.core = None
+        core, node.core = node.core, None
         node.log.crash()
+        if core is not None:
+            # The disk has what was committed at some time before.
+            known = self.random.choice([0, core.high_watermark])
+            node.log.committed_offset = max(node.log.committed_offset, min(known, node.log.end_offset))
+
+    def damage(self, node: SimulatedNode) -> None:
+        """A process ends, and its log is found damaged at the next start."""
+        self.crash(node)
+        state = decode_quorum_state(node.quorum_state)
+        node.quorum_state = encode_quorum_state(state.damaged(node.log.committed_offset))
+        self._lose(node)
+
+    def wipe(self, node: SimulatedNode) -> None:
+        """A process ends, and comes back on an empty disk."""
+        self.crash(node)
+        self._lose(node)
+        node.directory_id = self.random.randbytes(16)
+        node.quorum_state = encode_quorum_state(QuorumState(recovery=Recovery.NEW))
+
+    def _lose(self, node: SimulatedNode) -> None:
+        node.lost.setdefault(node.directory_id, []).extend(node.log.durable)
+        node.log = MemoryLog()
+
+    def may_lose(self, node: SimulatedNode) -> bool:
+        """Whether a majority is left that has lost nothing, if `node` loses its log."""
+        leader = self.leader()
+        if leader is None or leader.core is None or not leader.core.voters.names_directories:
+            return False
+        voters = leader.core.voters
+        if leader.core.history.latest_offset >= leader.core.high_watermark or len(voters) != len(self.static):
+            return False
+        sound = [
+            other
+            for other in self.nodes.values()
+            if voters.has(ReplicaKey(other.id, other.directory_id)) and not other.is_recovering
+        ]
+        return len([other for other in sound if other is not node]) >= voters.majority
+
+    def replace_voter(self, leader: SimulatedNode, node: SimulatedNode) -> None:
+        """Let a replica on a new disk vote, in two steps: the old key goes, the new one comes."""
+        assert leader.core is not None
+        voter_ = Voter(ReplicaKey(node.id, node.directory_id), voter(node.id).endpoints)
+        old = leader.core.voters.get(node.id)
+        if old is None:
+            self.ask(leader, AddVoterRequest(voter_), lambda response: None)
+        elif not leader.core.voters.has(voter_.key):
+            self.ask(leader, RemoveVoterRequest(old.key), lambda response: None)
 
     def settle(self, node: SimulatedNode) -> None:
         """Do what the core asks for, in the order that it asks for."""
@@ -203,7 +268,7 @@ class Simulation:
         def reply(response: Response) -> None:
             match request, response:
                 case VoteRequest(pre_vote=False), VoteResponse(granted=True):
-                    self.invariants.voted(node.id, request.epoch, request.candidate)
+                    self.invariants.voted(core.key, request.epoch, request.candidate)
             answered(response)
 
         self._answers[token] = reply
@@ -314,14 +379,22 @@ class Simulation:
                 self.take_snapshot(node)
             case "voters" if (leader := self.leader()) is not None:
                 self.change_voters(leader)
+            case "damage" if self.may_lose(node):
+                self.damage(node)
+                self.start(node)
+            case "wipe" if self.may_lose(node):
+                self.wipe(node)
+                self.start(node)
+            case "replace" if (leader := self.leader()) is not None:
+                self.replace_voter(leader, node)
             case "append":
                 for leader in self.running:
                     if leader.core is not None and leader.core.is_leader:
                         self.append(leader, random.randbytes(6))
 
-    def run_chaos(self, steps: int) -> None:
+    def run_chaos(self, steps: int, mishaps: tuple[str, ...] | None = None) -> None:
         self.loss = self.random.choice([0.0, 0.02, 0.15])
-        self.mishaps = self.random.choice([_ANYTHING, _RESTARTS, _CHANGES, _DIVISIONS])
+        self.mishaps = mishaps or self.random.choice([_ANYTHING, _RESTARTS, _CHANGES, _DIVISIONS])
         for _ in range(steps):
             self.run(self.random.choice([1, 5, 20, 100, 600]))
             self.misbehave()
@@ -332,11 +405,31 @@ class Simulation:
         self.cut.clear()
         for node in self.nodes.values():
             self.start(node)
+        if self.mishaps is LOSSES:
+            self._complete_voters()
         for _ in range(5):
             # What was on its way before may still end the first leader's epoch, and its write with it.
             if self.run(30_000, self._agrees) and self._writes():
                 return
         raise ViolatedInvariant(f"a leader, and writes, after healing: {self.describe()}")
+
+    def _complete_voters(self) -> None:
+        def complete() -> bool:
+            leader = self.leader()
+            if leader is None or leader.core is None:
+                return False
+            return all(
+                leader.core.voters.has(ReplicaKey(node.id, node.directory_id)) and not node.is_recovering
+                for node in self.nodes.values()
+            )
+
+        for _ in range(200):
+            if self.run(500, complete):
+                return
+            for node in self.nodes.values():
+                if (leader := self.leader()) is not None:
+                    self.replace_voter(leader, node)
+        raise ViolatedInvariant(f"all replicas vote again after healing: {self.describe()}")
 
     def _writes(self) -> bool:
         leader = self.leader()
@@ -369,4 +462,9 @@ _ANYTHING = (
 )
 _RESTARTS = ("crash", "start", "crash leader", "start", "append", "append", "append")
 _CHANGES = ("voters", "voters", "isolate", "isolate leader", "heal", "crash", "start", "append", "append")
+#: disks that lose what they had, a minority at a time
+LOSSES = (
+    *("damage", "damage", "wipe", "replace", "crash leader", "start", "start", "start"),
+    *("isolate", "isolate leader", "heal", "snapshot", "append", "append"),
+)
 _DIVISIONS = ("isolate leader", "append", "append", "crash leader", "start", "heal", "heal")

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from penstock.model.errors import PenstockError
+from penstock.raft.node import RaftNode
 from tests.raft.invariants import ViolatedInvariant
-from tests.raft.simulation import Simulation
+from tests.raft.simulation import LOSSES, Simulation
 
 SEEDS = 120
 STEPS = 40
@@ -25,6 +26,24 @@ def test_nothing_that_was_committed_is_lost_whatever_happens(first: int) -> None
     for seed in range(first, first + 30):
         try:
             play(seed)
+        except (ViolatedInvariant, PenstockError, AssertionError) as e:
+            raise AssertionError(f"seed {seed}: {e}") from e
+
+
+def play_losses(seed: int, core: type[RaftNode] = RaftNode) -> Simulation:
+    """One run of three or five voters, of which a minority loses logs and disks."""
+    simulation = Simulation(seed, nodes=3 + 2 * (seed % 2), core=core, is_new=seed % 4 < 2)
+    simulation.run(1_000)
+    simulation.run_chaos(STEPS, LOSSES)
+    simulation.heal()
+    return simulation
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, 30))
+def test_nothing_that_was_committed_is_lost_with_a_minority_of_disks(first: int) -> None:
+    for seed in range(first, first + 30):
+        try:
+            play_losses(seed)
         except (ViolatedInvariant, PenstockError, AssertionError) as e:
             raise AssertionError(f"seed {seed}: {e}") from e
 

@@ -86,6 +86,10 @@ class MetadataLog:
             return self.log.leader_epochs.latest
         return self.snapshot.epoch if self.snapshot is not None else 0
 
+    @property
+    def committed_offset(self) -> int:
+        return min(self.log.high_watermark, self.end_offset)
+
     def end_offset_for_epoch(self, epoch: int) -> LogPoint:
         epochs, starts = self.log.leader_epochs.epochs, self.log.leader_epochs.starts
         following = bisect_right(epochs, epoch)

@@ -24,7 +24,6 @@ from penstock.raft.messages import (
 )
 from penstock.raft.roles import Follower, Nominee, Resigned
 from penstock.raft.snapshots import Snapshots
-from penstock.raft.state import QuorumState
 
 __all__ = ["Elections"]
 
@@ -37,16 +36,22 @@ class Elections(Snapshots):
     # -- voting
 
     def _on_vote(self, token: Hashable, request: VoteRequest) -> None:
+        self._hear_of_log(request)
         error = self._refusal_of_vote(request)
         granted = False
         if error == ErrorCode.NONE and request.pre_vote:
-            granted = self._would_vote(request)
+            granted = self._may_give_vote(request) and self._would_vote(request)
         elif error == ErrorCode.NONE:
             if request.epoch > self.epoch:
                 self._become_unattached(request.epoch)
-            granted = self._may_vote(request.candidate) and self._lacks_nothing(request)
+            granted = (
+                self._may_give_vote(request)
+                and self._may_vote(request.candidate)
+                and self._lacks_nothing(request)
+            )
             if granted:
                 self._become_unattached(request.epoch, voted=request.candidate)
+                self._found_cluster()
         self._reply(token, VoteResponse(error, self.epoch, self.leader_id, granted))
 
     def _refusal_of_vote(self, request: VoteRequest) -> ErrorCode:
@@ -99,7 +104,7 @@ class Elections(Snapshots):
         self._count_votes()
 
     def _become_candidate(self) -> None:
-        self.state = QuorumState(self.epoch + 1, NO_NODE, self.key)
+        self.state = self.state._replace(epoch=self.epoch + 1, leader_id=NO_NODE, voted=self.key)
         self._enter(Nominee(False, self._now_ms + self.config.retry_ms), self._election_deadline())
         self._ask_for_votes()
         self._count_votes()
@@ -138,11 +143,16 @@ class Elections(Snapshots):
         rejected = len(others & (role.rejected | self._gone - role.granted)) if role.rejected else 0
         if granted >= voters.majority:
             if role.pre_vote:
-                self._become_candidate()
+                if granted == len(voters) or not self._awaits_older_voters():
+                    self._become_candidate()
             else:
                 self._become_leader(role)
         elif rejected > len(voters) - voters.majority:
             self._lose(role)
+
+    def _awaits_older_voters(self) -> bool:
+        """Returns true while a voter that has records could still show itself to a majority of new disks."""
+        return self.is_fresh and self._now_ms - self._started_ms < self.config.election_timeout_ms
 
     def _lose(self, role: Nominee) -> None:
         """A prospective goes back to where it was, a candidate waits a little and asks again."""
@@ -159,6 +169,7 @@ class Elections(Snapshots):
 
     def _become_leader(self, role: Nominee) -> None:
         self.state = self.state._replace(leader_id=self.key.id)
+        self._found_cluster()
         self._losses = 0
         self._enter(Leader(self.log.end_offset, self._now_ms), inf)
         granted = {voter.key.id for voter in self.voters if voter.key.id in role.granted} | {self.key.id}

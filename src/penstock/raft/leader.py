@@ -99,6 +99,12 @@ class Leader:
             found.seen_as = seen_as
         return found
 
+    def rename(self, old: ReplicaKey, new: ReplicaKey) -> None:
+        """The voter set names the follower `old` as `new` from now on; what it has acknowledged stays."""
+        if new != old and old in self.replicas:
+            self.replicas[new] = self.replicas.pop(old)
+            self.replicas[new].key = new
+
     def majority_end_offset(self, voters: VoterSet, own: ReplicaKey, own_flushed: int) -> int:
         """The offset below which a majority has everything on its disks."""
         ends = sorted(

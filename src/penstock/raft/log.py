@@ -34,6 +34,11 @@ class RaftLog(Protocol):
         """The latest one; what it holds is committed, and the log reaches to its end or beyond."""
         ...
 
+    @property
+    def committed_offset(self) -> int:
+        """What the disk knows to be committed, at most the end offset: everything below, perhaps more."""
+        ...
+
     def end_offset_for_epoch(self, epoch: int) -> LogPoint:
         """The largest epoch at or below `epoch` that wrote here, and where it ends."""
         ...

@@ -120,6 +120,40 @@ class Membership(Elections):
         deadline_ms = self._now_ms + self.config.request_timeout_ms
         self.role.change = VoterChange(token, self.history.latest_offset, deadline_ms)
 
+    def _record_directories(self) -> None:
+        """Have the log name the directories of static voters, as soon as they are known.
+
+        Why: until then a voter on a wiped disk cannot be told from the voter that it was. The node ids stay
+        the same, so any two majorities still overlap. Endpoints stay those of the configuration.
+        """
+        voters = self.voters
+        if voters.names_directories or len(voters) == 1 or not self._has_committed_in_epoch():
+            return
+        assert isinstance(self.role, Leader)
+        if self.role.change is not None or self.history.latest_offset >= self.high_watermark:
+            return
+        keys = {voter.key.id: self._seen_key(voter.key) for voter in voters}
+        if all(keys[voter.key.id] == voter.key for voter in voters):
+            return
+        first = self.history.latest_offset < 0
+        named = VoterSet(
+            voter._replace(key=keys[voter.key.id], endpoints=() if first else voter.endpoints)
+            for voter in voters
+        )
+        self.append(voters_batch(named, int(self._now_ms), first=first))
+        for voter in voters:
+            self.role.rename(voter.key, keys[voter.key.id])
+
+    def _seen_key(self, key: ReplicaKey) -> ReplicaKey:
+        """The key of a voter with the directory that the voter has named to this leader, if it has."""
+        assert isinstance(self.role, Leader)
+        if key.directory_id != NO_DIRECTORY:
+            return key
+        if key.id == self.key.id:
+            return self.key
+        replica = self.role.replicas.get(key)
+        return key if replica is None else replica.seen_as
+
     def _settle_change(self) -> None:
         """Answer who waits for a change once it is committed, or has waited enough; leave if voted out."""
         role = self.role

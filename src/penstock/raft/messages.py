@@ -14,6 +14,7 @@ from penstock.ports import Buffer, FileRange
 __all__ = [
     "NO_DIRECTORY",
     "NO_NODE",
+    "RECOVERING_DIRECTORY",
     "AddVoterRequest",
     "BeginEpochRequest",
     "EndEpochRequest",
@@ -37,6 +38,8 @@ __all__ = [
 
 NO_NODE: Final = -1
 NO_DIRECTORY: Final = bytes(16)
+#: the directory id of a replica in recovery: it is no voter's, so its fetches acknowledge nothing
+RECOVERING_DIRECTORY: Final = b"\xff" * 16
 #: a follower that does not say what it knows to be committed is not to be told early
 UNKNOWN_HIGH_WATERMARK: Final = (1 << 63) - 1
 

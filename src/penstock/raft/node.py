@@ -91,6 +91,7 @@ class RaftNode(Membership):
             role.resend_ms = now_ms + self.config.retry_ms
             if isinstance(role, Nominee):
                 self._ask_for_votes()
+                self._count_votes()
             else:
                 self._send_end_epoch()
 
@@ -164,8 +165,10 @@ class RaftNode(Membership):
         if isinstance(self.role, Leader):
             self._commit()
             self._settle_change()
+            self._record_directories()
         if isinstance(self.role, Leader):
             self._answer_fetches()
+        self._end_recovery()
         self._fetch_more()
         ready = Ready(
             save=self.state if self.state != self._saved else None,

@@ -28,7 +28,7 @@ from penstock.raft.messages import (
 )
 from penstock.raft.ready import Message, QuorumViolation, RaftConfig, Reply
 from penstock.raft.roles import Follower, LeaderContact, Resigned, Role, Unattached
-from penstock.raft.state import QuorumState
+from penstock.raft.state import QuorumState, Recovery
 from penstock.raft.voters import VoterHistory, VoterSet
 
 __all__ = ["Quorum"]
@@ -38,6 +38,7 @@ class Quorum:
     """A node's place in the quorum, without what it says and hears."""
 
     __slots__ = (
+        "_cluster_exists",
         "_deadline_ms",
         "_fetch",
         "_fetch_ms",
@@ -46,9 +47,11 @@ class Quorum:
         "_losses",
         "_messages",
         "_now_ms",
+        "_recovery_end",
         "_replies",
         "_rng",
         "_saved",
+        "_started_ms",
         "_truncated_to",
         "config",
         "contact",
@@ -74,9 +77,15 @@ class Quorum:
         self.history = history
         self.state = self._saved = state
         self._rng = rng
-        self._now_ms = now_ms
+        self._now_ms = self._started_ms = now_ms
         #: everything below is committed, as far as this node knows; a snapshot holds committed records only
-        self.high_watermark = log.snapshot.offset if log.snapshot is not None else log.start_offset
+        self.high_watermark = max(
+            log.snapshot.offset if log.snapshot is not None else log.start_offset, log.committed_offset
+        )
+        #: whether another replica has shown that it has records: then the cluster is not new
+        self._cluster_exists = False
+        #: where recovery ends, once the leader has told it
+        self._recovery_end: int | None = None
         #: everything below is on this node's disk; <= the log's end
         self.flushed_offset = log.end_offset
         #: nodes believed dead, or silent, or that said farewell: a hint, which their next message takes back
@@ -119,8 +128,20 @@ class Quorum:
         return self.voters.has(self.key)
 
     @property
+    def is_recovering(self) -> bool:
+        """Whether this replica may have lost records that it has acknowledged."""
+        return self.state.recovery != Recovery.NONE
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether this replica's disk is new, and the cluster is, too, as far as this replica knows."""
+        return self.state.recovery == Recovery.NEW and self.log.end_offset == 0 and not self._cluster_exists
+
+    @property
     def may_stand(self) -> bool:
         """Voters stand, and so does one whose removal may not be committed: its log may be the longest."""
+        if self.is_recovering:
+            return self.is_fresh and self.is_voter
         if self.is_voter:
             return True
         removed_at = self.history.latest_offset
@@ -162,14 +183,14 @@ class Quorum:
     def _become_unattached(self, epoch: int, voted: ReplicaKey | None = None) -> None:
         """Be in `epoch` without a leader, perhaps having voted."""
         assert epoch > self.epoch or (epoch == self.epoch and self.leader_id == NO_NODE)
-        self.state = QuorumState(epoch, NO_NODE, voted)
+        self.state = self.state._replace(epoch=epoch, leader_id=NO_NODE, voted=voted)
         self._enter(Unattached(), self._election_deadline())
 
     def _become_follower(self, epoch: int, leader_id: int) -> None:
         assert epoch >= self.epoch and leader_id != self.key.id
         is_another = (epoch, leader_id) != (self.epoch, self.leader_id)
         voted = self.state.voted if epoch == self.epoch else None
-        self.state = QuorumState(epoch, leader_id, voted)
+        self.state = self.state._replace(epoch=epoch, leader_id=leader_id, voted=voted)
         if leader_id in self._gone:
             deadline = self._now_ms + self._backoff()
         else:

@@ -14,14 +14,14 @@ from penstock.ports import Buffer, FileRange
 from penstock.raft.control import observe_voters, whole_batches
 from penstock.raft.leader import Leader, ParkedFetch
 from penstock.raft.messages import FetchRequest, FetchResponse, FetchSnapshotRequest, LogPoint
-from penstock.raft.quorum import Quorum
 from penstock.raft.ready import QuorumViolation
+from penstock.raft.recovery import Recovering
 from penstock.raft.roles import Follower, LeaderContact, Unattached
 
 __all__ = ["Replication"]
 
 
-class Replication(Quorum):
+class Replication(Recovering):
     """The log's side of a node."""
 
     __slots__ = ()
@@ -50,6 +50,7 @@ class Replication(Quorum):
             self._reply(token, FetchResponse(error, self.epoch, self.leader_id))
             return
         assert isinstance(self.role, Leader)
+        self._void_acknowledgements(request.replica)
         replica = self.role.replica(request.replica, self.voters, self._now_ms)
         if self._parting(request) is None:
             replica.fetched(request.offset, self.log.end_offset, self._now_ms)
@@ -176,6 +177,7 @@ class Replication(Quorum):
             assert not isinstance(response.records, FileRange)
             self._append_replicated(response.records)
             self._learn_high_watermark(response.high_watermark)
+            self._leader_told(response.high_watermark)
 
     def _append_replicated(self, records: Buffer) -> None:
         size = 0
@@ -238,7 +240,7 @@ class Replication(Quorum):
         # One that has not answered yet is to do so at once, so that this node knows that it leads.
         waits = following and isinstance(role, Follower) and role.has_fetched
         return FetchRequest(
-            self.key,
+            self._fetch_key,
             self.epoch,
             end.offset,
             end.epoch,

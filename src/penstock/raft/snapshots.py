@@ -96,6 +96,6 @@ class Snapshots(Replication):
         role = self.role
         if following and isinstance(role, Follower) and role.snapshot is not None:
             return FetchSnapshotRequest(
-                self.key, self.epoch, role.snapshot, role.snapshot_bytes, self.config.fetch_max_bytes
+                self._fetch_key, self.epoch, role.snapshot, role.snapshot_bytes, self.config.fetch_max_bytes
             )
         return super()._next_fetch(following)

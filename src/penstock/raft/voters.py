@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 
-from penstock.raft.messages import NO_DIRECTORY, ReplicaKey, Voter
+from penstock.raft.messages import NO_DIRECTORY, RECOVERING_DIRECTORY, ReplicaKey, Voter
 
 __all__ = ["VoterHistory", "VoterSet"]
 
@@ -18,10 +18,12 @@ __all__ = ["VoterHistory", "VoterSet"]
 class VoterSet:
     """Immutable; at most one voter per node."""
 
-    __slots__ = ("_by_id",)
+    __slots__ = ("_by_id", "names_directories")
 
     def __init__(self, voters: Iterable[Voter] = ()) -> None:
         self._by_id = {voter.key.id: voter for voter in sorted(voters)}
+        #: whether the directory of every voter is known
+        self.names_directories = all(voter.key.directory_id != NO_DIRECTORY for voter in self)
 
     def __iter__(self) -> Iterator[Voter]:
         return iter(self._by_id.values())
@@ -48,7 +50,9 @@ class VoterSet:
     def has(self, key: ReplicaKey) -> bool:
         """Whether `key` is a voter: a voter whose directory is not known yet is one on any."""
         voter = self._by_id.get(key.id)
-        return voter is not None and voter.key.directory_id in (NO_DIRECTORY, key.directory_id)
+        if voter is None or key.directory_id == RECOVERING_DIRECTORY:
+            return False
+        return voter.key.directory_id in (NO_DIRECTORY, key.directory_id)
 
     def others(self, node: int) -> list[Voter]:
         return [voter for voter in self if voter.key.id != node]

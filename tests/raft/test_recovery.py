@@ -1,0 +1,251 @@
+"""Replicas that have lost their log, or their disk, one rule per test; mutants show that the rules matter."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.model.errors import ErrorCode
+from penstock.raft.messages import (
+    NO_NODE,
+    RECOVERING_DIRECTORY,
+    FetchRequest,
+    LogPoint,
+    ReplicaKey,
+    Voter,
+    VoteRequest,
+    VoteResponse,
+)
+from penstock.raft.node import RaftNode
+from penstock.raft.ready import QuorumViolation
+from penstock.raft.state import QuorumState, Recovery
+from penstock.raft.voters import VoterSet
+from tests.raft.invariants import ViolatedInvariant
+from tests.raft.scripted import Scripted, key, log_of, vote
+from tests.raft.simulation import voter
+from tests.raft.test_simulation import play_losses
+
+STATIC = VoterSet(Voter(ReplicaKey(n), voter(n).endpoints) for n in (1, 2, 3))
+NEW = QuorumState(recovery=Recovery.NEW)
+DAMAGED = QuorumState(4, 2).damaged(committed_offset=2)
+
+
+def granted(response: object) -> bool:
+    assert isinstance(response, VoteResponse) and response.error == ErrorCode.NONE
+    return response.granted
+
+
+def records(*epochs: int, offset: int = 0) -> bytes:
+    log = log_of(*epochs)
+    return b"".join(bytes(entry.data) for entry in log.entries[offset:])
+
+
+# -- a damaged log
+
+
+def test_a_damaged_replica_leaves_the_epoch_that_it_acknowledged_records_in() -> None:
+    assert QuorumState(5, NO_NODE, None, Recovery.DAMAGED, 2) == DAMAGED
+
+
+@pytest.mark.parametrize("pre_vote", [True, False])
+def test_a_damaged_replica_does_not_vote(pre_vote: bool) -> None:
+    node = Scripted(state=DAMAGED)
+    assert not granted(node.asked(vote(2, 9, LogPoint(8, 100), pre_vote=pre_vote)))
+
+
+def test_a_damaged_replica_does_not_stand() -> None:
+    node = Scripted(state=DAMAGED)
+    for _ in range(20):
+        node.wait(1000)
+        assert not node.sent(VoteRequest)
+        for peer, request in node.sent(FetchRequest):
+            node.core.failure(peer, request, node.now_ms)
+
+
+def test_a_damaged_replica_fetches_as_one_that_does_not_count() -> None:
+    _, request = Scripted(state=DAMAGED).follow(2, 6)
+    assert request.replica == ReplicaKey(1, RECOVERING_DIRECTORY)
+    for voters in (STATIC, VoterSet(voter(n) for n in (1, 2, 3))):
+        assert not voters.has(request.replica)
+
+
+def test_recovery_ends_with_what_the_leader_has_committed_in_its_own_epoch() -> None:
+    node = Scripted(state=DAMAGED)
+    node.follow(2, 6)
+    node.receive(2, records(1, 1, 6), high_watermark=2)
+    node.flush()
+    assert node.core.is_recovering, "older commits may be all that a new leader knows of"
+    node.receive(2, records(1, 1, 6, 6, offset=3), high_watermark=4)
+    assert node.core.is_recovering, "what is not on the disk does not count"
+    node.flush()
+    assert node.ready.save == QuorumState(6, 2)
+    assert node.sent(FetchRequest)[0][1].replica == key(1)
+
+
+def test_recovery_does_not_end_below_what_this_replica_knew_to_be_committed() -> None:
+    node = Scripted(state=QuorumState(4).damaged(committed_offset=10))
+    node.follow(2, 6)
+    node.receive(2, records(1, 6, 6), high_watermark=3)
+    node.flush()
+    assert node.core.is_recovering
+
+
+def test_a_restart_does_not_end_recovery() -> None:
+    node = Scripted(state=DAMAGED, log=log_of(1, 1, 5))
+    assert node.core.is_recovering
+    assert not granted(node.asked(vote(2, 9, LogPoint(8, 100))))
+
+
+def test_a_leader_forgets_what_a_voter_acknowledged_before_it_lost_its_disk() -> None:
+    node = Scripted(voters=5)
+    node.elect()
+    node.append()
+    node.flush()
+    node.fetch(2, 2, 1)
+    lost = FetchRequest(ReplicaKey(2, RECOVERING_DIRECTORY), 1, 0, 0, 0, 1 << 20, 1 << 62)
+    node.asked(lost)
+    node.fetch(3, 2, 1)
+    assert node.ready.high_watermark == 0, "two of five have it"
+    node.fetch(4, 2, 1)
+    assert node.ready.high_watermark == 2
+
+
+# -- a disk that is new
+
+
+def test_new_disks_elect_one_of_them() -> None:
+    node = Scripted(state=NEW, static=STATIC)
+    assert granted(node.asked(vote(2, 0, LogPoint(0, 0), pre_vote=True)))
+    assert granted(node.asked(vote(2, 1, LogPoint(0, 0))))
+    assert node.ready.save == QuorumState(1, NO_NODE, key(2)), "who founds a cluster has lost nothing"
+
+
+def test_a_new_disk_stands_at_once_if_all_others_are_new() -> None:
+    node = Scripted(state=NEW, static=STATIC)
+    node.wait(30)
+    node.grant(2, 3)
+    assert node.core.role.name == "candidate"
+    node.grant(2)
+    assert node.core.is_leader and node.ready.save == QuorumState(1, 1, key(1))
+
+
+def test_a_majority_of_new_disks_waits_for_a_voter_that_may_have_records() -> None:
+    node = Scripted(state=NEW, static=STATIC)
+    node.wait(30)
+    node.grant(2)
+    assert node.core.role.name == "prospective"
+    node.wait(1000)
+    assert node.core.role.name == "candidate"
+
+
+def test_a_new_disk_does_not_vote_for_a_log_that_has_records() -> None:
+    """The log may be a stale one, and this replica's predecessor may have acknowledged what it lacks."""
+    node = Scripted(state=NEW, static=STATIC)
+    assert not granted(node.asked(vote(2, 7, LogPoint(6, 100))))
+    assert not granted(node.asked(vote(3, 8, LogPoint(0, 0)))), "nor found a second cluster then"
+    node.wait(10_000)
+    assert not node.sent(VoteRequest)
+
+
+def test_a_new_disk_in_an_old_cluster_counts_when_it_has_everything() -> None:
+    node = Scripted(state=NEW, static=STATIC)
+    _, request = node.follow(2, 6)
+    assert request.replica == ReplicaKey(1, RECOVERING_DIRECTORY)
+    node.receive(2, records(1, 1, 6), high_watermark=1)
+    node.flush()
+    assert not granted(node.asked(vote(3, 7, LogPoint(6, 100))))
+    node.follow(2, 8)
+    node.receive(2, records(1, 1, 6, 8, offset=3), high_watermark=4)
+    node.flush()
+    assert not node.core.is_recovering
+
+
+def test_a_leader_records_the_directories_of_static_voters() -> None:
+    node = Scripted(static=STATIC)
+    node.elect()
+    node.flush()
+    node.fetch(2, 1, 1)
+    assert list(node.core.voters) == [Voter(key(1)), Voter(key(2)), Voter(ReplicaKey(3))]
+    node.flush()
+    for peer in (2, 3):
+        node.fetch(peer, node.log.end_offset, 1)
+    assert [each.key for each in node.core.voters] == [key(1), key(2), key(3)]
+    assert not node.core.voters.has(ReplicaKey(3, b"another disk 16b"))
+
+
+def test_a_node_alone_records_nothing() -> None:
+    node = Scripted(static=VoterSet([Voter(ReplicaKey(1))]))
+    node.wait(0)
+    node.flush()
+    assert node.core.is_leader and node.log.end_offset == 1
+
+
+# -- what the disk knows to be committed
+
+
+def test_nothing_is_cut_below_what_was_committed_before_a_restart() -> None:
+    log = log_of(1, 1, 1)
+    log.committed_offset = 2
+    node = Scripted(log=log, state=QuorumState(3))
+    node.follow(2, 3)
+    with pytest.raises(QuorumViolation, match="lacks committed records"):
+        node.core._truncate(1)
+    node.core._truncate(2)
+
+
+# -- the simulation finds what goes wrong without these rules
+
+
+class VotesInRecovery(RaftNode):
+    """Votes with a log that lacks what it has acknowledged."""
+
+    __slots__ = ()
+
+    def _may_give_vote(self, request: VoteRequest) -> bool:
+        return True
+
+
+class CountsInRecovery(RaftNode):
+    """Fetches as the voter that it was."""
+
+    __slots__ = ()
+
+    @property
+    def _fetch_key(self) -> ReplicaKey:
+        return self.key
+
+
+class RecoversAtOnce(RaftNode):
+    """Takes any answer of a leader for the end."""
+
+    __slots__ = ()
+
+    def _leader_told(self, high_watermark: int) -> None:
+        self._recovery_end = 0
+
+
+class BelievesOldCommits(RaftNode):
+    """Takes a new leader's high watermark for all that is committed."""
+
+    __slots__ = ()
+
+    def _is_of_this_epoch(self, high_watermark: int) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("core", "rule"),
+    [
+        (VotesInRecovery, "leader completeness"),
+        (CountsInRecovery, "high watermark <= the flushed end of a majority"),
+        (RecoversAtOnce, "recovery ends with everything that is committed"),
+        (BelievesOldCommits, "recovery ends with everything that is committed"),
+    ],
+)
+def test_the_simulation_finds_replicas_that_recover_too_soon(core: type[RaftNode], rule: str) -> None:
+    for seed in [*range(40), *range(140, 150)]:
+        try:
+            play_losses(seed, core)
+        except (ViolatedInvariant, QuorumViolation) as e:
+            if rule in str(e):
+                return
+    raise AssertionError(f"no seed breaks: {rule}")
