@@ -28,7 +28,7 @@ def test_what_follows_an_installed_snapshot_is_not_lost_with_the_process() -> No
     files.makedirs("/log")
     log = reopened(files)
     snapshot = LogPoint(4, 43)
-    log.write_snapshot(snapshot, 0, encode_snapshot([], None, 1))
+    log.write_snapshot(snapshot, 0, encode_snapshot([], None, 1, snapshot))
     log.install_snapshot(snapshot)
     for offset in (43, 44, 45):
         log.append_replicated(batch(offset))
@@ -42,6 +42,6 @@ def test_a_log_that_parts_from_its_snapshot_starts_over() -> None:
     log = reopened(files)
     for offset in range(5):
         log.append_replicated(batch(offset))
-    log.store_snapshot(LogPoint(6, 3), encode_snapshot([], None, 1))
+    log.store_snapshot(LogPoint(6, 3), encode_snapshot([], None, 1, LogPoint(6, 3)))
     again = reopened(files)
     assert (again.start_offset, again.end_offset) == (3, 3)

@@ -9,7 +9,7 @@ from penstock.ports import Buffer
 from penstock.raft.control import observe_voters, whole_batches
 from penstock.raft.messages import LogPoint
 from penstock.raft.voters import VoterHistory, VoterSet
-from penstock.records.batch import stamp
+from penstock.records.batch import read_header, stamp
 
 __all__ = ["Entry", "MemoryLog"]
 
@@ -56,6 +56,11 @@ class MemoryLog:
             if entry.epoch <= epoch:
                 return LogPoint(entry.epoch, entry.end_offset)
         return known
+
+    def checksum_before(self, offset: int) -> int:
+        if offset <= self.start_offset:
+            return -1
+        return next((read_header(e.data).crc for e in self.entries if e.end_offset == offset), -2)
 
     def append(self, batches: bytearray, epoch: int) -> int:
         base_offset = offset = self.end_offset

@@ -19,16 +19,15 @@ TWO = VoterSet(map(voter, (1, 2)))
 
 
 def test_a_leader_change_is_a_control_batch_in_kafkas_layout() -> None:
-    written = leader_change_batch(2, THREE, {2, 3}, 5)
+    written = leader_change_batch(2, 4, THREE, {2, 3}, 5)
     assert read_header(written).is_control
     (record,) = iter_records(written)
     assert control_type(record.key) == ControlType.LEADER_CHANGE
     # version, leader, three voters, two that granted; compact arrays, and a tag section behind each structure
     ids = [b"\x00\x00\x00" + bytes([node, 0]) for node in (1, 2, 3)]
-    expected = (
-        b"\x00\x00" + b"\x00\x00\x00\x02" + b"\x04" + b"".join(ids) + b"\x03" + b"".join(ids[1:]) + b"\x00"
-    )
-    assert record.value == expected
+    expected = b"\x00\x00" + b"\x00\x00\x00\x02" + b"\x04" + b"".join(ids) + b"\x03" + b"".join(ids[1:])
+    # One tagged field of ours: the epoch.
+    assert record.value == expected + b"\x01" + b"\x90\x4e" + b"\x04" + b"\x00\x00\x00\x04"
 
 
 def test_the_first_voters_record_says_that_voters_are_in_the_log() -> None:

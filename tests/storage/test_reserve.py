@@ -7,8 +7,10 @@ from random import Random
 import pytest
 
 from penstock.broker.metadata_log import MetadataLog
+from penstock.broker.world import SystemRng
 from penstock.model.errors import StorageError
 from penstock.raft.state import QuorumState
+from penstock.raft.voters import VoterSet
 from penstock.storage.config import LogConfig
 from penstock.storage.log import Log
 from penstock.testing.disk import FaultyDisk
@@ -65,7 +67,7 @@ def test_a_vote_is_written_on_a_full_disk(disk: FaultyDisk) -> None:
     metadata_log = MetadataLog(log_in(disk), disk, CLOCK)
     disk.capacity = disk.used()
     metadata_log.save_state(QuorumState(7))
-    assert metadata_log.load_state(is_only_voter=False).epoch == 7
+    assert metadata_log.load_state(1, VoterSet(), SystemRng()).epoch == 7
 
 
 def test_there_is_room_again_when_more_than_the_reserve_fits(disk: FaultyDisk) -> None:

@@ -23,6 +23,7 @@ from penstock.broker.metrics import Metrics
 from penstock.broker.new_topics import decide_topic
 from penstock.broker.partitions import Partitions
 from penstock.broker.producer_ids import ProducerIds
+from penstock.broker.rejoining import Rejoining
 from penstock.broker.replicas import Replicas
 from penstock.broker.room import Room
 from penstock.broker.scrubber import Scrubber
@@ -97,6 +98,7 @@ class Broker:
         self.internal = None if endpoint is None else InternalDoor(self, endpoint)
         self.node: ClusterNode
         self.lifecycle: Lifecycle | None = None
+        self.rejoining: Rejoining | None = None
         self.producer_ids: ProducerIds
         self.maintenance: Maintenance
 
@@ -158,6 +160,7 @@ class Broker:
         if self.lifecycle is not None:
             self.lifecycle.start()
             await self.lifecycle.come_up()
+            self.rejoining = Rejoining(self.node).start()
         await self.server.serve()
         self.maintenance.start()
         self.scrubber.start()
@@ -207,8 +210,9 @@ class Broker:
 
     async def _leave(self) -> None:
         """Take no more part in the cluster."""
-        if self.lifecycle is not None:
-            await self.lifecycle.stop()
+        for background in (self.rejoining, self.lifecycle):
+            if background is not None:
+                await background.stop()
         if self.internal is not None:
             await self.internal.stop()
         if hasattr(self, "node"):

@@ -30,6 +30,7 @@ from penstock.net.client import PeerGone
 from penstock.net.server import Listener
 from penstock.ports import World
 from penstock.raft.messages import (
+    NO_DIRECTORY,
     NO_NODE,
     Endpoint,
     FetchRequest,
@@ -44,6 +45,7 @@ from penstock.raft.messages import (
 )
 from penstock.raft.node import RaftNode
 from penstock.raft.ready import RaftConfig
+from penstock.raft.state import Recovery
 from penstock.raft.voters import VoterSet
 from penstock.storage.log import Log
 from penstock.wire.api import Api, RequestT, ResponseT
@@ -110,7 +112,7 @@ class ClusterNode:
         self.service = ControllerService(self)
         self._snapshots = Snapshots(config, world, image, self.log, self.quorum)
         self.loader.on_progress = self._snapshots.applied
-        self.loader.on_failure = self.failed
+        self.loader.on_failure = self.quorum.fail
         #: where leaders were said to be that are no voters by this node's log
         self._learned: dict[int, tuple[str, int]] = {}
         self._news = asyncio.Event()
@@ -128,7 +130,9 @@ class ClusterNode:
             Voter(ReplicaKey(node), (Endpoint(name, host, port),)) for node, (host, port) in addresses.items()
         )
         history = self.log.voters(static)
-        is_only_voter = len(history.latest) == 1 and history.latest.get(config.node_id) is not None
+        state = self.log.load_state(config.node_id, history.latest, self._world.rng)
+        if state.directory_id != NO_DIRECTORY:
+            directory_id = state.directory_id
         return RaftNode(
             RaftConfig(
                 ReplicaKey(config.node_id, directory_id),
@@ -140,7 +144,7 @@ class ClusterNode:
                 backoff_max_ms=config.controller_quorum_election_backoff_max_ms,
             ),
             self.log,
-            self.log.load_state(is_only_voter=is_only_voter),
+            state,
             history,
             self._world.rng,
             self._world.clock.monotonic() * 1000,
@@ -255,8 +259,22 @@ class ClusterNode:
                 raise ControllerUnavailable(f"this node is no more of the quorum: {self.quorum.failure}")
             left_s = deadline - loop.time()
             if left_s <= 0:
-                raise ControllerUnavailable(f"no controller has answered in {timeout_s:g} s")
+                raise ControllerUnavailable(
+                    f"no controller has answered in {timeout_s:g} s{self._reason_for_silence()}"
+                )
             await self._leader_news(min(left_s, _RETRY_S))
+
+    def _reason_for_silence(self) -> str:
+        """What this node itself has to do with it that no leader is elected."""
+        node = self.quorum.node
+        if node.state.recovery != Recovery.DAMAGED or node.leader_id != NO_NODE:
+            return ""
+        others = ", ".join(str(voter.key.id) for voter in node.voters.others(self.node_id))
+        return (
+            f": this node's metadata log was damaged, and is in the quarantine; it waits until the voters "
+            f"{others} elect a leader to fetch from. "
+            f"Start them; docs/cluster.md says what to do if they are damaged, too"
+        )
 
     @property
     def _patience_s(self) -> float:
@@ -301,7 +319,11 @@ class ClusterNode:
         As long as the configs name the voters, all nodes have the same, and there is nothing to tell.
         """
         node, own = self.quorum.node, Voter(self.key, self.endpoints)
-        if node.history.latest_offset < 0 or not node.is_voter or node.voters.get(self.node_id) == own:
+        recorded = node.voters.get(self.node_id)
+        if node.history.latest_offset < 0 or not node.is_voter or recorded in (None, own):
+            return
+        assert recorded is not None
+        if not recorded.endpoints and self.node_id in self._config.quorum_voters:
             return
 
         async def attempt(left_s: float) -> ErrorCode | None:
@@ -350,6 +372,8 @@ class ClusterNode:
         voter = self.quorum.node.voters.get(node_id)
         if voter is not None and voter.endpoints and voter.endpoints[0].port:
             return voter.endpoints[0].host, voter.endpoints[0].port
+        if node_id in self._config.quorum_voters:
+            return self._config.quorum_voters[node_id]
         broker = self.image.brokers.get(node_id)
         if broker is not None and self.internal is not None and self.internal.name in broker.endpoints:
             return broker.endpoints[self.internal.name]

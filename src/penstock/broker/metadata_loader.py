@@ -15,7 +15,6 @@ from penstock.broker.metadata_log import MetadataLog
 from penstock.metadata.image import ClusterImage
 from penstock.metadata.snapshot import image_of_snapshot
 from penstock.model.errors import PenstockError
-from penstock.raft.control import whole_batches
 from penstock.raft.messages import LogPoint
 from penstock.records.record import iter_records
 from penstock.wire.metadata_records import (
@@ -30,7 +29,6 @@ from penstock.wire.schema import Struct
 __all__ = ["MetadataLoader"]
 
 log = get_logger("metadata")
-_READ_BYTES = 1 << 20
 
 
 class MetadataLoader:
@@ -105,9 +103,7 @@ class MetadataLoader:
 
     async def _apply_more(self) -> None:
         """Apply the batches of one read."""
-        found = self._log.log.read(self.applied, _READ_BYTES, upper=self._committed)
-        assert found is not None
-        for header, batch in whole_batches(found.read()):
+        for header, batch in self._log.read_checked(self.applied, self._committed):
             if self._installed is not None or header.next_offset > self._committed:
                 return
             records = []

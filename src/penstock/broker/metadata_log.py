@@ -2,36 +2,51 @@
 
 Beside the segments lie `quorum-state` and `<offset>-<epoch>.checkpoint`: a snapshot holds control records
 (header, voters, footer) and, between them, the records that make an image. A snapshot gets its name only when
-it is whole and synced, so one that has a name can be trusted.
+it is whole and synced. Whatever is read, to be applied or to be served, is checked (`metadata_check`).
 """
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Final, TypeVar
 
+from penstock.broker.logs import get_logger
+from penstock.broker.metadata_check import (
+    DamagedMetadata,
+    check_snapshot,
+    checked_batches,
+    parse_snapshot_name,
+    snapshot_name,
+)
 from penstock.model.errors import CorruptMessage, StorageError
-from penstock.ports import Buffer, Clock, File, FileRange, Files
+from penstock.ports import Buffer, Clock, File, FileRange, Files, Rng
 from penstock.raft.control import observe_voters, voters_batch, whole_batches
-from penstock.raft.messages import LogPoint
-from penstock.raft.state import QuorumState, UnreadableQuorumState, decode_quorum_state, encode_quorum_state
+from penstock.raft.messages import NO_DIRECTORY, NO_NODE, LogPoint
+from penstock.raft.state import (
+    QuorumState,
+    Recovery,
+    UnreadableQuorumState,
+    decode_quorum_state,
+    encode_quorum_state,
+)
 from penstock.raft.voters import VoterHistory, VoterSet
+from penstock.records.batch import HEADER_SIZE, BatchHeader, read_header, stamp
 from penstock.records.record import Record, build_batch, iter_records
 from penstock.storage.config import FOREVER, LogConfig
+from penstock.storage.epochs import LeaderEpochs
 from penstock.storage.log import AppendOrigin, Log
 from penstock.storage.removal import Removal
 from penstock.wire.control_records import SnapshotFooterRecord, SnapshotHeaderRecord, encode_control_record
 from penstock.wire.metadata_records import decode_metadata_record, encode_metadata_record
 from penstock.wire.schema import Struct
 
-__all__ = ["MetadataLog", "encode_snapshot", "records_in"]
+__all__ = ["QUORUM_STATE", "MetadataLog", "encode_snapshot", "records_in"]
 
 T = TypeVar("T")
-_QUORUM_STATE: Final = "quorum-state"
-_SNAPSHOT: Final = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
+log = get_logger("metadata")
+QUORUM_STATE: Final = "quorum-state"
 _READ_BYTES: Final = 1 << 20
 #: records per batch of a snapshot: whoever reads one holds a batch in memory
 _SNAPSHOT_RECORDS: Final = 1000
@@ -50,9 +65,24 @@ class MetadataLog:
         self._files = files
         self._clock = clock
         self._partial: File | None = None
+        self._relearn_epochs()
         self.snapshot: LogPoint | None = max(self._snapshots(), default=None, key=lambda point: point.offset)
         if self.snapshot is not None:
             self._start_behind(self.snapshot)
+
+    def _relearn_epochs(self) -> None:
+        """Have the epochs that the batches say; the file that keeps them has no checksum."""
+        found, known = LeaderEpochs(), self.log.leader_epochs
+        for segment in self.log.segments:
+            for _, header in segment.scan(0) if segment.size else ():
+                if header[2] > found.latest and header[0] < self.log.end_offset:
+                    found.assign(header[2], header[0])
+            segment.release()
+        if found.epochs and (found.epochs, found.starts[1:]) != (known.epochs, known.starts[1:]):
+            log.warning(
+                "leader_epochs_replaced", path=self.log.path, found=known.epochs, batches=found.epochs
+            )
+            self.log.leader_epochs = found
 
     def _start_behind(self, snapshot: LogPoint) -> None:
         """Let the log go on from `snapshot`; one that has not got so far, or otherwise, starts over.
@@ -100,6 +130,13 @@ class MetadataLog:
             return self.snapshot if self.snapshot.epoch <= epoch else LogPoint(epoch, self.start_offset)
         return LogPoint(0, 0)
 
+    def checksum_before(self, offset: int) -> int:
+        if offset <= self.start_offset:
+            return -1
+        found = self.log.read(offset - 1, HEADER_SIZE, upper=offset)
+        header = None if found is None else read_header(found.read())
+        return -2 if header is None or header.next_offset != offset else header.crc
+
     def append(self, batches: bytearray, epoch: int) -> int:
         view = memoryview(batches)
         return self._even_if_full(lambda: self.log.append(view, epoch, origin=AppendOrigin.RAFT).base_offset)
@@ -117,16 +154,38 @@ class MetadataLog:
         self.log.truncate_to(offset)
 
     def read(self, offset: int, max_bytes: int) -> Buffer | FileRange:
-        return self.log.read(offset, max_bytes, upper=self.end_offset) or b""
+        found = self.log.read(offset, max_bytes, upper=self.end_offset)
+        if found is None:
+            return b""
+        data = found.read()
+        size = sum(len(batch) for _, batch in self._checked(found, data, offset))
+        return memoryview(data)[:size]
+
+    def _checked(
+        self, found: FileRange, data: bytes, offset: int
+    ) -> Iterator[tuple[BatchHeader, memoryview]]:
+        """The batches of a read from `offset`, which may be within the first one."""
+        first = read_header(data).base_offset if len(data) >= HEADER_SIZE else offset
+        epoch = self.log.leader_epochs.epoch_of(offset)
+        return checked_batches(
+            data, found.file.path, found.position, first if first <= offset else offset, epoch or 0
+        )
 
     def batches(self, start: int, end: int) -> Iterator[tuple[int, memoryview]]:
         """(offset behind it, bytes) of each batch from `start` to before `end`."""
         while start < end:
-            found = self.log.read(start, _READ_BYTES, upper=end)
-            assert found is not None
-            for header, batch in whole_batches(found.read()):
+            for header, batch in self.read_checked(start, end):
                 start = header.next_offset
                 yield start, batch
+
+    def read_checked(self, start: int, end: int) -> list[tuple[BatchHeader, memoryview]]:
+        """Some batches from `start` to before `end`, at least one; DamagedMetadata if they are damaged."""
+        found = self.log.read(start, _READ_BYTES, upper=end)
+        assert found is not None
+        batches = list(self._checked(found, found.read(), start))
+        if not batches:
+            raise DamagedMetadata(found.file.path, found.position, start, "there is no whole batch")
+        return batches
 
     def delete_before(self, offset: int) -> None:
         self.log.advance_high_watermark(offset)
@@ -147,23 +206,51 @@ class MetadataLog:
             observe_voters(history, batch)
         return history
 
-    def load_state(self, *, is_only_voter: bool) -> QuorumState:
-        """What the node must not have forgotten; UnreadableQuorumState if it has."""
-        state = QuorumState()
-        with suppress(FileNotFoundError):
-            state = decode_quorum_state(self._files.read(f"{self.log.path}/{_QUORUM_STATE}"))
-        if state.epoch < self.last_epoch:
+    def load_state(self, node_id: int, voters: VoterSet, rng: Rng) -> QuorumState:
+        """The quorum state; UnreadableQuorumState if the node's vote is forgotten and may count.
+
+        A node without a quorum state gets a new voter key: under that, it has neither voted nor acknowledged
+        anything. Where the voter set does not name the node's directory yet, the key would not help.
+        """
+        path = f"{self.log.path}/{QUORUM_STATE}"
+        voter = voters.get(node_id)
+        is_only_voter = len(voters) == 1 and voter is not None
+        problem = f"{path} is missing"
+        state: QuorumState | None = None
+        try:
+            state = decode_quorum_state(self._files.read(path))
+        except FileNotFoundError:
+            pass
+        except UnreadableQuorumState as e:
+            problem = f"{path} is damaged: {e}"
+        if state is not None and state.epoch < self.last_epoch:
+            problem = f"{path} is of epoch {state.epoch}, the log of {self.last_epoch}"
             # One that votes alone may write before its vote is on the disk: nobody else can have voted.
-            if not is_only_voter:
-                raise UnreadableQuorumState(
-                    f"{self.log.path}/{_QUORUM_STATE} is of epoch {state.epoch}, the log of {self.last_epoch}"
-                )
-            state = QuorumState(self.last_epoch)
+            state = (
+                state._replace(epoch=self.last_epoch, leader_id=NO_NODE, voted=None)
+                if is_only_voter
+                else None
+            )
+        if state is not None:
+            return state
+        if is_only_voter:
+            return QuorumState(self.last_epoch)
+        is_empty = self.end_offset == 0 and not self._files.exists(path)
+        if not is_empty and voter is not None and voter.key.directory_id == NO_DIRECTORY:
+            raise UnreadableQuorumState(f"{problem}: let the node join anew with `penstock quorum rejoin`")
+        state = QuorumState(
+            self.last_epoch,
+            recovery=Recovery.NEW if is_empty else Recovery.NONE,
+            directory_id=rng.token(16),
+        )
+        if not is_empty:
+            log.error("vote_lost", reason=problem, action="this node joins the quorum under a new voter key")
+        self.save_state(state)
         return state
 
     def save_state(self, state: QuorumState) -> None:
         """Durably; touches files only, so it belongs into a worker thread."""
-        path = f"{self.log.path}/{_QUORUM_STATE}"
+        path = f"{self.log.path}/{QUORUM_STATE}"
 
         def write() -> None:
             try:
@@ -207,10 +294,18 @@ class MetadataLog:
                     self._files.remove(self._path(older))
 
     def snapshot_records(self, snapshot: LogPoint) -> Iterator[Struct]:
-        return records_in(self._files.read(self._path(snapshot)))
+        return records_in(self._checked_snapshot(snapshot))
+
+    def _checked_snapshot(self, snapshot: LogPoint) -> bytes:
+        path = self._path(snapshot)
+        data = self._files.read(path)
+        check_snapshot(data, snapshot, path)
+        return data
 
     def read_snapshot(self, snapshot: LogPoint, position: int, max_bytes: int) -> tuple[int, Buffer] | None:
         with _disk(f"read {self._path(snapshot)}"):
+            if position == 0 and self._files.exists(self._path(snapshot)):
+                self._checked_snapshot(snapshot)
             try:
                 file = self._files.open(self._path(snapshot))
             except FileNotFoundError:
@@ -230,7 +325,12 @@ class MetadataLog:
 
     def install_snapshot(self, snapshot: LogPoint) -> VoterSet | None:
         assert self._partial is not None
+        partial = self._partial.path
         with _disk(f"install {self._path(snapshot)}"):
+            try:
+                check_snapshot(self._files.read(partial), snapshot, partial)
+            except DamagedMetadata as e:
+                raise CorruptMessage(f"the leader's snapshot was damaged on the way: {e}") from e
             self._partial.sync()
             self._drop_partial()
             self._files.rename(f"{self._path(snapshot)}.part", self._path(snapshot))
@@ -246,15 +346,15 @@ class MetadataLog:
 
     def _snapshot_voters(self, snapshot: LogPoint) -> VoterSet | None:
         named = VoterHistory(VoterSet())
-        observe_voters(named, self._files.read(self._path(snapshot)))
+        observe_voters(named, self._checked_snapshot(snapshot))
         return named.latest if len(named.latest) else None
 
     def _snapshots(self) -> list[LogPoint]:
-        names = map(_SNAPSHOT.fullmatch, self._files.listdir(self.log.path))
-        return [LogPoint(int(name[2]), int(name[1])) for name in names if name is not None]
+        found = map(parse_snapshot_name, self._files.listdir(self.log.path))
+        return [snapshot for snapshot in found if snapshot is not None]
 
     def _path(self, snapshot: LogPoint) -> str:
-        return f"{self.log.path}/{snapshot.offset:020d}-{snapshot.epoch:010d}.checkpoint"
+        return f"{self.log.path}/{snapshot_name(snapshot)}"
 
 
 @contextmanager
@@ -275,9 +375,14 @@ def records_in(batches: Buffer) -> Iterator[Struct]:
                 yield decode_metadata_record(record.value)
 
 
-def encode_snapshot(records: Iterable[Struct], voters: VoterSet | None, timestamp_ms: int) -> bytes:
+def encode_snapshot(
+    records: Iterable[Struct], voters: VoterSet | None, timestamp_ms: int, end: LogPoint
+) -> bytes:
     """The content of a snapshot file; `voters` where they are not the configured ones."""
-    parts = [_control(SnapshotHeaderRecord(last_contained_log_timestamp=timestamp_ms), timestamp_ms)]
+    header = SnapshotHeaderRecord(
+        last_contained_log_timestamp=timestamp_ms, end_offset=end.offset, end_epoch=end.epoch
+    )
+    parts = [_control(header, timestamp_ms)]
     if voters is not None:
         parts.append(bytes(voters_batch(voters, timestamp_ms, first=True)))
     values = [encode_metadata_record(record) for record in records]
@@ -285,7 +390,14 @@ def encode_snapshot(records: Iterable[Struct], voters: VoterSet | None, timestam
         chunk = values[first : first + _SNAPSHOT_RECORDS]
         parts.append(build_batch(Record(n, timestamp_ms, None, value) for n, value in enumerate(chunk)))
     parts.append(_control(SnapshotFooterRecord(), timestamp_ms))
-    return b"".join(parts)
+    content = bytearray(b"".join(parts))
+    position = offset = 0
+    while position < len(content):
+        # Checksums cover no offsets: in order, they show that no batch is missing.
+        stamp(content, position, offset, end.epoch)
+        batch = read_header(content, position)
+        position, offset = position + batch.size, batch.next_offset
+    return bytes(content)
 
 
 def _control(record: Struct, timestamp_ms: int) -> bytes:

@@ -10,6 +10,7 @@ from penstock.broker.data_directories import DataDirectories, open_directories
 from penstock.broker.flusher import Flusher, FlushPolicy
 from penstock.broker.log_loading import WantedLog, load_logs
 from penstock.broker.logs import get_logger
+from penstock.broker.metadata_home import find_damage, open_metadata_log
 from penstock.broker.partition import Partition
 from penstock.broker.partition_table import PartitionTable, Slot
 from penstock.broker.stored_partitions import StoredPartitions, log_quarantined
@@ -78,6 +79,8 @@ class Partitions(PartitionTable):
 
         New ones become the cluster's with `cluster_id`, or that of a new cluster.
         """
+        # Before any manifest is consumed: a broker that refuses to start leaves everything as it was.
+        damage = find_damage(self._files, self._config)
         open_directories(self._config, self._files, self._clock, self._rng, cluster_id, into=self.data)
         for directory in self.data.opened:
             self._counts[directory] = 0
@@ -90,7 +93,7 @@ class Partitions(PartitionTable):
             )
         self.previous_broker_epoch = self.data.previous_broker_epoch
         home = self.data.metadata_home()
-        opened = home.open_log(METADATA_TOPIC, 0, LogConfig(retention_ms=-1), self._clock, self._rng)
+        opened = open_metadata_log(self._config, self._files, home, damage, self._clock, self._rng)
         self.metadata_unclean = home.unclean.pop(TopicPartition(METADATA_TOPIC, 0), None)
         if self.metadata_unclean is not None:
             log.error("metadata_log_unclean", path=opened.path, reason=self.metadata_unclean)

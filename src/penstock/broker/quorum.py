@@ -14,6 +14,7 @@ from math import inf
 from typing import Any, Protocol, TypeVar
 
 from penstock.broker.logs import get_logger
+from penstock.broker.metadata_check import DamagedMetadata
 from penstock.broker.metadata_log import MetadataLog
 from penstock.model.errors import PenstockError, StorageError
 from penstock.net.client import PeerRefused
@@ -153,8 +154,8 @@ class QuorumDriver:
         try:
             event()
             self._settle()
-        except QuorumViolation as e:
-            self._fail(e)
+        except (QuorumViolation, DamagedMetadata) as e:
+            self.fail(e)
         except StorageError as e:
             # A disk that is full, or a read that failed. A follower asks again, a little later; a leader
             # leaves it to others.
@@ -164,7 +165,7 @@ class QuorumDriver:
                 node.resign(self._now_ms())
             elif node.log.end_offset == node.epoch_start_offset:
                 # Nobody else can lead, and this one could not even begin.
-                self._fail(e)
+                self.fail(e)
                 return
             self._tick_at(self._now_ms() + node.config.retry_ms)
 
@@ -181,7 +182,7 @@ class QuorumDriver:
         try:
             await self._workers.in_thread(self._log.save_state, ready.save)
         except StorageError as e:
-            self._fail(e)
+            self.fail(e)
             return
         self._saving = False
         self._carry_out(ready)
@@ -199,7 +200,8 @@ class QuorumDriver:
             self._spawn(self._flush())
         if ready.installed is not None:
             self._events.installed(ready.installed)
-        self._log.log.advance_high_watermark(ready.high_watermark)
+        # The directory's checkpoint says it: after a crash, what it says has to be on the disk.
+        self._log.log.advance_high_watermark(min(ready.high_watermark, self.node.flushed_offset))
         self._events.committed(ready.high_watermark)
         if (ready.epoch, ready.leader_id) != self._led:
             self._led = (ready.epoch, ready.leader_id)
@@ -229,7 +231,7 @@ class QuorumDriver:
                 break
             except StorageError as e:
                 if metadata_log.health.offline is not None:
-                    self._fail(e)
+                    self.fail(e)
                     return
                 # Only the room for a small file was missing: nobody hears of the records before it is there.
                 log.error("quorum_storage_failed", error=str(e))
@@ -255,7 +257,9 @@ class QuorumDriver:
         self._due_ms = inf
         self._do(lambda: self.node.tick(self._now_ms()))
 
-    def _fail(self, error: PenstockError) -> None:
+    def fail(self, error: PenstockError) -> None:
+        if self.failure is not None:
+            return
         self.failure = error
         log.error("quorum_failed", error=str(error))
         if self._timer is not None:

@@ -126,6 +126,7 @@ def _fetch(request: raft.FetchRequest, cluster_id: str) -> fetch.FetchRequest:
     return fetch.FetchRequest(
         cluster_id=cluster_id,
         replica_state=fetch.ReplicaState(replica_id=request.replica.id),
+        last_checksum=request.last_checksum,
         max_wait_ms=request.max_wait_ms,
         max_bytes=request.max_bytes,
         topics=[fetch.FetchTopic(topic_id=METADATA_TOPIC_ID, partitions=[partition])],
@@ -245,6 +246,7 @@ def decode_request(request: Any) -> raft.Request | None:
                 request.max_wait_ms,
                 min(request.max_bytes, asked.partition_max_bytes),
                 asked.high_watermark,
+                request.last_checksum,
             )
         case fetch_snapshot.FetchSnapshotRequest():
             return raft.FetchSnapshotRequest(

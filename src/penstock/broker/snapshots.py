@@ -77,7 +77,8 @@ class Snapshots:
     async def _take(self, point: LogPoint, records: list[Struct], voters: VoterSet | None) -> None:
         in_thread = self._world.workers.in_thread
         try:
-            content = await in_thread(encode_snapshot, records, voters, self._world.clock.now_ms())
+            now_ms = self._world.clock.now_ms()
+            content = await in_thread(encode_snapshot, records, voters, now_ms, point)
             await in_thread(self._log.store_snapshot, point, content)
             removals = await self._quorum.run(lambda: self._keep(point))
         except PenstockError as e:

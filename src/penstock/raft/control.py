@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 from penstock.model.errors import CorruptMessage
 from penstock.ports import Buffer
-from penstock.raft.messages import Endpoint, ReplicaKey, Voter
+from penstock.raft.messages import Endpoint, LogPoint, ReplicaKey, Voter
 from penstock.raft.voters import VoterHistory, VoterSet
 from penstock.records.batch import HEADER_SIZE, BatchHeader, read_header
 from penstock.records.record import Record, build_batch, iter_records
@@ -17,6 +17,8 @@ from penstock.wire.control_records import (
     KRaftVersionRecord,
     LeaderChangeMessage,
     LeaderChangeVoter,
+    SnapshotFooterRecord,
+    SnapshotHeaderRecord,
     VotersRecord,
     decode_control_record,
     encode_control_record,
@@ -24,19 +26,28 @@ from penstock.wire.control_records import (
 from penstock.wire.control_records import Voter as RecordedVoter
 from penstock.wire.schema import Struct
 
-__all__ = ["leader_change_batch", "observe_voters", "voters_batch", "whole_batches"]
+__all__ = [
+    "SnapshotMark",
+    "leader_change_batch",
+    "observe_voters",
+    "snapshot_point",
+    "starts_epoch",
+    "voters_batch",
+    "whole_batches",
+]
 
 _KRAFT_VERSION: Final = 1
 
 
 def leader_change_batch(
-    leader_id: int, voters: VoterSet, granted: Iterable[int], timestamp_ms: int
+    leader_id: int, epoch: int, voters: VoterSet, granted: Iterable[int], timestamp_ms: int
 ) -> bytearray:
     """The first batch of every epoch: committing it commits what earlier epochs left."""
     message = LeaderChangeMessage(
         leader_id=leader_id,
         voters=[LeaderChangeVoter(voter_id=voter.key.id) for voter in voters],
         granting_voters=[LeaderChangeVoter(voter_id=node) for node in sorted(granted)],
+        leader_epoch=epoch,
     )
     return _control_batch([message], timestamp_ms)
 
@@ -73,6 +84,36 @@ def observe_voters(history: VoterHistory, batches: Buffer) -> None:
             decoded = decode_control_record(record.key, record.value)
             if isinstance(decoded, VotersRecord):
                 history.add(record.offset, _voter_set(decoded))
+
+
+def starts_epoch(batch: Buffer, epoch: int) -> bool:
+    """Returns true if a control batch is the first one of `epoch`. Version 0.1.0 did not name the epoch."""
+    for record in iter_records(batch):
+        decoded = decode_control_record(record.key, record.value)
+        if isinstance(decoded, LeaderChangeMessage):
+            return decoded.leader_epoch in (-1, epoch)
+    return False
+
+
+class SnapshotMark(NamedTuple):
+    """What a control batch of a snapshot says."""
+
+    is_header: bool = False
+    is_footer: bool = False
+    #: where the snapshot ends, if its header says that
+    point: LogPoint | None = None
+
+
+def snapshot_point(batch: Buffer) -> SnapshotMark:
+    """What a control batch of a snapshot says about the snapshot's beginning and end."""
+    for record in iter_records(batch):
+        decoded = decode_control_record(record.key, record.value)
+        if isinstance(decoded, SnapshotHeaderRecord):
+            point = LogPoint(decoded.end_epoch, decoded.end_offset) if decoded.end_offset >= 0 else None
+            return SnapshotMark(is_header=True, point=point)
+        if isinstance(decoded, SnapshotFooterRecord):
+            return SnapshotMark(is_footer=True)
+    return SnapshotMark()
 
 
 def _voter_set(record: VotersRecord) -> VoterSet:

@@ -119,6 +119,7 @@ class Elections(Snapshots):
                 self._send(voter.key.id, request)
 
     def _on_vote_response(self, peer: int, request: VoteRequest, response: VoteResponse) -> None:
+        self._hear_of_epoch(peer, response)
         self._observe(response.epoch, response.leader_id)
         role = self.role
         if not isinstance(role, Nominee) or role.pre_vote != request.pre_vote or request.epoch != self.epoch:
@@ -173,7 +174,7 @@ class Elections(Snapshots):
         self._losses = 0
         self._enter(Leader(self.log.end_offset, self._now_ms), inf)
         granted = {voter.key.id for voter in self.voters if voter.key.id in role.granted} | {self.key.id}
-        self.append(leader_change_batch(self.key.id, self.voters, granted, int(self._now_ms)))
+        self.append(leader_change_batch(self.key.id, self.epoch, self.voters, granted, int(self._now_ms)))
         self._begin_epoch()
 
     def _begin_epoch(self) -> None:

@@ -43,6 +43,10 @@ class RaftLog(Protocol):
         """The largest epoch at or below `epoch` that wrote here, and where it ends."""
         ...
 
+    def checksum_before(self, offset: int) -> int:
+        """The checksum of the batch that ends at `offset`; -1 at the log's start, -2 if none ends there."""
+        ...
+
     def append(self, batches: bytearray, epoch: int) -> int:
         """Append as the leader of `epoch`, stamping offsets and epoch into `batches`; the first offset."""
         ...

@@ -127,6 +127,8 @@ class FetchRequest(NamedTuple):
     max_wait_ms: int
     max_bytes: int
     high_watermark: int = UNKNOWN_HIGH_WATERMARK
+    #: the checksum of the batch that ends at `offset`, -1 where it is not told
+    last_checksum: int = -1
 
 
 class FetchResponse(NamedTuple):

@@ -26,7 +26,7 @@ from penstock.raft.messages import (
     Response,
     VoterChangeResponse,
 )
-from penstock.raft.ready import Message, QuorumViolation, RaftConfig, Reply
+from penstock.raft.ready import STAYS_OUT, Message, QuorumViolation, RaftConfig, Reply
 from penstock.raft.roles import Follower, LeaderContact, Resigned, Role, Unattached
 from penstock.raft.state import QuorumState, Recovery
 from penstock.raft.voters import VoterHistory, VoterSet
@@ -38,6 +38,7 @@ class Quorum:
     """A node's place in the quorum, without what it says and hears."""
 
     __slots__ = (
+        "_behind",
         "_cluster_exists",
         "_deadline_ms",
         "_fetch",
@@ -84,6 +85,8 @@ class Quorum:
         )
         #: whether another replica has shown that it has records: then the cluster is not new
         self._cluster_exists = False
+        #: voters that were last heard of in epochs below that of a committed record
+        self._behind: set[int] = set()
         #: where recovery ends, once the leader has told it
         self._recovery_end: int | None = None
         #: everything below is on this node's disk; <= the log's end
@@ -223,7 +226,11 @@ class Quorum:
                 self._become_follower(epoch, leader_id)
         elif epoch == self.epoch and leader_id != NO_NODE and leader_id != self.leader_id:
             if self.leader_id != NO_NODE:
-                raise QuorumViolation(f"{leader_id} and {self.leader_id} both lead epoch {epoch}")
+                raise QuorumViolation(
+                    f"{leader_id} and {self.leader_id} both lead epoch {epoch}. Most likely a majority of "
+                    f"the voters went back to older data from before that epoch, and offsets below "
+                    f"{self.high_watermark} are committed here. {STAYS_OUT}"
+                )
             self._become_follower(epoch, leader_id)
 
     def _heard(self, node: int) -> None:

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from penstock.model.errors import PenstockError
 from penstock.raft.messages import LogPoint, ReplicaKey, Request, Response
 from penstock.raft.state import QuorumState
 from penstock.raft.voters import VoterSet
 
-__all__ = ["Message", "QuorumViolation", "RaftConfig", "Ready", "Reply"]
+__all__ = ["STAYS_OUT", "Message", "QuorumViolation", "RaftConfig", "Ready", "Reply"]
+
+
+#: what follows from a violation, for whoever reads its message
+STAYS_OUT: Final = (
+    "This node changes nothing and stays out of the quorum: see 'Voters were rolled back' in docs/cluster.md"
+)
 
 
 class QuorumViolation(PenstockError):

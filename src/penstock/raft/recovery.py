@@ -12,9 +12,17 @@ majority of new disks is a new cluster, as far as anybody can tell.
 
 from __future__ import annotations
 
+from penstock.model.errors import ErrorCode
 from penstock.raft.leader import Leader
-from penstock.raft.messages import RECOVERING_DIRECTORY, ReplicaKey, VoteRequest
+from penstock.raft.messages import (
+    NO_NODE,
+    RECOVERING_DIRECTORY,
+    ReplicaKey,
+    VoteRequest,
+    VoteResponse,
+)
 from penstock.raft.quorum import Quorum
+from penstock.raft.ready import STAYS_OUT, QuorumViolation
 from penstock.raft.state import Recovery
 
 __all__ = ["Recovering"]
@@ -72,6 +80,33 @@ class Recovering(Quorum):
             self._recovery_end = None
             if self.is_recovering:
                 self.state = self.state._replace(recovery=Recovery.NONE, recover_to=0)
+
+    def _hear_of_epoch(self, peer: int, response: VoteResponse) -> None:
+        """Stop if so many voters follow a leader of an older epoch that committed records must be lost there.
+
+        A record is committed by a majority, and every member of it was in the record's epoch. Epochs only
+        rise, so voters that are below it were either not of that majority, or their disks went back.
+        """
+        is_voter = response.error != ErrorCode.INVALID_VOTER_KEY and response.leader_id != NO_NODE
+        if response.epoch >= self.epoch or not is_voter or response.epoch >= self._committed_epoch():
+            self._behind.discard(peer)
+            return
+        self._behind.add(peer)
+        voters = self.voters
+        behind = sorted(voter.key.id for voter in voters if voter.key.id in self._behind)
+        if len(behind) > len(voters) - voters.majority:
+            raise QuorumViolation(
+                f"voters {behind} follow a leader of epoch {response.epoch}, but here offsets below "
+                f"{self.high_watermark} are committed, up to epoch {self._committed_epoch()}: a majority of "
+                f"the voters went back to older data. {STAYS_OUT}"
+            )
+
+    def _committed_epoch(self) -> int:
+        """The epoch of the last record that is known to be committed, 0 if there is none."""
+        epoch = self.log.last_epoch
+        while epoch and (before := self.log.end_offset_for_epoch(epoch - 1)).offset >= self.high_watermark:
+            epoch = min(before.epoch, epoch - 1)
+        return epoch if self.high_watermark else 0
 
     def _void_acknowledgements(self, key: ReplicaKey) -> None:
         """As the leader: forget what a voter acknowledged before it lost its log, or its disk.

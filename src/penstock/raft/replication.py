@@ -14,7 +14,7 @@ from penstock.ports import Buffer, FileRange
 from penstock.raft.control import observe_voters, whole_batches
 from penstock.raft.leader import Leader, ParkedFetch
 from penstock.raft.messages import FetchRequest, FetchResponse, FetchSnapshotRequest, LogPoint
-from penstock.raft.ready import QuorumViolation
+from penstock.raft.ready import STAYS_OUT, QuorumViolation
 from penstock.raft.recovery import Recovering
 from penstock.raft.roles import Follower, LeaderContact, Unattached
 
@@ -88,6 +88,12 @@ class Replication(Recovering):
         known = log.end_offset_for_epoch(request.last_epoch)
         if known.epoch != request.last_epoch or known.offset < request.offset:
             return answer._replace(diverging=known)
+        if request.last_checksum >= 0 and log.checksum_before(request.offset) not in (
+            -1,
+            request.last_checksum,
+        ):
+            # Voters that went back to older data have used the epoch a second time.
+            return answer._replace(diverging=log.end_offset_for_epoch(request.last_epoch - 1))
         return None
 
     def _needs_snapshot(self, request: FetchRequest, snapshot: LogPoint) -> bool:
@@ -175,6 +181,7 @@ class Replication(Recovering):
             self.role.snapshot, self.role.snapshot_bytes = response.snapshot, 0
         else:
             assert not isinstance(response.records, FileRange)
+            self.role.matches = True
             self._append_replicated(response.records)
             self._learn_high_watermark(response.high_watermark)
             self._leader_told(response.high_watermark)
@@ -203,8 +210,9 @@ class Replication(Recovering):
     def _truncate(self, offset: int) -> None:
         if offset < self.high_watermark:
             raise QuorumViolation(
-                f"the leader of epoch {self.epoch} lacks committed records: it ends at {offset}, "
-                f"{self.high_watermark} is committed"
+                f"the leader of epoch {self.epoch}, node {self.leader_id}, lacks committed records: its log "
+                f"parts from this one at offset {offset}, here offsets below {self.high_watermark} are "
+                f"committed. Most likely a majority of the voters went back to older data. {STAYS_OUT}"
             )
         self.log.truncate_to(offset)
         end_offset = self.log.end_offset
@@ -239,6 +247,7 @@ class Replication(Recovering):
         end, role = self.log_end, self.role
         # One that has not answered yet is to do so at once, so that this node knows that it leads.
         waits = following and isinstance(role, Follower) and role.has_fetched
+        unsure = following and isinstance(role, Follower) and not role.matches
         return FetchRequest(
             self._fetch_key,
             self.epoch,
@@ -247,6 +256,7 @@ class Replication(Recovering):
             self.config.fetch_max_wait_ms if waits else 0,
             self.config.fetch_max_bytes,
             self.high_watermark,
+            self.log.checksum_before(end.offset) if unsure else -1,
         )
 
     def _on_fetch_failure(self, peer: int) -> None:

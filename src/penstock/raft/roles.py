@@ -47,13 +47,15 @@ class Nominee:
 class Follower:
     """Fetches from the leader of its epoch; a voter or an observer."""
 
-    __slots__ = ("has_fetched", "leader_id", "probing", "snapshot", "snapshot_bytes")
+    __slots__ = ("has_fetched", "leader_id", "matches", "probing", "snapshot", "snapshot_bytes")
     name: Final = "follower"
 
     def __init__(self, leader_id: int) -> None:
         self.leader_id = leader_id
         #: whether the leader has answered: pre-votes are refused then, as long as it goes on
         self.has_fetched = False
+        #: whether the leader has the very batch that this node's log ends with
+        self.matches = False
         #: whether the next fetch goes to another voter, to learn of a new leader
         self.probing = False
         #: the snapshot that is being fetched, and how much of it is here

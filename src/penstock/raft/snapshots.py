@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from penstock.model.errors import ErrorCode
+from penstock.model.errors import CorruptMessage, ErrorCode
 from penstock.raft.leader import Leader
 from penstock.raft.messages import FetchRequest, FetchSnapshotRequest, FetchSnapshotResponse, LogPoint
 from penstock.raft.ready import QuorumViolation
@@ -87,7 +87,11 @@ class Snapshots(Replication):
     def _install(self, snapshot: LogPoint) -> None:
         if snapshot.offset < self.high_watermark:
             raise QuorumViolation(f"{snapshot} lacks committed records: {self.high_watermark} is committed")
-        self.history.reset(snapshot.offset, self.log.install_snapshot(snapshot))
+        try:
+            voters = self.log.install_snapshot(snapshot)
+        except CorruptMessage:
+            return  # damaged on the way: asked for again
+        self.history.reset(snapshot.offset, voters)
         self.flushed_offset = self.log.end_offset
         self._learn_high_watermark(snapshot.offset)
         self._installed = snapshot

@@ -25,7 +25,7 @@ from penstock.ports import Files
 from penstock.storage.checkpoint import format_checked, format_checkpoint, is_checked, parse_checkpoint
 from penstock.storage.health import Health
 
-__all__ = ["Checkpoint", "OffsetCheckpoints", "recorded_offsets"]
+__all__ = ["Checkpoint", "OffsetCheckpoints", "recorded_high_watermark", "recorded_offsets"]
 
 _RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
 _LOG_STARTS: Final = "log-start-offset-checkpoint"
@@ -232,6 +232,15 @@ def _format_starts(starts: Mapping[TopicPartition, int], unverified: Set[TopicPa
         f"{key.topic} {key.partition} {offset}{f' {_UNVERIFIED}' if key in unverified else ''}"
         for key, offset in starts.items()
     )
+
+
+def recorded_high_watermark(files: Files, log_path: str) -> int:
+    """The high watermark that the data directory of the log at `log_path` records; 0 if it records none."""
+    match = _LOG_PATH.fullmatch(log_path)
+    if match is None:
+        return 0
+    checkpoints = OffsetCheckpoints(files, match["root"], Health())
+    return checkpoints.high_watermarks.get(TopicPartition(match["topic"], int(match["index"])), 0)
 
 
 def recorded_offsets(files: Files, log_path: str) -> tuple[int | None, int]:

@@ -13,7 +13,7 @@ from penstock.model.errors import CorruptMessage, ProtocolError
 from penstock.records.control import ControlType, control_type
 from penstock.wire.apis.endpoints import Endpoint, KRaftVersionFeature
 from penstock.wire.compiler import Decoder, Encoder, decoder, encoder
-from penstock.wire.schema import Struct, array, int16, int32, int64, struct, uuid
+from penstock.wire.schema import OWN_TAGS, Struct, array, int16, int32, int64, struct, uuid
 
 __all__ = [
     "KRaftVersionRecord",
@@ -43,11 +43,17 @@ class LeaderChangeMessage(Struct):
     leader_id: int = int32()
     voters: list[LeaderChangeVoter] = array(LeaderChangeVoter)
     granting_voters: list[LeaderChangeVoter] = array(LeaderChangeVoter)
+    #: the leader's epoch, which stands in the batch's header without a checksum
+    leader_epoch: int = int32(default=-1, tag=OWN_TAGS)
 
 
 class SnapshotHeaderRecord(Struct):
+    """The first record of a snapshot; our own fields repeat what the name of its file says."""
+
     version: int = int16()
     last_contained_log_timestamp: int = int64()
+    end_offset: int = int64(default=-1, tag=OWN_TAGS)
+    end_epoch: int = int32(default=-1, tag=OWN_TAGS + 1)
 
 
 class SnapshotFooterRecord(Struct):

@@ -132,7 +132,10 @@ async def describe_quorum(context: Context, request: DescribeQuorumRequest) -> D
         nodes=[
             QuorumNode(
                 node_id=voter.key.id,
-                listeners=[Endpoint(name=e.name, host=e.host, port=e.port) for e in voter.endpoints],
+                listeners=[
+                    Endpoint(name=e.name, host=e.host, port=e.port)
+                    for e in voter.endpoints or filter(None, [node.endpoint_of(voter.key.id)])
+                ],
             )
             for voter in node.quorum.node.voters
         ],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from penstock.wire.api import Api
 from penstock.wire.schema import (
+    OWN_TAGS,
     Records,
     Struct,
     array,
@@ -61,6 +62,8 @@ class FetchRequest(Struct):
     topics: list[FetchTopic] = array(FetchTopic)
     forgotten_topics_data: list[ForgottenTopic] = array(ForgottenTopic, "7+")
     rack_id: str = string("11+")
+    #: of the metadata log: the checksum of the batch that the replica's log ends with
+    last_checksum: int = int64("12+", default=-1, tag=OWN_TAGS)
 
 
 class EpochEndOffset(Struct):
