@@ -88,6 +88,7 @@ class Simulation:
     ) -> None:
         """`is_new`: disks are formatted, and only the configuration says who votes."""
         self.random = Random(seed)
+        self._checkpoints = Random(seed)
         self.core_class = core
         self.now_ms = 0.0
         self.loss = 0.0
@@ -136,7 +137,7 @@ class Simulation:
         node.log.crash()
         if core is not None:
             # The disk has what was committed at some time before.
-            known = self.random.choice([0, core.high_watermark])
+            known = self._checkpoints.choice([0, core.high_watermark])
             node.log.committed_offset = max(node.log.committed_offset, min(known, node.log.end_offset))
 
     def damage(self, node: SimulatedNode) -> None:

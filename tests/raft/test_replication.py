@@ -221,7 +221,7 @@ def test_nothing_is_cut_below_the_high_watermark() -> None:
     node.flush()
     request = node.core._fetch
     assert isinstance(request, FetchRequest)
-    with pytest.raises(QuorumViolation, match="2 is committed"):
+    with pytest.raises(QuorumViolation, match="offsets below 2 are committed"):
         node.answered(3, request, FetchResponse(ErrorCode.NONE, 1, 3, 2, 0, diverging=LogPoint(1, 1)))
     assert node.log.end_offset == 2
 
