@@ -22,6 +22,7 @@ from penstock.ports import Clock, Files, Rng, Workers
 from penstock.storage.config import LogConfig
 from penstock.storage.directory import MANY_FILES, DataDirectory, PartitionRemoval, StoredPartition
 from penstock.storage.flush import FlushPlan
+from penstock.storage.holes import describe_holes, holes
 from penstock.storage.log import Log
 from penstock.storage.manifest import NO_BROKER_EPOCH
 from penstock.storage.removal import Removal
@@ -367,6 +368,8 @@ class Partitions(PartitionTable):
             )
             self.slots(topic)[index] = partition
             reason = directory.unclean.pop(TopicPartition(topic.name, index), None)
+            if holes(opened):
+                reason = describe_holes(opened)
             if reason is not None:
                 self.mark_unclean(topic.id, index, reason)
             self.on_hosted(partition)

@@ -28,7 +28,7 @@ from penstock.storage.validation import check_replicated
 if TYPE_CHECKING:
     from penstock.broker.broker import Broker
 
-__all__ = ["needs_renewal", "renew_segment"]
+__all__ = ["needs_renewal", "renew_segment", "within_gaps"]
 
 log = get_logger("scrubber")
 #: batches behind a range that have to be in order for its end to be believed
@@ -148,7 +148,7 @@ class _Renewing:
             # What lies before the log's start is nowhere to be had, and not missed.
             start = max(offset, self._partition.log.log_start_offset)
             fetched = await read_replica(self._broker, self._partition, start, replica)
-            size, offset = _within(fetched, offset, damage.next_offset)
+            size, offset = within_gaps(fetched, offset, damage.next_offset)
             await self._broker.workers.in_thread(renewal.add, fetched[:size])
 
     def _is_there(self) -> bool:
@@ -161,7 +161,7 @@ class _Renewing:
         )
 
 
-def _within(fetched: memoryview, offset: int, end: int) -> tuple[int, int]:
+def within_gaps(fetched: memoryview, offset: int, end: int) -> tuple[int, int]:
     """The size of the whole, sound batches from `offset` to before `end`, and where the next one is to be.
 
     That is `end` as soon as a batch lies behind it: nothing is left of the range then.

@@ -22,7 +22,7 @@ from penstock.replication.digest import leading_batches
 from penstock.storage.recovery import Corruption
 from penstock.storage.scrub import repair_target, repaired
 from penstock.storage.validation import check_replicated
-from penstock.wire.apis.fetch import FETCH, FetchPartition, FetchRequest, FetchTopic
+from penstock.wire.apis.fetch import FETCH, FetchPartition, FetchRequest, FetchTopic, PartitionData
 
 if TYPE_CHECKING:
     from penstock.broker.broker import Broker
@@ -32,7 +32,10 @@ __all__ = [
     "Outcome",
     "all_in_sync",
     "ask_each",
+    "fetch_replica",
+    "has_other_replicas",
     "is_here",
+    "leader_of",
     "others_in_sync",
     "read_replica",
     "repair_range",
@@ -82,8 +85,20 @@ def _known(broker: Broker, partition: Partition) -> PartitionImage | None:
     return None if topic is None else topic.partitions.get(partition.index)
 
 
-async def read_replica(broker: Broker, partition: Partition, offset: int, replica: int) -> memoryview:
-    """Committed bytes of another replica from `offset` on, as any reader gets them."""
+def has_other_replicas(broker: Broker, partition: Partition) -> bool:
+    """Whether the metadata assigns the partition to other brokers, too."""
+    known = _known(broker, partition)
+    return known is not None and len(known.replicas) > 1
+
+
+def leader_of(broker: Broker, partition: Partition) -> int:
+    """The broker that leads a partition, going by the metadata here; -1 if none does."""
+    known = _known(broker, partition)
+    return -1 if known is None else known.leader
+
+
+async def fetch_replica(broker: Broker, partition: Partition, offset: int, replica: int) -> PartitionData:
+    """What another replica answers to a Fetch from `offset` on, as any reader sends it."""
     wanted = FetchPartition(partition=partition.index, fetch_offset=offset, partition_max_bytes=PIECE_BYTES)
     request = FetchRequest(
         max_wait_ms=0,
@@ -94,6 +109,12 @@ async def read_replica(broker: Broker, partition: Partition, offset: int, replic
     timeout_s = broker.config.replica_socket_timeout_ms / 1000
     response = await broker.peer(replica, "repair").send(FETCH, request, timeout_s)
     ((answer,),) = [topic.partitions for topic in response.responses]
+    return answer
+
+
+async def read_replica(broker: Broker, partition: Partition, offset: int, replica: int) -> memoryview:
+    """Committed bytes of another replica from `offset` on, as any reader gets them."""
+    answer = await fetch_replica(broker, partition, offset, replica)
     if answer.error_code:
         raise ApiError(ErrorCode(answer.error_code))
     assert isinstance(answer.records, memoryview)

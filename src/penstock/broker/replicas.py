@@ -26,6 +26,7 @@ from penstock.model.ids import OFFSETS_TOPIC, TopicId
 from penstock.replication.fetch_plan import PartitionKey
 from penstock.replication.follower import FollowerState
 from penstock.replication.leader import LeaderState
+from penstock.storage.holes import hole_at_end, holes
 from penstock.wire.metadata_records import (
     BrokerRegistrationChangeRecord,
     ClearElrRecord,
@@ -59,6 +60,8 @@ class Replicas:
         #: by leader and number
         self._fetchers: dict[tuple[int, int], ReplicaFetcher] = {}
         self._following: dict[PartitionKey, tuple[ReplicaFetcher, int]] = {}
+        #: the last leader epoch in which each partition was fetched by this process
+        self._fetched: dict[PartitionKey, int] = {}
         #: replicated partitions that are led here
         self._led: dict[PartitionKey, Leadership] = {}
         self._ticking: asyncio.Task[None] | None = None
@@ -151,6 +154,8 @@ class Replicas:
             self._leave(key)
         for key in [key for key in self._led if key[0] == topic_id]:
             del self._led[key]
+        for key in [key for key in self._fetched if key[0] == topic_id]:
+            del self._fetched[key]
 
     # -- roles
 
@@ -175,6 +180,9 @@ class Replicas:
         elif wanted.leader == NO_LEADER or not partition.directory.health.is_well:
             # One whose disk has failed, or is full, must not seem to keep up.
             self._stand_by(partition, wanted)
+        elif not self._is_complete(partition, wanted):
+            self._stand_by(partition, wanted)
+            self._broker.scrubber.fill_holes(partition)
         else:
             self._follow(partition, wanted)
 
@@ -233,6 +241,7 @@ class Replicas:
             self._cut_damage(partition, wanted)
         self._resign(partition, wanted)
         self._following[key] = (fetcher, wanted.leader_epoch)
+        self._fetched[key] = wanted.leader_epoch
         state = FollowerState(
             wanted.leader,
             wanted.leader_epoch,
@@ -243,6 +252,25 @@ class Replicas:
         )
         fetcher.follow(partition, state)
 
+    def _is_complete(self, partition: Partition, wanted: PartitionImage) -> bool:
+        """Whether a follower's log has no holes, or none that fetching from the leader would not fill.
+
+        It would where nothing committed lies behind the hole. The log is then truncated, under the same
+        conditions as in `_cut_damage`.
+        """
+        if not partition.log.recovery.corruption or not holes(partition.log):
+            return True
+        node, offset = self._broker.node_id, hole_at_end(partition.log)
+        if (
+            offset is None
+            or node in wanted.isr
+            or node in wanted.elr
+            or self._fetched.get(wanted.key) == wanted.leader_epoch
+        ):
+            return False
+        self._truncate_damaged(partition, wanted, offset)
+        return not holes(partition.log)
+
     def _cut_damage(self, partition: Partition, wanted: PartitionImage) -> None:
         """Let a follower fetch again what its disk has lost, from the damage on.
 
@@ -252,19 +280,21 @@ class Replicas:
         """
         damage, node = partition.log.recovery.corruption, self._broker.node_id
         if damage and node not in wanted.isr and node not in wanted.elr:
-            offset = damage[0].first_offset
-            log.error(
-                "corruption_replaced",
-                partition=partition.name,
-                leader=wanted.leader,
-                offset=offset,
-                end_offset=partition.log.end_offset,
-            )
-            try:
-                partition.log.truncate_to(offset)
-            except StorageError as e:
-                # The others that the metadata speaks of must have their roles all the same.
-                log.error("corruption_not_cut", partition=partition.name, error=str(e))
+            self._truncate_damaged(partition, wanted, damage[0].first_offset)
+
+    def _truncate_damaged(self, partition: Partition, wanted: PartitionImage, offset: int) -> None:
+        log.error(
+            "corruption_replaced",
+            partition=partition.name,
+            leader=wanted.leader,
+            offset=offset,
+            end_offset=partition.log.end_offset,
+        )
+        try:
+            partition.log.truncate_to(offset)
+        except StorageError as e:
+            # The others that the metadata speaks of must have their roles all the same.
+            log.error("corruption_not_cut", partition=partition.name, error=str(e))
 
     def _stand_by(self, partition: Partition, wanted: PartitionImage) -> None:
         """Nobody leads, or cannot be followed: keep what is here for whoever will."""

@@ -19,6 +19,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from penstock.broker.comparison import compare_replica
+from penstock.broker.hole_filling import fill_hole
 from penstock.broker.logs import get_logger
 from penstock.broker.partition import Partition
 from penstock.broker.renewal import needs_renewal, renew_segment
@@ -26,15 +27,24 @@ from penstock.broker.repair import (
     PIECE_BYTES,
     Outcome,
     all_in_sync,
+    has_other_replicas,
     is_here,
     others_in_sync,
     repair_range,
 )
 from penstock.broker.world import OsFiles
 from penstock.model.errors import PenstockError
+from penstock.storage.holes import describe_holes, find_lost_files, holes, is_hole, lose_segment
 from penstock.storage.recovery import Corruption
-from penstock.storage.scrub import Piece, describe, describe_as_is, note_damage, scrub, sealed_segments
-from penstock.storage.segment import Segment
+from penstock.storage.scrub import (
+    Piece,
+    describe,
+    describe_as_is,
+    note_damage,
+    scrub,
+    sealed_segments,
+)
+from penstock.storage.segment import LOG, Segment
 
 if TYPE_CHECKING:
     from penstock.broker.broker import Broker
@@ -45,6 +55,8 @@ log = get_logger("scrubber")
 #: How long a broker that has started is left alone: those that it serves and follows come first. And how soon
 #: damage that is known is looked at again: who can mend it may be back.
 _SETTLE_S: Final = 60.0
+#: the pause before a hole is tried again, which doubles: the leader may not have been elected yet
+_FIRST_FILL_PAUSE_S: Final = 0.1
 
 
 class Scrubber:
@@ -57,13 +69,15 @@ class Scrubber:
         self._compared: Partition | None = None
         #: of replicas that somebody waits for
         self._mending: dict[Partition, asyncio.Task[Outcome | None]] = {}
+        #: of replicas that must not fetch before their holes are filled
+        self._filling: dict[Partition, asyncio.Task[None]] = {}
 
     def start(self) -> None:
         loop = asyncio.get_running_loop()
         self._tasks = [loop.create_task(self._scrub_in_rounds()), loop.create_task(self._mend_often())]
 
     async def stop(self) -> None:
-        tasks = [*self._tasks, *self._mending.values()]
+        tasks = [*self._tasks, *self._mending.values(), *self._filling.values()]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -110,6 +124,8 @@ class Scrubber:
 
         async def mend(partition: Partition) -> None:
             if partition is not self._compared:
+                if partition.log.file_lost:
+                    await self._find_lost_files(partition)
                 await self.repair(partition)
 
         await self._each(mend)
@@ -144,10 +160,28 @@ class Scrubber:
             await self._scrub_segment(partition, segment, at_once=True)
         return await self.repair(partition) if partition.log.recovery.corruption else None
 
+    def fill_holes(self, partition: Partition) -> None:
+        """Fill the holes of a follower from its leader, however often that has to be tried."""
+        if partition not in self._filling:
+            task = asyncio.get_running_loop().create_task(self._fill(partition))
+            self._filling[partition] = task
+            task.add_done_callback(lambda _: self._filling.pop(partition, None))
+
+    async def _fill(self, partition: Partition) -> None:
+        pause_s = _FIRST_FILL_PAUSE_S
+        while is_here(partition) and not partition.leading and holes(partition.log):
+            try:
+                await self.repair(partition)
+            except (PenstockError, OSError) as e:
+                log.error("scrub_failed", partition=partition.name, error=str(e))
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, _SETTLE_S)
+
     # -- finding
 
     async def scrub(self, partition: Partition) -> None:
-        """Check every sealed segment of a replica."""
+        """Check every sealed segment of a replica, and that no segment file has vanished or shrunk."""
+        await self._find_lost_files(partition)
         for segment in sealed_segments(partition.log):
             await self._scrub_segment(partition, segment)
 
@@ -179,9 +213,36 @@ class Scrubber:
                 self._found(partition, segment, damage)
             broker.metrics.scrubbed_bytes += done.position - before.position
 
+    async def _find_lost_files(self, partition: Partition) -> None:
+        """Treat segment files that are gone, or shorter than they were, as damage."""
+        partition.log.file_lost = False
+        segments = list(partition.log.segments)
+        sizes = [(segment.path(LOG), segment.size) for segment in segments]
+        files, in_thread = self._broker.files, self._broker.workers.in_thread
+        lost = set(await in_thread(find_lost_files, files, sizes))
+        for segment in segments:
+            opened = partition.log
+            path = segment.path(LOG)
+            # Retention and compaction take segments out of the log before their files go.
+            if path not in lost or opened.segments.holding(segment.base_offset) is not segment:
+                continue
+            if not is_here(partition):
+                return
+            if not files.exists(path):
+                damage = lose_segment(opened, segment)
+                if damage is not None:
+                    self._report(partition, damage)
+            elif segment is opened.segments.active:
+                # As a sealed one it is scrubbed.
+                opened.roll()
+
     def _found(self, partition: Partition, segment: Segment, damage: Corruption) -> None:
         if damage in partition.log.recovery.corruption:
             return
+        note_damage(partition.log, segment, damage)
+        self._report(partition, damage)
+
+    def _report(self, partition: Partition, damage: Corruption) -> None:
         self._broker.metrics.corruption_found += 1
         log.error(
             "corruption_found",
@@ -193,16 +254,26 @@ class Scrubber:
             bytes=damage.size,
             leading=partition.leading,
         )
-        note_damage(partition.log, segment, damage)
+        if holes(partition.log) and has_other_replicas(self._broker, partition):
+            self._broker.partitions.mark_unclean(
+                partition.topic_id, partition.index, describe_holes(partition.log)
+            )
+            self._broker.replicas.review([partition])
 
     async def repair(self, partition: Partition) -> Outcome:
         """Replace what is known to be damaged, by this scrubber or by recovery, as far as others have it."""
         broker, opened = self._broker, partition.log
         outcomes = set()
+        had_holes = bool(holes(opened))
         for damage in list(opened.recovery.corruption):
-            mend = renew_segment if needs_renewal(partition, damage) else repair_range
+            if is_hole(opened, damage):
+                mend: Callable[..., Awaitable[Outcome]] = fill_hole
+            else:
+                mend = renew_segment if needs_renewal(partition, damage) else repair_range
             # Of the same moment: who comes back while the others are asked has not been asked.
             sources, complete = others_in_sync(broker, partition), all_in_sync(broker, partition)
             outcome = await mend(broker, partition, damage, sources)
             outcomes.add(Outcome.WAITS if outcome is Outcome.LOST and not complete else outcome)
+        if had_holes and not holes(partition.log):
+            broker.replicas.review([partition])
         return next((o for o in (Outcome.WAITS, Outcome.LOST) if o in outcomes), Outcome.MENDED)

@@ -275,6 +275,7 @@ class Log(LogState):
         try:
             found = self._store.read(offset, max_bytes, damaged_from, end_offset, at_least_one, cached_only)
         except OSError as e:
+            self.file_lost |= isinstance(e, FileNotFoundError)
             raise self._health.failed(e, f"cannot read {self.path}") from e
         if found is None and damaged_from < upper and at_least_one:
             # Compaction left nothing before the damage: a reader must not wait there, nor skip it.

@@ -48,6 +48,7 @@ class LogState:
         "before_truncation",
         "config",
         "end_offset",
+        "file_lost",
         "high_watermark",
         "leader_epochs",
         "local_log_start_offset",
@@ -86,6 +87,8 @@ class LogState:
         #: The log start that the disk has. Segments are removed only below it, so that a segment that is
         #: missing above it is known to be lost.
         self.saved_start = 0
+        #: whether a read found a segment file gone, which the scrubber has yet to look at
+        self.file_lost = False
         self._generation = 0
         #: what a client's request appended last, if it is little: where it is, where it ends, its bytes
         self._newest = NOTHING_NEW
@@ -287,6 +290,16 @@ class LogState:
             [segment for segment in self.segments if segment.base_offset in gone],
             [Segment(self._store.files, self.path, base, size, now_ms) for base, size in new],
         )
+
+    def lose_segment(self, segment: Segment) -> None:
+        """Leave out a segment whose file is gone; an empty last one is made anew."""
+        if segment is self.segments.active:
+            assert not segment.size, "a last segment with batches is rolled first"
+            with self._disk("make a segment of"):
+                self._store.renew_active(self._clock.now_ms())
+        else:
+            self._store.replace([segment], [])
+        segment.release()
 
     # -- the near end
 

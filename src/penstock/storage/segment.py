@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import islice
 from typing import Final, NamedTuple
 
@@ -340,9 +341,11 @@ class Segment:
         """Have the index end with the last batch, so that opening the segment finds its end at once."""
         if self.size:
             indexed = offsets.positions[-1] if offsets.positions else 0
-            for position, header in deque(self.scan(indexed), maxlen=1):
-                if position > indexed:
-                    offsets.add(header[0] + header[6] - self.base_offset, position)
+            # Where the file has been damaged meanwhile, the next open has to look for the end.
+            with suppress(CorruptLog):
+                for position, header in deque(self.scan(indexed), maxlen=1):
+                    if position > indexed:
+                        offsets.add(header[0] + header[6] - self.base_offset, position)
 
     def _write_index(self, suffix: str, data: bytes) -> File:
         file = self._files.open(self._path + suffix, create=True)

@@ -290,6 +290,13 @@ class SegmentStore:
         self.segments.replace(old, new)
         self.directory_dirty = True
 
+    def renew_active(self, now_ms: int) -> None:
+        """Make the last segment, which is empty, anew: its file is gone."""
+        old = self.segments.active
+        new = Segment.create(self.files, self.path, old.base_offset, now_ms)
+        new.limit_indexes(self._index_bytes_max)
+        self.replace([old], [new])
+
     def release(self) -> None:
         """Let go of every open file."""
         self.unsynced = []

@@ -1,0 +1,84 @@
+"""Holes: ranges of offsets that no segment of a log has, though they were written.
+
+Opening a log finds them (`continuity`, `recovery`), and so does the scrubber when a segment file vanishes
+while the broker runs. A hole is an entry of the log's `RecoveryReport`, as all damage is, and reads of it are
+answered with CORRUPT_MESSAGE. Unlike other damage it cannot be written over in place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from penstock.ports import Files
+from penstock.storage.log import Log
+from penstock.storage.recovery import Corruption
+from penstock.storage.segment import LOG, Segment
+
+__all__ = ["describe_holes", "find_lost_files", "hole_at_end", "holes", "is_hole", "lose_segment"]
+
+
+def is_hole(log: Log, damage: Corruption) -> bool:
+    """Whether bytes are missing, so that a damaged range cannot be written over in place."""
+    segment = log.segments.holding(damage.first_offset)
+    return (
+        not damage.size
+        or damage.position + damage.size > segment.size
+        or damage.path != segment.path(LOG)
+        or damage.first_offset < segment.base_offset
+    )
+
+
+def holes(log: Log) -> list[Corruption]:
+    """The ranges of offsets that no segment has."""
+    return [damage for damage in log.recovery.corruption if is_hole(log, damage)]
+
+
+def describe_holes(log: Log) -> str:
+    """What is missing, for people."""
+    ranges = [f"{hole.first_offset} to {hole.next_offset - 1}" for hole in holes(log)]
+    return f"the log lacks the offsets {', '.join(ranges)}"
+
+
+def hole_at_end(log: Log) -> int | None:
+    """The first missing offset, if nothing that is known to be committed lies behind the first hole.
+
+    A follower that truncates its log there, and fetches the rest again, gives up nothing committed.
+    """
+    found = holes(log)
+    if not found:
+        return None
+    is_last = found[0].next_offset >= log.end_offset and not log.segments.active.size
+    return found[0].first_offset if is_last or found[0].first_offset >= log.high_watermark else None
+
+
+def find_lost_files(files: Files, segments: Iterable[tuple[str, int]]) -> list[str]:
+    """Of segment files, given as (path, size), those that are gone or too short; touches the disk."""
+    found = []
+    for path, size in segments:
+        try:
+            if files.size(path) < size:
+                found.append(path)
+        except FileNotFoundError:
+            found.append(path)
+    return found
+
+
+def lose_segment(log: Log, segment: Segment) -> Corruption | None:
+    """The file of a segment is gone: leave it out of the log, and report its offsets, if any, as missing."""
+    if segment is log.segments.active and segment.size:
+        log.roll()
+    following = log.segments.after(segment)
+    log.lose_segment(segment)
+    if following is None:
+        return None
+    before = log.segments.holding(segment.base_offset)
+    first_offset = max(segment.base_offset, log.log_start_offset)
+    position = before.size if before.base_offset < segment.base_offset else 0
+    hole = Corruption(before.path(LOG), position, 0, first_offset, following.base_offset)
+    for known in log.recovery.corruption:
+        if first_offset <= known.first_offset and known.next_offset <= following.base_offset:
+            log.recovery.replaced(known)
+    if first_offset >= following.base_offset:
+        return None
+    log.recovery.found(hole)
+    return hole
