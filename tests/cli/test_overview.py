@@ -42,9 +42,10 @@ def fill(_: Broker, partition: Partition) -> None:
 
 def distrust(broker: Broker, _: Partition) -> None:
     broker.node.clock_watch.suspended = "it is wrong"
+    broker.node.image_check.diverged = "the metadata differs"
 
 
-def test_status_says_who_deletes_nothing_by_time(
+def test_status_says_whose_clock_and_metadata_differ(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with cluster(brokers=3) as running:
@@ -56,7 +57,9 @@ def test_status_says_who_deletes_nothing_by_time(
             overview = cluster_overview(line)
     assert overview["brokers"][1]["deletion_suspended"] == "it is wrong"
     _print_overview(overview)
-    assert "broker 2: nothing is deleted by time: it is wrong" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "broker 2: nothing is deleted by time: it is wrong" in printed
+    assert "broker 2: the metadata differs" in printed
 
 
 def test_status_shows_damage_failed_directories_and_balancing(

@@ -136,6 +136,7 @@ class Broker:
             directory_id=parse_topic_id(home.directory_id),
             internal=None if self.internal is None else self.internal.listener,
         )
+        self.partitions.metadata_doubt = lambda: self.node.image_check.diverged
         self.producer_ids = ProducerIds(self.node)
         self.node.start()
         if self.internal is None:

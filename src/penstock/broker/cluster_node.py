@@ -16,6 +16,7 @@ from penstock.broker.clock_watch import ClockWatch
 from penstock.broker.controller import Controller
 from penstock.broker.controller_service import ControllerService
 from penstock.broker.duties import Duties
+from penstock.broker.image_check import ImageCheck
 from penstock.broker.metadata_loader import MetadataLoader
 from penstock.broker.metadata_log import MetadataLog
 from penstock.broker.peers import Peers
@@ -98,6 +99,7 @@ class ClusterNode:
         self.internal = internal
         self.log = MetadataLog(metadata_log, world.files, world.clock)
         self.loader = MetadataLoader(image, self.log)
+        self.image_check = ImageCheck(self.loader)
         self.clock_watch = ClockWatch(world.clock, lambda: config.penstock_clock_skew_max_ms, self._is_alone)
         self.quorum = QuorumDriver(
             self._raft_node(directory_id), self.log, world.clock, world.workers, self._send, self
@@ -155,11 +157,14 @@ class ClusterNode:
     def start(self) -> None:
         self.loader.start()
         self.quorum.start()
+        if self.internal is not None:
+            self.image_check.start()
 
     async def stop(self) -> None:
         await self.balancer.stop()
         await self.duties.stop()
         await self.quorum.stop()
+        await self.image_check.stop()
         await self.loader.stop()
         await self._snapshots.stop()
         self.peers.close()

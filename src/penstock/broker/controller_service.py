@@ -134,6 +134,10 @@ class ControllerService:
             answer = await self._change(lambda: heartbeat(self._image, duties.policy, request, lowest))
             reference_ms = duties.clock_heard(request.broker_id, -1)
         answer.clock_ms = reference_ms
+        if request.image_checksum is not None:
+            answer.image_checksum = duties.checksum_heard(
+                request.broker_id, request.image_checksum, self._node.image_check.latest
+            )
         if answer.should_shut_down and duties.sessions is not None:
             duties.sessions.forget(request.broker_id)
         return answer

@@ -20,6 +20,7 @@ from penstock.broker.peers import Peers
 from penstock.broker.replica_reports import ReplicaReports
 from penstock.broker.unclean_recovery import UncleanRecovery
 from penstock.metadata.brokers import fence_broker
+from penstock.metadata.checksum import Checksums, ImageChecksum
 from penstock.metadata.clocks import Clocks
 from penstock.metadata.election import balance_leaders
 from penstock.metadata.image import ClusterImage
@@ -31,6 +32,7 @@ from penstock.net.connection import Connection
 from penstock.ports import Clock
 from penstock.raft.messages import NO_NODE
 from penstock.raft.roles import LeaderContact
+from penstock.wire.apis.broker_heartbeat import ReportedChecksum
 from penstock.wire.schema import Struct
 
 __all__ = ["Duties"]
@@ -57,6 +59,9 @@ class Duties:
         self._clock = clock
         self.sessions: Sessions | None = None
         self.clocks = Clocks(config.node_id)
+        self.checksums = Checksums()
+        #: brokers whose metadata differs from the other nodes'
+        self._diverged: set[int] = set()
         #: brokers by the connection that their heartbeats come through
         self._callers: dict[Connection, int] = {}
         #: with the node that led the quorum before this one
@@ -86,6 +91,7 @@ class Duties:
         self._recovery.cancel()
         self.sessions = None
         self.clocks = Clocks(self._config.node_id)
+        self.checksums, self._diverged = Checksums(), set()
         if leader_id == self._config.node_id:
             self._last_contact = last
             self._task = asyncio.get_running_loop().create_task(self._serve())
@@ -123,6 +129,31 @@ class Duties:
         elif was_off and skew_ms is None:
             log.info("broker_clock_right", broker=broker_id)
         return reference_ms
+
+    def checksum_heard(
+        self, broker_id: int, reported: ReportedChecksum, own: ImageChecksum | None
+    ) -> ReportedChecksum | None:
+        """Compare the checksum of a broker's image with the others'; what it should be, if that is known."""
+        node_id = self._config.node_id
+        found = ImageChecksum(reported.end_offset, reported.checksum, reported.layout)
+        if own is not None:
+            self.checksums.heard(node_id, own)
+        self.checksums.heard(broker_id, found)
+        expected = self.checksums.expected(broker_id, node_id, self._image.brokers)
+        if expected is None:
+            return None
+        if expected == found:
+            self._diverged.discard(broker_id)
+        elif broker_id not in self._diverged:
+            self._diverged.add(broker_id)
+            log.error(
+                "broker_metadata_diverged",
+                broker=broker_id,
+                end_offset=found.end_offset,
+                checksum=found.checksum,
+                expected=expected.checksum,
+            )
+        return ReportedChecksum(**expected._asdict())
 
     def connection_lost(self, connection: Connection) -> None:
         broker_id = self._callers.pop(connection, None)

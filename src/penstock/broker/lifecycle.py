@@ -207,6 +207,7 @@ class Lifecycle:
             offline_log_dirs=self._offline(),
             without_room=self._without_room(),
             unclean_replicas=unclean.topics,
+            image_checksum=self._node.image_check.report(),
             clock_ms=sent.wall_ms,
         )
         patience_s = _FAREWELL_S if self._wants_down else self._patience_s
@@ -232,6 +233,7 @@ class Lifecycle:
             return False
         self._unclean.settle(unclean)
         self._node.clock_watch.compared(sent, response.clock_ms)
+        self._node.image_check.compared(request.image_checksum, response.image_checksum)
         self.fenced = response.is_fenced
         self._look_up()
         if response.should_shut_down:

@@ -56,6 +56,8 @@ class Partitions(PartitionTable):
         #: how the metadata log differs from the manifest of the last clean shutdown, None if it does not
         self.metadata_unclean: str | None = None
         self._image = ClusterImage()
+        #: why the metadata is no proof that partitions may be deleted, None where it is
+        self.metadata_doubt: Callable[[], str | None] = lambda: None
         #: told of every partition that comes to be hosted
         self.on_hosted: Callable[[Partition], None] = _nothing
 
@@ -161,7 +163,8 @@ class Partitions(PartitionTable):
         self.slots(topic)[index] = ErrorCode.NOT_LEADER_OR_FOLLOWER
         directory = self._let_go(topic.name, index, slot)
         if directory is not None:
-            await self._set_aside(topic.name, directory, directory.remove_partition(topic.name, index))
+            removal = directory.remove_partition(topic.name, index)
+            await self._set_aside(topic.name, [index], directory, removal)
 
     async def quarantine(self, topic: TopicImage, index: int, reason: str) -> None:
         """Set the log of a hosted partition aside and host an empty one in its place.
@@ -220,7 +223,7 @@ class Partitions(PartitionTable):
             if directory is not None:
                 held.setdefault(directory, []).append(index)
         for directory, indexes in held.items():
-            await self._set_aside(name, directory, directory.remove_topic(name, indexes))
+            await self._set_aside(name, indexes, directory, directory.remove_topic(name, indexes))
         return name
 
     def _let_go(self, name: str, index: int, slot: Slot | None) -> DataDirectory | None:
@@ -233,8 +236,16 @@ class Partitions(PartitionTable):
         refused = self._refused.pop(TopicPartition(name, index), None)
         return None if refused is None else refused[1]
 
-    async def _set_aside(self, name: str, directory: DataDirectory, removal: PartitionRemoval) -> None:
+    async def _set_aside(
+        self, name: str, indexes: Sequence[int], directory: DataDirectory, removal: PartitionRemoval
+    ) -> None:
+        """Free the places of partitions. Their logs are deleted later, or quarantined if in doubt."""
+        doubt = self.metadata_doubt()
         try:
+            if doubt is not None:
+                quarantined = self._workers.in_thread(directory.quarantine_partitions, name, indexes, doubt)
+                log_quarantined(directory, await quarantined)
+                return
             await self._workers.in_thread(removal.set_aside)
         except StorageError as e:
             log.error("topic_not_removed", topic=name, directory=directory.path, error=str(e))

@@ -214,6 +214,8 @@ def _print_overview(overview: dict[str, Any]) -> None:
         for state in ("offline", "full"):
             for directory in broker[f"{state}_directories"]:
                 print(f"broker {broker['broker']}: the data directory {directory} is {state}")
+        if broker["metadata_diverged"]:
+            print(f"broker {broker['broker']}: {broker['metadata_diverged']}")
         if broker["deletion_suspended"]:
             print(f"broker {broker['broker']}: nothing is deleted by time: {broker['deletion_suspended']}")
     for damage in overview["damaged"]:

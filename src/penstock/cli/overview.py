@@ -189,12 +189,19 @@ def _balance(line: DirectLine, controller: int | None, addresses: dict[int, str]
 def _held(answer: DescribeLogDirsResponse | None) -> dict[str, Any]:
     """How much a broker's logs hold, and which of its data directories have failed, or are full."""
     if answer is None:
-        return {"bytes": None, "offline_directories": [], "full_directories": [], "deletion_suspended": ""}
+        return {
+            "bytes": None,
+            "offline_directories": [],
+            "full_directories": [],
+            "deletion_suspended": "",
+            "metadata_diverged": "",
+        }
     return {
         "bytes": sum(p.partition_size for d in answer.results for t in d.topics for p in t.partitions),
         "offline_directories": [directory.log_dir for directory in answer.results if directory.error_code],
         "full_directories": [directory.log_dir for directory in answer.results if directory.is_full],
         "deletion_suspended": answer.deletion_suspended,
+        "metadata_diverged": answer.metadata_diverged,
     }
 
 

@@ -5,7 +5,7 @@ All of them are applied at the offset of the last record that the snapshot stand
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from penstock.metadata.image import BrokerImage, ClusterImage, ControllerImage, PartitionImage
 from penstock.wire.metadata_records import (
@@ -23,7 +23,7 @@ from penstock.wire.metadata_records import (
 )
 from penstock.wire.schema import Struct
 
-__all__ = ["image_of_snapshot", "snapshot"]
+__all__ = ["image_of_snapshot", "snapshot", "snapshot_records"]
 
 
 def image_of_snapshot(records: Iterable[Struct], offset: int) -> ClusterImage:
@@ -37,22 +37,26 @@ def image_of_snapshot(records: Iterable[Struct], offset: int) -> ClusterImage:
 
 def snapshot(image: ClusterImage) -> list[Struct]:
     """The features first: they say how to read the rest."""
-    records: list[Struct] = [
-        FeatureLevelRecord(name=name, feature_level=level) for name, level in image.features.items()
-    ]
-    records += [_controller(controller) for controller in image.controllers.values()]
-    records += [_broker(broker) for broker in image.brokers.values()]
+    return list(snapshot_records(image))
+
+
+def snapshot_records(image: ClusterImage) -> Iterator[Struct]:
+    """As `snapshot`, one by one; the image must not change meanwhile."""
+    for name, level in image.features.items():
+        yield FeatureLevelRecord(name=name, feature_level=level)
+    for controller in image.controllers.values():
+        yield _controller(controller)
+    for broker in image.brokers.values():
+        yield _broker(broker)
     for topic in image.topics.values():
-        records.append(TopicRecord(name=topic.name, topic_id=topic.id))
-        records += [_partition(partition) for partition in topic.partitions.values()]
+        yield TopicRecord(name=topic.name, topic_id=topic.id)
+        for partition in topic.partitions.values():
+            yield _partition(partition)
     for (kind, resource), values in image.configs.items():
-        records += [
-            ConfigRecord(resource_type=kind, resource_name=resource, name=name, value=value)
-            for name, value in values.items()
-        ]
+        for name, value in values.items():
+            yield ConfigRecord(resource_type=kind, resource_name=resource, name=name, value=value)
     if image.next_producer_id:
-        records.append(ProducerIdsRecord(broker_id=-1, next_producer_id=image.next_producer_id))
-    return records
+        yield ProducerIdsRecord(broker_id=-1, next_producer_id=image.next_producer_id)
 
 
 def _broker(broker: BrokerImage) -> RegisterBrokerRecord:

@@ -21,7 +21,9 @@ def describe_log_dirs(context: Context, request: DescribeLogDirsRequest) -> Desc
     if request.topics is not None:
         wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
     suspended = context.broker.node.clock_watch.suspended
-    response = DescribeLogDirsResponse(deletion_suspended=suspended or "")
+    response = DescribeLogDirsResponse(
+        deletion_suspended=suspended or "", metadata_diverged=context.broker.node.image_check.diverged or ""
+    )
     for directory in partitions.directories:
         result = DescribeLogDirsResult(log_dir=directory.path)
         response.results.append(result)

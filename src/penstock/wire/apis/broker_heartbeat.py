@@ -3,7 +3,18 @@
 from __future__ import annotations
 
 from penstock.wire.api import Api
-from penstock.wire.schema import OWN_TAGS, Struct, array, boolean, int16, int32, int64, nullable_array, uuid
+from penstock.wire.schema import (
+    OWN_TAGS,
+    Struct,
+    array,
+    boolean,
+    int16,
+    int32,
+    int64,
+    nullable_array,
+    tagged_struct,
+    uuid,
+)
 
 
 class TopicWithoutRoom(Struct):
@@ -14,6 +25,14 @@ class TopicWithoutRoom(Struct):
 class UncleanTopic(Struct):
     topic_id: bytes = uuid()
     partitions: list[int] = array(int32())
+
+
+class ReportedChecksum(Struct):
+    """A checksum of the metadata below `end_offset`; those with another layout are not comparable."""
+
+    end_offset: int = int64()
+    checksum: int = int64()
+    layout: int = int32()
 
 
 class BrokerHeartbeatRequest(Struct):
@@ -28,6 +47,8 @@ class BrokerHeartbeatRequest(Struct):
     without_room: list[TopicWithoutRoom] = array(TopicWithoutRoom, tag=OWN_TAGS)
     #: replicas that may lack records they once had: they leave the ISR and the eligible leader replicas
     unclean_replicas: list[UncleanTopic] = array(UncleanTopic, tag=OWN_TAGS + 1)
+    #: of the broker's image, where one was computed
+    image_checksum: ReportedChecksum | None = tagged_struct(ReportedChecksum, tag=OWN_TAGS + 2)
     #: the broker's wall clock as it sent this; -1 where it does not tell
     clock_ms: int = int64(default=-1, tag=OWN_TAGS + 3)
 
@@ -40,6 +61,8 @@ class BrokerHeartbeatResponse(Struct):
     should_shut_down: bool = boolean()
     #: the wall clock that most brokers agree on, or why there is none (see `penstock.metadata.clocks`)
     clock_ms: int = int64(default=-1, tag=OWN_TAGS)
+    #: what the broker's checksum should be, where it was compared
+    image_checksum: ReportedChecksum | None = tagged_struct(ReportedChecksum, tag=OWN_TAGS + 1)
 
 
 BROKER_HEARTBEAT = Api(

@@ -46,6 +46,8 @@ class DescribeLogDirsResponse(Struct):
     results: list[DescribeLogDirsResult] = array(DescribeLogDirsResult)
     #: why the broker deletes nothing by time; empty while it does
     deletion_suspended: str = string("2+", tag=OWN_TAGS)
+    #: how the broker's metadata differs from the other nodes'; empty where it does not
+    metadata_diverged: str = string("2+", tag=OWN_TAGS + 1)
 
 
 DESCRIBE_LOG_DIRS = Api(
