@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
-from disasters.broker import CLOCK_MS, DISK_FULL
+from disasters.broker import CLOCK, DISK_FULL
 from disasters.layout import KAFKA, PENSTOCK, Layout
 from lab import LabError
 from lab.apache_kafka import CLUSTER_ID, kafka_node, tool
@@ -79,10 +79,11 @@ class _Penstock:
         return Server(self.name, port, command, home / "broker.log")
 
     def dress(self, server: Server, home: Path, conditions: Conditions) -> None:
+        (home / "clock").write_text(str(conditions.clock_ms))
         paths = [str(_ROOT / "src"), str(_ROOT), os.environ.get("PYTHONPATH", "")]
         server.environment = {
             "PYTHONPATH": os.pathsep.join(filter(None, paths)),
-            CLOCK_MS: str(conditions.clock_ms),
+            CLOCK: str(home / "clock"),
             DISK_FULL: str(home / "full"),
         }
         server.command = _limited(server.command, conditions)
