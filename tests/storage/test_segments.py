@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from penstock.records.record import Record, build_batch
 from penstock.storage.memory import MemoryFiles
 from penstock.storage.segment import Segment
 from penstock.storage.segments import SegmentCache
@@ -64,3 +67,14 @@ def test_what_is_forgotten_counts_no_longer() -> None:
     cache.used(second)
     assert first.index_entries > 0
     assert len(cache) == 1
+
+
+@pytest.mark.parametrize("base_offset", [0, 1 << 40])
+def test_a_batch_whose_base_offset_is_damaged_is_not_indexed(base_offset: int) -> None:
+    """Its checksum is still valid: it does not cover the base offset."""
+    segment = Segment.create(new_files(), "/log", 100, 0)
+    batch = bytearray(build_batch([Record(0, 7, None, b"a")]))
+    batch[:8] = base_offset.to_bytes(8, "big")
+    segment.append(batch)
+    segment.rebuild_indexes()
+    assert segment.max_timestamp() == -1

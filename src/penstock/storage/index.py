@@ -17,12 +17,20 @@ from typing import Final
 
 from penstock.model.errors import PenstockError
 
-__all__ = ["OFFSET_ENTRY_BYTES", "TIME_ENTRY_BYTES", "IndexDamaged", "OffsetIndex", "TimeIndex"]
+__all__ = [
+    "OFFSET_ENTRY_BYTES",
+    "RELATIVE_MAX",
+    "TIME_ENTRY_BYTES",
+    "IndexDamaged",
+    "OffsetIndex",
+    "TimeIndex",
+]
 
 OFFSET_ENTRY_BYTES: Final = 8
 TIME_ENTRY_BYTES: Final = 12
+#: the largest offset behind a segment's base that an entry can name
+RELATIVE_MAX: Final = 2**31 - 1
 _SWAP: Final = sys.byteorder == "little"
-_INT_MAX: Final = 2**31 - 1
 
 
 class IndexDamaged(PenstockError):
@@ -79,7 +87,7 @@ class OffsetIndex:
         index.positions = words[1::2]
         if not _rises(index.ends) or not _rises(index.positions):
             raise IndexDamaged("entries are not in order")
-        if index.positions and (index.positions[-1] >= size or index.ends[-1] > _INT_MAX):
+        if index.positions and (index.positions[-1] >= size or index.ends[-1] > RELATIVE_MAX):
             raise IndexDamaged(f"its last entry points to byte {index.positions[-1]} of {size}")
         return index
 

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 from penstock.ports import Buffer, File, Files
 from penstock.records.batch import LOG_OVERHEAD
 from penstock.storage.cold_indexes import ColdIndexes
-from penstock.storage.index import TIME_ENTRY_BYTES, IndexDamaged, OffsetIndex, TimeIndex
+from penstock.storage.index import RELATIVE_MAX, TIME_ENTRY_BYTES, IndexDamaged, OffsetIndex, TimeIndex
 from penstock.storage.scan import CorruptLog, find_batch, read_bytes, scan
 from penstock.storage.transactions import TransactionIndex
 
@@ -266,9 +266,15 @@ class Segment:
         self.recent.clear()
 
     def rebuild_indexes(self, interval: int = 4096) -> None:
+        """Index every batch of the file that has a place in it.
+
+        No checksum covers a batch's base offset, so a damaged one may name any.
+        """
         self.start_indexes()
         for position, header in scan(self.open_file(), 0, self.size):
-            self.index(position, header[1] + LOG_OVERHEAD, header[0] + header[6], header[8], interval)
+            last_offset = header[0] + header[6]
+            if 0 <= last_offset - self.base_offset <= RELATIVE_MAX:
+                self.index(position, header[1] + LOG_OVERHEAD, last_offset, header[8], interval)
         # As in a segment that was sealed: its last entry has its largest timestamp.
         self.times().add(self.max_timestamp(), self._max_timestamp_end - self.base_offset)
 
