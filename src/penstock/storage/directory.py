@@ -159,7 +159,9 @@ class DataDirectory:
         self._lock.close()
 
     def _write_manifest(self, broker_epoch: int) -> None:
-        logs = (log_entry(key, self._folders.topic_id(key.topic), log) for key, log in self._logs.items())
+        logs = (
+            log_entry(key, self._folders.topic_id_text(key.topic), log) for key, log in self._logs.items()
+        )
         manifest = Manifest.of(self.directory_id, broker_epoch, logs)
         try:
             self._files.write_atomic(f"{self.path}/{_CLEAN}", manifest.encode())
@@ -263,7 +265,7 @@ class DataDirectory:
         first = self.clean and key not in self._opened
         log = self._load(key, config, clock, rng, clean=first and expected is not None)
         if expected is not None and first:
-            reason = mismatch(expected, log_entry(key, self._folders.topic_id(topic), log))
+            reason = mismatch(expected, log_entry(key, self._folders.topic_id_text(topic), log))
             if reason is None:
                 log.advance_high_watermark(expected.high_watermark)
             else:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from contextlib import suppress
+from functools import lru_cache
 from itertools import count
 from typing import Final, NamedTuple
 
@@ -30,6 +31,9 @@ _TOPIC_METADATA: Final = "topic.metadata"
 #: A file system allows 255 bytes for a name, a topic name alone may take 249.
 _NAME_LENGTH_MAX: Final = 200
 _PARTITION: Final = re.compile(r"partition-(\d+)")
+
+
+_text: Final = lru_cache(maxsize=1024)(format_topic_id)
 
 
 class StoredPartition(NamedTuple):
@@ -104,6 +108,10 @@ class PartitionFolders:
         if topic not in self._topic_ids:
             self._topic_ids[topic] = self._read_topic_id(topic)
         return self._topic_ids[topic]
+
+    def topic_id_text(self, topic: str) -> str:
+        """As `topic_id`, in the 22 characters that Kafka's tools show."""
+        return _text(self.topic_id(topic))
 
     def _read_topic_id(self, topic: str) -> TopicId:
         try:
