@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from penstock.model.errors import ErrorCode, PenstockError
+from penstock.model.ids import format_topic_id
 from penstock.testing import broker
 from penstock.wire.apis.metadata import METADATA, MetadataRequest, MetadataResponse
 from tests.broker.events import Events
@@ -72,6 +73,8 @@ def test_files_of_a_topic_that_is_not_known_are_set_aside(tmp_path: Path, events
         topic = create_topic(client, partitions=2)
         append(client, topic, b"x")
     shutil.copytree(tmp_path / "topics" / topic.name, tmp_path / "topics" / "stray")
+    for metadata in (tmp_path / "topics" / "stray").rglob("*.metadata"):
+        metadata.write_text(metadata.read_text().replace(format_topic_id(topic.id), "another" + 15 * "A"))
     files = sorted(path.name for path in (tmp_path / "topics" / "stray" / "partition-0").iterdir())
 
     with broker(data=tmp_path) as running, RawClient(running.bootstrap) as client:

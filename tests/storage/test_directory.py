@@ -103,18 +103,18 @@ def test_a_directory_in_use_is_refused() -> None:
 def test_only_a_clean_shutdown_is_trusted_and_only_once() -> None:
     files = MemoryFiles()
     directory = opened(files)
-    assert not directory.clean
+    assert not directory.shutdown.clean
     directory.create_partitions([StoredPartition("a", 0, ID_A)])
     directory.open_log("a", 0, CONFIG, CLOCK).append(batch(), 0)
     directory.close()
     directory = opened(files)
-    assert directory.clean
+    assert directory.shutdown.clean
     assert directory.open_log("a", 0, CONFIG, CLOCK).recovery.clean
     directory = opened(files)
-    assert not directory.clean
+    assert not directory.shutdown.clean
     assert not directory.open_log("a", 0, CONFIG, CLOCK).recovery.clean
     directory.close(clean=False)
-    assert not opened(files).clean
+    assert not opened(files).shutdown.clean
 
 
 def test_a_log_that_was_opened_before_is_not_trusted() -> None:

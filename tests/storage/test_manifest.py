@@ -45,11 +45,11 @@ def test_a_log_that_matches_is_not_recovered_and_knows_its_high_watermark() -> N
     files = MemoryFiles()
     written(files).close(broker_epoch=7)
     directory = opened(files)
-    assert (directory.clean, directory.broker_epoch) == (True, 7)
+    assert (directory.shutdown.clean, directory.shutdown.broker_epoch) == (True, 7)
     log = directory.open_log("a", 0, CONFIG, CLOCK)
     assert log.recovery.clean
     assert (log.end_offset, log.high_watermark) == (30, 27)
-    assert not directory.unclean
+    assert not directory.shutdown.unclean
     assert not files.exists(MANIFEST), "whatever happens now, the next start has to look"
 
 
@@ -64,7 +64,7 @@ def test_an_empty_log_matches() -> None:
         files.remove(f"{PATH}/{name}")
     directory = opened(files)
     assert directory.open_log("a", 0, CONFIG, CLOCK).end_offset == 0
-    assert not directory.unclean
+    assert not directory.shutdown.unclean
 
 
 def _remove(which: int) -> Callable[[MemoryFiles], None]:
@@ -117,10 +117,10 @@ def test_a_log_that_was_changed_while_the_broker_was_stopped_is_recovered_and_na
     written(files).close()
     damage(files)
     directory = opened(files)
-    assert directory.clean
+    assert directory.shutdown.clean
     log = directory.open_log("a", 0, CONFIG, CLOCK)
     assert not log.recovery.clean
-    assert reason in directory.unclean[KEY]
+    assert reason in directory.shutdown.unclean[KEY]
 
 
 def test_a_folder_that_was_rolled_back_to_an_older_clean_copy_is_named() -> None:
@@ -139,7 +139,7 @@ def test_a_folder_that_was_rolled_back_to_an_older_clean_copy_is_named() -> None
 
     directory = opened(files)
     log = directory.open_log("a", 0, CONFIG, CLOCK)
-    assert KEY in directory.unclean
+    assert KEY in directory.shutdown.unclean
     assert (log.recovery.corruption[0].first_offset, log.end_offset) == (12, 24), "no offset is given twice"
 
 
@@ -153,10 +153,10 @@ def test_a_log_that_the_manifest_does_not_list_is_named() -> None:
     )
     directory = opened(files)
     directory.open_log("a", 1, CONFIG, CLOCK)
-    assert "does not list it" in directory.unclean[TopicPartition("a", 1)]
+    assert "does not list it" in directory.shutdown.unclean[TopicPartition("a", 1)]
     directory.create_partitions([StoredPartition("a", 2, ID)])
     directory.open_log("a", 2, CONFIG, CLOCK)
-    assert TopicPartition("a", 2) not in directory.unclean, "it is new"
+    assert TopicPartition("a", 2) not in directory.shutdown.unclean, "it is new"
 
 
 def test_a_metadata_log_that_was_changed_is_named_and_not_recovered() -> None:
@@ -172,7 +172,7 @@ def test_a_metadata_log_that_was_changed_is_named_and_not_recovered() -> None:
     directory = opened(files)
     log = directory.open_log(METADATA_TOPIC, 0, CONFIG, CLOCK)
     assert not log.recovery.corruption and log.end_offset < 30
-    assert TopicPartition(METADATA_TOPIC, 0) in directory.unclean
+    assert TopicPartition(METADATA_TOPIC, 0) in directory.shutdown.unclean
 
 
 @pytest.mark.parametrize(
@@ -189,12 +189,12 @@ def test_a_manifest_that_says_nothing_makes_the_directory_unclean(content: bytes
     written(files).close(broker_epoch=7)
     files.write_atomic(MANIFEST, content)
     directory = opened(files)
-    assert not directory.clean
-    assert directory.broker_epoch == -1
-    assert problem in (directory.manifest_problem or "")
+    assert not directory.shutdown.clean
+    assert directory.shutdown.broker_epoch == -1
+    assert problem in (directory.shutdown.problem or "")
     log = directory.open_log("a", 0, CONFIG, CLOCK)
     assert not log.recovery.clean and log.end_offset == 30
-    assert not directory.unclean, "all of the directory is"
+    assert not directory.shutdown.unclean, "all of the directory is"
 
 
 def test_any_flipped_bit_of_a_manifest_is_noticed() -> None:
@@ -218,8 +218,8 @@ def test_another_directorys_manifest_says_nothing() -> None:
     manifest = Manifest.decode(files.read(MANIFEST))
     files.write_atomic(MANIFEST, manifest._replace(directory_id="other").encode())
     directory = opened(files)
-    assert not directory.clean
-    assert "other" in (directory.manifest_problem or "")
+    assert not directory.shutdown.clean
+    assert "other" in (directory.shutdown.problem or "")
 
 
 def _churn(rng: Random, log: Log) -> None:
@@ -252,10 +252,10 @@ def test_a_log_matches_whatever_it_went_through(seed: int) -> None:
     directory.create_partitions([StoredPartition("a", 0, ID)])
     for _ in range(4):
         log = directory.open_log("a", 0, CONFIG, CLOCK)
-        assert not directory.unclean, directory.unclean
+        assert not directory.shutdown.unclean, directory.shutdown.unclean
         _churn(rng, log)
         end = log.end_offset
         directory.close()
         directory = opened(files)
-        assert directory.clean
+        assert directory.shutdown.clean
     assert directory.open_log("a", 0, CONFIG, CLOCK).end_offset == end

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, cast
 
-from penstock.broker.data_directories import DataDirectories, open_directories
+from penstock.broker.data_directories import DataDirectories, check_metadata_folder, open_directories
 from penstock.broker.flusher import Flusher, FlushPolicy
 from penstock.broker.log_loading import WantedLog, load_logs
 from penstock.broker.logs import get_logger
@@ -83,6 +83,7 @@ class Partitions(PartitionTable):
         New ones become the cluster's with `cluster_id`, or that of a new cluster.
         """
         # Before any manifest is consumed: a broker that refuses to start leaves everything as it was.
+        check_metadata_folder(self._files, self._config.data_dirs)
         damage = find_damage(self._files, self._config)
         open_directories(self._config, self._files, self._clock, self._rng, cluster_id, into=self.data)
         for directory in self.data.opened:
@@ -97,7 +98,7 @@ class Partitions(PartitionTable):
         self.previous_broker_epoch = self.data.previous_broker_epoch
         home = self.data.metadata_home()
         opened = open_metadata_log(self._config, self._files, home, damage, self._clock, self._rng)
-        self.metadata_unclean = home.unclean.pop(TopicPartition(METADATA_TOPIC, 0), None)
+        self.metadata_unclean = home.shutdown.unclean.pop(TopicPartition(METADATA_TOPIC, 0), None)
         if self.metadata_unclean is not None:
             log.error("metadata_log_unclean", path=opened.path, reason=self.metadata_unclean)
         return opened
@@ -107,7 +108,7 @@ class Partitions(PartitionTable):
         self._image = image
         assigned = {topic.name: self._assigned(topic) for topic in image.topics.values()}
         stored = StoredPartitions(self.directories, image, assigned)
-        stored.sort()
+        await self._workers.in_thread(stored.sort)
         configs = {name: self._log_config(image.topic_configs(name)) for name in image.topics}
         found = {
             directory: [WantedLog(image.topics[name], index, configs[name]) for name, index in partitions]
@@ -378,7 +379,7 @@ class Partitions(PartitionTable):
                 self.acknowledgements(topic),
             )
             self.slots(topic)[index] = partition
-            reason = directory.unclean.pop(TopicPartition(topic.name, index), None)
+            reason = directory.shutdown.unclean.pop(TopicPartition(topic.name, index), None)
             if holes(opened):
                 reason = describe_holes(opened)
             if reason is not None:

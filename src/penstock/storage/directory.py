@@ -7,10 +7,7 @@
     <path>/recovery-point-offset-checkpoint         per log: below this everything is on the disk
     <path>/log-start-offset-checkpoint              per log: its log start offset
     <path>/replication-offset-checkpoint            per log: its high watermark, or an earlier one
-    <path>/topics/NAME/topic.metadata               the topic's id
-    <path>/topics/NAME/partition-N/                 a log
-    <path>/deleted/                                 what is on its way out
-    <path>/quarantine/NAME/                         logs that were set aside (`quarantine`)
+    <path>/topics, deleted, quarantine              the partitions (`folders`), and logs that were set aside
 
 Only what a committed decision of the controller removed while the broker ran goes to `deleted`, so a start
 may finish that deletion. What a start finds and the metadata does not know goes to the quarantine.
@@ -31,10 +28,24 @@ from penstock.model.ids import METADATA_TOPIC, TopicPartition
 from penstock.ports import Clock, File, Files, Rng
 from penstock.storage.config import LogConfig
 from penstock.storage.flush import FlushPlan
-from penstock.storage.folders import DELETED, TOPICS, PartitionFolders, PartitionRemoval, StoredPartition
+from penstock.storage.folders import (
+    DELETED,
+    TOPICS,
+    PartitionFolder,
+    PartitionFolders,
+    PartitionRemoval,
+    StoredPartition,
+)
 from penstock.storage.health import Health
 from penstock.storage.log import Log
-from penstock.storage.manifest import NO_BROKER_EPOCH, Manifest, ManifestRefused, log_entry, mismatch
+from penstock.storage.manifest import (
+    NO_BROKER_EPOCH,
+    NOT_LISTED,
+    LastShutdown,
+    Manifest,
+    log_entry,
+    mismatch,
+)
 from penstock.storage.offset_checkpoints import Checkpoint, OffsetCheckpoints
 from penstock.storage.ownership import DirectoryRefused, Owner, make_durably, own
 from penstock.storage.quarantine import Quarantine, QuarantineEntry
@@ -59,13 +70,7 @@ class DataDirectory:
     """One data directory of a broker, open until `close`."""
 
     def __init__(
-        self,
-        files: Files,
-        path: str,
-        lock: File,
-        owner: Owner,
-        manifest: bytes | None,
-        clock: Clock | None = None,
+        self, files: Files, path: str, lock: File, owner: Owner, manifest: bytes | None, clock: Clock | None
     ) -> None:
         """`manifest` is the content of its file, None where there was none."""
         self._files = files
@@ -73,17 +78,7 @@ class DataDirectory:
         self._lock = lock
         self.cluster_id = owner.cluster_id
         self.directory_id = owner.directory_id
-        #: why the manifest of a clean shutdown is not used, None if it is or if there was none
-        self.manifest_problem: str | None = None
-        found = self._check_manifest(manifest)
-        #: whether the last broker that used it shut down in good order
-        self.clean = found is not None
-        #: the epoch of that broker's registration
-        self.broker_epoch = NO_BROKER_EPOCH if found is None else found.broker_epoch
-        #: what the manifest says of logs that have not been loaded yet
-        self._expected = {} if found is None else found.logs
-        #: the logs that were loaded and do not match the manifest, with the reason
-        self.unclean: dict[TopicPartition, str] = {}
+        self.shutdown = LastShutdown(manifest, owner.directory_id)
         self._reserve = Reserve(files, path)
         self.health = Health(self._reserve.free)
         self.cache = SegmentCache()
@@ -91,7 +86,7 @@ class DataDirectory:
         self._checkpoints = OffsetCheckpoints(files, path, self.health)
         self._opened: set[TopicPartition] = set()
         self.quarantine = Quarantine(files, path)
-        self._folders = PartitionFolders(files, path, self.quarantine, clock)
+        self.folders = PartitionFolders(files, path, self.quarantine, clock)
 
     @classmethod
     def open(
@@ -130,18 +125,6 @@ class DataDirectory:
         directory.keep_reserve()
         return directory
 
-    def _check_manifest(self, content: bytes | None) -> Manifest | None:
-        if content is None:
-            return None
-        try:
-            manifest = Manifest.decode(content)
-            if manifest.directory_id != self.directory_id:
-                raise ManifestRefused(f"it is the data directory {manifest.directory_id}'s")
-        except ManifestRefused as e:
-            self.manifest_problem = str(e)
-            return None
-        return manifest
-
     def close(self, clean: bool = True, broker_epoch: int = NO_BROKER_EPOCH) -> None:
         """Close every log that is still open; with `clean`, the next start may trust what it finds.
 
@@ -159,9 +142,7 @@ class DataDirectory:
         self._lock.close()
 
     def _write_manifest(self, broker_epoch: int) -> None:
-        logs = (
-            log_entry(key, self._folders.topic_id_text(key.topic), log) for key, log in self._logs.items()
-        )
+        logs = (log_entry(key, self.folders.topic_id_text(key.topic), log) for key, log in self._logs.items())
         manifest = Manifest.of(self.directory_id, broker_epoch, logs)
         try:
             self._files.write_atomic(f"{self.path}/{_CLEAN}", manifest.encode())
@@ -183,8 +164,8 @@ class DataDirectory:
         """
         synced = False
         if len(plans) >= MANY_FILES:
-            # The lock has been open since before the first write, so it hears of every failed one. It may
-            # have been somebody else's: then each of our files says for itself.
+            # The lock has been open since before the first write, so it hears of every failed one, which may
+            # be of another's file: then each of our files says for itself.
             with suppress(OSError):
                 synced = self._lock.sync_volume()
         for plan in plans:
@@ -216,13 +197,27 @@ class DataDirectory:
 
     def partitions(self) -> list[StoredPartition]:
         """What lies in the directory."""
-        return self._folders.found()
+        return self.folders.found()
+
+    def put_back(self, moves: Iterable[tuple[PartitionFolder, StoredPartition]]) -> list[QuarantineEntry]:
+        """Move folders that lie under other partitions' names to their own; see `PartitionFolders.put_back`.
+
+        Their logs are recovered, and are unclean. StorageError if a folder cannot be moved.
+        """
+        self.health.check()
+        try:
+            moved, left = self.folders.put_back(moves)
+        except OSError as e:
+            raise self.health.failed(e, f"cannot move folders in {self.path}") from e
+        for key, reason in moved.items():
+            self.shutdown.distrust(key, reason)
+        return left
 
     def holds(self, topic: str, partition: int) -> bool:
         return self._files.is_dir(self.partition_path(topic, partition))
 
     def partition_path(self, topic: str, partition: int) -> str:
-        return self._folders.partition_path(topic, partition)
+        return self.folders.partition_path(topic, partition)
 
     def forget(self, partitions: Iterable[StoredPartition]) -> bool:
         """Before new partitions are made: forget earlier ones of their names, whose logs were longer.
@@ -231,8 +226,7 @@ class DataDirectory:
         would have the new logs recovered by the old ones' offsets.
         """
         keys = {TopicPartition(topic, partition) for topic, partition, _ in partitions}
-        for key in keys:
-            self._expected.pop(key, None)
+        self.shutdown.forget(keys)
         self._checkpoints.forget(keys)
         return self._checkpoints.may_be_written(keys)
 
@@ -240,7 +234,7 @@ class DataDirectory:
         """Make places for logs, durably. Touches files only; syncs once per topic, however many they are."""
         self.health.check()
         try:
-            self._folders.create(partitions)
+            self.folders.create(partitions)
         except OSError as e:
             raise self.health.failed(e, f"cannot make partitions in {self.path}") from e
 
@@ -257,27 +251,29 @@ class DataDirectory:
     ) -> Log:
         """As `open_log`, but touches files only: `adopt` the log where the directory is owned.
 
-        A log that does not match the manifest of the last clean shutdown is recovered, and is in `unclean`.
+        A log that does not match the manifest of the last clean shutdown is recovered, and is in
+        `shutdown.unclean`.
         """
         key = TopicPartition(topic, partition)
-        expected = self._expected.pop(key, None)
         # What this process has had open already may have been left in any state.
-        first = self.clean and key not in self._opened
-        log = self._load(key, config, clock, rng, clean=first and expected is not None)
-        if expected is not None and first:
-            reason = mismatch(expected, log_entry(key, self._folders.topic_id_text(topic), log))
-            if reason is None:
-                log.advance_high_watermark(expected.high_watermark)
-            else:
-                self.unclean[key] = reason
-                # Recovery would put what is missing of the metadata log down as damage in its middle. The
-                # quorum has its own way to fetch what a voter lacks.
-                if topic != METADATA_TOPIC:
-                    log.close(clean=False)
-                    log = self._load(key, config, clock, rng, clean=False)
-        elif first and log.end_offset:
-            self.unclean[key] = "the manifest of the last clean shutdown does not list it"
-        return log
+        first = self.shutdown.clean and key not in self._opened
+        expected = self.shutdown.expected(key) if first else None
+        log = self._load(key, config, clock, rng, clean=expected is not None)
+        if expected is None:
+            if first and log.end_offset:
+                self.shutdown.unclean.setdefault(key, NOT_LISTED)
+            return log
+        reason = mismatch(expected, log_entry(key, self.folders.topic_id_text(topic), log))
+        if reason is None:
+            log.advance_high_watermark(expected.high_watermark)
+            return log
+        self.shutdown.unclean[key] = reason
+        if topic == METADATA_TOPIC:
+            # Recovery would put what is missing down as damage in the log's middle. The quorum has its own
+            # way to fetch what a voter lacks.
+            return log
+        log.close(clean=False)
+        return self._load(key, config, clock, rng, clean=False)
 
     def _load(
         self, key: TopicPartition, config: LogConfig, clock: Clock, rng: Rng | None, clean: bool
@@ -295,6 +291,7 @@ class DataDirectory:
             health=self.health,
             cache=self.cache,
         )
+        log.unsynced_identity = self.folders.unsynced_identity(*key)
         # An earlier one does no harm: the leader, or the replicas, tell the rest.
         log.advance_high_watermark(self._checkpoints.high_watermarks.get(key, 0))
         return log
@@ -330,37 +327,35 @@ class DataDirectory:
     def remove_partition(self, topic: str, partition: int) -> PartitionRemoval:
         """Let go of one partition, its log open or not."""
         self.let_go(topic, partition)
-        return PartitionRemoval(
-            self._files,
-            self.health,
-            self.partition_path(topic, partition),
-            self._folders.aside(f"{topic}-{partition}"),
-        )
+        path, aside = self.partition_path(topic, partition), self.folders.aside(f"{topic}-{partition}")
+        return PartitionRemoval(self._files, self.health, path, aside)
 
     def remove_topic(self, topic: str, partitions: Iterable[int]) -> PartitionRemoval:
         """Let go of a topic, all of whose partitions that are here are given: they go in one step."""
         for partition in partitions:
             self.let_go(topic, partition)
-        return PartitionRemoval(
-            self._files, self.health, self._folders.topic_path(topic), self._folders.aside(topic)
-        )
+        path, aside = self.folders.topic_path(topic), self.folders.aside(topic)
+        return PartitionRemoval(self._files, self.health, path, aside)
 
     def quarantine_partition(self, topic: str, partition: int, reason: str) -> QuarantineEntry:
         """Set one partition aside; see `quarantine_partitions`."""
         return self.quarantine_partitions(topic, [partition], reason)
 
-    def quarantine_partitions(self, topic: str, partitions: Iterable[int], reason: str) -> QuarantineEntry:
+    def quarantine_partitions(
+        self, topic: str, partitions: Iterable[int], reason: str, *, forget: bool = True
+    ) -> QuarantineEntry:
         """Set partitions of one topic aside, durably: their places are free then, and nothing is deleted.
 
         Touches files. A caller in a worker thread has `let_go` called first, in the event loop's thread.
-        StorageError if the disk refuses.
+        Without `forget`, the offsets under these names stay: they may be a misplaced folder's. StorageError
+        if the disk refuses.
         """
         indexes = list(partitions)
-        for partition in indexes:
+        for partition in indexes if forget else ():
             self.let_go(topic, partition)
         self.health.check()
         try:
-            return self._folders.quarantine(topic, indexes, reason)
+            return self.folders.quarantine(topic, indexes, reason)
         except OSError as e:
             places = [self.partition_path(topic, partition) for partition in indexes]
             raise self.health.failed(e, f"cannot set aside {', '.join(places)}") from e
@@ -371,7 +366,7 @@ class DataDirectory:
         log = self._logs.pop(key, None)
         if log is not None:
             log.close(clean=False)
-        self._expected.pop(key, None)
+        self.shutdown.forget([key])
         self._checkpoints.forget([key])
 
     # -- checkpoints

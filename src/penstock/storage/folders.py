@@ -1,9 +1,13 @@
 """The folders of a data directory's partitions: their names, how they are made, moved away and set aside.
 
-    <path>/topics/NAME/topic.metadata       the topic's id
-    <path>/topics/NAME/partition-N/         a log
-    <path>/deleted/                         what a committed decision of the controller removed
-    <path>/quarantine/                      what was set aside (`quarantine`)
+    <path>/topics/NAME/topic.metadata                       the topic's id
+    <path>/topics/NAME/partition-N/                         a log
+    <path>/topics/NAME/partition-N/partition.metadata       its identity: topic id and partition
+    <path>/deleted/                                         what the controller had removed
+    <path>/quarantine/                                      what was set aside (`quarantine`)
+
+A folder's identity stays the same when the folder is renamed by hand. Release 0.1.0 did not write it, and a
+power loss may take it before the log's first flush. Such a folder is what its path says.
 
 Names in a directory are synced before anything relies on them. Everything here raises `OSError` as the disk
 does, and touches files only, so it may run in a worker thread.
@@ -14,26 +18,34 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from contextlib import suppress
-from functools import lru_cache
 from itertools import count
 from typing import Final, NamedTuple
 
-from penstock.model.ids import NO_TOPIC_ID, TopicId, format_topic_id, parse_topic_id
+from penstock.model.ids import NO_TOPIC_ID, TopicId, TopicPartition, format_topic_id, parse_topic_id
 from penstock.ports import Clock, Files
+from penstock.storage.flush import ClosedFile, Unsynced
 from penstock.storage.health import Health
 from penstock.storage.quarantine import Quarantine, QuarantineEntry
 
-__all__ = ["DELETED", "TOPICS", "PartitionFolders", "PartitionRemoval", "StoredPartition"]
+__all__ = [
+    "DELETED",
+    "PARTITION_METADATA",
+    "TOPICS",
+    "Identity",
+    "PartitionFolder",
+    "PartitionFolders",
+    "PartitionRemoval",
+    "StoredPartition",
+]
 
 TOPICS: Final = "topics"
 DELETED: Final = "deleted"
+#: Kafka's name for the file that has a partition's topic id
+PARTITION_METADATA: Final = "partition.metadata"
 _TOPIC_METADATA: Final = "topic.metadata"
 #: A file system allows 255 bytes for a name, a topic name alone may take 249.
 _NAME_LENGTH_MAX: Final = 200
 _PARTITION: Final = re.compile(r"partition-(\d+)")
-
-
-_text: Final = lru_cache(maxsize=1024)(format_topic_id)
 
 
 class StoredPartition(NamedTuple):
@@ -42,6 +54,24 @@ class StoredPartition(NamedTuple):
     topic: str
     partition: int
     topic_id: TopicId
+
+
+class Identity(NamedTuple):
+    """The partition that a folder belongs to."""
+
+    topic_id: TopicId
+    partition: int
+
+
+class PartitionFolder(NamedTuple):
+    """A folder as its path has it, and what it says about itself."""
+
+    topic: str
+    partition: int
+    #: of the topic's folder, `NO_TOPIC_ID` where that was lost
+    topic_id: TopicId
+    #: None where the folder does not say
+    identity: Identity | None
 
 
 class PartitionRemoval:
@@ -83,6 +113,9 @@ class PartitionFolders:
         self._removals = count()
         #: the topics' ids, as far as they have been read or written
         self._topic_ids: dict[str, TopicId] = {}
+        self._texts: dict[TopicId, str] = {}
+        #: folders whose identity was written and not synced
+        self._unsynced: set[tuple[str, int]] = set()
 
     def topic_path(self, topic: str) -> str:
         return f"{self._path}/{TOPICS}/{topic}"
@@ -98,6 +131,41 @@ class PartitionFolders:
             found += [StoredPartition(topic, index, topic_id) for index in self._indexes(topic)]
         return found
 
+    def identified(self) -> list[PartitionFolder]:
+        """As `found`, with each folder's identity."""
+        return [PartitionFolder(*stored, self.identity(stored)) for stored in self.found()]
+
+    def identity(self, stored: StoredPartition) -> Identity | None:
+        """What the folder at a path says about itself, None if it says nothing."""
+        try:
+            data = self._files.read(self._identity_path(stored.topic, stored.partition))
+        except OSError:
+            return None
+        if data == _identity(self._text(stored.topic_id), stored.partition):
+            return Identity(stored.topic_id, stored.partition)
+        return _parsed_identity(data)
+
+    def identify(self, topic: str, partition: int, topic_id: TopicId) -> None:
+        """Write a folder's identity; the log's next flush syncs it."""
+        file = self._files.open(self._identity_path(topic, partition), create=True)
+        try:
+            if file.size():
+                file.truncate(0)
+            file.append(_identity(self._text(topic_id), partition))
+        finally:
+            file.close()
+        self._unsynced.add((topic, partition))
+
+    def unsynced_identity(self, topic: str, partition: int) -> Unsynced | None:
+        """The file to sync with a log's first flush, None if it has been synced. Asks once for each log."""
+        if (topic, partition) not in self._unsynced:
+            return None
+        self._unsynced.discard((topic, partition))
+        return ClosedFile(self._files, self._identity_path(topic, partition))
+
+    def _identity_path(self, topic: str, partition: int) -> str:
+        return f"{self.partition_path(topic, partition)}/{PARTITION_METADATA}"
+
     def _indexes(self, topic: str) -> list[int]:
         """The partitions whose folders lie in a topic's folder."""
         matches = map(_PARTITION.fullmatch, self._files.listdir(self.topic_path(topic)))
@@ -111,7 +179,13 @@ class PartitionFolders:
 
     def topic_id_text(self, topic: str) -> str:
         """As `topic_id`, in the 22 characters that Kafka's tools show."""
-        return _text(self.topic_id(topic))
+        return self._text(self.topic_id(topic))
+
+    def _text(self, topic_id: TopicId) -> str:
+        text = self._texts.get(topic_id)
+        if text is None:
+            text = self._texts[topic_id] = format_topic_id(topic_id)
+        return text
 
     def _read_topic_id(self, topic: str) -> TopicId:
         try:
@@ -134,15 +208,31 @@ class PartitionFolders:
         found = self._read_topic_id(topic)
         if found not in (topic_id, NO_TOPIC_ID):
             # An earlier topic of this name, which could not be moved away in its time.
-            self.quarantine(topic, self._indexes(topic), "a new topic has its name")
+            leftover = self._indexes(topic)
+            if leftover:
+                self.quarantine(topic, leftover, "a new topic has its name")
         for index in indexes:
             self._files.makedirs(self.partition_path(topic, index))
+            self.identify(topic, index, topic_id)
         self._topic_ids[topic] = topic_id
         if found == topic_id:
             self._files.sync_dir(self.topic_path(topic))
         else:
-            metadata = f"version: 0\ntopic_id: {format_topic_id(topic_id)}\n"
-            self._files.write_atomic(f"{self.topic_path(topic)}/{_TOPIC_METADATA}", metadata.encode())
+            self._write_topic_id(topic, topic_id)
+
+    def _write_topic_id(self, topic: str, topic_id: TopicId) -> None:
+        metadata = f"version: 0\ntopic_id: {self._text(topic_id)}\n"
+        self._files.write_atomic(f"{self.topic_path(topic)}/{_TOPIC_METADATA}", metadata.encode())
+        self._topic_ids[topic] = topic_id
+
+    def keep_topic(self, topic: str, topic_id: TopicId) -> None:
+        """Have a topic's folder, durably, with this id in it."""
+        path = self.topic_path(topic)
+        if not self._files.is_dir(path):
+            self._files.makedirs(path)
+            self._files.sync_dir(f"{self._path}/{TOPICS}")
+        if self._read_topic_id(topic) != topic_id:
+            self._write_topic_id(topic, topic_id)
 
     def aside(self, name: str) -> str:
         """Where to move something that is to be deleted."""
@@ -153,9 +243,58 @@ class PartitionFolders:
         path = self.topic_path(topic)
         folders = [(index, self.partition_path(topic, index)) for index in indexes]
         now_ms = 0 if self._clock is None else self._clock.now_ms()
-        entry = self._quarantine.set_aside(topic, self._read_topic_id(topic), folders, reason, now_ms)
+        identity = self.identity(StoredPartition(topic, folders[0][0], NO_TOPIC_ID))
+        topic_id = self._read_topic_id(topic) if identity is None else identity.topic_id
+        entry = self._quarantine.set_aside(topic, topic_id, folders, reason, now_ms)
         if set(self._files.listdir(path)) <= {_TOPIC_METADATA}:
             # The entry has the id; without partitions nothing else in the folder is worth keeping.
             self._files.rmtree(path)
             self._files.sync_dir(f"{self._path}/{TOPICS}")
         return entry
+
+    def put_back(
+        self, moves: Iterable[tuple[PartitionFolder, StoredPartition]]
+    ) -> tuple[dict[TopicPartition, str], list[QuarantineEntry]]:
+        """Move folders that lie under other partitions' names to their own.
+
+        All of them pass through the quarantine: two that were swapped find free places, and a crash loses
+        none. Returns what was moved, with the reason, and the entries of folders whose places are taken. Such
+        a folder stays in the quarantine.
+        """
+        moved: dict[TopicPartition, str] = {}
+        left = []
+        aside = [
+            (self.quarantine(folder.topic, [folder.partition], _misplaced(self, folder, own)), folder, own)
+            for folder, own in moves
+        ]
+        for entry, folder, (topic, partition, topic_id) in aside:
+            place = self.partition_path(topic, partition)
+            if self._files.exists(place):
+                left.append(entry)
+                continue
+            self.keep_topic(topic, topic_id)
+            self._quarantine.move_back(entry, [(folder.partition, place)])
+            moved[TopicPartition(topic, partition)] = entry.reason
+        return moved, left
+
+
+def _misplaced(folders: PartitionFolders, folder: PartitionFolder, own: StoredPartition) -> str:
+    found, place = (folders.partition_path(each.topic, each.partition) for each in (folder, own))
+    return f"the folder of {place} was found at {found}"
+
+
+def _identity(topic_id: str, partition: int) -> bytes:
+    """Kafka's `partition.metadata`, with the partition."""
+    return f"version: 0\ntopic_id: {topic_id}\npartition: {partition}\n".encode()
+
+
+def _parsed_identity(data: bytes) -> Identity | None:
+    """The identity in a `partition.metadata`, None if the file is damaged or does not name the partition."""
+    try:
+        *lines, end = data.decode().split("\n")
+        fields = dict(line.split(": ") for line in lines)
+        if end or fields["version"] != "0":
+            return None
+        return Identity(parse_topic_id(fields["topic_id"]), int(fields["partition"]))
+    except (KeyError, ValueError):
+        return None

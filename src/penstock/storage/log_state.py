@@ -14,7 +14,7 @@ from typing import Final
 from penstock.model.errors import OffsetOutOfRange, StorageError
 from penstock.ports import Clock
 from penstock.storage.config import LogConfig
-from penstock.storage.flush import ClosedFile, FlushPlan
+from penstock.storage.flush import ClosedFile, FlushPlan, Unsynced
 from penstock.storage.health import Health
 from penstock.storage.loading import EPOCHS_FILE, Loaded, load_producers, prune_snapshots
 from penstock.storage.producers import ProducerStates
@@ -60,6 +60,7 @@ class LogState:
         "save_start",
         "saved_start",
         "segments",
+        "unsynced_identity",
     )
 
     def __init__(
@@ -89,6 +90,8 @@ class LogState:
         self.saved_start = 0
         #: whether a read found a segment file gone, which the scrubber has yet to look at
         self.file_lost = False
+        #: the file with the folder's identity, which the first flush of records syncs; None when it is synced
+        self.unsynced_identity: Unsynced | None = None
         self._generation = 0
         #: what a client's request appended last, if it is little: where it is, where it ends, its bytes
         self._newest = NOTHING_NEW
@@ -147,11 +150,15 @@ class LogState:
         """What has to be synced for everything appended so far to last."""
         store, epochs = self._store, self.leader_epochs
         checkpoint = (f"{self.path}/{EPOCHS_FILE}", epochs.encode()) if epochs.dirty else None
+        handles = store.unsynced_files(self.end_offset > self.recovery_point)
+        if self.unsynced_identity is not None and self.end_offset:
+            handles.append(self.unsynced_identity)
+            self.unsynced_identity = None
         plan = FlushPlan(
             store.files,
             self.path,
             self._health,
-            handles=store.unsynced_files(self.end_offset > self.recovery_point),
+            handles=handles,
             sync_directory=store.directory_dirty,
             checkpoint=checkpoint,
             end_offset=self.end_offset,

@@ -24,10 +24,21 @@ from penstock.records.checksum import crc32c
 from penstock.storage.log_state import LogState
 from penstock.storage.segment import LOG, file_name
 
-__all__ = ["NO_BROKER_EPOCH", "LoggedState", "Manifest", "ManifestRefused", "log_entry", "mismatch"]
+__all__ = [
+    "NOT_LISTED",
+    "NO_BROKER_EPOCH",
+    "LastShutdown",
+    "LoggedState",
+    "Manifest",
+    "ManifestRefused",
+    "log_entry",
+    "mismatch",
+]
 
 #: no clean shutdown, or one whose registration is unknown
 NO_BROKER_EPOCH: Final = -1
+#: why a log is unclean that was there without having been closed
+NOT_LISTED: Final = "the manifest of the last clean shutdown does not list it"
 _MAGIC: Final = b"penstock-shutdown-manifest"
 _VERSION: Final = b"1"
 
@@ -141,3 +152,47 @@ class Manifest(NamedTuple):
             return cls.of(str(content["directory_id"]), int(content["broker_epoch"]), logs)
         except (KeyError, TypeError, ValueError) as e:
             raise ManifestRefused(f"it is not a manifest: {e!r}") from e
+
+
+class LastShutdown:
+    """What the manifest of a data directory says of the logs that have not been loaded since."""
+
+    __slots__ = ("_expected", "broker_epoch", "clean", "problem", "unclean")
+
+    def __init__(self, content: bytes | None, directory_id: str) -> None:
+        """`content` is the manifest's file, None where there was none."""
+        #: whether the last broker that used the directory shut down in order
+        self.clean = False
+        #: the epoch of that broker's registration
+        self.broker_epoch = NO_BROKER_EPOCH
+        #: why the manifest is not used, None if it is or if there was none
+        self.problem: str | None = None
+        #: logs that are not what they were, with the reason
+        self.unclean: dict[TopicPartition, str] = {}
+        self._expected: dict[TopicPartition, LoggedState] = {}
+        if content is None:
+            return
+        try:
+            manifest = Manifest.decode(content)
+            if manifest.directory_id != directory_id:
+                raise ManifestRefused(f"it belongs to the data directory {manifest.directory_id}")
+        except ManifestRefused as e:
+            self.problem = str(e)
+        else:
+            self.clean = True
+            self.broker_epoch = manifest.broker_epoch
+            self._expected = manifest.logs
+
+    def expected(self, key: TopicPartition) -> LoggedState | None:
+        """What a log was, once: what happens to it from now on is no longer in the manifest."""
+        return self._expected.pop(key, None)
+
+    def forget(self, keys: Iterable[TopicPartition]) -> None:
+        """Logs of these names are new ones from now on."""
+        for key in keys:
+            self._expected.pop(key, None)
+
+    def distrust(self, key: TopicPartition, reason: str) -> None:
+        """Have a log recovered when it is loaded, whatever the manifest says."""
+        self._expected.pop(key, None)
+        self.unclean[key] = reason
