@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from penstock.broker.logs import get_logger
 from penstock.metadata.image import TopicImage
 from penstock.model.errors import StorageError
 from penstock.ports import Clock, Rng
@@ -12,7 +13,9 @@ from penstock.storage.config import LogConfig
 from penstock.storage.directory import DataDirectory
 from penstock.storage.log import Log
 
-__all__ = ["WantedLog", "load_logs"]
+__all__ = ["WantedLog", "load_logs", "log_findings"]
+
+log = get_logger("partitions")
 
 
 class WantedLog(NamedTuple):
@@ -41,3 +44,13 @@ def load_logs(
         else:
             loaded.append(opened)
     return loaded
+
+
+def log_findings(topic: str, partition: int, opened: Log) -> None:
+    """Log what opening a log has found: damage, and files that are not the log's."""
+    recovery = opened.recovery
+    if recovery.foreign:
+        log.warning("foreign_files_ignored", directory=opened.path, names=recovery.foreign)
+    if recovery.corruption:
+        ranges = [str(damage) for damage in recovery.corruption]
+        log.error("corruption_found", topic=topic, partition=partition, ranges=ranges)

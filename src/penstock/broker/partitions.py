@@ -8,11 +8,12 @@ from typing import Any, Final, cast
 
 from penstock.broker.data_directories import DataDirectories, check_metadata_folder, open_directories
 from penstock.broker.flusher import Flusher, FlushPolicy
-from penstock.broker.log_loading import WantedLog, load_logs
+from penstock.broker.log_loading import WantedLog, load_logs, log_findings
 from penstock.broker.logs import get_logger
 from penstock.broker.metadata_home import find_damage, open_metadata_log
 from penstock.broker.partition import Partition
 from penstock.broker.partition_table import PartitionTable, Slot
+from penstock.broker.refused_partitions import RefusedPartition, RefusedPartitions
 from penstock.broker.stored_partitions import StoredPartitions, log_quarantined
 from penstock.metadata.image import ClusterImage, TopicImage
 from penstock.model.config import BrokerConfig, topic_values
@@ -48,8 +49,7 @@ class Partitions(PartitionTable):
         self._counts: dict[DataDirectory, int] = {}
         self._checkpointing: dict[DataDirectory, asyncio.Lock] = {}
         self._deletions: set[asyncio.Task[None]] = set()
-        #: partitions that are not here only because of their directories, those, and whether they are made
-        self._refused: dict[TopicPartition, tuple[TopicImage, DataDirectory, bool]] = {}
+        self._refused = RefusedPartitions()
         self.data = DataDirectories()
         #: the epoch of the registration that ended with the last clean shutdown
         self.previous_broker_epoch = NO_BROKER_EPOCH
@@ -193,14 +193,11 @@ class Partitions(PartitionTable):
 
     async def reopen(self) -> None:
         """Try again with partitions that their directories had no room for, or could not open."""
-        refused, self._refused = self._refused, {}
-        for key, (topic, directory, made) in refused.items():
-            if not directory.health.is_well:
-                self._refused[key] = (topic, directory, made)
-            elif self.knows(topic.id):
+        for topic, index, directory, made in self._refused.take():
+            if self.knows(topic.id):
                 config = self._log_config(self._image.topic_configs(topic.name))
                 host = self._host if made else self._make
-                await host(directory, [WantedLog(topic, key.partition, config)])
+                await host(directory, [WantedLog(topic, index, config)])
 
     async def _make(self, directory: DataDirectory, wanted: Sequence[WantedLog]) -> None:
         """Have places for new partitions, and host them."""
@@ -234,8 +231,7 @@ class Partitions(PartitionTable):
             slot.flusher.forget(slot)
             self._counts[slot.directory] -= 1
             return slot.directory
-        refused = self._refused.pop(TopicPartition(name, index), None)
-        return None if refused is None else refused[1]
+        return self._refused.discard(name, index)
 
     async def _set_aside(
         self, name: str, indexes: Sequence[int], directory: DataDirectory, removal: PartitionRemoval
@@ -345,9 +341,10 @@ class Partitions(PartitionTable):
         self, topic: TopicImage, index: int, directory: DataDirectory, error: StorageError, *, made: bool
     ) -> None:
         """Keep a partition's place until its directory can hold it; it must not come up empty elsewhere."""
-        log.error("partition_offline", topic=topic.name, partition=index, error=str(error))
         self.slots(topic)[index] = ErrorCode.KAFKA_STORAGE_ERROR
-        self._refused[TopicPartition(topic.name, index)] = (topic, directory, made)
+        new = self._refused.add(RefusedPartition(topic, index, directory, made), error)
+        if new and directory.health.is_well:  # the reason is the partition's own: others have to lead
+            self.mark_unclean(topic.id, index, str(error))
 
     async def _host(self, directory: DataDirectory, wanted: Sequence[WantedLog]) -> None:
         """Open the logs of partitions that have their places, and serve them."""
@@ -361,13 +358,8 @@ class Partitions(PartitionTable):
                 self._refuse(topic, index, directory, opened, made=True)
                 continue
             directory.adopt(topic.name, index, opened)
-            if opened.recovery.corruption:
-                log.error(
-                    "corruption_found",
-                    topic=topic.name,
-                    partition=index,
-                    ranges=[str(c) for c in opened.recovery.corruption],
-                )
+            self._refused.discard(topic.name, index)
+            log_findings(topic.name, index, opened)
             self._counts[directory] += 1
             partition = Partition(
                 topic.name,

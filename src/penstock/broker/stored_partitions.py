@@ -27,6 +27,8 @@ __all__ = ["StoredPartitions", "log_quarantined"]
 log = get_logger("partitions")
 #: a folder, and its own place
 _Misplaced: TypeAlias = tuple[PartitionFolder, StoredPartition]
+#: how many paths one log line names
+_NAMED_MAX: Final = 10
 _STRAY: Final = "the metadata does not assign it to this broker"
 
 
@@ -74,6 +76,9 @@ class StoredPartitions:
                 _identify(directory, folder, own)
         for (name, _), indexes in strays.items():
             _quarantine(directory, name, indexes, _STRAY)
+        foreign = directory.folders.foreign
+        if foreign:
+            log.warning("foreign_files_ignored", count=len(foreign), paths=foreign[:_NAMED_MAX])
         return misplaced
 
     def _own_place(self, folder: PartitionFolder) -> StoredPartition | None:

@@ -208,7 +208,7 @@ class DataDirectory:
         try:
             moved, left = self.folders.put_back(moves)
         except OSError as e:
-            raise self.health.failed(e, f"cannot move folders in {self.path}") from e
+            raise self.health.path_failed(e, f"cannot move folders in {self.path}") from e
         for key, reason in moved.items():
             self.shutdown.distrust(key, reason)
         return left
@@ -236,7 +236,7 @@ class DataDirectory:
         try:
             self.folders.create(partitions)
         except OSError as e:
-            raise self.health.failed(e, f"cannot make partitions in {self.path}") from e
+            raise self.health.path_failed(e, f"cannot make partitions in {self.path}") from e
 
     def open_log(
         self, topic: str, partition: int, config: LogConfig, clock: Clock, rng: Rng | None = None
@@ -358,7 +358,7 @@ class DataDirectory:
             return self.folders.quarantine(topic, indexes, reason)
         except OSError as e:
             places = [self.partition_path(topic, partition) for partition in indexes]
-            raise self.health.failed(e, f"cannot set aside {', '.join(places)}") from e
+            raise self.health.path_failed(e, f"cannot set aside {', '.join(places)}") from e
 
     def let_go(self, topic: str, partition: int) -> None:
         """Close a partition's log, if it is open, and forget its offsets."""

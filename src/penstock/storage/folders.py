@@ -45,7 +45,9 @@ PARTITION_METADATA: Final = "partition.metadata"
 _TOPIC_METADATA: Final = "topic.metadata"
 #: A file system allows 255 bytes for a name, a topic name alone may take 249.
 _NAME_LENGTH_MAX: Final = 200
-_PARTITION: Final = re.compile(r"partition-(\d+)")
+_TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+_PARTITION: Final = re.compile(r"partition-(0|[1-9][0-9]{0,9})")
+_PARTITION_MAX: Final = 2**31 - 1
 
 
 class StoredPartition(NamedTuple):
@@ -111,6 +113,8 @@ class PartitionFolders:
         self._quarantine = quarantine
         self._clock = clock
         self._removals = count()
+        #: paths that `found` has come across and left alone
+        self.foreign: list[str] = []
         #: the topics' ids, as far as they have been read or written
         self._topic_ids: dict[str, TopicId] = {}
         self._texts: dict[TopicId, str] = {}
@@ -124,11 +128,19 @@ class PartitionFolders:
         return f"{self.topic_path(topic)}/partition-{partition}"
 
     def found(self) -> list[StoredPartition]:
-        """What lies in the directory."""
-        found = []
+        """What lies in the directory; `foreign` has the paths of files and folders that are no partitions."""
+        found, self.foreign = [], []
         for topic in self._files.listdir(f"{self._path}/{TOPICS}"):
+            try:
+                indexes = self._indexes(topic) if _TOPIC.fullmatch(topic) else None
+            except OSError:
+                # Not a folder, or not one that may be read.
+                indexes = None
+            if indexes is None:
+                self.foreign.append(self.topic_path(topic))
+                continue
             topic_id = self._topic_ids[topic] = self._read_topic_id(topic)
-            found += [StoredPartition(topic, index, topic_id) for index in self._indexes(topic)]
+            found += [StoredPartition(topic, index, topic_id) for index in indexes]
         return found
 
     def identified(self) -> list[PartitionFolder]:
@@ -168,8 +180,14 @@ class PartitionFolders:
 
     def _indexes(self, topic: str) -> list[int]:
         """The partitions whose folders lie in a topic's folder."""
-        matches = map(_PARTITION.fullmatch, self._files.listdir(self.topic_path(topic)))
-        return [int(match[1]) for match in matches if match is not None]
+        indexes = []
+        for name in self._files.listdir(self.topic_path(topic)):
+            match = _PARTITION.fullmatch(name)
+            if match is not None and int(match[1]) <= _PARTITION_MAX:
+                indexes.append(int(match[1]))
+            elif not name.startswith(_TOPIC_METADATA):
+                self.foreign.append(f"{self.topic_path(topic)}/{name}")
+        return indexes
 
     def topic_id(self, topic: str) -> TopicId:
         """The id in a topic's folder, `NO_TOPIC_ID` where that was lost."""
@@ -192,7 +210,7 @@ class PartitionFolders:
             data = self._files.read(f"{self.topic_path(topic)}/{_TOPIC_METADATA}")
             lines = data.decode().split("\n")
             return parse_topic_id(dict(line.split(": ") for line in lines if line)["topic_id"])
-        except (FileNotFoundError, KeyError, ValueError):
+        except (FileNotFoundError, IsADirectoryError, PermissionError, KeyError, ValueError):
             return NO_TOPIC_ID
 
     def create(self, partitions: Iterable[StoredPartition]) -> None:

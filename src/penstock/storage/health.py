@@ -24,6 +24,19 @@ _NO_DESCRIPTOR: Final = frozenset({errno.EMFILE, errno.ENFILE})
 _EXHAUSTED: Final = _NO_DESCRIPTOR | {errno.ENOMEM}
 #: Somebody removed the file: a topic that is being deleted, or a person. That is no word of the disk's.
 _GONE: Final = errno.ENOENT
+#: Names or permissions that a person changed: a file or a dangling link in the place of a folder, say.
+_PATH: Final = frozenset(
+    {
+        errno.EACCES,
+        errno.EPERM,
+        errno.EEXIST,
+        errno.EISDIR,
+        errno.ELOOP,
+        errno.ENAMETOOLONG,
+        errno.ENOTDIR,
+        errno.ENOTEMPTY,
+    }
+)
 
 
 class Health:
@@ -58,6 +71,15 @@ class Health:
         elif error.errno not in _EXHAUSTED and error.errno != _GONE:
             self.offline = self.offline or reason
         return StorageError(reason)
+
+    def path_failed(self, error: OSError, doing: str) -> StorageError:
+        """As `failed`, for an attempt to find or make a partition's files.
+
+        What is wrong with their names or permissions concerns that partition alone.
+        """
+        if error.errno in _PATH:
+            return StorageError(f"{doing}: {error}")
+        return self.failed(error, doing)
 
     def sync_failed(self, error: OSError, doing: str) -> StorageError:
         """As `failed`, for a sync: whatever the disk's error, what was written may be gone.

@@ -7,6 +7,7 @@ segments have to continue each other in both cases (`continuity`).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass
@@ -40,6 +41,8 @@ from penstock.storage.swap import SWAP_DIRECTORIES, finish_interrupted_swaps
 __all__ = ["EPOCHS_FILE", "Loaded", "load", "load_producers", "prune_snapshots"]
 
 EPOCHS_FILE: Final = "leader-epoch-checkpoint"
+#: how the names of a segment's files begin
+_BASE_OFFSET: Final = re.compile(r"0[0-9]{19}")
 #: what an interrupted operation leaves behind and nobody needs
 _DEBRIS: Final = (DELETED, ".tmp")
 
@@ -75,7 +78,7 @@ def load(
 
     With `start_recorded`, a first segment beyond `log_start_offset` means that its predecessors are missing.
     """
-    names = _names(files, path)
+    names, foreign = _names(files, path)
     now_ms = clock.now_ms()
     bases = [int(name[: -len(LOG)]) for name in names if name.endswith(LOG)]
     segments = _segments(files, path, set(names), bases, log_start_offset, now_ms)
@@ -83,7 +86,7 @@ def load(
     snapshots = _snapshots(names)
     # Where nothing has ever been there is nothing to recover.
     clean = clean or not (bases or recovery_point)
-    report = RecoveryReport(clean=clean)
+    report = RecoveryReport(clean=clean, foreign=foreign)
     end_offset = _clean_end(segments.active) if clean else None
     unsynced: list[Unsynced] = []
     if end_offset is None:
@@ -151,7 +154,8 @@ def _report_holes(segments: Segments, checked: Sequence[Segment], report: Recove
 
 def _snapshots(names: list[str]) -> list[int]:
     """The offsets of the producer snapshots among `names`, rising."""
-    return [int(name[: -len(SNAPSHOT)]) for name in names if name.endswith(SNAPSHOT)]
+    stems = [name[: -len(SNAPSHOT)] for name in names if name.endswith(SNAPSHOT)]
+    return [int(stem) for stem in stems if _BASE_OFFSET.fullmatch(stem)]
 
 
 def prune_snapshots(files: Files, path: str, end_offset: int) -> list[int]:
@@ -163,26 +167,32 @@ def prune_snapshots(files: Files, path: str, end_offset: int) -> list[int]:
     return [offset for offset in snapshots if offset <= end_offset]
 
 
-def _names(files: Files, path: str) -> list[str]:
-    """The names in `path`, after what was interrupted is over and what no segment owns is removed."""
+def _names(files: Files, path: str) -> tuple[list[str], list[str]]:
+    """The names in `path`, after what was interrupted is over and what no segment owns is removed.
+
+    Second, the names that could be a segment's file and are not: they are left alone.
+    """
     try:
         names = files.listdir(path)
     except FileNotFoundError:
         files.makedirs(path)
-        return []
+        return [], []
     if not SWAP_DIRECTORIES.isdisjoint(names):
         finish_interrupted_swaps(files, path)
         names = files.listdir(path)
     segments = {name[: -len(LOG)] for name in names if name.endswith(LOG)}
-    kept = []
+    kept, foreign = [], []
     for name in names:
         stem, dot, suffix = name.partition(".")
+        if name.endswith((*SUFFIXES, DELETED)) and _BASE_OFFSET.fullmatch(stem) is None:
+            foreign.append(name)
+            continue
         orphan = dot + suffix in SUFFIXES and dot + suffix != SNAPSHOT and stem not in segments
         if name.endswith(_DEBRIS) or orphan:
             files.remove(f"{path}/{name}")
         else:
             kept.append(name)
-    return kept
+    return kept, foreign
 
 
 def _load_epochs(files: Files, path: str, names: list[str], segments: Segments) -> LeaderEpochs:

@@ -95,7 +95,7 @@ class Log(LogState):
         try:
             loaded = load(files, path, config, clock, clean, recovery_point, log_start_offset, start_recorded)
         except OSError as e:
-            raise health.failed(e, f"cannot open {path}") from e
+            raise health.path_failed(e, f"cannot open {path}") from e
         store = SegmentStore(files, path, loaded.segments, cache or SegmentCache(), rng)
         store.directory_dirty = loaded.changed
         store.unsynced = loaded.unsynced

@@ -71,6 +71,8 @@ class RecoveryReport:
     segments_dropped: int = 0
     #: in the order of offsets
     corruption: list[Corruption] = field(default_factory=list)
+    #: names in the log's folder that are no file of a segment, though they end as one
+    foreign: list[str] = field(default_factory=list)
 
     def sound_end(self, offset: int) -> int:
         """Up to where the log is sound from `offset` on; CorruptLog if it is not sound there."""
