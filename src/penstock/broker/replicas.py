@@ -26,7 +26,7 @@ from penstock.model.ids import OFFSETS_TOPIC, TopicId
 from penstock.replication.fetch_plan import PartitionKey
 from penstock.replication.follower import FollowerState
 from penstock.replication.leader import LeaderState
-from penstock.storage.holes import hole_at_end, holes
+from penstock.storage.holes import blocking_damage, holes, uncommitted_damage
 from penstock.wire.metadata_records import (
     BrokerRegistrationChangeRecord,
     ClearElrRecord,
@@ -180,9 +180,9 @@ class Replicas:
         elif wanted.leader == NO_LEADER or not partition.directory.health.is_well:
             # One whose disk has failed, or is full, must not seem to keep up.
             self._stand_by(partition, wanted)
-        elif not self._is_complete(partition, wanted):
+        elif not self._may_fetch(partition, wanted):
             self._stand_by(partition, wanted)
-            self._broker.scrubber.fill_holes(partition)
+            self._broker.scrubber.repair_soon(partition)
         else:
             self._follow(partition, wanted)
 
@@ -237,8 +237,6 @@ class Replicas:
         fetcher = self._fetcher(wanted.leader, partition)
         if self._following.get(key) == (fetcher, wanted.leader_epoch):
             return
-        if partition.leader_epoch < wanted.leader_epoch:
-            self._cut_damage(partition, wanted)
         self._resign(partition, wanted)
         self._following[key] = (fetcher, wanted.leader_epoch)
         self._fetched[key] = wanted.leader_epoch
@@ -252,35 +250,25 @@ class Replicas:
         )
         fetcher.follow(partition, state)
 
-    def _is_complete(self, partition: Partition, wanted: PartitionImage) -> bool:
-        """Whether a follower's log has no holes, or none that fetching from the leader would not fill.
+    def _may_fetch(self, partition: Partition, wanted: PartitionImage) -> bool:
+        """Whether a follower's log has no damage that has to be repaired first.
 
-        It would where nothing committed lies behind the hole. The log is then truncated, under the same
-        conditions as in `_cut_damage`.
+        A replica in sync goes on with damage that is repaired in place, but not with a hole. Any other one
+        has all of it repaired first, so that it does not join the ISR with damage. Damage behind which
+        nothing is known to be committed is truncated and fetched again. That is done only where nobody counts
+        on this replica: one in sync, or eligible to lead, would be elected without what it has cut. And only
+        before its first fetch in a leader epoch: the leader may be about to add it to the ISR by what it
+        fetched.
         """
-        if not partition.log.recovery.corruption or not holes(partition.log):
+        opened, node = partition.log, self._broker.node_id
+        if not opened.recovery.corruption:
             return True
-        node, offset = self._broker.node_id, hole_at_end(partition.log)
-        if (
-            offset is None
-            or node in wanted.isr
-            or node in wanted.elr
-            or self._fetched.get(wanted.key) == wanted.leader_epoch
-        ):
-            return False
-        self._truncate_damaged(partition, wanted, offset)
-        return not holes(partition.log)
-
-    def _cut_damage(self, partition: Partition, wanted: PartitionImage) -> None:
-        """Let a follower fetch again what its disk has lost, from the damage on.
-
-        Only where nobody counts on this replica: one in sync, or eligible to lead, would be elected without
-        what it has cut. And only before its first fetch in a leader epoch: by what the leader has heard since
-        it may be about to join, whatever the metadata here says.
-        """
-        damage, node = partition.log.recovery.corruption, self._broker.node_id
-        if damage and node not in wanted.isr and node not in wanted.elr:
-            self._truncate_damaged(partition, wanted, damage[0].first_offset)
+        if node in wanted.isr or node in wanted.elr:
+            return not holes(opened)
+        offset = uncommitted_damage(opened)
+        if offset is not None and self._fetched.get(wanted.key) != wanted.leader_epoch:
+            self._truncate_damaged(partition, wanted, offset)
+        return not blocking_damage(opened)
 
     def _truncate_damaged(self, partition: Partition, wanted: PartitionImage, offset: int) -> None:
         log.error(

@@ -34,7 +34,14 @@ from penstock.broker.repair import (
 )
 from penstock.broker.world import OsFiles
 from penstock.model.errors import PenstockError
-from penstock.storage.holes import describe_holes, find_lost_files, holes, is_hole, lose_segment
+from penstock.storage.holes import (
+    blocking_damage,
+    describe_holes,
+    find_lost_files,
+    holes,
+    is_hole,
+    lose_segment,
+)
 from penstock.storage.recovery import Corruption
 from penstock.storage.scrub import (
     Piece,
@@ -55,8 +62,8 @@ log = get_logger("scrubber")
 #: How long a broker that has started is left alone: those that it serves and follows come first. And how soon
 #: damage that is known is looked at again: who can mend it may be back.
 _SETTLE_S: Final = 60.0
-#: the pause before a hole is tried again, which doubles: the leader may not have been elected yet
-_FIRST_FILL_PAUSE_S: Final = 0.1
+#: the pause before a repair is tried again, which doubles: the leader may not have been elected yet
+_FIRST_REPAIR_PAUSE_S: Final = 0.1
 
 
 class Scrubber:
@@ -69,15 +76,15 @@ class Scrubber:
         self._compared: Partition | None = None
         #: of replicas that somebody waits for
         self._mending: dict[Partition, asyncio.Task[Outcome | None]] = {}
-        #: of replicas that must not fetch before their holes are filled
-        self._filling: dict[Partition, asyncio.Task[None]] = {}
+        #: of followers that must not fetch before they are repaired
+        self._repairing: dict[Partition, asyncio.Task[None]] = {}
 
     def start(self) -> None:
         loop = asyncio.get_running_loop()
         self._tasks = [loop.create_task(self._scrub_in_rounds()), loop.create_task(self._mend_often())]
 
     async def stop(self) -> None:
-        tasks = [*self._tasks, *self._mending.values(), *self._filling.values()]
+        tasks = [*self._tasks, *self._mending.values(), *self._repairing.values()]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -160,16 +167,16 @@ class Scrubber:
             await self._scrub_segment(partition, segment, at_once=True)
         return await self.repair(partition) if partition.log.recovery.corruption else None
 
-    def fill_holes(self, partition: Partition) -> None:
-        """Fill the holes of a follower from its leader, however often that has to be tried."""
-        if partition not in self._filling:
-            task = asyncio.get_running_loop().create_task(self._fill(partition))
-            self._filling[partition] = task
-            task.add_done_callback(lambda _: self._filling.pop(partition, None))
+    def repair_soon(self, partition: Partition) -> None:
+        """Repair a follower that must not fetch before, however often that has to be tried."""
+        if partition not in self._repairing:
+            task = asyncio.get_running_loop().create_task(self._repair_follower(partition))
+            self._repairing[partition] = task
+            task.add_done_callback(lambda _: self._repairing.pop(partition, None))
 
-    async def _fill(self, partition: Partition) -> None:
-        pause_s = _FIRST_FILL_PAUSE_S
-        while is_here(partition) and not partition.leading and holes(partition.log):
+    async def _repair_follower(self, partition: Partition) -> None:
+        pause_s = _FIRST_REPAIR_PAUSE_S
+        while is_here(partition) and not partition.leading and blocking_damage(partition.log):
             try:
                 await self.repair(partition)
             except (PenstockError, OSError) as e:
@@ -264,7 +271,7 @@ class Scrubber:
         """Replace what is known to be damaged, by this scrubber or by recovery, as far as others have it."""
         broker, opened = self._broker, partition.log
         outcomes = set()
-        had_holes = bool(holes(opened))
+        was_damaged = bool(blocking_damage(opened))
         for damage in list(opened.recovery.corruption):
             if is_hole(opened, damage):
                 mend: Callable[..., Awaitable[Outcome]] = fill_hole
@@ -274,6 +281,6 @@ class Scrubber:
             sources, complete = others_in_sync(broker, partition), all_in_sync(broker, partition)
             outcome = await mend(broker, partition, damage, sources)
             outcomes.add(Outcome.WAITS if outcome is Outcome.LOST and not complete else outcome)
-        if had_holes and not holes(partition.log):
+        if was_damaged and not blocking_damage(opened):
             broker.replicas.review([partition])
         return next((o for o in (Outcome.WAITS, Outcome.LOST) if o in outcomes), Outcome.MENDED)

@@ -37,6 +37,7 @@ from penstock.storage.folders import (
     StoredPartition,
 )
 from penstock.storage.health import Health
+from penstock.storage.holes import held_end
 from penstock.storage.log import Log
 from penstock.storage.manifest import (
     NO_BROKER_EPOCH,
@@ -293,7 +294,7 @@ class DataDirectory:
         )
         log.unsynced_identity = self.folders.unsynced_identity(*key)
         # An earlier one does no harm: the leader, or the replicas, tell the rest.
-        log.advance_high_watermark(self._checkpoints.high_watermarks.get(key, 0))
+        log.advance_high_watermark(min(self._checkpoints.high_watermarks.get(key, 0), held_end(log)))
         return log
 
     def adopt(self, topic: str, partition: int, log: Log) -> None:

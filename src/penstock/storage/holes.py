@@ -14,7 +14,16 @@ from penstock.storage.log import Log
 from penstock.storage.recovery import Corruption
 from penstock.storage.segment import LOG, Segment
 
-__all__ = ["describe_holes", "find_lost_files", "hole_at_end", "holes", "is_hole", "lose_segment"]
+__all__ = [
+    "blocking_damage",
+    "describe_holes",
+    "find_lost_files",
+    "held_end",
+    "holes",
+    "is_hole",
+    "lose_segment",
+    "uncommitted_damage",
+]
 
 
 def is_hole(log: Log, damage: Corruption) -> bool:
@@ -39,16 +48,40 @@ def describe_holes(log: Log) -> str:
     return f"the log lacks the offsets {', '.join(ranges)}"
 
 
-def hole_at_end(log: Log) -> int | None:
-    """The first missing offset, if nothing that is known to be committed lies behind the first hole.
+def uncommitted_damage(log: Log) -> int | None:
+    """Where the first damage begins behind which nothing is known to be committed.
 
     A follower that truncates its log there, and fetches the rest again, gives up nothing committed.
     """
-    found = holes(log)
-    if not found:
-        return None
-    is_last = found[0].next_offset >= log.end_offset and not log.segments.active.size
-    return found[0].first_offset if is_last or found[0].first_offset >= log.high_watermark else None
+    found = (damage.first_offset for damage in log.recovery.corruption)
+    return next((offset for offset in found if offset >= log.high_watermark), None)
+
+
+def blocking_damage(log: Log) -> list[Corruption]:
+    """The damage that a replica outside of the ISR has to have repaired before it fetches.
+
+    Other damage can be repaired in place once it is known to be committed, which fetching makes known.
+    """
+    committed = log.high_watermark
+    return [
+        damage
+        for damage in log.recovery.corruption
+        if damage.next_offset <= committed or is_hole(log, damage)
+    ]
+
+
+def held_end(log: Log) -> int:
+    """Where the records of a log end: before a hole that nothing lies behind, else at its end offset.
+
+    Why: offsets below the recovery point are not given again, so a log that lost its last segment ends with a
+    hole. It cannot claim that what it lacks is committed.
+    """
+    corruption = log.recovery.corruption
+    if corruption and not log.segments.active.size and is_hole(log, corruption[-1]):
+        last = corruption[-1]
+        if last.next_offset >= log.end_offset:
+            return last.first_offset
+    return log.end_offset
 
 
 def find_lost_files(files: Files, segments: Iterable[tuple[str, int]]) -> list[str]:
