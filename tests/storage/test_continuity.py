@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import ClassVar
 
 import pytest
 
+from penstock.model.ids import TopicId
+from penstock.ports import File
+from penstock.storage.config import LogConfig
 from penstock.storage.continuity import MISPLACED
+from penstock.storage.directory import DataDirectory, StoredPartition
 from penstock.storage.log import Log
 from penstock.storage.memory import MemoryFiles
 from penstock.storage.scan import CorruptLog
 from penstock.storage.segment import COMPACTED, LOG, SUFFIXES, file_name
 from tests.storage.compacted import COMPACT, CompactedLog
-from tests.storage.logs import PATH, batch, flush, open_log, records
+from tests.storage.logs import CLOCK, PATH, Tokens, batch, flush, note_rot, open_log, records
 
 #: whether the log was closed in good order
 CLEAN = pytest.mark.parametrize("clean", [True, False])
@@ -215,3 +221,65 @@ def test_a_compacted_segment_that_was_cut_and_grows_again_has_its_new_end_record
     again.close()
     sealed = list(again.segments)[-2]
     assert sealed.coverage() == (again.segments.active.base_offset, sealed.size)
+
+
+def closed_directory(files: MemoryFiles, tamper: Callable[[Log], None]) -> None:
+    """A data directory with a log of three segments that was closed in good order after `tamper`."""
+    directory = DataDirectory.open(files, "/data", cluster_id="c", node_id=1, rng=Tokens())
+    directory.create_partitions([StoredPartition("t", 0, TopicId(bytes(16)))])
+    log = directory.open_log("t", 0, LogConfig(), CLOCK)
+    for nth in range(6):
+        if nth and nth % 2 == 0:
+            log.roll()
+        log.append(batch(), 0)
+    tamper(log)
+    directory.close()
+
+
+def test_damage_is_remembered_over_a_clean_restart_until_the_bytes_are_sound() -> None:
+    files = MemoryFiles()
+    content = b""
+
+    def rot(log: Log) -> None:
+        nonlocal content
+        content = log.segments.active.open_file().pread(log.segments.active.size, 0)
+        note_rot(log, 1)
+        log.segments.active.open_file().pwrite(b"?", len(content) - 1)
+
+    closed_directory(files, rot)
+    for _ in range(2):
+        directory = DataDirectory.open(files, "/data", cluster_id="c", node_id=1, rng=Tokens())
+        log = directory.open_log("t", 0, LogConfig(), CLOCK)
+        assert missing(log) == [(5, 6)]
+        with pytest.raises(CorruptLog):
+            log.read(5, 100, upper=6)
+        directory.close()
+    files.open(segment_path(4)).pwrite(content, 0)
+    directory = DataDirectory.open(files, "/data", cluster_id="c", node_id=1, rng=Tokens())
+    assert missing(directory.open_log("t", 0, LogConfig(), CLOCK)) == []
+
+
+def test_a_hole_is_remembered_though_the_files_are_those_of_the_last_shutdown() -> None:
+    files = MemoryFiles()
+    closed_directory(files, lambda log: None)
+    remove(files, 2)
+    for _ in range(3):
+        directory = DataDirectory.open(files, "/data", cluster_id="c", node_id=1, rng=Tokens())
+        assert missing(directory.open_log("t", 0, LogConfig(), CLOCK)) == [(2, 4)]
+        directory.close()
+
+
+def test_a_log_that_is_as_its_manifest_says_is_opened_without_reading_sealed_segments() -> None:
+    class Watched(MemoryFiles):
+        opened: ClassVar[list[str]] = []
+
+        def open(self, path: str, *, create: bool = False) -> File:
+            self.opened.append(path)
+            return super().open(path, create=create)
+
+    files = Watched()
+    closed_directory(files, lambda log: None)
+    directory = DataDirectory.open(files, "/data", cluster_id="c", node_id=1, rng=Tokens())
+    Watched.opened.clear()
+    directory.open_log("t", 0, LogConfig(), CLOCK)
+    assert not {segment_path(0), segment_path(2)} & set(Watched.opened)

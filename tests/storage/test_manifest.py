@@ -198,7 +198,7 @@ def test_a_manifest_that_says_nothing_makes_the_directory_unclean(content: bytes
 
 
 def test_any_flipped_bit_of_a_manifest_is_noticed() -> None:
-    state = LoggedState("a", 0, "x", 0, 30, 27, 3, 0, [0, 100, 10, 200])
+    state = LoggedState("a", 0, "x", 0, 30, 27, 3, 0, [0, 100, 10, 200], [])
     data = Manifest.of("d", 7, [state]).encode()
     assert Manifest.decode(data).logs == {KEY: state}
     for position in range(len(data)):

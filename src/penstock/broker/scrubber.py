@@ -7,8 +7,8 @@ get it, until it has been replaced (`repair`). Then the same segments are compar
 them or from recovery, is tried again every minute; and who cannot do without what is damaged, as coordinators
 cannot, has it found and repaired at once (`mend`).
 
-What is known to be damaged is not kept over a restart: the first round begins soon after the start, and finds
-it again.
+What is known to be damaged is in the manifest of a clean shutdown. After a crash the first round, which
+begins soon after the start, finds it again.
 """
 
 from __future__ import annotations

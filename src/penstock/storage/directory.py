@@ -43,6 +43,7 @@ from penstock.storage.manifest import (
     NO_BROKER_EPOCH,
     NOT_LISTED,
     LastShutdown,
+    LoggedState,
     Manifest,
     log_entry,
     mismatch,
@@ -51,6 +52,7 @@ from penstock.storage.offset_checkpoints import Checkpoint, OffsetCheckpoints
 from penstock.storage.ownership import DirectoryRefused, Owner, make_durably, own
 from penstock.storage.quarantine import Quarantine, QuarantineEntry
 from penstock.storage.reserve import Reserve
+from penstock.storage.scrub import restore_damage
 from penstock.storage.segments import SegmentCache
 
 __all__ = [
@@ -259,14 +261,15 @@ class DataDirectory:
         # What this process has had open already may have been left in any state.
         first = self.shutdown.clean and key not in self._opened
         expected = self.shutdown.expected(key) if first else None
-        log = self._load(key, config, clock, rng, clean=expected is not None)
+        log = self._load(key, config, clock, rng, expected)
         if expected is None:
             if first and log.end_offset:
                 self.shutdown.unclean.setdefault(key, NOT_LISTED)
             return log
         reason = mismatch(expected, log_entry(key, self.folders.topic_id_text(topic), log))
         if reason is None:
-            log.advance_high_watermark(expected.high_watermark)
+            restore_damage(log, expected.damage)
+            log.advance_high_watermark(min(expected.high_watermark, held_end(log)))
             return log
         self.shutdown.unclean[key] = reason
         if topic == METADATA_TOPIC:
@@ -274,17 +277,18 @@ class DataDirectory:
             # way to fetch what a voter lacks.
             return log
         log.close(clean=False)
-        return self._load(key, config, clock, rng, clean=False)
+        return self._load(key, config, clock, rng, None)
 
     def _load(
-        self, key: TopicPartition, config: LogConfig, clock: Clock, rng: Rng | None, clean: bool
+        self, key: TopicPartition, config: LogConfig, clock: Clock, rng: Rng | None, known: LoggedState | None
     ) -> Log:
         log = Log.open(
             self._files,
             self.partition_path(*key),
             config,
             clock,
-            clean=clean,
+            clean=known is not None,
+            expected=None if known is None else known.segments,
             recovery_point=self._checkpoints.recovery_points.get(key, 0),
             log_start_offset=self._checkpoints.log_starts.get(key, 0),
             start_recorded=self._checkpoints.recorded_start(key) is not None,

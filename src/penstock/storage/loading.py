@@ -73,15 +73,21 @@ def load(
     recovery_point: int,
     log_start_offset: int,
     start_recorded: bool = False,
+    expected: Sequence[int] | None = None,
 ) -> Loaded:
     """Open the log in the directory `path`, which is made if it is missing.
 
     With `start_recorded`, a first segment beyond `log_start_offset` means that its predecessors are missing.
+    `expected` are the segments at a clean shutdown, base offset and size in turn: where the files are the
+    same now, nothing is read to see that they continue each other.
     """
     names, foreign = _names(files, path)
     now_ms = clock.now_ms()
     bases = [int(name[: -len(LOG)]) for name in names if name.endswith(LOG)]
-    segments = _segments(files, path, set(names), bases, log_start_offset, now_ms)
+    found = _find_segments(files, path, set(names), bases, now_ms)
+    unchanged = [number for each in found for number in (each.base_offset, each.size)] == expected
+    kept = found if unchanged else set_misplaced_aside(files, path, found)
+    segments = Segments(kept or [Segment.create(files, path, log_start_offset, now_ms)])
     epochs = _load_epochs(files, path, names, segments)
     snapshots = _snapshots(names)
     # Where nothing has ever been there is nothing to recover.
@@ -95,7 +101,8 @@ def load(
         end_offset = recovery.run(segments, snapshots)
         producers, unsynced = recovery.producers, recovery.unsynced
     else:
-        _report_holes(segments, list(segments), report)
+        if not unchanged:
+            _report_holes(segments, list(segments), report)
         recovery_point = end_offset
         producers = load_producers(segments, snapshots, end_offset, files, path)
     if end_offset < log_start_offset:
@@ -130,9 +137,7 @@ def load(
     )
 
 
-def _segments(
-    files: Files, path: str, names: set[str], bases: list[int], log_start_offset: int, now_ms: int
-) -> Segments:
+def _find_segments(files: Files, path: str, names: set[str], bases: list[int], now_ms: int) -> list[Segment]:
     segments = []
     for base in bases:
         name = file_name(base)
@@ -140,8 +145,7 @@ def _segments(
         if name + TRANSACTION_INDEX not in names:
             segment.transactions.assume_empty()
         segments.append(segment)
-    segments = set_misplaced_aside(files, path, segments)
-    return Segments(segments or [Segment.create(files, path, log_start_offset, now_ms)])
+    return segments
 
 
 def _report_holes(segments: Segments, checked: Sequence[Segment], report: RecoveryReport) -> None:

@@ -12,6 +12,7 @@ Cost is per batch and does not grow with the log: the hot path is `append` and `
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from struct import Struct
 from typing import Final, NamedTuple, TypeAlias
 
@@ -82,6 +83,7 @@ class Log(LogState):
         recovery_point: int = 0,
         log_start_offset: int = 0,
         start_recorded: bool = False,
+        expected: Sequence[int] | None = None,
         rng: Rng | None = None,
         health: Health | None = None,
         cache: SegmentCache | None = None,
@@ -89,11 +91,22 @@ class Log(LogState):
         """Open or create the log in `path`; unless closed cleanly, recover from `recovery_point` on.
 
         With `start_recorded`, no segment beyond `log_start_offset` was ever removed: a missing one is damage.
+        `expected` are the segments of a log that was closed in good order, base offset and size in turn.
         """
         health = health or Health()
         health.check()
         try:
-            loaded = load(files, path, config, clock, clean, recovery_point, log_start_offset, start_recorded)
+            loaded = load(
+                files,
+                path,
+                config,
+                clock,
+                clean,
+                recovery_point,
+                log_start_offset,
+                start_recorded,
+                expected,
+            )
         except OSError as e:
             raise health.path_failed(e, f"cannot open {path}") from e
         store = SegmentStore(files, path, loaded.segments, cache or SegmentCache(), rng)

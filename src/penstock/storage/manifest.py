@@ -15,14 +15,14 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from penstock.model.errors import PenstockError
 from penstock.model.ids import TopicPartition
 from penstock.records.checksum import crc32c
 from penstock.storage.log_state import LogState
-from penstock.storage.segment import LOG, file_name
+from penstock.storage.segment import LOG, base_offset_of, file_name
 
 __all__ = [
     "NOT_LISTED",
@@ -62,6 +62,8 @@ class LoggedState(NamedTuple):
     leader_epoch_start: int
     #: base offset and size of each segment in turn, rising
     segments: list[int]
+    #: known damage, five numbers each: base offset of the segment, position, size, first and next offset
+    damage: Sequence[int] = ()
 
 
 def log_entry(key: TopicPartition, topic_id: str, log: LogState) -> LoggedState:
@@ -71,6 +73,7 @@ def log_entry(key: TopicPartition, topic_id: str, log: LogState) -> LoggedState:
     last = bisect_left(epochs.starts, end) - 1
     epoch, start = (epochs.epochs[last], epochs.starts[last]) if last >= 0 else (-1, -1)
     segments = [number for segment in log.segments for number in (segment.base_offset, segment.size)]
+    damage = [number for each in log.recovery.corruption for number in (base_offset_of(each.path), *each[1:])]
     return LoggedState(
         key.topic,
         key.partition,
@@ -81,15 +84,16 @@ def log_entry(key: TopicPartition, topic_id: str, log: LogState) -> LoggedState:
         epoch,
         start,
         segments,
+        damage,
     )
 
 
 def mismatch(expected: LoggedState, found: LoggedState) -> str | None:
     """How a loaded log differs from the manifest; None if it does not.
 
-    The high watermark is not compared: a log does not know it by itself.
+    The high watermark and the damage are not compared: a log does not know them by itself.
     """
-    if found[:5] == expected[:5] and found[6:] == expected[6:]:
+    if found[:5] == expected[:5] and found[6:9] == expected[6:9]:
         return None
     sizes, known = _sizes(found), _sizes(expected)
     for base, size in known.items():
@@ -101,7 +105,7 @@ def mismatch(expected: LoggedState, found: LoggedState) -> str | None:
         if base not in known:
             return f"segment {file_name(base)}{LOG} was added"
     for name, was, now in zip(LoggedState._fields, expected, found, strict=True):
-        if was != now and name != "high_watermark":
+        if was != now and name not in ("high_watermark", "damage"):
             return f"its {name.replace('_', ' ')} is {now} instead of {was}"
     raise AssertionError("two entries differ in no field")
 

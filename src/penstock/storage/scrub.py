@@ -9,6 +9,7 @@ need not fit, and the segment is made anew: `renewal`.)
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from penstock.ports import File, Files
@@ -27,6 +28,7 @@ __all__ = [
     "note_damage",
     "repair_target",
     "repaired",
+    "restore_damage",
     "scrub",
     "sealed_segments",
 ]
@@ -126,6 +128,36 @@ def note_damage(log: Log, segment: Segment, damage: Corruption) -> None:
     log.recovery.found(damage)
     segment.damage.append(_place(damage))
     segment.damage.sort()
+
+
+def restore_damage(log: Log, numbers: Sequence[int]) -> None:
+    """Take over the damage that a manifest lists, unless the bytes are sound again.
+
+    A segment file may have been restored from a backup meanwhile.
+    """
+    known = {(damage.first_offset, damage.next_offset) for damage in log.recovery.corruption}
+    for nth in range(0, len(numbers), 5):
+        base_offset, position, size, first_offset, next_offset = numbers[nth : nth + 5]
+        segment = log.segments.holding(base_offset)
+        if (first_offset, next_offset) in known or segment.base_offset != base_offset:
+            continue
+        damage = Corruption(segment.path(LOG), position, size, first_offset, next_offset)
+        if not size:
+            log.recovery.found(damage)
+        elif not _is_sound(segment, damage):
+            note_damage(log, segment, damage)
+
+
+def _is_sound(segment: Segment, damage: Corruption) -> bool:
+    """Whether the bytes of a damaged range are whole batches that lead from its first offset to its end."""
+    offset, end = damage.first_offset, damage.position + damage.size
+    position = damage.position
+    for start, header, _ in whole_batches(segment.open_file(), position, end):
+        if header[0] != offset:
+            break
+        offset, position = header[0] + header[6] + 1, start + header[1] + LOG_OVERHEAD
+    segment.release()
+    return (offset, position) == (damage.next_offset, end)
 
 
 def _place(damage: Corruption) -> Damage:

@@ -33,6 +33,7 @@ __all__ = [
     "Coverage",
     "Damage",
     "Segment",
+    "base_offset_of",
     "file_name",
 ]
 
@@ -58,6 +59,11 @@ _RECENT_BATCHES: Final = 32
 def file_name(offset: int) -> str:
     """The name, without suffix, of what belongs to `offset`."""
     return f"{offset:020d}"
+
+
+def base_offset_of(path: str) -> int:
+    """The offset that a segment's file is named after."""
+    return int(path.rpartition("/")[2].partition(".")[0])
 
 
 class Damage(NamedTuple):
