@@ -1,19 +1,22 @@
 """From what was found after a disaster to its verdict; pure.
 
 A record counts as lost if it was acknowledged, at least one replica still had it in its files after the
-damage was done, and it cannot be read at its offset in the end. Records of which the disaster itself
-destroyed every copy are not counted against the brokers.
+damage was done, and in the end no replica has it and it cannot be read at its offset. It counts as unreadable
+if a replica still has it. Records of which the disaster itself destroyed every copy are not counted against
+the brokers.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import NamedTuple
 
 from disasters.clients import Ledger, Place
 
-__all__ = ["Examination", "Result", "Verdict", "compare", "verdict_of"]
+__all__ = ["Counts", "Examination", "Result", "Verdict", "compare", "verdict_of"]
 
 
 class Verdict(Enum):
@@ -28,6 +31,7 @@ class Verdict(Enum):
     HURT = "HURT"
     STUCK = "STUCK"
     WRONG = "WRONG DATA"
+    UNREADABLE = "UNREADABLE"
     LOST = "LOST"
     #: the disaster could not be carried out
     SKIPPED = "not run"
@@ -44,6 +48,8 @@ class Examination:
     acknowledged: int = 0
     read: int = 0
     lost: int = 0
+    #: records that consumers do not get although a replica has them
+    unreadable: int = 0
     #: records read that belong elsewhere, or differ from what was acknowledged at their offset
     wrong: int = 0
     commits_lost: int = 0
@@ -66,21 +72,32 @@ class Result:
     said: tuple[str, ...] = ()
 
 
+class Counts(NamedTuple):
+    """Acknowledged records read, lost and unreadable; wrong records; committed offsets that are lost."""
+
+    read: int
+    lost: int
+    unreadable: int
+    wrong: int
+    commits_lost: int
+
+
 def compare(
     ledger: Ledger,
-    held: set[Place] | None,
+    held: AbstractSet[Place],
+    on_disk: AbstractSet[Place],
     read: Mapping[Place, bytes],
     committed: Mapping[tuple[str, int], int],
-) -> tuple[int, int, int, int]:
-    """Returns how many acknowledged records were read, lost and wrong, and how many commits are lost."""
+) -> Counts:
+    """Compares the ledger with what was read; replicas held `held` after the damage, `on_disk` in the end."""
     right = {place for place, value in ledger.acknowledged.items() if read.get(place) == value}
-    lost = (ledger.acknowledged.keys() if held is None else held) - right
+    missing = held - right
     wrong = sum(
         not value.startswith(place.topic.encode() + b" ") or ledger.acknowledged.get(place, value) != value
         for place, value in read.items()
     )
     commits = sum(committed.get(place, -1) < offset for place, offset in ledger.commits.items())
-    return len(right), len(lost), wrong, commits
+    return Counts(len(right), len(missing - on_disk), len(missing & on_disk), wrong, commits)
 
 
 def verdict_of(first: Examination, last: Examination | None) -> Verdict:
@@ -90,6 +107,8 @@ def verdict_of(first: Examination, last: Examination | None) -> Verdict:
         return Verdict.LOST
     if final.wrong:
         return Verdict.WRONG
+    if final.unreadable:
+        return Verdict.UNREADABLE
     if not final.whole:
         return Verdict.STUCK
     if final.lacking or final.complaints:

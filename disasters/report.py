@@ -34,6 +34,8 @@ def head() -> str:
 def _notes(result: Result) -> list[str]:
     last = result.last
     notes = [f"{last.wrong} wrong"] if last.wrong else []
+    if last.unreadable:
+        notes.append(f"{last.unreadable} unreadable")
     if last.commits_lost:
         notes.append(f"{last.commits_lost} committed offsets lost")
     notes += [f"broker {node} lacks {count}" for node, count in last.lacking.items()]
@@ -54,6 +56,8 @@ def cell(result: Result | None) -> str:
             return f"**lost** {' and '.join(parts)}"
         case Verdict.WRONG:
             return f"**wrong data**: {last.wrong:,} records"
+        case Verdict.UNREADABLE:
+            return f"**unreadable** {last.unreadable:,} of {last.acknowledged:,} records"
         case Verdict.STUCK:
             return "kept, **stuck**"
         case Verdict.HURT:

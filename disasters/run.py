@@ -155,17 +155,17 @@ def _examine(scene: Scene) -> Examination:
             f"{acknowledged} of {_LAST * len(scene.topics)} writes acknowledged: {ledger.errors}"
         )
     complaints += [f"producer: {failure[:_LINE_MAX]}" for failure in client.producer_failures[failures:]]
-    held = None if scene.held is None else scene.held | _later(scene)
+    held = scene.acknowledged_and_held()
     read: dict[Place, bytes] = {}
     for topic, spread in scene.topics.items():
         read |= client.read(topic, spread.partitions)
-    counts = compare(ledger, held, read, client.committed())
+    counts = compare(ledger, held, scene.on_disks(), read, client.committed())
     whole = scene.wait_whole(cluster.system.whole_s / 2)
     complaints += [*_disagreements(scene), *_floods(scene, lines, time.monotonic() - began)]
     lacking = {node: _lacking(scene, node, held) for node in cluster.nodes} if whole else {}
     return Examination(
         ledger.acknowledgements,
-        *counts,
+        **counts._asdict(),
         whole=whole,
         refused=refused,
         lacking={node: count for node, count in lacking.items() if count},
@@ -173,14 +173,8 @@ def _examine(scene: Scene) -> Examination:
     )
 
 
-def _later(scene: Scene) -> set[Place]:
-    """Returns what was acknowledged after stock was last taken."""
-    return scene.client.ledger.acknowledged.keys() - scene.stock
-
-
-def _lacking(scene: Scene, node: int, held: set[Place] | None) -> int:
+def _lacking(scene: Scene, node: int, wanted: set[Place]) -> int:
     """Returns how many records are missing in a broker's files, once replication had time to bring them."""
-    wanted = scene.client.ledger.acknowledged.keys() if held is None else held
     assigned = {
         (topic, number)
         for topic in scene.topics

@@ -153,7 +153,7 @@ class Scene:
     def start(self, *nodes: int) -> None:
         """Starts brokers; the first start after a full stop takes stock of what the replicas hold."""
         if not self.cluster.running:
-            self.held = self._on_disks()
+            self.held = self.on_disks()
             self.stock = set(self.client.ledger.acknowledged)
         self.cluster.start(*nodes)
 
@@ -201,12 +201,11 @@ class Scene:
     def wait_whole(self, timeout_s: float) -> bool:
         return wait_until(self.is_whole, timeout_s)
 
-    def reassign(self, action: str, replicas: Sequence[int], *options: str, topic: str | None = None) -> None:
-        """Runs `penstock partition reassign` for a plan that moves a whole topic to other brokers."""
-        name = topic or self.topic
+    def reassign(self, action: str, replicas: Sequence[int], *options: str, tolerant: bool = False) -> None:
+        """Runs `penstock partition reassign` for a plan that moves the scene's topic to other brokers."""
         places = [
-            {"topic": name, "partition": number, "replicas": list(replicas)}
-            for number in range(self.topics[name].partitions)
+            {"topic": self.topic, "partition": number, "replicas": list(replicas)}
+            for number in range(self.topics[self.topic].partitions)
         ]
         plan = self._spare.with_suffix(".json")
         plan.write_text(json.dumps({"version": 1, "partitions": places}))
@@ -214,7 +213,7 @@ class Scene:
         done = subprocess.run(
             [*command, "--bootstrap", self.cluster.bootstrap], capture_output=True, text=True, check=False
         )
-        if done.returncode:
+        if done.returncode and not tolerant:
             self.complaints.append(f"reassign {action}: {done.stderr.strip() or done.stdout.strip()}")
 
     def _layout(self) -> list[tuple[int, list[int]]]:
@@ -229,7 +228,13 @@ class Scene:
         layout = self._layout()
         return bool(layout) and all(node not in isr for _, isr in layout)
 
-    def _on_disks(self) -> set[Place]:
+    def acknowledged_and_held(self) -> set[Place]:
+        """Returns what replicas held when all brokers were last down, and what was acknowledged since."""
+        acknowledged = set(self.client.ledger.acknowledged)
+        return acknowledged if self.held is None else (self.held & acknowledged) | (acknowledged - self.stock)
+
+    def on_disks(self) -> set[Place]:
+        """Returns the acknowledged records that at least one broker has in its files."""
         held: set[Place] = set()
         for node in self.cluster.nodes:
             held |= self.client.ledger.acknowledged.keys() - self.missing_on(node)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from disasters.clients import Ledger, Place
-from disasters.judge import Examination, Verdict, compare, verdict_of
+from disasters.judge import Counts, Examination, Verdict, compare, verdict_of
 
 
 def _place(offset: int, topic: str = "orders") -> Place:
@@ -24,36 +24,57 @@ def _everything() -> dict[Place, bytes]:
     return {_place(offset): _value(offset) for offset in range(3)}
 
 
+def _compare(
+    ledger: Ledger,
+    read: dict[Place, bytes],
+    *,
+    held: int = 3,
+    on_disk: int = 3,
+    committed: dict[tuple[str, int], int] | None = None,
+) -> Counts:
+    """Compares, where replicas held so many records after the damage and have so many in the end."""
+    return compare(
+        ledger,
+        {_place(offset) for offset in range(held)},
+        {_place(offset) for offset in range(on_disk)},
+        read,
+        {("orders", 0): 3} if committed is None else committed,
+    )
+
+
 def test_everything_read_is_nothing_lost(ledger: Ledger) -> None:
-    assert compare(ledger, None, _everything(), {("orders", 0): 3}) == (3, 0, 0, 0)
+    assert _compare(ledger, _everything()) == Counts(3, 0, 0, 0, 0)
 
 
-def test_a_record_that_a_replica_had_is_lost_if_it_is_not_read(ledger: Ledger) -> None:
+def test_a_record_that_a_replica_had_is_lost_if_none_has_it_in_the_end(ledger: Ledger) -> None:
     read = {_place(0): _value(0)}
-    assert compare(ledger, None, read, {("orders", 0): 3}) == (1, 2, 0, 0)
-    assert compare(ledger, {_place(0), _place(1)}, read, {("orders", 0): 3}) == (1, 1, 0, 0)
+    assert _compare(ledger, read, on_disk=1) == Counts(1, 2, 0, 0, 0)
+    assert _compare(ledger, read, held=2, on_disk=1) == Counts(1, 1, 0, 0, 0)
+
+
+def test_a_record_that_a_replica_has_in_the_end_is_unreadable(ledger: Ledger) -> None:
+    assert _compare(ledger, {_place(0): _value(0)}, on_disk=2) == Counts(1, 1, 1, 0, 0)
 
 
 def test_a_record_that_no_replica_had_any_more_is_not_held_against_the_brokers(ledger: Ledger) -> None:
-    read = {_place(0): _value(0)}
-    assert compare(ledger, {_place(0)}, read, {("orders", 0): 3}) == (1, 0, 0, 0)
+    assert _compare(ledger, {_place(0): _value(0)}, held=1, on_disk=1) == Counts(1, 0, 0, 0, 0)
 
 
 def test_another_record_at_an_acknowledged_offset_is_a_loss_and_wrong(ledger: Ledger) -> None:
     read = {**_everything(), _place(2): _value(7)}
-    assert compare(ledger, None, read, {("orders", 0): 3}) == (2, 1, 1, 0)
+    assert _compare(ledger, read, on_disk=2) == Counts(2, 1, 0, 1, 0)
 
 
 def test_a_record_of_another_topic_is_wrong(ledger: Ledger) -> None:
     read = {**_everything(), _place(3): _value(3, "invoices")}
-    assert compare(ledger, None, read, {("orders", 0): 3}) == (3, 0, 1, 0)
+    assert _compare(ledger, read) == Counts(3, 0, 0, 1, 0)
 
 
 @pytest.mark.parametrize("committed", [{}, {("orders", 0): 2}, {("orders", 0): -1001}])
 def test_a_committed_offset_that_is_gone_or_rewound_is_lost(
     ledger: Ledger, committed: dict[tuple[str, int], int]
 ) -> None:
-    assert compare(ledger, None, _everything(), committed) == (3, 0, 0, 1)
+    assert _compare(ledger, _everything(), committed=committed) == Counts(3, 0, 0, 0, 1)
 
 
 @pytest.mark.parametrize(
@@ -63,6 +84,7 @@ def test_a_committed_offset_that_is_gone_or_rewound_is_lost(
         (Examination(lost=1, whole=False), None, Verdict.LOST),
         (Examination(commits_lost=1), None, Verdict.LOST),
         (Examination(wrong=1, whole=False), None, Verdict.WRONG),
+        (Examination(unreadable=1, whole=False), None, Verdict.UNREADABLE),
         (Examination(whole=False), None, Verdict.STUCK),
         (Examination(lacking={1: 3}), None, Verdict.HURT),
         (Examination(complaints=("slow",)), None, Verdict.HURT),
