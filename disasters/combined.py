@@ -15,13 +15,17 @@ __all__ = ["COMBINED"]
 COMBINED: Final = Catalogue()
 _RECORDS: Final = 450
 _WITH: Final = 3
+#: an election takes a tenth of it
+_SETTLE_S: Final = 2.0
 #: so that few records make several segments
 _SEGMENT_BYTES: Final = "8192"
 
 
 def _write(scene: Scene, kinds: Mapping[str, object]) -> None:
     for kind in kinds:
-        scene.create(f"{scene.topic}-{kind}", configs={"internal.segment.bytes": _SEGMENT_BYTES})
+        name = f"{scene.topic}-{kind}"
+        scene.create(name, configs={"internal.segment.bytes": _SEGMENT_BYTES}, wait=False)
+    scene.wait_whole(scene.cluster.system.whole_s)
     for topic in scene.topics:
         scene.write(_RECORDS, topic)
     scene.commit(f"{scene.topic}-{next(iter(kinds))}")
@@ -55,7 +59,7 @@ def files_removed(scene: Scene) -> None:
         )
     for node in scene.cluster.nodes:
         remove_files(list(scene.disk(node).directories), "*-offset-checkpoint")
-    scene.start_first(VICTIM, _WITH)
+    scene.start_first(VICTIM, _WITH, settle_s=_SETTLE_S)
 
 
 _STOPPED: Final[Mapping[str, Callable[[Path], object]]] = {
@@ -76,7 +80,7 @@ def damage_stopped(scene: Scene) -> None:
     swapped = f"{scene.topic}-swapped"
     swap(disk.partition(swapped, 0), disk.partition(swapped, 1))
     (disk.layout.topic_root(disk.directories[0]) / ".DS_Store").write_bytes(b"\0\0\0\1Bud1")
-    scene.start_first(VICTIM, _WITH)
+    scene.start_first(VICTIM, _WITH, settle_s=_SETTLE_S)
 
 
 _KILLED: Final[Mapping[str, Callable[[Path], object]]] = {
@@ -91,4 +95,4 @@ def damage_killed(scene: Scene) -> None:
     scene.kill_in_turn()
     _damage(scene, _KILLED)
     scene.disk().remove_topic(f"{scene.topic}-removed")
-    scene.start_first(2, 3)
+    scene.start_first(2, 3, settle_s=_SETTLE_S)

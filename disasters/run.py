@@ -26,8 +26,8 @@ __all__ = ["Runner"]
 _START_S: Final = 90.0
 #: records that are written once everything ought to work again
 _LAST: Final = 30
-#: lines per second that a broker may log in the long run
-_LINES_PER_SECOND_MAX: Final = 5.0
+#: warnings and errors per second that a broker may log in the long run
+_WARNINGS_PER_SECOND_MAX: Final = 5.0
 _SAID_MAX: Final = 12
 _LINE_MAX: Final = 400
 #: a warning or worse: our event's name, or Kafka's class
@@ -145,7 +145,7 @@ def _examine(scene: Scene) -> Examination:
     wait_until(lambda: scene.is_whole() or _has_ended(cluster), cluster.system.whole_s)
     refused = tuple(node for node in cluster.nodes if not cluster.runs(node))
     scene.lead()
-    lines = {node: len(scene.logged(node)) for node in cluster.nodes}
+    warnings = {node: _warnings(scene, node) for node in cluster.nodes}
     began = time.monotonic()
     failures = len(client.producer_failures)
     acknowledged = sum(scene.write(_LAST, topic) for topic in scene.topics)
@@ -161,7 +161,7 @@ def _examine(scene: Scene) -> Examination:
         read |= client.read(topic, spread.partitions)
     counts = compare(ledger, held, scene.on_disks(), read, client.committed())
     whole = scene.wait_whole(cluster.system.whole_s / 2)
-    complaints += [*_disagreements(scene), *_floods(scene, lines, time.monotonic() - began)]
+    complaints += [*_disagreements(scene), *_floods(scene, warnings, time.monotonic() - began)]
     lacking = {node: _lacking(scene, node, held) for node in cluster.nodes} if whole else {}
     return Examination(
         ledger.acknowledgements,
@@ -208,12 +208,16 @@ def _disagreements(scene: Scene) -> list[str]:
     return found
 
 
+def _warnings(scene: Scene, node: int) -> int:
+    return sum(_SEVERE.search(line) is not None for line in scene.logged(node))
+
+
 def _floods(scene: Scene, before: dict[int, int], seconds: float) -> list[str]:
-    rates = {node: (len(scene.logged(node)) - count) / max(seconds, 5) for node, count in before.items()}
+    rates = {node: (_warnings(scene, node) - count) / max(seconds, 5) for node, count in before.items()}
     return [
-        f"broker {node} logs {rate:.0f} lines per second"
+        f"broker {node} logs {rate:.0f} warnings per second"
         for node, rate in rates.items()
-        if rate > _LINES_PER_SECOND_MAX
+        if rate > _WARNINGS_PER_SECOND_MAX
     ]
 
 

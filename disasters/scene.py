@@ -61,13 +61,14 @@ class Scene:
         replicas: Sequence[int] = (),
         configs: Mapping[str, str] | None = None,
         in_sync: int | None = None,
+        wait: bool = True,
     ) -> str:
         """Creates a topic (the scene's own, if none is named), led by its first replica."""
         name = topic or self.topic
         brokers = list(replicas or self.cluster.nodes[:3])
         self.client.create_topic(name, brokers, partitions, configs or {})
         self.topics[name] = Spread(partitions, len(brokers))
-        if not wait_until(lambda: self._in_sync(name, in_sync), 60):
+        if wait and not wait_until(lambda: self._in_sync(name, in_sync), 60):
             raise TimeoutError(f"{name} has not all its replicas in sync")
         return name
 
@@ -161,16 +162,16 @@ class Scene:
         self.start()
         self.cluster.wait_ready(self.cluster.system.whole_s)
 
-    def start_first(self, *nodes: int) -> None:
+    def start_first(self, *nodes: int, settle_s: float = _SETTLE_S) -> None:
         """Starts some brokers and lets them elect whom they will, then the others."""
         self.start(*nodes)
-        self.settle()
+        self.settle(settle_s)
         self.start()
 
-    def settle(self) -> None:
+    def settle(self, settle_s: float = _SETTLE_S) -> None:
         """Waits until the brokers serve and every partition has a leader, or time enough has passed."""
         self.cluster.wait_ready(_SETTLE_S)
-        wait_until(lambda: all(leader > 0 for leader, _ in self._layout()), _SETTLE_S)
+        wait_until(lambda: all(leader > 0 for leader, _ in self._layout()), settle_s)
 
     def watch(self, seconds: float) -> None:
         """Leaves the brokers to themselves, so that periodic work such as retention happens."""
