@@ -1,21 +1,25 @@
-"""Opening the logs of partitions: disk work, for a worker thread."""
+"""Making places for partitions and opening their logs: disk work, for worker threads."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+import asyncio
+from collections.abc import Iterable, Sequence
+from itertools import chain
+from typing import Final, NamedTuple
 
 from penstock.broker.logs import get_logger
 from penstock.metadata.image import TopicImage
 from penstock.model.errors import StorageError
-from penstock.ports import Clock, Rng
+from penstock.ports import Clock, Rng, Workers
 from penstock.storage.config import LogConfig
-from penstock.storage.directory import DataDirectory
+from penstock.storage.directory import DataDirectory, StoredPartition
 from penstock.storage.log import Log
 
-__all__ = ["WantedLog", "load_logs", "log_findings"]
+__all__ = ["WantedLog", "create_partitions", "load_logs", "log_findings"]
 
 log = get_logger("partitions")
+#: worker threads that make new partitions at a time
+_THREADS: Final = 4
 
 
 class WantedLog(NamedTuple):
@@ -24,6 +28,29 @@ class WantedLog(NamedTuple):
     topic: TopicImage
     partition: int
     config: LogConfig
+
+
+async def create_partitions(
+    workers: Workers, directory: DataDirectory, partitions: Iterable[StoredPartition]
+) -> None:
+    """Make places for logs, durably; StorageError if one of them cannot be made.
+
+    Each topic waits for the disk. Several threads wait at the same time, which takes a disk hardly longer.
+    """
+    topics: dict[str, list[StoredPartition]] = {}
+    for partition in partitions:
+        topics.setdefault(partition.topic, []).append(partition)
+    shares = list(topics.values())
+    made = await asyncio.gather(
+        *(
+            workers.in_thread(directory.create_partitions, list(chain(*shares[thread::_THREADS])))
+            for thread in range(min(_THREADS, len(shares)))
+        ),
+        return_exceptions=True,
+    )
+    for error in made:
+        if error is not None:
+            raise error
 
 
 def load_logs(

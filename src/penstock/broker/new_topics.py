@@ -50,7 +50,10 @@ async def decide_topics(
 
     if not topics:
         return []
-    return await broker.controller.change(decide)
+    try:
+        return await broker.controller.change(decide)
+    except ApiError as e:
+        return [e] * len(topics)
 
 
 def _new_topic_id(broker: Broker) -> TopicId:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, cast
 
 from penstock.broker.data_directories import DataDirectories, check_metadata_folder, open_directories
 from penstock.broker.flusher import Flusher, FlushPolicy
-from penstock.broker.log_loading import WantedLog, load_logs, log_findings
+from penstock.broker.log_loading import WantedLog, create_partitions, load_logs, log_findings
 from penstock.broker.logs import get_logger
 from penstock.broker.metadata_home import find_damage, open_metadata_log
 from penstock.broker.partition import Partition
@@ -23,6 +23,7 @@ from penstock.ports import Clock, Files, Rng, Workers
 from penstock.storage.config import LogConfig
 from penstock.storage.directory import MANY_FILES, DataDirectory, PartitionRemoval, StoredPartition
 from penstock.storage.flush import FlushPlan
+from penstock.storage.folders import Removals
 from penstock.storage.holes import describe_holes, holes
 from penstock.storage.log import Log
 from penstock.storage.manifest import NO_BROKER_EPOCH
@@ -150,13 +151,17 @@ class Partitions(PartitionTable):
         if self.data.lost:
             slots.update(dict.fromkeys(indexes, ErrorCode.KAFKA_STORAGE_ERROR))
         else:
-            await self.add(topic, indexes, self._image.topic_configs(topic.name))
+            await self.add({topic.id: indexes})
 
-    async def add(self, topic: TopicImage, indexes: Sequence[int], overrides: Mapping[str, str]) -> None:
+    async def add(self, added: Mapping[TopicId, Sequence[int]]) -> None:
         """Start hosting new partitions, each in the directory that holds the fewest."""
-        config = self._log_config(overrides)
-        for directory, placed in self._place(indexes).items():
-            await self._make(directory, [WantedLog(topic, index, config) for index in placed])
+        wanted = []
+        for topic_id, indexes in added.items():
+            topic = self._image.topics_by_id[topic_id]
+            config = self._log_config(self._image.topic_configs(topic.name))
+            wanted += [WantedLog(topic, index, config) for index in indexes]
+        for directory, placed in self._place(wanted).items():
+            await self._make(directory, placed)
 
     async def release(self, topic: TopicImage, index: int) -> None:
         """Host a partition no longer, if it was here at all: its replicas are elsewhere."""
@@ -165,7 +170,7 @@ class Partitions(PartitionTable):
         directory = self._let_go(topic.name, index, slot)
         if directory is not None:
             removal = directory.remove_partition(topic.name, index)
-            await self._set_aside(topic.name, [index], directory, removal)
+            await self._set_aside(directory, [(topic.name, [index], removal)])
 
     async def quarantine(self, topic: TopicImage, index: int, reason: str) -> None:
         """Set the log of a hosted partition aside and host an empty one in its place.
@@ -205,24 +210,33 @@ class Partitions(PartitionTable):
         try:
             if directory.forget(stored):
                 await self.checkpoint_directory(directory)
-            await self._workers.in_thread(directory.create_partitions, stored)
+            await create_partitions(self._workers, directory, stored)
         except StorageError as e:
             for topic, index, _ in wanted:
                 self._refuse(topic, index, directory, e, made=False)
         else:
             await self._host(directory, wanted)
 
-    async def remove(self, topic_id: TopicId) -> str:
-        """Stop hosting a topic, whose name was the one returned; its files go in the background."""
-        name, slots = self.drop(topic_id)
-        held: dict[DataDirectory, list[int]] = {}
-        for index, slot in slots.items():
-            directory = self._let_go(name, index, slot)
-            if directory is not None:
-                held.setdefault(directory, []).append(index)
-        for directory, indexes in held.items():
-            await self._set_aside(name, indexes, directory, directory.remove_topic(name, indexes))
-        return name
+    async def remove(self, topic_ids: Iterable[TopicId]) -> list[str]:
+        """Stop hosting topics, whose names were those returned; their files go in the background."""
+        names = []
+        removals: dict[DataDirectory, list[tuple[str, list[int], PartitionRemoval]]] = {}
+        for nth, topic_id in enumerate(topic_ids, 1):
+            if nth % _SLICE == 0:
+                await asyncio.sleep(0)
+            name, slots = self.drop(topic_id)
+            names.append(name)
+            held: dict[DataDirectory, list[int]] = {}
+            for index, slot in slots.items():
+                directory = self._let_go(name, index, slot)
+                if directory is not None:
+                    held.setdefault(directory, []).append(index)
+            for directory, indexes in held.items():
+                removal = directory.remove_topic(name, indexes)
+                removals.setdefault(directory, []).append((name, indexes, removal))
+        for directory, removed in removals.items():
+            await self._set_aside(directory, removed)
+        return names
 
     def _let_go(self, name: str, index: int, slot: Slot | None) -> DataDirectory | None:
         """Serve a partition no longer; the directory that holds it, if any does."""
@@ -234,20 +248,22 @@ class Partitions(PartitionTable):
         return self._refused.discard(name, index)
 
     async def _set_aside(
-        self, name: str, indexes: Sequence[int], directory: DataDirectory, removal: PartitionRemoval
+        self, directory: DataDirectory, removed: Sequence[tuple[str, list[int], PartitionRemoval]]
     ) -> None:
         """Free the places of partitions. Their logs are deleted later, or quarantined if in doubt."""
         doubt = self.metadata_doubt()
-        try:
-            if doubt is not None:
+        if doubt is None:
+            removal = Removals(removal for *_, removal in removed)
+            for error in await self._workers.in_thread(removal.set_aside):
+                log.error("topic_not_removed", directory=directory.path, error=str(error))
+            self.delete_later(removal, self._flushers[directory])
+            return
+        for name, indexes, _ in removed:
+            try:
                 quarantined = self._workers.in_thread(directory.quarantine_partitions, name, indexes, doubt)
                 log_quarantined(directory, await quarantined)
-                return
-            await self._workers.in_thread(removal.set_aside)
-        except StorageError as e:
-            log.error("topic_not_removed", topic=name, directory=directory.path, error=str(e))
-        else:
-            self.delete_later(removal, self._flushers[directory])
+            except StorageError as e:
+                log.error("topic_not_removed", topic=name, directory=directory.path, error=str(e))
 
     def reconfigure(self, name: str, overrides: Mapping[str, str]) -> None:
         """Take over a topic's changed configs."""
@@ -328,13 +344,13 @@ class Partitions(PartitionTable):
         values: dict[str, Any] = topic_values(overrides, self._config)
         return LogConfig(**values)
 
-    def _place(self, indexes: Sequence[int]) -> dict[DataDirectory, list[int]]:
-        placed: dict[DataDirectory, list[int]] = {}
+    def _place(self, wanted: Sequence[WantedLog]) -> dict[DataDirectory, list[WantedLog]]:
+        placed: dict[DataDirectory, list[WantedLog]] = {}
         counts = {d: n for d, n in self._counts.items() if d.health.is_well} or dict(self._counts)
-        for index in indexes:
+        for wanted_log in wanted:
             directory = min(counts, key=lambda d: counts[d])
             counts[directory] += 1
-            placed.setdefault(directory, []).append(index)
+            placed.setdefault(directory, []).append(wanted_log)
         return placed
 
     def _refuse(
@@ -378,7 +394,7 @@ class Partitions(PartitionTable):
                 self.mark_unclean(topic.id, index, reason)
             self.on_hosted(partition)
 
-    def delete_later(self, removal: PartitionRemoval | Removal, flusher: Flusher | None = None) -> None:
+    def delete_later(self, removal: Removals | Removal, flusher: Flusher | None = None) -> None:
         """Have a worker thread free what was let go of, once `flusher` does not keep it open any more."""
 
         async def delete() -> None:

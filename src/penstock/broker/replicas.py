@@ -95,7 +95,7 @@ class Replicas:
         """Follow what the controller decided; returns the (name, id) of topics that are gone."""
         partitions, image = self._broker.partitions, self._broker.image
         changed: dict[PartitionKey, None] = {}
-        removed: list[tuple[str, bytes]] = []
+        gone: list[TopicId] = []
         reconfigured: dict[str, None] = {}
         for record in records:
             if isinstance(record, PartitionRecord | PartitionChangeRecord):
@@ -103,14 +103,16 @@ class Replicas:
             elif isinstance(record, BrokerRegistrationChangeRecord) and record.fenced > 0:
                 self._fenced_at_ms[record.broker_id] = self._now_ms()
             elif isinstance(record, RemoveTopicRecord):
-                self._forget_topic(TopicId(record.topic_id))
-                removed.append((await partitions.remove(TopicId(record.topic_id)), record.topic_id))
+                gone.append(TopicId(record.topic_id))
             elif isinstance(record, ConfigRecord) and record.resource_type == TOPIC:
                 reconfigured[record.resource_name] = None
             elif isinstance(record, ConfigRecord) and record.resource_type == BROKER:
                 reconfigured.update(dict.fromkeys(image.topics))
             elif isinstance(record, ClearElrRecord):
                 changed.update((p.key, None) for p in image.partitions_on(self._broker.node_id))
+        if gone:
+            self._forget_topics(set(gone))
+        removed: list[tuple[str, bytes]] = list(zip(await partitions.remove(gone), gone, strict=True))
         await self._host(changed)
         for name in reconfigured:
             partitions.reconfigure(name, image.topic_configs(name))
@@ -145,14 +147,13 @@ class Replicas:
                 if topic.name == OFFSETS_TOPIC:
                     self._broker.groups.resigned(index)
                 await partitions.release(topic, index)
-        for topic_id, indexes in added.items():
-            topic = image.topics_by_id[topic_id]
-            await partitions.add(topic, indexes, image.topic_configs(topic.name))
+        if added:
+            await partitions.add(added)
 
-    def _forget_topic(self, topic_id: TopicId) -> None:
-        for key in [key for key in self._following if key[0] == topic_id]:
+    def _forget_topics(self, topic_ids: set[TopicId]) -> None:
+        for key in [key for key in self._following if key[0] in topic_ids]:
             self._leave(key)
-        for key in [key for key in self._led if key[0] == topic_id]:
+        for key in [key for key in self._led if key[0] in topic_ids]:
             del self._led[key]
         for key in [key for key in self._fetched if key[0] == topic_id]:
             del self._fetched[key]

@@ -21,6 +21,7 @@ from contextlib import suppress
 from itertools import count
 from typing import Final, NamedTuple
 
+from penstock.model.errors import StorageError
 from penstock.model.ids import NO_TOPIC_ID, TopicId, TopicPartition, format_topic_id, parse_topic_id
 from penstock.ports import Clock, Files
 from penstock.storage.flush import ClosedFile, Unsynced
@@ -35,6 +36,7 @@ __all__ = [
     "PartitionFolder",
     "PartitionFolders",
     "PartitionRemoval",
+    "Removals",
     "StoredPartition",
 ]
 
@@ -102,6 +104,32 @@ class PartitionRemoval:
     def delete(self) -> None:
         with suppress(FileNotFoundError):
             self._files.rmtree(self._aside)
+
+
+class Removals:
+    """Several of them, as one."""
+
+    __slots__ = ("_removals",)
+
+    def __init__(self, removals: Iterable[PartitionRemoval]) -> None:
+        self._removals = list(removals)
+
+    def set_aside(self) -> list[StorageError]:
+        """Set each aside, or say why not; those are not deleted."""
+        errors, done = [], []
+        for removal in self._removals:
+            try:
+                removal.set_aside()
+            except StorageError as e:
+                errors.append(e)
+            else:
+                done.append(removal)
+        self._removals = done
+        return errors
+
+    def delete(self) -> None:
+        for removal in self._removals:
+            removal.delete()
 
 
 class PartitionFolders:

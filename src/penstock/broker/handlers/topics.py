@@ -43,6 +43,8 @@ from penstock.wire.schema import Struct
 __all__ = ["create_partitions", "create_topics", "delete_topics"]
 
 _BY_STATE = 6
+#: the first version of CreateTopics that shows configs
+_DESCRIBES_CONFIGS = 5
 #: the first version of DeleteTopics that knows TOPIC_DELETION_DISABLED
 _KNOWS_DISABLED = 3
 #: which config says how many partitions a coordinator's topic has
@@ -75,8 +77,13 @@ async def create_topics(context: Context, request: CreateTopicsRequest) -> Creat
         except ApiError as e:
             results.append(_not_created(topic.name, e))
     made = iter(await decide_topics(context.broker, wanted, request.validate_only))
+    described = _Described(context)
     for topic, result in zip(topics, results, strict=True):
-        response.topics.append(result or _created(context, topic, next(made), request.validate_only))
+        if result is None:
+            records = next(made)
+            configs = [] if isinstance(records, ApiError) else described.of(topic)
+            result = _created(topic, records, request.validate_only, configs)
+        response.topics.append(result)
     return response
 
 
@@ -126,7 +133,10 @@ def _check_coordinator_topic(config: BrokerConfig, topic: NewTopic) -> None:
 
 
 def _created(
-    context: Context, topic: CreatableTopic, records: Sequence[Struct] | ApiError, validate_only: bool
+    topic: CreatableTopic,
+    records: Sequence[Struct] | ApiError,
+    validate_only: bool,
+    configs: list[CreatableTopicConfigs],
 ) -> CreatableTopicResult:
     if isinstance(records, ApiError):
         return _not_created(topic.name, records)
@@ -138,7 +148,28 @@ def _created(
         topic_id=NO_TOPIC_ID if validate_only else created.topic_id,
         num_partitions=len(partitions),
         replication_factor=len(partitions[0].replicas),
-        configs=[
+        configs=configs,
+    )
+
+
+class _Described:
+    """The configs of new topics as responses have them; many topics of a request have the same."""
+
+    def __init__(self, context: Context) -> None:
+        self._config = context.broker.config
+        self._needed = context.version >= _DESCRIBES_CONFIGS
+        self._known: dict[tuple[tuple[str, str | None], ...], list[CreatableTopicConfigs]] = {}
+
+    def of(self, topic: CreatableTopic) -> list[CreatableTopicConfigs]:
+        key = tuple((config.name, config.value) for config in topic.configs)
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = self._describe(topic) if self._needed else []
+        return found
+
+    def _describe(self, topic: CreatableTopic) -> list[CreatableTopicConfigs]:
+        set_for_it = {c.name: c.value for c in topic.configs if c.value is not None}
+        return [
             CreatableTopicConfigs(
                 name=entry.name,
                 value=None if entry.sensitive else entry.value,
@@ -146,11 +177,8 @@ def _created(
                 config_source=entry.source,
                 is_sensitive=entry.sensitive,
             )
-            for entry in context.broker.config.describe_topic(
-                {c.name: c.value for c in topic.configs if c.value is not None}
-            )
-        ],
-    )
+            for entry in self._config.describe_topic(set_for_it)
+        ]
 
 
 async def delete_topics(context: Context, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
@@ -165,7 +193,10 @@ async def delete_topics(context: Context, request: DeleteTopicsRequest) -> Delet
         return DeleteTopicsResponse(
             responses=[_not_deleted(state, disabled, "delete.topic.enable is false") for state in states]
         )
-    results = await broker.controller.change(lambda: _decide_deletions(broker.image, states))
+    try:
+        results = await broker.controller.change(lambda: _decide_deletions(broker.image, states))
+    except ApiError as e:
+        results = [_not_deleted(state, e.code, str(e)) for state in states]
     return DeleteTopicsResponse(responses=results)
 
 
