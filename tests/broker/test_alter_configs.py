@@ -17,6 +17,7 @@ from tests.broker.configs import (
     DEFAULT_BROKER,
     DELETE,
     DYNAMIC_BROKER,
+    DYNAMIC_DEFAULT_BROKER,
     DYNAMIC_TOPIC,
     NODE,
     SET,
@@ -27,9 +28,8 @@ from tests.broker.configs import (
     shown,
     value_of,
 )
-from tests.broker.conftest import penstock_only
 from tests.broker.raw import RawClient
-from tests.broker.requests import AGAINST, Topic, create_topic, every_version
+from tests.broker.requests import AGAINST, Topic, create_topic, every_version, until
 
 INCREMENTAL = pytest.mark.parametrize("version", every_version(INCREMENTAL_ALTER_CONFIGS))
 LEGACY = pytest.mark.parametrize("version", every_version(ALTER_CONFIGS))
@@ -288,12 +288,6 @@ def test_values_that_a_running_broker_cannot_have(client: RawClient, name: str, 
     assert replace(client, BROKER, name, {key: value})[0] == ErrorCode.INVALID_REQUEST
 
 
-@penstock_only  # Kafka keeps names that it does not know
-@pytest.mark.parametrize("name", [NODE, DEFAULT_BROKER])
-def test_a_broker_config_that_does_not_exist(client: RawClient, name: str) -> None:
-    assert alter(client, BROKER, name, ("no.such.config", SET, "1"))[0] == ErrorCode.INVALID_REQUEST
-
-
 def test_configs_for_one_broker_go_before_those_for_all() -> None:
     with broker() as running, RawClient(running.bootstrap) as client:
         assert alter(client, BROKER, DEFAULT_BROKER, ("message.max.bytes", SET, "2000")) == OK
@@ -305,3 +299,25 @@ def test_configs_for_one_broker_go_before_those_for_all() -> None:
 
         assert replace(client, BROKER, DEFAULT_BROKER, {"min.insync.replicas": "1"}) == OK
         assert value_of(client, BROKER, NODE, "message.max.bytes") == ("1048588", DEFAULT)
+
+
+@pytest.mark.parametrize("name", [NODE, DEFAULT_BROKER])
+def test_names_that_no_broker_knows_are_kept_for_those_who_do(client: RawClient, name: str) -> None:
+    """A plugin's own config, or one of a topic by mistake: stored, and shown without its value."""
+    try:
+        foreign = [("my.plugin.key", SET, "v"), ("cleanup.policy", SET, "compact")]
+        assert alter(client, BROKER, name, *foreign)[0] == ErrorCode.NONE
+        # Apache Kafka's brokers hear of a change a moment after the answer.
+        until(lambda: "cleanup.policy" in shown(client, BROKER, name))
+        configs = shown(client, BROKER, name)
+        for key in ("my.plugin.key", "cleanup.policy"):
+            assert (configs[key].value, configs[key].is_sensitive, configs[key].read_only) == (
+                None,
+                True,
+                True,
+            )
+            assert configs[key].config_source == (DYNAMIC_BROKER if name else DYNAMIC_DEFAULT_BROKER)
+    finally:
+        for key in ("my.plugin.key", "cleanup.policy"):
+            assert alter(client, BROKER, name, (key, DELETE, None))[0] == ErrorCode.NONE
+    until(lambda: "my.plugin.key" not in shown(client, BROKER, name))

@@ -44,6 +44,8 @@ PROMISED = {
     42: ("DeleteGroups", 0, 2),
     44: ("IncrementalAlterConfigs", 0, 1),
     47: ("OffsetDelete", 0, 0),
+    48: ("DescribeClientQuotas", 0, 1),
+    49: ("AlterClientQuotas", 0, 1),
     60: ("DescribeCluster", 0, 2),
     61: ("DescribeProducers", 0, 0),
     68: ("ConsumerGroupHeartbeat", 0, 1),
@@ -88,6 +90,13 @@ def test_features_travel_in_tagged_fields(client: RawClient, version: int) -> No
     low, high = supported["metadata.version"]
     assert low <= finalized["metadata.version"] <= high
     assert response.finalized_features_epoch >= 0
+
+
+def test_features_are_shown_as_kafkas_tools_expect_them(client: RawClient) -> None:
+    supported = {f.name: (f.min_version, f.max_version) for f in ask(client, 4).supported_features}
+
+    assert supported["kraft.version"] == (0, 1)
+    assert supported["eligible.leader.replicas.version"] == (0, 1)
 
 
 def test_version_3_never_says_that_a_feature_starts_at_zero(client: RawClient) -> None:

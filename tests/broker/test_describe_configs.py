@@ -224,6 +224,25 @@ def test_resources_succeed_and_fail_by_themselves(client: RawClient, topic: Topi
     }
 
 
+@penstock_only  # Kafka's order is that of a hash table
+@pytest.mark.parametrize(
+    ("kind", "keys"),
+    [
+        (TOPIC, ["segment.bytes", "cleanup.policy", "retention.ms"]),
+        (BROKER, ["num.partitions", "log.retention.ms", "log.cleanup.policy"]),
+    ],
+)
+def test_configs_are_described_in_the_order_in_which_they_were_asked_for(
+    client: RawClient, topic: Topic, kind: int, keys: list[str]
+) -> None:
+    """Clients read them by their positions."""
+    name = topic.name if kind == TOPIC else NODE
+
+    for order in (keys, keys[::-1]):
+        described = describe(client, kind, name, [order[0], *order, "no.such.config"])
+        assert [config.name for config in described.configs] == order
+
+
 # -- ListConfigResources
 
 

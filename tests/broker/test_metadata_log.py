@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from penstock.broker.metadata_log import MetadataLog, encode_snapshot
 from penstock.broker.world import SystemClock
+from penstock.raft.control import leader_change_batch
 from penstock.raft.messages import LogPoint
+from penstock.raft.voters import VoterSet
+from penstock.records.batch import crc_matches, read_header
 from penstock.records.record import Record, build_batch
 from penstock.storage.config import LogConfig
 from penstock.storage.log import Log
@@ -45,3 +48,17 @@ def test_a_log_that_parts_from_its_snapshot_starts_over() -> None:
     log.store_snapshot(LogPoint(6, 3), encode_snapshot([], None, 1, LogPoint(6, 3)))
     again = reopened(files)
     assert (again.start_offset, again.end_offset) == (3, 3)
+
+
+def test_control_batches_have_the_time_of_the_wall_clock() -> None:
+    """Raft counts its timeouts by a clock that starts with the machine."""
+    files = MemoryFiles()
+    files.makedirs("/log")
+    log = reopened(files)
+    before = CLOCK.now_ms()
+    log.append(leader_change_batch(1, 3, VoterSet(()), [1], 12_345), 3)
+    found = log.log.read(0, 1000, upper=1)
+    assert found is not None
+    header = read_header(found.read())
+    assert before <= header.base_timestamp == header.max_timestamp <= CLOCK.now_ms()
+    assert crc_matches(found.read(), header)

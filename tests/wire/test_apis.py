@@ -39,6 +39,8 @@ KAFKA_4_3 = {
     45: ("AlterPartitionReassignments", 0, 1, 0),
     46: ("ListPartitionReassignments", 0, 0, 0),
     47: ("OffsetDelete", 0, 0, 32768),
+    48: ("DescribeClientQuotas", 0, 1, 1),
+    49: ("AlterClientQuotas", 0, 1, 1),
     52: ("Vote", 0, 2, 0),
     53: ("BeginQuorumEpoch", 0, 1, 1),
     54: ("EndQuorumEpoch", 0, 1, 1),

@@ -1,4 +1,4 @@
-"""Making places for partitions and opening their logs: disk work, for worker threads."""
+"""Making places for partitions, opening their logs, setting them aside: disk work, for worker threads."""
 
 from __future__ import annotations
 
@@ -8,14 +8,16 @@ from itertools import chain
 from typing import Final, NamedTuple
 
 from penstock.broker.logs import get_logger
+from penstock.broker.stored_partitions import log_quarantined
 from penstock.metadata.image import TopicImage
 from penstock.model.errors import StorageError
 from penstock.ports import Clock, Rng, Workers
 from penstock.storage.config import LogConfig
-from penstock.storage.directory import DataDirectory, StoredPartition
+from penstock.storage.directory import DataDirectory, PartitionRemoval, StoredPartition
+from penstock.storage.folders import Removals
 from penstock.storage.log import Log
 
-__all__ = ["WantedLog", "create_partitions", "load_logs", "log_findings"]
+__all__ = ["WantedLog", "create_partitions", "load_logs", "log_findings", "place_logs", "set_aside"]
 
 log = get_logger("partitions")
 #: worker threads that make new partitions at a time
@@ -28,6 +30,18 @@ class WantedLog(NamedTuple):
     topic: TopicImage
     partition: int
     config: LogConfig
+
+
+def place_logs(
+    counts: dict[DataDirectory, int], wanted: Iterable[WantedLog]
+) -> dict[DataDirectory, list[WantedLog]]:
+    """Each log in the directory that has the fewest; `counts` has how many each has, and grows."""
+    placed: dict[DataDirectory, list[WantedLog]] = {}
+    for wanted_log in wanted:
+        directory = min(counts, key=lambda d: counts[d])
+        counts[directory] += 1
+        placed.setdefault(directory, []).append(wanted_log)
+    return placed
 
 
 async def create_partitions(
@@ -81,3 +95,27 @@ def log_findings(topic: str, partition: int, opened: Log) -> None:
     if recovery.corruption:
         ranges = [str(damage) for damage in recovery.corruption]
         log.error("corruption_found", topic=topic, partition=partition, ranges=ranges)
+
+
+async def set_aside(
+    workers: Workers,
+    directory: DataDirectory,
+    removed: Sequence[tuple[str, list[int], PartitionRemoval]],
+    doubt: str | None,
+) -> Removals | None:
+    """Free the places of partitions, each with its topic and indexes.
+
+    Returns what is to be deleted later. Where there is a `doubt`, the logs are quarantined instead.
+    """
+    if doubt is None:
+        removal = Removals(removal for *_, removal in removed)
+        for error in await workers.in_thread(removal.set_aside):
+            log.error("topic_not_removed", directory=directory.path, error=str(error))
+        return removal
+    for name, indexes, _ in removed:
+        try:
+            entry = await workers.in_thread(directory.quarantine_partitions, name, indexes, doubt)
+            log_quarantined(directory, entry)
+        except StorageError as e:
+            log.error("topic_not_removed", topic=name, directory=directory.path, error=str(e))
+    return None

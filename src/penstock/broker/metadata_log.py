@@ -32,7 +32,7 @@ from penstock.raft.state import (
     encode_quorum_state,
 )
 from penstock.raft.voters import VoterHistory, VoterSet
-from penstock.records.batch import HEADER_SIZE, BatchHeader, read_header, stamp
+from penstock.records.batch import HEADER_SIZE, BatchHeader, read_header, stamp, stamp_time
 from penstock.records.record import Record, build_batch, iter_records
 from penstock.storage.config import FOREVER, LogConfig
 from penstock.storage.epochs import LeaderEpochs
@@ -139,6 +139,9 @@ class MetadataLog:
 
     def append(self, batches: bytearray, epoch: int) -> int:
         view = memoryview(batches)
+        if read_header(view).is_control:
+            # The Raft core has no wall clock: it stamps control batches with the clock of its timeouts.
+            stamp_time(view, self._clock.now_ms())
         return self._even_if_full(lambda: self.log.append(view, epoch, origin=AppendOrigin.RAFT).base_offset)
 
     def append_replicated(self, batches: Buffer) -> None:

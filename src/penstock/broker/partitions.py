@@ -8,7 +8,14 @@ from typing import Any, Final, cast
 
 from penstock.broker.data_directories import DataDirectories, check_metadata_folder, open_directories
 from penstock.broker.flusher import Flusher, FlushPolicy
-from penstock.broker.log_loading import WantedLog, create_partitions, load_logs, log_findings
+from penstock.broker.log_loading import (
+    WantedLog,
+    create_partitions,
+    load_logs,
+    log_findings,
+    place_logs,
+    set_aside,
+)
 from penstock.broker.logs import get_logger
 from penstock.broker.metadata_home import find_damage, open_metadata_log
 from penstock.broker.partition import Partition
@@ -160,7 +167,8 @@ class Partitions(PartitionTable):
             topic = self._image.topics_by_id[topic_id]
             config = self._log_config(self._image.topic_configs(topic.name))
             wanted += [WantedLog(topic, index, config) for index in indexes]
-        for directory, placed in self._place(wanted).items():
+        counts = {d: n for d, n in self._counts.items() if d.health.is_well} or dict(self._counts)
+        for directory, placed in place_logs(counts, wanted).items():
             await self._make(directory, placed)
 
     async def release(self, topic: TopicImage, index: int) -> None:
@@ -251,19 +259,9 @@ class Partitions(PartitionTable):
         self, directory: DataDirectory, removed: Sequence[tuple[str, list[int], PartitionRemoval]]
     ) -> None:
         """Free the places of partitions. Their logs are deleted later, or quarantined if in doubt."""
-        doubt = self.metadata_doubt()
-        if doubt is None:
-            removal = Removals(removal for *_, removal in removed)
-            for error in await self._workers.in_thread(removal.set_aside):
-                log.error("topic_not_removed", directory=directory.path, error=str(error))
+        removal = await set_aside(self._workers, directory, removed, self.metadata_doubt())
+        if removal is not None:
             self.delete_later(removal, self._flushers[directory])
-            return
-        for name, indexes, _ in removed:
-            try:
-                quarantined = self._workers.in_thread(directory.quarantine_partitions, name, indexes, doubt)
-                log_quarantined(directory, await quarantined)
-            except StorageError as e:
-                log.error("topic_not_removed", topic=name, directory=directory.path, error=str(e))
 
     def reconfigure(self, name: str, overrides: Mapping[str, str]) -> None:
         """Take over a topic's changed configs."""
@@ -343,15 +341,6 @@ class Partitions(PartitionTable):
     def _log_config(self, overrides: Mapping[str, str]) -> LogConfig:
         values: dict[str, Any] = topic_values(overrides, self._config)
         return LogConfig(**values)
-
-    def _place(self, wanted: Sequence[WantedLog]) -> dict[DataDirectory, list[WantedLog]]:
-        placed: dict[DataDirectory, list[WantedLog]] = {}
-        counts = {d: n for d, n in self._counts.items() if d.health.is_well} or dict(self._counts)
-        for wanted_log in wanted:
-            directory = min(counts, key=lambda d: counts[d])
-            counts[directory] += 1
-            placed.setdefault(directory, []).append(wanted_log)
-        return placed
 
     def _refuse(
         self, topic: TopicImage, index: int, directory: DataDirectory, error: StorageError, *, made: bool

@@ -155,7 +155,7 @@ class Replicas:
             self._leave(key)
         for key in [key for key in self._led if key[0] in topic_ids]:
             del self._led[key]
-        for key in [key for key in self._fetched if key[0] == topic_id]:
+        for key in [key for key in self._fetched if key[0] in topic_ids]:
             del self._fetched[key]
 
     # -- roles

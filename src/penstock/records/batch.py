@@ -38,6 +38,9 @@ _OFFSET_AND_LENGTH: Final = Struct(">qi")
 _STAMP: Final = Struct(">qii")
 _OFFSET: Final = Struct(">q")
 _RECORD_COUNT: Final = Struct(">57xi")
+_CRC: Final = Struct(">I")
+_TIMESTAMPS: Final = Struct(">qq")
+_TIMESTAMPS_POSITION: Final = 27
 #: what may be walked record by record while others wait: a few milliseconds' worth
 _SHORT_RECORDS_MAX: Final = 1000
 _SHORT_BYTES_MAX: Final = 64 << 10
@@ -125,6 +128,12 @@ def is_long(batch: Buffer) -> bool:
 def crc_matches(batch: Buffer, header: BatchHeader) -> bool:
     """Whether `batch`, exactly one batch, is what its checksum says."""
     return bool(crc32c(memoryview(batch)[CRC_START:]) == header.crc)
+
+
+def stamp_time(batch: memoryview, timestamp_ms: int) -> None:
+    """Give all records of exactly one batch, which were made at the same time, another one."""
+    _TIMESTAMPS.pack_into(batch, _TIMESTAMPS_POSITION, timestamp_ms, timestamp_ms)
+    _CRC.pack_into(batch, CRC_START - _CRC.size, crc32c(batch[CRC_START:]))
 
 
 def stamp(batch: bytearray | memoryview, position: int, base_offset: int, leader_epoch: int) -> None:

@@ -45,10 +45,12 @@ from penstock.broker.handlers.offsets import delete_records, list_offsets, offse
 from penstock.broker.handlers.produce import produce
 from penstock.broker.handlers.producers import describe_producers, init_producer_id
 from penstock.broker.handlers.quorum import add_raft_voter, describe_quorum, remove_raft_voter
+from penstock.broker.handlers.quotas import alter_client_quotas, describe_client_quotas
 from penstock.broker.handlers.replica_log_dirs import alter_replica_log_dirs
 from penstock.broker.handlers.topics import create_partitions, create_topics, delete_topics
 from penstock.wire.api import Api
 from penstock.wire.apis.add_raft_voter import ADD_RAFT_VOTER
+from penstock.wire.apis.alter_client_quotas import ALTER_CLIENT_QUOTAS
 from penstock.wire.apis.alter_configs import ALTER_CONFIGS
 from penstock.wire.apis.alter_partition_reassignments import ALTER_PARTITION_REASSIGNMENTS
 from penstock.wire.apis.alter_replica_log_dirs import ALTER_REPLICA_LOG_DIRS
@@ -60,6 +62,7 @@ from penstock.wire.apis.create_topics import CREATE_TOPICS
 from penstock.wire.apis.delete_groups import DELETE_GROUPS
 from penstock.wire.apis.delete_records import DELETE_RECORDS
 from penstock.wire.apis.delete_topics import DELETE_TOPICS
+from penstock.wire.apis.describe_client_quotas import DESCRIBE_CLIENT_QUOTAS
 from penstock.wire.apis.describe_cluster import DESCRIBE_CLUSTER
 from penstock.wire.apis.describe_configs import DESCRIBE_CONFIGS
 from penstock.wire.apis.describe_groups import DESCRIBE_GROUPS
@@ -132,6 +135,8 @@ HANDLERS: Final[dict[Api[Any, Any], Handler]] = {
     DESCRIBE_LOG_DIRS: describe_log_dirs,
     DELETE_GROUPS: delete_groups,
     OFFSET_DELETE: offset_delete,
+    DESCRIBE_CLIENT_QUOTAS: describe_client_quotas,
+    ALTER_CLIENT_QUOTAS: alter_client_quotas,
     DESCRIBE_CLUSTER: describe_cluster,
     DESCRIBE_PRODUCERS: describe_producers,
     CONSUMER_GROUP_HEARTBEAT: consumer_group_heartbeat,

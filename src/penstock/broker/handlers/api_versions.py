@@ -23,6 +23,8 @@ _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 _NAMES_SOFTWARE: Final = 3
 #: versions below 4 cannot say that a feature's lowest version is 0
 _ZERO_MIN_FROM: Final = 4
+_KRAFT_VERSION: Final = "kraft.version"
+_ELIGIBLE_LEADERS: Final = "eligible.leader.replicas.version"
 
 
 def api_versions(context: Context, request: ApiVersionsRequest) -> ApiVersionsResponse:
@@ -39,12 +41,27 @@ def api_versions(context: Context, request: ApiVersionsRequest) -> ApiVersionsRe
         ],
         supported_features=[
             SupportedFeatureKey(name=name, min_version=low, max_version=high)
-            for name, (low, high) in SUPPORTED_FEATURES.items()
+            for name, (low, high) in _shown_features().items()
             if low or context.version >= _ZERO_MIN_FROM
         ],
         finalized_features_epoch=image.offset,
         finalized_features=[
             FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level)
-            for name, level in image.features.items()
+            for name, level in _levels(context).items()
         ],
     )
+
+
+def _shown_features() -> dict[str, tuple[int, int]]:
+    """As Kafka shows them: the quorum's feature is among them, and eligible leaders have a level 0."""
+    features = {**SUPPORTED_FEATURES, _KRAFT_VERSION: (0, 1)}
+    features[_ELIGIBLE_LEADERS] = (0, features[_ELIGIBLE_LEADERS][1])
+    return features
+
+
+def _levels(context: Context) -> dict[str, int]:
+    levels = dict(context.broker.image.features)
+    if context.broker.node.quorum.node.history.latest_offset >= 0:
+        # The voters are in the metadata log, which is what level 1 stands for (KIP-853).
+        levels[_KRAFT_VERSION] = 1
+    return levels

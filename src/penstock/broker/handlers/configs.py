@@ -19,12 +19,15 @@ from penstock.metadata.image import BROKER, TOPIC
 from penstock.metadata.topics import check_topic_name
 from penstock.model.config import (
     BROKER_KEYS,
+    CLIENT_METRICS_KEYS,
     GROUP_KEYS,
     TOPIC_KEYS,
     ConfigEntry,
     ConfigKey,
     ConfigType,
+    check_client_metrics,
     check_group_configs,
+    describe_client_metrics,
     resolve_topic_configs,
 )
 from penstock.model.errors import ApiError, ErrorCode, InvalidConfig, InvalidRequest, UnknownTopicOrPartition
@@ -57,7 +60,12 @@ _BROKER_LOGGER: Final = 8
 _CLIENT_METRICS: Final = 16
 _LISTABLE: Final = (TOPIC, BROKER, _BROKER_LOGGER, _CLIENT_METRICS, GROUP)
 #: what can be set, by resource type
-_KEYS: Final = {TOPIC: TOPIC_KEYS, BROKER: BROKER_KEYS, GROUP: GROUP_KEYS}
+_KEYS: Final = {
+    TOPIC: TOPIC_KEYS,
+    BROKER: BROKER_KEYS,
+    GROUP: GROUP_KEYS,
+    _CLIENT_METRICS: CLIENT_METRICS_KEYS,
+}
 
 
 def describe_configs(context: Context, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
@@ -99,6 +107,9 @@ def _entries(context: Context, resource: DescribeConfigsResource) -> list[Config
     if resource.resource_type == _BROKER_LOGGER:
         _check_is_us(context, name)
         return describe_loggers(names)
+    if resource.resource_type == _CLIENT_METRICS:
+        _check_subscription_name(name)
+        return describe_client_metrics(broker.image.configs.get((_CLIENT_METRICS, name), {}), names)
     raise InvalidRequest(f"Configs of resource type {resource.resource_type} are not served")
 
 
@@ -125,6 +136,12 @@ def _check_group_name(name: str) -> None:
     """A group need not exist to have configs."""
     if not name:
         raise InvalidRequest("Group name must not be empty")
+
+
+def _check_subscription_name(name: str) -> None:
+    """A subscription of client metrics is made by its first config."""
+    if not name:
+        raise InvalidRequest("Client metrics subscription name must not be empty")
 
 
 def _result(entry: ConfigEntry, synonyms: bool, documentation: bool) -> DescribeConfigsResourceResult:
@@ -263,6 +280,8 @@ def _check_resource(context: Context, resource: tuple[int, str]) -> None:
             _check_is_registered(context, name)
     elif kind == GROUP:
         _check_group_name(name)
+    elif kind == _CLIENT_METRICS:
+        _check_subscription_name(name)
     else:
         raise InvalidRequest(f"Configs of resource type {kind} cannot be altered")
 
@@ -277,6 +296,8 @@ def _check_values(context: Context, resource: tuple[int, str], values: Mapping[s
         resolve_topic_configs(values, config)
     elif kind == GROUP:
         check_group_configs(values, config)
+    elif kind == _CLIENT_METRICS:
+        check_client_metrics(values)
     else:
         try:
             _check_stays_reachable(values)
@@ -316,7 +337,7 @@ def list_config_resources(
             names = broker.image.topics
         elif kind in (BROKER, _BROKER_LOGGER):
             names = [str(node) for node in broker.image.brokers]
-        elif kind == GROUP:
-            names = [name for group, name in broker.image.configs if group == GROUP]
+        elif kind in (GROUP, _CLIENT_METRICS):
+            names = [name for known, name in broker.image.configs if known == kind]
         response.config_resources += [ConfigResource(resource_name=n, resource_type=kind) for n in names]
     return response

@@ -11,7 +11,7 @@ from typing import Final
 
 from penstock.broker import logs
 from penstock.metadata.configs import Alteration, Operation
-from penstock.model.config import ConfigEntry, ConfigSource, ConfigType
+from penstock.model.config import ConfigEntry, ConfigSource, ConfigType, selected
 from penstock.model.errors import InvalidConfig, InvalidRequest
 
 __all__ = ["alter_loggers", "describe_loggers"]
@@ -24,6 +24,7 @@ _FROM_KAFKA: Final = {kafka: level for level, kafka in _TO_KAFKA.items()} | {
 
 
 def describe_loggers(names: Collection[str] | None) -> list[ConfigEntry]:
+    levels = logs.levels()
     return [
         ConfigEntry(
             name=name,
@@ -35,8 +36,7 @@ def describe_loggers(names: Collection[str] | None) -> list[ConfigEntry]:
             documentation="",
             synonyms=(),
         )
-        for name, level in logs.levels().items()
-        if not names or name in names
+        for name, level in ((name, levels[name]) for name in selected(levels, names))
     ]
 
 

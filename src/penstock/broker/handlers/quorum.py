@@ -132,14 +132,23 @@ async def describe_quorum(context: Context, request: DescribeQuorumRequest) -> D
         nodes=[
             QuorumNode(
                 node_id=voter.key.id,
-                listeners=[
-                    Endpoint(name=e.name, host=e.host, port=e.port)
-                    for e in voter.endpoints or filter(None, [node.endpoint_of(voter.key.id)])
-                ],
+                listeners=_shown_endpoints(context, voter),
             )
             for voter in node.quorum.node.voters
         ],
     )
+
+
+def _shown_endpoints(context: Context, voter: raft.Voter) -> list[Endpoint]:
+    """Where a voter is reached; a broker that is a cluster of its own has only the listeners of clients."""
+    known = voter.endpoints or filter(None, [context.broker.node.endpoint_of(voter.key.id)])
+    shown = [Endpoint(name=e.name, host=e.host, port=e.port) for e in known if e.host]
+    if not shown and voter.key.id == context.broker.node_id:
+        shown = [
+            Endpoint(name=e.name, host=e.advertised_host, port=e.advertised_port)
+            for e in context.broker.listeners
+        ]
+    return shown
 
 
 # -- who votes

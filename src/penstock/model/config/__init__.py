@@ -1,7 +1,18 @@
 """Config keys under Kafka's names: what exists, what is valid, and what a broker or topic ends up with."""
 
-from penstock.model.config.broker import BrokerConfig, ConfigEntry, ConfigSynonym, parse_broker_config
+from penstock.model.config.broker import (
+    BrokerConfig,
+    ConfigEntry,
+    ConfigSynonym,
+    parse_broker_config,
+    selected,
+)
 from penstock.model.config.broker_keys import BROKER_KEYS
+from penstock.model.config.client_metrics import (
+    CLIENT_METRICS_KEYS,
+    check_client_metrics,
+    describe_client_metrics,
+)
 from penstock.model.config.declared import DeclaredTopic
 from penstock.model.config.environment import environment_configs
 from penstock.model.config.files import ConfigFile, configs_of, load_config_file
@@ -15,6 +26,7 @@ from penstock.model.config.topics import parse_topic_config, resolve_topic_confi
 
 __all__ = [
     "BROKER_KEYS",
+    "CLIENT_METRICS_KEYS",
     "GROUP_KEYS",
     "TOPIC_KEYS",
     "BrokerConfig",
@@ -28,8 +40,10 @@ __all__ = [
     "DeclaredTopic",
     "Endpoint",
     "UpdateMode",
+    "check_client_metrics",
     "check_group_configs",
     "configs_of",
+    "describe_client_metrics",
     "effective_configs",
     "environment_configs",
     "group_values",
@@ -37,5 +51,6 @@ __all__ = [
     "parse_broker_config",
     "parse_topic_config",
     "resolve_topic_configs",
+    "selected",
     "topic_values",
 ]

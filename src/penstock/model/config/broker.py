@@ -7,7 +7,7 @@ so whoever holds it reads current values. It is owned by the event loop's thread
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
 from penstock.model.config.broker_checks import check_dynamic_name, check_together, topic_default
@@ -221,13 +221,25 @@ class BrokerConfig(Mapping[str, ConfigValue]):
 
     def describe(self, names: Collection[str] | None = None) -> list[ConfigEntry]:
         """This broker's configs, or those named, as DescribeConfigs shows them; unknown names are skipped."""
-        keys = _selected(BROKER_KEYS.values(), names)
-        return [self._entry(key) for key in keys if not key.internal or key.name in self._static]
+        keys = {n: k for n, k in BROKER_KEYS.items() if not k.internal or n in self._static}
+        foreign = {
+            **_foreign(self._dynamic_default, ConfigSource.DYNAMIC_DEFAULT_BROKER),
+            **_foreign(self._dynamic, ConfigSource.DYNAMIC_BROKER),
+        }
+        return [
+            foreign[name] if name in foreign else self._entry(keys[name])
+            for name in selected([*keys, *foreign], names)
+        ]
 
     def describe_dynamic_default(self, names: Collection[str] | None = None) -> list[ConfigEntry]:
         """The cluster's dynamic broker configs: what DescribeConfigs shows for the broker without a name."""
         entries = []
-        for key in _selected((BROKER_KEYS[name] for name in self._dynamic_default), names):
+        foreign = _foreign(self._dynamic_default, ConfigSource.DYNAMIC_DEFAULT_BROKER)
+        for name in selected(self._dynamic_default, names):
+            if name in foreign:
+                entries.append(foreign[name])
+                continue
+            key = BROKER_KEYS[name]
             value = key.format(key.parse(self._dynamic_default[key.name]))
             only = tuple(s for s in self._synonyms(key) if s.source is ConfigSource.DYNAMIC_DEFAULT_BROKER)
             entries.append(_entry(key, value, only, read_only=key.read_only))
@@ -238,7 +250,7 @@ class BrokerConfig(Mapping[str, ConfigValue]):
     ) -> list[ConfigEntry]:
         """A topic's configs, given what was set for it."""
         entries = []
-        for key in _selected(TOPIC_KEYS.values(), names):
+        for key in (TOPIC_KEYS[name] for name in selected(TOPIC_KEYS, names)):
             if key.internal and key.name not in overrides:
                 continue
             synonyms = self._synonyms(BROKER_KEYS[key.synonyms[0].name]) if key.synonyms else ()
@@ -254,7 +266,7 @@ class BrokerConfig(Mapping[str, ConfigValue]):
     ) -> list[ConfigEntry]:
         """A group's configs, given what was set for it."""
         entries = []
-        for key in _selected(GROUP_KEYS.values(), names):
+        for key in (GROUP_KEYS[name] for name in selected(GROUP_KEYS, names)):
             broker_key = BROKER_KEYS[key.synonyms[0].name]
             synonyms, value = self._synonyms(broker_key), key.format(self._values[broker_key.name])
             if key.name in overrides:
@@ -277,9 +289,12 @@ class BrokerConfig(Mapping[str, ConfigValue]):
         for name in dynamic_default:
             check_dynamic_name(name, cluster_wide=True)
         values = {name: key.default for name, key in BROKER_KEYS.items()}
-        for source in (self._static, dynamic_default, dynamic):
+        for name, text in self._static.items():
+            values[name] = parse_broker_config(name, text)
+        for source in (dynamic_default, dynamic):
             for name, text in source.items():
-                values[name] = parse_broker_config(name, text)
+                if name in BROKER_KEYS:
+                    values[name] = parse_broker_config(name, text)
         if values["broker.id"] == BROKER_KEYS["broker.id"].default:
             values["broker.id"] = values["node.id"]
         check_together(values)
@@ -346,8 +361,18 @@ def _entry(
     )
 
 
-def _selected(keys: Iterable[ConfigKey], names: Collection[str] | None) -> list[ConfigKey]:
-    return [key for key in keys if not names or key.name in names]
+def selected(known: Collection[str], names: Collection[str] | None) -> list[str]:
+    """What was asked for, in that order, of what there is; all of it where nothing was."""
+    return [name for name in dict.fromkeys(names) if name in known] if names else list(known)
+
+
+def _foreign(texts: Mapping[str, str], source: ConfigSource) -> dict[str, ConfigEntry]:
+    """What is set under names that are none of ours. Like Kafka, show that it is, but not what it is."""
+    return {
+        name: ConfigEntry(name, None, source, ConfigType.UNKNOWN, True, True, "", ())
+        for name in texts
+        if name not in BROKER_KEYS
+    }
 
 
 def _same_ids(static: dict[str, str]) -> dict[str, str]:

@@ -7,6 +7,7 @@ from typing import Any
 from penstock.wire.api import Api
 from penstock.wire.apis.add_raft_voter import ADD_RAFT_VOTER
 from penstock.wire.apis.allocate_producer_ids import ALLOCATE_PRODUCER_IDS
+from penstock.wire.apis.alter_client_quotas import ALTER_CLIENT_QUOTAS
 from penstock.wire.apis.alter_configs import ALTER_CONFIGS
 from penstock.wire.apis.alter_partition import ALTER_PARTITION
 from penstock.wire.apis.alter_partition_reassignments import ALTER_PARTITION_REASSIGNMENTS
@@ -23,6 +24,7 @@ from penstock.wire.apis.create_topics import CREATE_TOPICS
 from penstock.wire.apis.delete_groups import DELETE_GROUPS
 from penstock.wire.apis.delete_records import DELETE_RECORDS
 from penstock.wire.apis.delete_topics import DELETE_TOPICS
+from penstock.wire.apis.describe_client_quotas import DESCRIBE_CLIENT_QUOTAS
 from penstock.wire.apis.describe_cluster import DESCRIBE_CLUSTER
 from penstock.wire.apis.describe_configs import DESCRIBE_CONFIGS
 from penstock.wire.apis.describe_groups import DESCRIBE_GROUPS
@@ -95,6 +97,8 @@ APIS: dict[int, Api[Any, Any]] = {
         ALTER_PARTITION_REASSIGNMENTS,
         LIST_PARTITION_REASSIGNMENTS,
         OFFSET_DELETE,
+        DESCRIBE_CLIENT_QUOTAS,
+        ALTER_CLIENT_QUOTAS,
         VOTE,
         BEGIN_QUORUM_EPOCH,
         END_QUORUM_EPOCH,

@@ -1,0 +1,83 @@
+"""Subscriptions to metrics of clients (KIP-714), as configs: stored and shown, and without effect.
+
+Clients push no metrics to this broker. Tools that manage subscriptions work all the same.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from typing import Final
+
+from penstock.model.config.broker import ConfigEntry, ConfigSynonym, selected
+from penstock.model.config.keys import ConfigKey, ConfigSource, ConfigType, table
+from penstock.model.errors import InvalidConfig, InvalidRequest
+
+__all__ = ["CLIENT_METRICS_KEYS", "check_client_metrics", "describe_client_metrics"]
+
+_INTERVAL_MS: Final = (100, 3_600_000)
+_MATCHED: Final = frozenset(
+    {
+        "client_instance_id",
+        "client_id",
+        "client_software_name",
+        "client_software_version",
+        "client_source_address",
+        "client_source_port",
+    }
+)
+
+CLIENT_METRICS_KEYS: Final = table(
+    [
+        ConfigKey("interval.ms", ConfigType.INT, 300_000, "How often clients push metrics."),
+        ConfigKey(
+            "match", ConfigType.LIST, (), "Which clients: NAME=REGEX, comma-separated.", repeatable=True
+        ),
+        ConfigKey("metrics", ConfigType.LIST, (), "Prefixes of the metrics.", repeatable=True),
+    ]
+)
+
+
+def check_client_metrics(values: Mapping[str, str]) -> None:
+    """Raise what Kafka answers if a subscription cannot have `values`."""
+    for name, text in values.items():
+        key = CLIENT_METRICS_KEYS.get(name)
+        if key is None:
+            raise InvalidRequest(f"Unknown client metrics configuration: {name}")
+        value = key.parse(text)
+        if name == "interval.ms":
+            least, most = _INTERVAL_MS
+            assert isinstance(value, int)
+            if not least <= value <= most:
+                raise InvalidRequest(f"interval.ms is {value}; it must be between {least} and {most}")
+        elif name == "match":
+            assert isinstance(value, tuple)
+            for pattern in value:
+                _check_pattern(pattern)
+
+
+def _check_pattern(pattern: str) -> None:
+    name, separator, regex = pattern.partition("=")
+    try:
+        re.compile(regex)
+    except re.error:
+        separator = ""
+    if not separator or name.strip() not in _MATCHED:
+        raise InvalidConfig(f"Illegal client matching pattern: {pattern}")
+
+
+def describe_client_metrics(
+    overrides: Mapping[str, str], names: Collection[str] | None = None
+) -> list[ConfigEntry]:
+    """The configs of a subscription, given what was set for it; one that was never made has the defaults."""
+    entries = []
+    for name in selected(CLIENT_METRICS_KEYS, names):
+        key = CLIENT_METRICS_KEYS[name]
+        default = ConfigSynonym(name, key.format(key.default), ConfigSource.DEFAULT)
+        own = ConfigSynonym(name, overrides.get(name), ConfigSource.DYNAMIC_CLIENT_METRICS)
+        synonyms = (own, default) if name in overrides else (default,)
+        first = synonyms[0]
+        entries.append(
+            ConfigEntry(name, first.value, first.source, key.type, False, False, key.doc, synonyms)
+        )
+    return entries
