@@ -108,6 +108,16 @@ def test_a_change_is_logged_once(watched: Watched, events: list[str]) -> None:
     assert events == ["deletion_by_time_suspended", "deletion_by_time_resumed"]
 
 
+def test_whoever_depends_on_the_clock_is_told_of_changes(watched: Watched) -> None:
+    told: list[bool] = []
+    watched.watch.on_change = told.append
+    for ahead_ms in (0, 0, DAY_MS, 2 * DAY_MS, 0):
+        watched.clock.ahead_ms = ahead_ms
+        watched.compare()
+
+    assert told == [True, False, True]
+
+
 def test_a_clock_has_to_be_clearly_back(watched: Watched) -> None:
     watched.clock.ahead_ms = LIMIT_MS + 1
     watched.compare()
@@ -210,6 +220,15 @@ def test_a_clock_that_is_slewed_is_trusted(alone: Watched) -> None:
         alone.clock.passed_ms += 1000
         alone.clock.ahead_ms += LIMIT_MS // 10
         assert alone.is_trusted()
+
+
+def test_a_broker_that_is_alone_in_its_cluster_is_alone(alone: Watched) -> None:
+    """The controller it compares itself with is itself."""
+    alone.compare(alone.clock.now_ms())
+    assert alone.is_trusted()
+    alone.clock.ahead_ms = 2 * DAY_MS
+    alone.compare(alone.clock.now_ms())
+    assert not alone.is_trusted()
 
 
 def test_an_operator_may_accept_the_time(alone: Watched) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from penstock.model.errors import ErrorCode
 from penstock.wire.apis.describe_log_dirs import DESCRIBE_LOG_DIRS, DescribeLogDirsRequest
+from tests.broker import requests
 from tests.broker.nodes import Cluster, eventually, run
 from tests.broker.replication import described, make_topic, produce, replica
 
@@ -116,6 +117,30 @@ def test_two_days_behind_writes_go_on_elsewhere() -> None:
 
             leader = 1 if replica(nodes[1], "kept").leading else 3
             assert (await produce(nodes, leader, b"more", name="kept")).error_code == ErrorCode.NONE
+
+    run(main())
+
+
+@pytest.mark.parametrize("days", [-2, 2])
+def test_a_leader_that_cannot_hand_over_refuses_no_timestamps(
+    days: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        async with three() as (nodes, clocks):
+            keys = ("message.timestamp.before.max.ms", "message.timestamp.after.max.ms")
+            limits = dict.fromkeys(keys, "60000")
+            await make_topic(nodes, 2, name="before", configs=limits, min_isr=1)
+            clocks[2].ahead_ms = days * DAY_MS
+            await eventually(lambda: suspended(nodes, 2))
+            await make_topic(nodes, 2, name="meanwhile", configs=limits, min_isr=1)
+            for name in ("before", "meanwhile"):
+                assert (await produce(nodes, 2, b"good", name=name)).error_code == ErrorCode.NONE
+
+            clocks[2].ahead_ms = 0
+            await eventually(lambda: not suspended(nodes, 2))
+            monkeypatch.setattr(requests, "now_ms", lambda: clocks[2].now_ms() + days * DAY_MS)
+            answer = await produce(nodes, 2, b"bad", name="before")
+            assert answer.error_code == ErrorCode.INVALID_TIMESTAMP
 
     run(main())
 

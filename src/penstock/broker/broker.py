@@ -138,6 +138,8 @@ class Broker:
         )
         self.partitions.metadata_doubt = lambda: self.node.image_check.diverged
         self.producer_ids = ProducerIds(self.node)
+        self.partitions.trust_clock(False)
+        self.node.clock_watch.on_change = self.partitions.trust_clock
         self.node.start()
         if self.internal is None:
             await self.controller.change(self._register_alone)

@@ -2,7 +2,8 @@
 
 Retention by time, expiry of committed offsets and of producer ids, and compaction (`delete.retention.ms`)
 all compare a timestamp with the wall clock. A clock that is days ahead would make them delete everything. So
-they ask `ClockWatch.now_ms`, which returns None while the clock is not trusted.
+they ask `ClockWatch.now_ms`, which returns None while the clock is not trusted. Timestamps of producers are
+not refused either meanwhile (`on_change`).
 
 In a cluster every heartbeat response carries the reference clock (`penstock.metadata.clocks`). The clock is
 trusted while it is within `penstock.clock.skew.max.ms` of the reference. It is not trusted before the first
@@ -61,6 +62,8 @@ class ClockWatch:
         #: base and monotonic time of a jump that a broker that is alone has noticed
         self._jumped_to_ms = 0.0
         self._jumped_at_ms: float | None = None
+        #: told whether the clock is trusted, whenever that has changed
+        self.on_change: Callable[[bool], None] = _nothing
 
     def read(self) -> ClockReading:
         return ClockReading(self._clock.now_ms(), self._clock.monotonic() * 1000)
@@ -84,9 +87,12 @@ class ClockWatch:
         if reference_ms == CLOCKS_DISAGREE:
             self._suspend("the clocks of the brokers disagree, and no majority has the same time")
             return
-        if reference_ms < 0 or self._alone():
-            return
         now = self.read()
+        if self._alone():
+            self._check(now)
+            return
+        if reference_ms < 0:
+            return
         # The reference was read at some time in between.
         slack_ms = (now.monotonic_ms - sent.monotonic_ms) / 2
         skew_ms = self.skew_ms = round(sent.wall_ms + slack_ms - reference_ms)
@@ -125,11 +131,19 @@ class ClockWatch:
     def _suspend(self, reason: str) -> None:
         if self.suspended in (None, _NOT_COMPARED):
             log.warning("deletion_by_time_suspended", reason=reason, limit_ms=self._limit_ms())
-        self.suspended = reason
+        was_trusted, self.suspended = self.suspended is None, reason
+        if was_trusted:
+            self.on_change(False)
 
     def _trust(self, reading: ClockReading) -> None:
         if self.suspended not in (None, _NOT_COMPARED):
             log.info("deletion_by_time_resumed", skew_ms=self.skew_ms)
-        self.suspended = None
+        was_suspended, self.suspended = self.suspended is not None, None
         self._trusted_ms = reading.base_ms
         self._jumped_at_ms = None
+        if was_suspended:
+            self.on_change(True)
+
+
+def _nothing(trusted: bool) -> None:
+    """Nothing depends on it yet."""

@@ -155,6 +155,7 @@ class ClusterNode:
     # -- life
 
     def start(self) -> None:
+        self.clock_watch.check()
         self.loader.start()
         self.quorum.start()
         if self.internal is not None:

@@ -31,6 +31,14 @@ class PartitionTable:
         self._acknowledgements: dict[TopicId, dict[int, Skeleton]] = {}
         #: replicas that may lack committed records, which the controller has yet to exclude
         self.unclean = UncleanReplicas()
+        #: whether the wall clock may refuse timestamps
+        self.clock_trusted = True
+
+    def trust_clock(self, trusted: bool) -> None:
+        """Have producers' timestamps checked against the wall clock, or not while it is not trusted."""
+        self.clock_trusted = trusted
+        for partition in self:
+            partition.log.trust_clock(trusted)
 
     def find(self, topic: str | TopicId, index: int) -> Slot:
         """The partition, or why there is none."""

@@ -365,6 +365,7 @@ class Partitions(PartitionTable):
             directory.adopt(topic.name, index, opened)
             self._refused.discard(topic.name, index)
             log_findings(topic.name, index, opened)
+            opened.trust_clock(self.clock_trusted)
             self._counts[directory] += 1
             partition = Partition(
                 topic.name,

@@ -25,7 +25,7 @@ from penstock.storage.segments import Segments
 from penstock.storage.snapshot import encode_snapshot
 from penstock.storage.store import SegmentStore
 from penstock.storage.swap import Swap
-from penstock.storage.validation import rules_of
+from penstock.storage.validation import rules_of, rules_without_clock
 
 __all__ = ["NOTHING_NEW", "LogState"]
 
@@ -38,6 +38,7 @@ class LogState:
 
     __slots__ = (
         "_clock",
+        "_clock_trusted",
         "_generation",
         "_health",
         "_index_interval",
@@ -97,14 +98,21 @@ class LogState:
         self._newest = NOTHING_NEW
         #: where the log ended when the disk last refused an append
         self._refused_at = -1
+        self._clock_trusted = True
         self.reconfigure(config)
 
     def reconfigure(self, config: LogConfig) -> None:
         """Take a new config; it holds for what is appended, rolled and retained from now on."""
         self.config = config
-        self._rules = rules_of(config)
+        self._rules = rules_of(config) if self._clock_trusted else rules_without_clock(config)
         self._index_interval = config.index_interval_bytes
         self._store.reconfigure(config)
+
+    def trust_clock(self, trusted: bool) -> None:
+        """Check timestamps against the wall clock, or accept all of them while the clock is not trusted."""
+        if trusted != self._clock_trusted:
+            self._clock_trusted = trusted
+            self._rules = rules_of(self.config) if trusted else rules_without_clock(self.config)
 
     @contextmanager
     def _disk(self, doing: str) -> Iterator[None]:

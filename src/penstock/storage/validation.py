@@ -9,6 +9,7 @@ CorruptMessage: clients send that again.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 from struct import Struct, error
 from typing import Final
@@ -50,6 +51,7 @@ __all__ = [
     "check_replicated",
     "one_batch",
     "rules_of",
+    "rules_without_clock",
     "validate",
 ]
 
@@ -107,6 +109,14 @@ class Rules:
 def rules_of(config: LogConfig) -> Rules:
     """Logs with the same config share their rules: those of many logs stay in the processor's caches."""
     return Rules(config)
+
+
+@lru_cache(_RULES_KEPT)
+def rules_without_clock(config: LogConfig) -> Rules:
+    """As `rules_of`, for a wall clock that is not trusted: it must not refuse timestamps."""
+    return Rules(
+        replace(config, message_timestamp_after_max_ms=FOREVER, message_timestamp_before_max_ms=FOREVER)
+    )
 
 
 class NotOneBatch(InvalidRecord):
