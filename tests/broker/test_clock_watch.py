@@ -153,6 +153,15 @@ def test_a_jump_counts_before_the_next_heartbeat(watched: Watched) -> None:
     assert watched.is_trusted()
 
 
+def test_a_jump_between_request_and_answer_is_not_overlooked(watched: Watched) -> None:
+    watched.compare()
+    sent = watched.watch.read()
+    watched.clock.ahead_ms = 2 * DAY_MS
+    watched.watch.compared(sent, watched.clock.true_ms)
+
+    assert not watched.is_trusted()
+
+
 def test_a_clock_is_trusted_on_while_no_controller_answers(watched: Watched) -> None:
     watched.compare()
     watched.clock.passed_ms += 30 * DAY_MS

@@ -103,7 +103,9 @@ class ClockWatch:
             return
         suspended = self.suspended not in (None, _NOT_COMPARED)
         if abs(skew_ms) + slack_ms <= (back_limit_ms(limit_ms) if suspended else limit_ms):
-            self._trust(now)
+            # Not by what the clock says now: it may have been set since the request was sent.
+            self._trust(sent)
+            self._check(now)
 
     def _check(self, reading: ClockReading) -> None:
         if self._trusted_ms is None:
