@@ -16,6 +16,7 @@ from penstock.broker.logs import get_logger
 from penstock.broker.pacing import PacedFiles
 from penstock.broker.partition import Partition
 from penstock.broker.partitions import Partitions
+from penstock.broker.quarantine_expiry import QuarantineExpiry
 from penstock.broker.repair import Outcome
 from penstock.broker.room import Room
 from penstock.broker.warming import ask_log
@@ -65,6 +66,9 @@ class Maintenance:
         self._files = world.files
         self._workers = world.workers
         self._mend = mend
+        self._quarantine = QuarantineExpiry(
+            config, partitions, world.clock, world.workers, node.clock_watch.now_ms
+        )
         self._tasks: list[asyncio.Task[None]] = []
         #: logs that compaction cannot read, though no damage is known that could be repaired
         self._uncleanable: set[Partition] = set()
@@ -82,6 +86,7 @@ class Maintenance:
                 lambda: config.replica_high_watermark_checkpoint_interval_ms,
             ),
             (self.forget_producers, lambda: config.producer_id_expiration_check_interval_ms),
+            (self._quarantine.expire, lambda: self._quarantine.interval_ms),
             (self.make_use_of_room, lambda: _ROOM_MS),
             (self.check_clock, lambda: _CLOCK_MS),
             (self.restore_descriptors, lambda: _DESCRIPTORS_MS),

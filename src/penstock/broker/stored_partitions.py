@@ -76,6 +76,7 @@ class StoredPartitions:
                 _identify(directory, folder, own)
         for (name, _), indexes in strays.items():
             _quarantine(directory, name, indexes, _STRAY)
+        directory.quarantine.entries()
         foreign = directory.folders.foreign
         if foreign:
             log.warning("foreign_files_ignored", count=len(foreign), paths=foreign[:_NAMED_MAX])

@@ -214,6 +214,11 @@ def _print_overview(overview: dict[str, Any]) -> None:
         for state in ("offline", "full"):
             for directory in broker[f"{state}_directories"]:
                 print(f"broker {broker['broker']}: the data directory {directory} is {state}")
+        if broker["quarantined_bytes"]:
+            print(
+                f"broker {broker['broker']}: {broker['quarantined_bytes']} bytes of logs are in quarantine: "
+                "`penstock log quarantine list` shows them"
+            )
         if broker["metadata_diverged"]:
             print(f"broker {broker['broker']}: {broker['metadata_diverged']}")
         if broker["deletion_suspended"]:

@@ -1,4 +1,4 @@
-"""`penstock log dump|verify`: the files of a log, read without a broker."""
+"""`penstock log dump|verify|quarantine`: the files of a log, read without a broker."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from typing import Annotated, Any
 
 import typer
 
+from penstock.cli import quarantine
 from penstock.cli.failure import FAILED, Failure
 from penstock.cli.options import AsJson
 from penstock.cli.output import print_json_line, print_rows, progress
 
 app = typer.Typer(help="Look into segments and indexes on disk.", no_args_is_help=True)
+app.add_typer(quarantine.app, name="quarantine")
 
 Paths = Annotated[
     list[Path],

@@ -193,6 +193,7 @@ def _held(answer: DescribeLogDirsResponse | None) -> dict[str, Any]:
             "bytes": None,
             "offline_directories": [],
             "full_directories": [],
+            "quarantined_bytes": None,
             "deletion_suspended": "",
             "metadata_diverged": "",
         }
@@ -200,6 +201,7 @@ def _held(answer: DescribeLogDirsResponse | None) -> dict[str, Any]:
         "bytes": sum(p.partition_size for d in answer.results for t in d.topics for p in t.partitions),
         "offline_directories": [directory.log_dir for directory in answer.results if directory.error_code],
         "full_directories": [directory.log_dir for directory in answer.results if directory.is_full],
+        "quarantined_bytes": sum(directory.quarantined_bytes for directory in answer.results),
         "deletion_suspended": answer.deletion_suspended,
         "metadata_diverged": answer.metadata_diverged,
     }

@@ -24,9 +24,11 @@ from penstock.model.errors import PenstockError
 from penstock.model.ids import TopicId, format_topic_id
 from penstock.ports import Files
 
-__all__ = ["QUARANTINE", "Quarantine", "QuarantineEntry", "QuarantineRefused", "tree_size"]
+__all__ = ["KEEP_FOREVER", "QUARANTINE", "Quarantine", "QuarantineEntry", "QuarantineRefused", "tree_size"]
 
 QUARANTINE: Final = "quarantine"
+#: a retention in milliseconds that never ends
+KEEP_FOREVER: Final = -1
 _ENTRY: Final = "quarantine.json"
 _DATA: Final = "data"
 #: A file system allows 255 bytes for a name, a topic name alone may take 249.
@@ -62,6 +64,8 @@ class Quarantine:
         self._files = files
         self._data_directory = path
         self.path = f"{path}/{QUARANTINE}"
+        #: bytes of all entries, as of the last look at them
+        self.size = 0
 
     def entries(self) -> list[QuarantineEntry]:
         """All entries, oldest first. Folders without a readable `quarantine.json` are left out."""
@@ -70,6 +74,7 @@ class Quarantine:
             for name in self._files.listdir(self.path):
                 with suppress(OSError, ValueError, TypeError):
                     found.append(_parsed(self._files.read(f"{self.path}/{name}/{_ENTRY}"), name))
+        self.size = sum(entry.size for entry in found)
         return sorted(found, key=lambda entry: (entry.when_ms, entry.name))
 
     def entry(self, name: str) -> QuarantineEntry:
@@ -111,6 +116,7 @@ class Quarantine:
             parents[path.rpartition("/")[0]] = None
         for parent in (data, *parents):
             files.sync_dir(parent)
+        self.size += entry.size
         return entry
 
     def _new_name(self, topic: str, partitions: Sequence[int]) -> str:
@@ -154,6 +160,7 @@ class Quarantine:
         """Free the space of an entry."""
         self._files.rmtree(self.entry_path(name))
         self._files.sync_dir(self.path)
+        self.entries()
 
     def keep(self, elapsed_ms: int, now_ms: int, retention_ms: int) -> list[QuarantineEntry]:
         """Add `elapsed_ms` of a running broker to every entry; returns the entries that may be deleted now.
@@ -168,7 +175,9 @@ class Quarantine:
             if not self.held(entry) or 0 <= retention_ms <= min(entry.kept_ms, now_ms - entry.when_ms):
                 expired.append(entry)
             else:
-                self._write(entry)
+                # A command may have deleted or restored it meanwhile.
+                with suppress(FileNotFoundError):
+                    self._write(entry)
         return expired
 
 

@@ -45,6 +45,7 @@ def describe_log_dirs(context: Context, request: DescribeLogDirsRequest) -> Desc
             )
         result.topics = list(topics.values())
         result.is_full = directory.health.full is not None
+        result.quarantined_bytes = directory.quarantine.size
         result.total_bytes, result.usable_bytes = directory.space()
     response.results += [
         DescribeLogDirsResult(log_dir=path, error_code=ErrorCode.KAFKA_STORAGE_ERROR)

@@ -123,6 +123,7 @@ class BrokerConfig(Mapping[str, ConfigValue]):
     penstock_log_level: str
     penstock_machine: str | None
     penstock_memory: bool
+    penstock_quarantine_retention_ms: int
     penstock_queued_max_request_bytes_per_ip: int
     penstock_request_read_timeout_ms: int
     penstock_scrub_bytes_per_second: int

@@ -329,6 +329,14 @@ _PENSTOCK = [
     ),
     ConfigKey("penstock.flush.interval.ms", _L, 1000, "The interval of `penstock.flush=interval`.", low=1),
     ConfigKey(
+        "penstock.quarantine.retention.ms",
+        _L,
+        604_800_000,
+        "How long logs that were set aside are kept, counted while the broker runs; -1 keeps them for ever.",
+        low=-1,
+        update_mode=_CLUSTER,
+    ),
+    ConfigKey(
         "penstock.scrub.interval.ms",
         _L,
         86_400_000,

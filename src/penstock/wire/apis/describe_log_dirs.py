@@ -38,6 +38,8 @@ class DescribeLogDirsResult(Struct):
     is_cordoned: bool = boolean("5+")
     #: whether it takes no records for lack of room
     is_full: bool = boolean("2+", tag=OWN_TAGS)
+    #: of logs that were set aside instead of being deleted
+    quarantined_bytes: int = int64("2+", tag=OWN_TAGS + 1)
 
 
 class DescribeLogDirsResponse(Struct):

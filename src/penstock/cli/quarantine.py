@@ -1,0 +1,132 @@
+"""`penstock log quarantine list|restore|delete`: logs that a broker set aside instead of deleting them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+
+import typer
+
+from penstock.cli.failure import Failure
+from penstock.cli.options import AsJson
+from penstock.cli.output import print_json, print_rows
+
+if TYPE_CHECKING:
+    from penstock.storage.quarantine import Quarantine, QuarantineEntry
+
+app = typer.Typer(help="Show, bring back or delete logs that were set aside.", no_args_is_help=True)
+
+Data: TypeAlias = Annotated[
+    Path, typer.Option("--data", "-d", help="A data directory, or a folder with data directories below it.")
+]
+Name: TypeAlias = Annotated[str, typer.Argument(metavar="ENTRY", help="An entry's name, as `list` shows it.")]
+
+
+@app.command("list")
+def list_entries(data: Data, as_json: AsJson = False) -> None:
+    """Show what was set aside, when, and why; the broker may run."""
+    rows = [_row(quarantine, entry) for quarantine in _quarantines(data) for entry in quarantine.entries()]
+    columns = ("entry", "topic", "partitions", "bytes", "since", "reason", "path")
+    print_rows(rows, as_json=as_json, columns=columns, empty="the quarantine is empty")
+
+
+@app.command()
+def restore(
+    name: Name,
+    data: Data,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Set aside what is in the place of the log now.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Move an entry back to its topic; the broker has to be stopped."""
+    from penstock.broker.world import OsFiles, SystemClock
+    from penstock.model.ids import parse_topic_id
+    from penstock.storage.folders import PartitionFolders
+
+    quarantine, entry = _find(data, name)
+    path = quarantine.path.rpartition("/")[0]
+    files = OsFiles()
+    folders = PartitionFolders(files, path, quarantine, SystemClock())
+    with _stopped(path):
+        partitions = quarantine.held(entry)
+        places = [(partition, folders.partition_path(entry.topic, partition)) for partition in partitions]
+        taken = [partition for partition, place in places if files.exists(place)]
+        if taken and not replace:
+            place = folders.partition_path(entry.topic, taken[0])
+            raise Failure(f"{place} is in use: --replace sets it aside, too")
+        if taken:
+            folders.quarantine(entry.topic, taken, f"{name} was restored in its place")
+        folders.keep_topic(entry.topic, parse_topic_id(entry.topic_id))
+        quarantine.move_back(entry, places)
+    _say(as_json, entry, "restored", [place for _, place in places])
+
+
+@app.command()
+def delete(name: Name, data: Data, as_json: AsJson = False) -> None:
+    """Delete an entry for good; the broker may run."""
+    quarantine, entry = _find(data, name)
+    quarantine.delete(name)
+    _say(as_json, entry, "deleted", [quarantine.entry_path(name)])
+
+
+def _row(quarantine: Quarantine, entry: QuarantineEntry) -> dict[str, Any]:
+    fields = asdict(entry)
+    since = datetime.fromtimestamp(entry.when_ms / 1000, UTC)
+    return {
+        "entry": fields.pop("name"),
+        "bytes": fields.pop("size"),
+        **fields,
+        "since": since.isoformat(timespec="seconds"),
+        "path": quarantine.entry_path(entry.name),
+    }
+
+
+def _quarantines(data: Path) -> list[Quarantine]:
+    """Of the data directory at `data`, or of those below it."""
+    from penstock.broker.world import OsFiles
+    from penstock.storage.quarantine import Quarantine
+
+    if not data.is_dir():
+        raise Failure(f"{data} is no directory: name a data directory with --data")
+    found = [data] if (data / "meta.json").exists() else sorted(p.parent for p in data.glob("**/meta.json"))
+    if not found:
+        raise Failure(f"{data} holds no data directory: name one with --data")
+    return [Quarantine(OsFiles(), str(path.absolute())) for path in found]
+
+
+def _find(data: Path, name: str) -> tuple[Quarantine, QuarantineEntry]:
+    found = [(q, entry) for q in _quarantines(data) for entry in q.entries() if entry.name == name]
+    if not found:
+        raise Failure(f"{data} has no quarantine entry {name!r}: `penstock log quarantine list` shows them")
+    if len(found) > 1:
+        paths = " and ".join(quarantine.path for quarantine, _ in found)
+        raise Failure(f"{name} is in {paths}: name one data directory with --data")
+    return found[0]
+
+
+@contextmanager
+def _stopped(path: str) -> Iterator[None]:
+    """Hold the data directory's lock, so that no broker starts meanwhile."""
+    from penstock.broker.world import OsFiles
+
+    try:
+        lock = OsFiles().lock(f"{path}/lock")
+    except BlockingIOError as e:
+        raise Failure(f"{path} is in use by a broker: stop it first") from e
+    try:
+        yield
+    finally:
+        lock.close()
+
+
+def _say(as_json: bool, entry: QuarantineEntry, outcome: str, paths: list[str]) -> None:
+    if as_json:
+        print_json({"entry": entry.name, "topic": entry.topic, "outcome": outcome, "paths": paths})
+    else:
+        for path in paths:
+            print(f"{outcome} {path}")
