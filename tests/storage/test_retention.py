@@ -252,3 +252,16 @@ def test_retention_does_not_wait_for_a_disk_where_it_must_not() -> None:
             cold.warm()
     assert waits
     assert [removal.base_offset for removal in removed] == [0, 2]
+
+
+def test_a_log_knows_whether_retention_would_keep_any_of_it() -> None:
+    log = open_log(retention_ms=1000)
+    assert not log.has_unexpired(NOW_MS)
+    log.append(batch(), 0)
+    log.roll()
+    assert log.has_unexpired(NOW_MS + 1000)
+    assert not log.has_unexpired(NOW_MS + 1001)
+    log.append(batch(timestamp=NOW_MS + 500), 0)
+    assert log.has_unexpired(NOW_MS + 1001)
+    assert not log.has_unexpired(NOW_MS + 1501)
+    assert len(log.segments) == 2, "nothing was removed"

@@ -45,15 +45,19 @@ class FollowerQuarantine:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def set_aside(self, partition: Partition, leader: int, offset: int) -> bool:
-        """Quarantine the log of a follower that its leader wants truncated to `offset`, and fetch it anew.
+        """Quarantine the log of a follower that its leader wants to end, or to start, at `offset`.
 
         False if the controller still counts on the replica: the controller is told first, and the follower
         asks its leader again in a moment.
         """
         key = (partition.topic_id, partition.index)
+        end_offset = partition.log.end_offset
+        wish = (
+            f"wants it truncated to {offset}" if offset < end_offset else f"has a log that starts at {offset}"
+        )
         reason = (
-            f"leader {leader} wants it truncated to {offset} in leader epoch {partition.leader_epoch}; it "
-            f"ends at {partition.log.end_offset} and its high watermark is {partition.log.high_watermark}"
+            f"leader {leader} {wish} in leader epoch {partition.leader_epoch}; it ends at {end_offset} and "
+            f"its high watermark is {partition.log.high_watermark}"
         )
         wanted = self._image.topics_by_id[partition.topic_id].partitions[partition.index]
         if self._node_id in wanted.isr or self._node_id in wanted.elr:

@@ -33,6 +33,7 @@ from penstock.replication.follower import (
     FetchPosition,
     FollowerState,
     Hold,
+    Reset,
     SetAside,
     Step,
 )
@@ -290,6 +291,9 @@ class ReplicaFetcher:
             return
         partition = followed.partition
         try:
+            if isinstance(step, Reset) and partition.log.has_unexpired(self._broker.clock.now_ms()):
+                # Retention here would keep the records: a leader that lost its first segments may be wrong.
+                step = SetAside(step.offset)
             if not isinstance(step, SetAside):
                 cut(partition, step)
             elif not self._broker.replicas.quarantine.set_aside(partition, self._leader, step.offset):

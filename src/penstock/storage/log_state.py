@@ -281,6 +281,24 @@ class LogState:
         self._start_at(following.base_offset)
         return True
 
+    def has_unexpired(self, now_ms: int) -> bool:
+        """Whether the log has records that its own retention would keep."""
+        if self.end_offset <= self.log_start_offset:
+            return False
+        with self._disk("apply retention to"):
+            expired = expired_segments(
+                self._store.files,
+                self.segments,
+                self.config,
+                log_start_offset=self.log_start_offset,
+                high_watermark=self.end_offset,
+                end_offset=self.end_offset,
+                now_ms=now_ms,
+                cached_only=False,
+            )
+        kept = self.segments.after(expired[-1]) if expired else self.segments.first
+        return kept is not None and (kept is not self.segments.active or kept.size > 0)
+
     def remove_expired(self) -> list[Removal]:
         """Let go of the segments that lie before the log start that was saved."""
         start = self.log_start_offset if self.save_start is None else self.saved_start
