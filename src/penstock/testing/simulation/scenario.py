@@ -205,7 +205,7 @@ class Simulation:
 
     def _make_workers(self) -> list[tuple[Client, Producer | Consumer | GroupMember | Operator]]:
         made: list[tuple[Client, Producer | Consumer | GroupMember | Operator]] = []
-        options, partitions = self.options, self.partitions
+        options, partitions = self.options, list(self.partitions)
         for i in range(options.producers):
             client = self.client(f"producer-{i}")
             made.append((client, Producer(client, partitions, pause_s=0.15)))
