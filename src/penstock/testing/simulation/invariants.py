@@ -281,13 +281,13 @@ class PartitionInvariants:
         """A replica has `batches` now, behind `before`."""
         self._names.setdefault(partition, _Names()).check(f"{partition} on {node_id}", before, batches)
 
-    def kept(self, name: TopicPartition, node_id: int, high_watermark: int, end: int) -> None:
-        """A log ended at or behind `high_watermark`, and ends at `end` now."""
+    def kept(self, name: TopicPartition, node_id: int, committed: int, end: int) -> None:
+        """A log had batches up to `committed`, below its high watermark, and ends at `end` now."""
         partition = self._partitions.get(name)
         if partition is None or partition.unclean or partition.may_lose:
             return
-        if end < high_watermark:
-            raise Violation("cut below the high watermark", f"{name} on {node_id}: {high_watermark} to {end}")
+        if end < committed:
+            raise Violation("cut below the high watermark", f"{name} on {node_id}: {committed} to {end}")
 
     def replica_changed(self, replica: ReplicaView) -> None:
         """Its end, what its disk has of it, or its high watermark has moved."""

@@ -235,6 +235,7 @@ class Observation:
             if known == state:
                 continue
             mirror = seen.logs.setdefault(partition, _LogMirror())
+            stored_end = mirror.batches[-1].end if mirror.batches else 0
             gone = [batch for batch in mirror.batches if batch.end <= log.log_start_offset]
             name = incarnation(partition.topic, partition.topic_id, partition.index)
             tampered = self._partitions.is_tampered(seen.broker.node_id, name)
@@ -243,7 +244,8 @@ class Observation:
             except PenstockError:
                 continue
             if known is not None and seen.opened.get(partition) is log:
-                self._partitions.kept(name, seen.broker.node_id, known[1], log.end_offset)
+                committed = min(stored_end, known[1])
+                self._partitions.kept(name, seen.broker.node_id, committed, log.end_offset)
             seen.replicas[partition] = state
             seen.opened[partition] = log
             for part in appended:

@@ -42,7 +42,7 @@ _SETTLING_S: Final = 30.0
 #: what a plot may take longer than drawn faults
 _PLOT_S: Final = 30.0
 #: how long a cluster of which nothing more is required is watched
-_WATCH_S: Final = 8.0
+_WATCH_S: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
