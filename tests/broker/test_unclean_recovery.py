@@ -36,9 +36,10 @@ def values_of(broker: Broker) -> list[bytes]:
 
 
 async def fill(nodes: Cluster, leader: int = 1) -> None:
-    """Three records on all replicas, each in a batch of its own."""
-    for value in VALUES:
-        assert (await produce(nodes, leader, value)).error_code == ErrorCode.NONE
+    """Three records on all replicas, each in a batch of its own, of an idempotent producer."""
+    for sequence, value in enumerate(VALUES):
+        sent = await produce(nodes, leader, value, producer_id=7, producer_epoch=0, base_sequence=sequence)
+        assert sent.error_code == ErrorCode.NONE
     await eventually(lambda: all(replica(b).log.end_offset == len(VALUES) for b in nodes.brokers.values()))
 
 
@@ -74,6 +75,17 @@ def test_the_last_one_killed_has_lost_its_tail_and_another_replica_leads() -> No
             assert described(controller).leader != 1
             for broker in nodes.brokers.values():
                 assert values_of(broker) == VALUES
+            # Its producer goes on, and a batch that it sends again is known.
+            for sequence, offset in ((2, 2), (3, 3)):
+                sent = await produce(
+                    nodes,
+                    described(controller).leader,
+                    b"next",
+                    producer_id=7,
+                    producer_epoch=0,
+                    base_sequence=sequence,
+                )
+                assert (sent.error_code, sent.base_offset) == (ErrorCode.NONE, offset)
 
     run(main())
 

@@ -8,7 +8,7 @@ import pytest
 
 from penstock.broker.broker import Broker
 from penstock.broker.partition import Partition
-from penstock.cli.cluster import _print_overview
+from penstock.cli.cluster import _print_awaited, _print_overview
 from penstock.cli.direct import DirectLine
 from penstock.cli.overview import cluster_overview
 from penstock.storage.recovery import Corruption
@@ -130,3 +130,16 @@ def test_status_is_what_the_controller_knows() -> None:
             assert cluster_overview(line)["controller"] == controller
             running.kill(other)
             assert cluster_overview(line)["controller"] == controller
+
+
+def test_status_names_the_brokers_that_partitions_without_a_leader_wait_for(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    brokers = [{"broker": 1, "state": "up"}, {"broker": 2, "state": "down"}, {"broker": 3, "state": "fenced"}]
+    replicas = ([1, 2], [2, 1], [1, 2, 3], [1])
+    _print_awaited({"brokers": brokers, "leaderless": [{"replicas": nodes} for nodes in replicas]})
+    assert capsys.readouterr().out.splitlines() == [
+        "2 partition(s) without a leader wait for replicas: broker(s) 2, not up",
+        "1 partition(s) without a leader wait for replicas: broker(s) 2, 3, not up",
+        "1 partition(s) without a leader wait for replicas: see the controller's log",
+    ]

@@ -210,6 +210,7 @@ def _print_overview(overview: dict[str, Any]) -> None:
     if lacking:
         shown = ("topic", "partition", "leader", "replicas", "isr")
         print_rows(lacking, as_json=False, columns=shown, empty="")
+    _print_awaited(overview)
     for broker in overview["brokers"]:
         for state in ("offline", "full"):
             for directory in broker[f"{state}_directories"]:
@@ -228,6 +229,18 @@ def _print_overview(overview: dict[str, Any]) -> None:
             f"broker {damage['broker']}: {damage['topic']}-{damage['partition']} has {damage['ranges']} "
             f"damaged range(s)"
         )
+
+
+def _print_awaited(overview: dict[str, Any]) -> None:
+    """Name the brokers to start where partitions have no leader: one of them holds what was acknowledged."""
+    not_up = {broker["broker"] for broker in overview["brokers"] if broker["state"] != "up"}
+    awaited: dict[tuple[int, ...], int] = {}
+    for partition in overview["leaderless"]:
+        brokers = tuple(sorted(not_up.intersection(partition["replicas"])))
+        awaited[brokers] = awaited.get(brokers, 0) + 1
+    for brokers, count in awaited.items():
+        who = f"broker(s) {', '.join(map(str, brokers))}, not up" if brokers else "see the controller's log"
+        print(f"{count} partition(s) without a leader wait for replicas: {who}")
 
 
 def _or(value: object, otherwise: str) -> str:
