@@ -96,7 +96,7 @@ def compare(
         not value.startswith(place.topic.encode() + b" ") or ledger.acknowledged.get(place, value) != value
         for place, value in read.items()
     )
-    commits = sum(committed.get(place, -1) < offset for place, offset in ledger.commits.items())
+    commits = sum(committed[place] < offset for place, offset in ledger.commits.items() if place in committed)
     return Counts(len(right), len(missing - on_disk), len(missing & on_disk), wrong, commits)
 
 

@@ -159,7 +159,10 @@ def _examine(scene: Scene) -> Examination:
     read: dict[Place, bytes] = {}
     for topic, spread in scene.topics.items():
         read |= client.read(topic, spread.partitions)
-    counts = compare(ledger, held, scene.on_disks(), read, client.committed())
+    committed = client.committed()
+    if unanswered := len(ledger.commits) - len(committed):
+        complaints.append(f"no answer for {unanswered} committed offsets")
+    counts = compare(ledger, held, scene.on_disks(), read, committed)
     whole = scene.wait_whole(cluster.system.whole_s / 2)
     complaints += [*_disagreements(scene), *_floods(scene, warnings, time.monotonic() - began)]
     lacking = {node: _lacking(scene, node, held) for node in cluster.nodes} if whole else {}

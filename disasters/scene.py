@@ -210,12 +210,16 @@ class Scene:
         ]
         plan = self._spare.with_suffix(".json")
         plan.write_text(json.dumps({"version": 1, "partitions": places}))
-        command = [sys.executable, "-m", "penstock", "partition", "reassign", action, str(plan), *options]
-        done = subprocess.run(
-            [*command, "--bootstrap", self.cluster.bootstrap], capture_output=True, text=True, check=False
-        )
+        bootstrap = ("--bootstrap", self.cluster.bootstrap)
+        self.penstock("partition", "reassign", action, str(plan), *options, *bootstrap, tolerant=tolerant)
+
+    def penstock(self, *arguments: str, tolerant: bool = False) -> None:
+        """Runs a command of the console; one that fails is a complaint."""
+        command = [sys.executable, "-m", "penstock", *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode and not tolerant:
-            self.complaints.append(f"reassign {action}: {done.stderr.strip() or done.stdout.strip()}")
+            said = done.stderr.strip() or done.stdout.strip()
+            self.complaints.append(f"penstock {' '.join(arguments[:3])}: {said}")
 
     def _layout(self) -> list[tuple[int, list[int]]]:
         names = [*self.topics, *([OFFSETS] if self.client.ledger.commits else [])]
