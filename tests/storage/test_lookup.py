@@ -142,11 +142,14 @@ def test_the_end_of_an_epoch_is_the_start_of_the_next() -> None:
 
 
 def test_a_batch_whose_header_promises_too_much_is_passed_over() -> None:
-    """By timestamp; among the largest, it counts with what its records have."""
+    """By timestamp; among the largest, it counts with what its records have.
+
+    A leader stores the true maximum; release 0.1.0 stored what the producer's header said.
+    """
     log = open_log()
-    for largest in (50, 90):
+    for offset, largest in enumerate((50, 90)):
         header, data = open_batch(build_batch([Record(0, 10, b"k", b"v")]))
-        log.append(memoryview(bytearray(seal(header._replace(max_timestamp=largest), data))), 0)
+        log.append_replicated(seal(header._replace(base_offset=offset, max_timestamp=largest), data))
     assert at(log, 40) is None
     stamped(log, 45)
     assert at(log, 40) == (45, 2)

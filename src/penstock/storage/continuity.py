@@ -118,7 +118,8 @@ def set_misplaced_aside(files: Files, path: str, segments: Iterable[Segment]) ->
 def _is_misplaced(segment: Segment) -> bool:
     """Whether the first batch of a segment is sound and belongs at another offset than the file's name says.
 
-    No checksum covers a batch's offset, so the second batch has to continue it.
+    No checksum covers a batch's offset, so a sound second batch has to continue it. Where there is none, the
+    first batch may be damaged in place, and recovery treats it so.
     """
     data = segment.open_file().pread(HEADER_SIZE, 0) if segment.size else b""
     header = HEADER.unpack(data) if len(data) == HEADER_SIZE else None
@@ -128,6 +129,4 @@ def _is_misplaced(segment: Segment) -> bool:
         return False
     batches = whole_batches(segment.open_file(), 0, segment.size)
     first, second = next(batches, None), next(batches, None)
-    if first is None:
-        return False
-    return second is None or second[1][0] == header[0] + header[6] + 1
+    return first is not None and second is not None and second[1][0] == header[0] + header[6] + 1
