@@ -62,6 +62,8 @@ def _simple(field: Field, random: Random, plausible: bool) -> Any:
         return _integer(field, random, plausible)
     if field.kind == "bool":
         return random.random() < 0.5
+    if field.kind == "float64":
+        return random.choice((0.0, -1.5, 1e300, float(random.randint(0, 10**9))))
     if field.kind == "uuid":
         return random.choice((bytes(16), random.randbytes(16)))
     if field.kind == "records":
