@@ -5,13 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from penstock.broker import stored_partitions
+from penstock.broker import metadata_check, stored_partitions
 from penstock.broker.clock_watch import ClockWatch
+from penstock.broker.data_directories import DataDirectories
+from penstock.broker.stored_partitions import StoredPartitions
 from penstock.broker.unclean_replicas import UncleanReplicas
 from penstock.metadata import unclean_recovery
-from penstock.metadata.clocks import Clocks
 from penstock.metadata.unclean_recovery import ReplicaReport
+from penstock.raft.messages import ReplicaKey
+from penstock.raft.node import RaftNode
+from penstock.raft.recovery import Recovering
+from penstock.replication.follower import FollowerState, Step, Truncate
+from penstock.storage import directory, loading
 from penstock.storage.directory import DataDirectory
+from penstock.storage.folders import PartitionFolder, StoredPartition
+from penstock.storage.offset_checkpoints import OffsetCheckpoints
 from tests.simulation.hunting import Mutant
 
 __all__ = ["DISASTER_MUTANTS"]
@@ -21,10 +29,34 @@ def _nothing(*_: object) -> None:
     return None
 
 
-def _delete_strays(directory: DataDirectory, name: str, indexes: Sequence[int]) -> None:
-    removal = directory.remove_topic(name, indexes)
+def _always(*_: object) -> bool:
+    return True
+
+
+def _delete(place: DataDirectory, name: str, indexes: Sequence[int], reason: str) -> None:
+    removal = place.remove_topic(name, indexes)
     removal.set_aside()
     removal.delete()
+
+
+def _first_epoch(self: DataDirectories) -> int:
+    return self.opened[0].shutdown.broker_epoch
+
+
+def _by_name(self: StoredPartitions, folder: PartitionFolder) -> StoredPartition | None:
+    """Believe the name of a folder, whatever its identity is."""
+    topic = self._image.topics.get(folder.topic)
+    if topic is None or not self._is_assigned(topic.name, folder.partition):
+        return None
+    return StoredPartition(topic.name, folder.partition, topic.id)
+
+
+def _is_same_id(self: RaftNode, key: ReplicaKey) -> bool:
+    return key.id == self.key.id
+
+
+def _cut(self: FollowerState, offset: int, now_ms: int) -> Step:
+    return self.failed(now_ms) if offset >= self._log.end_offset else Truncate(offset)
 
 
 def _last_leader(reports: Iterable[ReplicaReport], last_leader: Iterable[int] = ()) -> ReplicaReport | None:
@@ -44,6 +76,35 @@ DISASTER_MUTANTS: Final = (
         disaster="folder_removed",
     ),
     Mutant(
+        guard="logs match their manifest",
+        changes=((directory, "mismatch", _nothing),),
+        disaster="folder_rolled_back",
+    ),
+    Mutant(
+        guard="manifests agree on the epoch",
+        changes=((DataDirectories, "previous_broker_epoch", property(_first_epoch)),),
+        disaster="directory_rolled_back",
+    ),
+    Mutant(
+        guard="folders have an identity",
+        changes=((StoredPartitions, "_own_place", _by_name), (directory, "mismatch", _nothing)),
+        disaster="folders_swapped",
+    ),
+    Mutant(
+        guard="metadata is checked",
+        changes=((metadata_check, "crc_matches", _always),),
+        disaster="single_metadata_flipped",
+    ),
+    Mutant(
+        guard="a new disk does not vote",
+        changes=(
+            (Recovering, "_may_give_vote", _always),
+            (RaftNode, "is_recovering", False),
+            (RaftNode, "_is_me", _is_same_id),
+        ),
+        disaster="voter_wiped",
+    ),
+    Mutant(
         guard="recovery waits for every replica",
         changes=((unclean_recovery, "_missing", lambda *_: {}),),
         disaster="tail_lost",
@@ -54,18 +115,28 @@ DISASTER_MUTANTS: Final = (
         disaster="tail_lost",
     ),
     Mutant(
+        guard="committed records are set aside",
+        changes=((FollowerState, "_truncate", _cut),),
+        disaster="operator_gives_up",
+    ),
+    Mutant(
+        guard="the log start is recorded",
+        changes=((OffsetCheckpoints, "recorded_start", _nothing), (directory, "mismatch", _nothing)),
+        disaster="first_segment_removed",
+    ),
+    Mutant(
+        guard="holes are damage",
+        changes=((loading, "find_holes", lambda *_: []), (directory, "mismatch", _nothing)),
+        disaster="middle_segment_removed",
+    ),
+    Mutant(
         guard="strays are quarantined",
-        changes=((stored_partitions, "_quarantine_strays", _delete_strays),),
-        disaster="majority_rolled_back",
+        changes=((stored_partitions, "_quarantine", _delete),),
+        disaster="single_directory_rolled_back",
     ),
     Mutant(
         guard="a wrong clock deletes nothing",
         changes=((ClockWatch, "now_ms", _any_clock),),
         disaster="clock_ahead",
-    ),
-    Mutant(
-        guard="a wrong clock does not lead",
-        changes=((Clocks, "off", property(lambda self: {}, _nothing)),),
-        disaster="clock_behind",
     ),
 )

@@ -15,7 +15,7 @@ __all__ = ["Found", "Mutant", "hunt"]
 SEEDS_MAX: Final = 150
 
 
-Change: TypeAlias = tuple[object, str, Callable[..., Any] | property]
+Change: TypeAlias = tuple[object, str, Callable[..., Any] | property | bool]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,6 +17,15 @@ _SLOW = {
     "votes compare logs",
     "committed-epoch rule",
     "reads end at the high watermark",
+    "missing logs are reported",
+    "logs match their manifest",
+    "manifests agree on the epoch",
+    "a new disk does not vote",
+    "recovery waits for every replica",
+    "the most complete replica recovers",
+    "committed records are set aside",
+    "holes are damage",
+    "a wrong clock deletes nothing",
 }
 
 

@@ -19,6 +19,7 @@ from penstock.testing.simulation.history import Event, History
 from penstock.testing.simulation.loop import SimLoop
 from penstock.wire.api import Api, RequestT, ResponseT
 from penstock.wire.apis.create_topics import CREATE_TOPICS, CreatableTopic, CreateTopicsRequest
+from penstock.wire.apis.elect_leaders import ELECT_LEADERS, ElectLeadersRequest, TopicPartitions
 from penstock.wire.apis.find_coordinator import FIND_COORDINATOR, Coordinator, FindCoordinatorRequest
 from penstock.wire.apis.metadata import METADATA, MetadataRequest, MetadataRequestTopic
 from penstock.wire.backoff import Backoff
@@ -134,6 +135,17 @@ class Client:
     def forget(self, partition: TopicPartition) -> None:
         """Look for the partition's leader again before the next request."""
         self._leaders.pop(partition, None)
+
+    async def elect_unclean(self, partition: TopicPartition) -> None:
+        """Ask for an unclean election; Unanswered if there is no leader after it."""
+        wanted = TopicPartitions(topic=partition.topic, partitions=[partition.partition])
+        request = ElectLeadersRequest(election_type=1, topic_partitions=[wanted], timeout_ms=1000)
+        answer = await self.ask_any(ELECT_LEADERS, request)
+        results = [result for topic in answer.replica_election_results for result in topic.partition_result]
+        codes = [ErrorCode(code) for code in [answer.error_code, *(r.error_code for r in results)]]
+        failed = [code for code in codes if code not in (ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED)]
+        if failed:
+            raise Unanswered(failed[0].name)
 
     async def create_topic(self, name: str, partitions: int, replication_factor: int) -> None:
         """Make a topic, however long it takes."""

@@ -114,7 +114,7 @@ class Options:
             loss=0.0,
             roll_ms=_ROLL_OFTEN_MS,
             # As good as drawn: how many consumers there are is the seed's choice.
-            directories=2 if disaster == "directory_rolled_back" else self.consumers,
+            directories=2 if disaster.endswith("directory_rolled_back") else self.consumers,
         )
 
     def with_operator(self) -> Options:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from random import Random
 from typing import Final
@@ -17,7 +18,7 @@ from typing import Final
 from penstock.model.ids import TopicPartition
 from penstock.testing.simulation.administration import Operator
 from penstock.testing.simulation.checkers import ClientChecker, Violation
-from penstock.testing.simulation.clients import Client
+from penstock.testing.simulation.clients import Client, Unanswered
 from penstock.testing.simulation.convergence import unsettled
 from penstock.testing.simulation.disasters import DISASTERS, Damage, Outlook
 from penstock.testing.simulation.faults import FAULTS, Fault, heal
@@ -188,6 +189,15 @@ class Simulation:
         worker = Producer(client, [TopicPartition(name, 0)], pause_s=0.05)
         self.workers.append((client, worker))
         self._running.append(client.process.spawn(self.loop, worker.run()))
+
+    async def elect_unclean(self, partition: TopicPartition) -> None:
+        """Have an operator ask for an unclean election, until it is done or not needed."""
+        admin = self.admin
+        while True:
+            with suppress(Unanswered):
+                await admin.process.spawn(self.loop, admin.elect_unclean(partition))
+                return
+            await asyncio.sleep(0.1)
 
     def _verify_copies(self) -> None:
         """A record that was destroyed is worse than anything that it led to."""

@@ -196,9 +196,18 @@ class Damage:
             self.outlook = Outlook.KEPT
         self._note("disaster", f"the cluster has to be {self.outlook.value}")
         if self.outlook is not Outlook.WHOLE:
-            self._checker.suspend()
-            if self._observation is not None:
-                self._observation.suspend()
+            self._suspend()
+
+    def accept_loss(self) -> None:
+        """An operator prefers a leader that lacks records: their copies must be kept all the same."""
+        if self.outlook is Outlook.WHOLE:
+            self.outlook = Outlook.KEPT
+            self._suspend()
+
+    def _suspend(self) -> None:
+        self._checker.suspend()
+        if self._observation is not None:
+            self._observation.suspend()
 
     def _untampered(self) -> Iterable[tuple[Node, Folder]]:
         for node in self._nodes:

@@ -99,6 +99,26 @@ async def tail_lost(simulation: Simulation) -> None:
     await all_up(simulation, victim)
 
 
+async def operator_gives_up(simulation: Simulation) -> None:
+    """All but one lose a log; an operator has one of them elected, and the complete one comes back later."""
+    cast = await load(simulation)
+    replicas = [cast.leader, *cast.followers]
+    simulation.rng.shuffle(replicas)
+    sound, *empty = replicas
+    order = list(simulation.nodes)
+    simulation.rng.shuffle(order)
+    await bring_down(simulation, order, "killed")
+    damage = damage_of(simulation)
+    for node in empty:
+        damage.remove(node, folder_of(simulation, node, cast.partition).path)
+    damage.assess()
+    damage.accept_loss()
+    await start(simulation, [node for node in order if node is not sound])
+    await simulation.elect_unclean(cast.partition)
+    await pause(simulation, 0.5, 1.5)
+    await start(simulation, [sound])
+
+
 async def middle_segment_removed(simulation: Simulation) -> None:
     """A segment in the middle of a log is removed on one replica."""
     cast, victim = await _one_or_all_down(simulation)
@@ -203,6 +223,24 @@ async def single_metadata_flipped(simulation: Simulation) -> None:
     await start(simulation, [node])
 
 
+async def single_directory_rolled_back(simulation: Simulation) -> None:
+    """The directory with the metadata of a single broker is rolled back to before a topic was made."""
+    (node,) = simulation.nodes
+    await until(lambda: node.broker is not None)
+    await bring_down(simulation, [node], "stopped")
+    backup = damage_of(simulation).backup(node, "")
+    node.boot()
+    await until(lambda: node.broker is not None)
+    for name in ("late", "later"):
+        await simulation.make_topic(name, replicas=1)
+    await pause(simulation, 0.8, 1.5)
+    await bring_down(simulation, [node], simulation.rng.choice(("stopped", "killed")))
+    home = node.directories[0]
+    damage_of(simulation).restore(node, home, below(backup, home))
+    damage_of(simulation).assess()
+    await start(simulation, [node])
+
+
 async def _clock_apart(simulation: Simulation, days: int) -> None:
     cast = await load(simulation)
     node = simulation.rng.choice([cast.leader, *cast.followers])
@@ -243,6 +281,7 @@ DIRECTED: Final[dict[str, Disaster]] = {
         top_segment_removed,
         directory_rolled_back,
         tail_lost,
+        operator_gives_up,
         middle_segment_removed,
         first_segment_removed,
         metadata_flipped,
@@ -253,7 +292,8 @@ DIRECTED: Final[dict[str, Disaster]] = {
         folders_swapped,
         foreign_files,
         single_metadata_flipped,
+        single_directory_rolled_back,
     )
 }
 #: those of a broker that is a cluster of its own
-SINGLE: Final = frozenset({"single_metadata_flipped"})
+SINGLE: Final = frozenset({"single_metadata_flipped", "single_directory_rolled_back"})
