@@ -14,7 +14,7 @@ from penstock.cli.overview import cluster_overview
 from penstock.storage.directory import DataDirectory
 from penstock.testing import broker
 from tests.broker.raw import RawClient
-from tests.broker.requests import Topic, append, create_topic, read_all
+from tests.broker.requests import Topic, append, create_topic, delete_topic, read_all
 from tests.cli.conftest import run
 
 
@@ -84,6 +84,16 @@ def test_a_restore_sets_aside_what_is_in_the_way_only_if_asked_to(tmp_path: Path
     assert [row["reason"] for row in listed(tmp_path)] == ["t-1.1 was restored in its place"]
     with broker(data=tmp_path) as running, RawClient(running.bootstrap) as client:
         assert [r.value for r in read_all(client, stray, partition=1)] == [b"one"]
+
+
+def test_a_restore_into_a_topic_that_was_created_again_takes_its_id(tmp_path: Path, stray: Topic) -> None:
+    with broker(data=tmp_path) as running, RawClient(running.bootstrap) as client:
+        delete_topic(client, stray)
+        again = create_topic(client, "t", partitions=2)
+    assert quarantine("restore", "t-1.1", "--data", str(tmp_path), "--replace").returncode == 0
+    with broker(data=tmp_path) as running, RawClient(running.bootstrap) as client:
+        assert [r.value for r in read_all(client, again, partition=1)] == [b"one"]
+    assert [row["reason"] for row in listed(tmp_path)] == ["t-1.1 was restored in its place"]
 
 
 def test_a_deleted_entry_is_gone(tmp_path: Path, stray: Topic) -> None:

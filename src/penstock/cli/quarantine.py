@@ -39,7 +39,10 @@ def restore(
     name: Name,
     data: Data,
     replace: Annotated[
-        bool, typer.Option("--replace", help="Set aside what is in the place of the log now.")
+        bool,
+        typer.Option(
+            "--replace", help="Set aside what is in the place of the log now, and take its topic id."
+        ),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -59,10 +62,17 @@ def restore(
         if taken and not replace:
             place = folders.partition_path(entry.topic, taken[0])
             raise Failure(f"{place} is in use: --replace sets it aside, too")
+        topic_id = parse_topic_id(entry.topic_id)
         if taken:
-            folders.quarantine(entry.topic, taken, f"{name} was restored in its place")
-        folders.keep_topic(entry.topic, parse_topic_id(entry.topic_id))
+            # A topic that was created again has another id: the broker would set the log aside again.
+            replaced = folders.quarantine(entry.topic, taken, f"{name} was restored in its place")
+            topic_id = parse_topic_id(replaced.topic_id)
+        folders.keep_topic(entry.topic, topic_id)
         quarantine.move_back(entry, places)
+        for partition in partitions:
+            folders.identify(entry.topic, partition, topic_id)
+            if unsynced := folders.unsynced_identity(entry.topic, partition):
+                unsynced.sync()
     _say(as_json, entry, "restored", [place for _, place in places])
 
 
