@@ -24,7 +24,7 @@ IMPATIENT = {"initial.broker.registration.timeout.ms": "2500"}
 
 
 def flip(files: MemoryFiles, path: str = SEGMENT, position: int | None = None) -> None:
-    """Damage a file in place, whoever has it open."""
+    """Damage a file in place, open or not."""
     file = files.open(path)
     position = file.size() // 2 if position is None else position
     (byte,) = file.pread(1, position)

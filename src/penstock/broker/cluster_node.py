@@ -133,6 +133,7 @@ class ClusterNode:
         )
         history = self.log.voters(static)
         state = self.log.load_state(config.node_id, history.latest, self._world.rng)
+        self.recovery_at_start = state.recovery
         if state.directory_id != NO_DIRECTORY:
             directory_id = state.directory_id
         return RaftNode(
@@ -273,11 +274,11 @@ class ClusterNode:
     def _reason_for_silence(self) -> str:
         """What this node itself has to do with it that no leader is elected."""
         node = self.quorum.node
-        if node.state.recovery != Recovery.DAMAGED or node.leader_id != NO_NODE:
+        if node.state.recovery in (Recovery.NONE, Recovery.NEW) or node.leader_id != NO_NODE:
             return ""
         others = ", ".join(str(voter.key.id) for voter in node.voters.others(self.node_id))
         return (
-            f": this node's metadata log was damaged, and is in the quarantine; it waits until the voters "
+            f": this node's metadata log was damaged, or was dropped to join anew; it waits until the voters "
             f"{others} elect a leader to fetch from. "
             f"Start them; docs/cluster.md says what to do if they are damaged, too"
         )

@@ -15,7 +15,14 @@ from penstock.broker.cluster_node import ClusterNode, ControllerUnavailable
 from penstock.broker.logs import get_logger
 from penstock.model.errors import ErrorCode
 from penstock.model.ids import format_topic_id
-from penstock.raft.messages import AddVoterRequest, RemoveVoterRequest, Voter, VoterChangeResponse
+from penstock.raft.messages import (
+    NO_DIRECTORY,
+    AddVoterRequest,
+    RemoveVoterRequest,
+    Voter,
+    VoterChangeResponse,
+)
+from penstock.raft.state import Recovery
 from penstock.wire.apis.add_raft_voter import ADD_RAFT_VOTER, AddRaftVoterRequest
 from penstock.wire.apis.endpoints import Endpoint
 from penstock.wire.apis.remove_raft_voter import REMOVE_RAFT_VOTER, RemoveRaftVoterRequest
@@ -32,11 +39,13 @@ class Rejoining:
     def __init__(self, node: ClusterNode) -> None:
         self._node = node
         self._removed: bytes | None = None
+        #: whether an operator wants this node to vote, even if the voter set does not have it
+        self._joins = node.recovery_at_start == Recovery.REJOINING
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> Self:
         quorum = self._node.quorum.node
-        if quorum.is_recovering or self._old_voter() is not None:
+        if quorum.is_recovering or self._joins or self._old_voter() is not None:
             self._task = asyncio.get_running_loop().create_task(self._run())
         return self
 
@@ -66,9 +75,10 @@ class Rejoining:
         if old is not None and old.key.directory_id != quorum.key.directory_id:
             if await self._remove(old, left_s) == ErrorCode.NONE:
                 self._removed = old.key.directory_id
-        elif self._removed is not None and not quorum.is_voter:
+        elif (self._joins or self._removed is not None) and not quorum.is_voter:
             if await self._add(left_s) in (ErrorCode.NONE, ErrorCode.DUPLICATE_VOTER):
-                directories = [format_topic_id(each) for each in (self._removed, quorum.key.directory_id)]
+                keys = (self._removed or NO_DIRECTORY, quorum.key.directory_id)
+                directories = [format_topic_id(each) for each in keys]
                 log.warning("voter_replaced", node_id=quorum.key.id, directory_ids=directories)
                 return True
         else:

@@ -41,7 +41,7 @@ class Recovering(Quorum):
         """
         recovery = self.state.recovery
         is_new_voter = recovery == Recovery.NEW and self.voters.get(self.key.id) is not None
-        if recovery == Recovery.DAMAGED or is_new_voter:
+        if recovery in (Recovery.DAMAGED, Recovery.REJOINING) or is_new_voter:
             return ReplicaKey(self.key.id, RECOVERING_DIRECTORY)
         return self.key
 

@@ -43,6 +43,8 @@ class Recovery(StrEnum):
     NEW = "new"
     #: the log was damaged and set aside
     DAMAGED = "damaged"
+    #: an operator has the node fetch everything anew, and vote afterwards, under a new voter key
+    REJOINING = "rejoining"
 
 
 class QuorumState(NamedTuple):

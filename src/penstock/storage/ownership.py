@@ -16,7 +16,7 @@ from penstock.model.errors import PenstockError
 from penstock.model.ids import format_topic_id
 from penstock.ports import Files, Rng
 
-__all__ = ["DirectoryRefused", "Owner", "Siblings", "introduce", "make_durably", "own", "survey"]
+__all__ = ["DirectoryRefused", "Owner", "Siblings", "introduce", "make_durably", "node_of", "own", "survey"]
 
 _META: Final = "meta.json"
 _META_VERSION: Final = 1
@@ -91,6 +91,14 @@ def own(files: Files, path: str, cluster_id: str | None, node_id: int, rng: Rng)
             f"{path} belongs to node {owner.node_id} of cluster {owner.cluster_id}: use another path"
         )
     return owner
+
+
+def node_of(files: Files, path: str) -> int:
+    """The id of the node that owns the data directory `path`; DirectoryRefused if none does."""
+    owner = _read(files, path)
+    if owner is None:
+        raise DirectoryRefused(f"{path} has no {_META}: it is no data directory")
+    return owner.node_id
 
 
 def make_durably(files: Files, path: str) -> None:
