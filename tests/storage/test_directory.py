@@ -9,6 +9,7 @@ import pytest
 from penstock.model.errors import StorageError
 from penstock.model.ids import NO_TOPIC_ID, TopicId, format_topic_id
 from penstock.ports import File, Files
+from penstock.storage.checkpoint import format_checked
 from penstock.storage.config import LogConfig
 from penstock.storage.directory import MANY_FILES, DataDirectory, DirectoryRefused, StoredPartition
 from penstock.storage.flush import FlushPlan
@@ -141,7 +142,7 @@ def test_checkpoints_remember_recovery_points_and_log_starts() -> None:
     log.append(batch(), 0)
     directory.open_log("a", 1, CONFIG, CLOCK)
     directory.checkpoint().write()
-    assert files.read("/data/recovery-point-offset-checkpoint") == b"0\n2\na 0 10\na 1 0\n"
+    assert files.read("/data/recovery-point-offset-checkpoint") == format_checked(["a 0 10", "a 1 0"])
     assert files.read("/data/log-start-offset-checkpoint") == b"1\n2\na 0 4\na 1 0\n0ea34145\n"
     again = opened(files).open_log("a", 0, CONFIG, CLOCK)
     assert (again.log_start_offset, again.recovery_point, again.end_offset) == (4, 10, 11)

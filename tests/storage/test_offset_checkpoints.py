@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from penstock.model.ids import TopicId, TopicPartition
+from penstock.storage.checkpoint import format_checked
 from penstock.storage.config import LogConfig
 from penstock.storage.directory import DataDirectory, StoredPartition
 from penstock.storage.health import Health
@@ -40,7 +41,7 @@ def test_what_is_newer_than_the_last_checkpoint_is_cut_without_another() -> None
     log.truncate_to(5)
     assert (log.recovery_point, files.read(RECOVERY_POINTS)) == (5, before)
     log.truncate_to(4)
-    assert files.read(RECOVERY_POINTS) == b"0\n1\na 0 4\n"
+    assert files.read(RECOVERY_POINTS) == format_checked(["a 0 4"])
 
 
 def test_what_is_on_its_way_to_the_disk_counts() -> None:
@@ -50,10 +51,10 @@ def test_what_is_on_its_way_to_the_disk_counts() -> None:
     log.truncate_to(6)
     slow.write()
     directory.checkpointed(slow)
-    assert files.read(RECOVERY_POINTS) == b"0\n1\na 0 6\n"
+    assert files.read(RECOVERY_POINTS) == format_checked(["a 0 6"])
     # The disk has what was written at the first cut: the second needs another.
     log.truncate_to(5)
-    assert files.read(RECOVERY_POINTS) == b"0\n1\na 0 5\n"
+    assert files.read(RECOVERY_POINTS) == format_checked(["a 0 5"])
 
 
 def test_an_earlier_checkpoint_of_all_does_not_undo_a_later_one_of_high_watermarks() -> None:
@@ -68,8 +69,8 @@ def test_an_earlier_checkpoint_of_all_does_not_undo_a_later_one_of_high_watermar
     assert late is not None
     late.write()
     early.write()
-    assert files.read("/data/replication-offset-checkpoint") == b"0\n1\na 0 2\n"
-    assert files.read(RECOVERY_POINTS) == b"0\n1\na 0 3\n"
+    assert files.read("/data/replication-offset-checkpoint") == format_checked(["a 0 2"])
+    assert files.read(RECOVERY_POINTS) == format_checked(["a 0 3"])
 
 
 def test_recovery_points_that_were_found_count() -> None:

@@ -22,7 +22,7 @@ from typing import Final, Protocol
 
 from penstock.model.ids import TopicPartition
 from penstock.ports import Files
-from penstock.storage.checkpoint import format_checked, format_checkpoint, is_checked, parse_checkpoint
+from penstock.storage.checkpoint import format_checked, is_checked, parse_checkpoint
 from penstock.storage.health import Health
 
 __all__ = ["Checkpoint", "OffsetCheckpoints", "recorded_high_watermark", "recorded_offsets"]
@@ -224,7 +224,7 @@ class OffsetCheckpoints:
 
 
 def _format_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
-    return format_checkpoint(f"{key.topic} {key.partition} {offset}" for key, offset in offsets.items())
+    return format_checked(f"{key.topic} {key.partition} {offset}" for key, offset in offsets.items())
 
 
 def _format_starts(starts: Mapping[TopicPartition, int], unverified: Set[TopicPartition]) -> bytes:
