@@ -9,6 +9,7 @@ from penstock.raft.messages import (
     NO_NODE,
     RECOVERING_DIRECTORY,
     FetchRequest,
+    FetchResponse,
     LogPoint,
     ReplicaKey,
     Voter,
@@ -157,6 +158,18 @@ def test_a_new_disk_in_an_old_cluster_counts_when_it_has_everything() -> None:
     node.receive(2, records(1, 1, 6, 8, offset=3), high_watermark=4)
     node.flush()
     assert not node.core.is_recovering
+
+
+def test_a_follower_does_not_wait_for_a_leader_whose_disk_was_wiped() -> None:
+    node = Scripted(state=QuorumState(4, 2), log=log_of(1, 4))
+    node.wait(30)
+    node.grant(2, 3, granted=False)
+    assert node.core.role.name == "follower"
+    ((leader, request),) = node.sent(FetchRequest)
+    assert leader == 2
+    node.answered(2, request, FetchResponse(ErrorCode.UNKNOWN_LEADER_EPOCH, 0, NO_NODE))
+    node.wait(100)
+    assert node.sent(VoteRequest), "long before the fetch timeout"
 
 
 def test_a_leader_records_the_directories_of_static_voters() -> None:

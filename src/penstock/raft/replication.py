@@ -137,6 +137,9 @@ class Replication(Recovering):
         self._fetch_ms = self._now_ms + self.config.retry_ms
         self._observe(response.epoch, response.leader_id)
         if not self._is_from_leader(peer, request.epoch, response.epoch):
+            if peer == self.leader_id and response.epoch < self.epoch:
+                # Its disk was wiped, or went back: it does not know that it led.
+                self._leader_left(self._backoff())
             self._after_probe()
         elif response.error == ErrorCode.NONE:
             try:
