@@ -32,6 +32,7 @@ _LOG_STARTS: Final = "log-start-offset-checkpoint"
 _HIGH_WATERMARKS: Final = "replication-offset-checkpoint"
 #: ends the line of a log start that was read from a checkpoint of version 0 and never verified since
 _UNVERIFIED: Final = "unverified"
+_UNVERIFIED_END: Final = f" {_UNVERIFIED}"
 _LOG_PATH: Final = re.compile(r"(?P<root>.*)/topics/(?P<topic>[^/]+)/partition-(?P<index>\d+)")
 
 
@@ -118,37 +119,40 @@ class OffsetCheckpoints:
         self._health = health
         self._newest = _Newest()
         self._numbers = count()
-        self.recovery_points = self._read(_RECOVERY_POINTS)
+        #: the files name the same partitions
+        keys: dict[str, TopicPartition] = {}
+        self.recovery_points = self._read(_RECOVERY_POINTS, keys)
         #: keys of `log_starts` that say nothing about which segments must exist
         self._unverified: set[TopicPartition] = set()
-        self.log_starts = self._read_log_starts()
-        self.high_watermarks = self._read(_HIGH_WATERMARKS)
+        self.log_starts = self._read_log_starts(keys)
+        self.high_watermarks = self._read(_HIGH_WATERMARKS, keys)
         self._knows_high_watermarks = bool(self.high_watermarks)
         #: what the checkpoints on the disk may speak of, and the highest recovery points that they may have
         self._checkpointed = self._keys()
         self._written = dict(self.recovery_points)
         self._latest = -1
 
-    def _read(self, name: str) -> dict[TopicPartition, int]:
+    def _read(self, name: str, keys: dict[str, TopicPartition]) -> dict[TopicPartition, int]:
         """A checkpoint's offsets; none where the file is missing or damaged: then all has to be looked at."""
         offsets = {}
         with suppress(FileNotFoundError, ValueError):
             for line in parse_checkpoint(self._files.read(f"{self._path}/{name}")):
-                topic, partition, offset = line.split(" ")
-                offsets[TopicPartition(topic, int(partition))] = int(offset)
+                partition, _, offset = line.rpartition(" ")
+                offsets[keys.get(partition) or _key(partition, keys)] = int(offset)
         return offsets
 
-    def _read_log_starts(self) -> dict[TopicPartition, int]:
+    def _read_log_starts(self, keys: dict[str, TopicPartition]) -> dict[TopicPartition, int]:
         """The log starts; those of an earlier version's checkpoint are `_unverified`."""
         starts = {}
         with suppress(FileNotFoundError, ValueError):
             data = self._files.read(f"{self._path}/{_LOG_STARTS}")
             verified = is_checked(data)
             for line in parse_checkpoint(data):
-                topic, partition, offset, *flags = line.split(" ")
-                key = TopicPartition(topic, int(partition))
+                unverified = line.endswith(_UNVERIFIED_END)
+                partition, _, offset = line.removesuffix(_UNVERIFIED_END).rpartition(" ")
+                key = keys.get(partition) or _key(partition, keys)
                 starts[key] = int(offset)
-                if not verified or flags == [_UNVERIFIED]:
+                if unverified or not verified:
                     self._unverified.add(key)
         return starts
 
@@ -229,18 +233,23 @@ def _format_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
 
 def _format_starts(starts: Mapping[TopicPartition, int], unverified: Set[TopicPartition]) -> bytes:
     return format_checked(
-        f"{key.topic} {key.partition} {offset}{f' {_UNVERIFIED}' if key in unverified else ''}"
+        f"{key.topic} {key.partition} {offset}{_UNVERIFIED_END if key in unverified else ''}"
         for key, offset in starts.items()
     )
 
 
+def _key(partition: str, keys: dict[str, TopicPartition]) -> TopicPartition:
+    """The partition that a line names, kept in `keys` for the other files."""
+    topic, _, index = partition.rpartition(" ")
+    if not topic:
+        raise ValueError(f"{partition!r} names no partition")
+    key = keys[partition] = TopicPartition(topic, int(index))
+    return key
+
+
 def recorded_high_watermark(files: Files, log_path: str) -> int:
     """The high watermark that the data directory of the log at `log_path` records; 0 if it records none."""
-    match = _LOG_PATH.fullmatch(log_path)
-    if match is None:
-        return 0
-    checkpoints = OffsetCheckpoints(files, match["root"], Health())
-    return checkpoints.high_watermarks.get(TopicPartition(match["topic"], int(match["index"])), 0)
+    return _recorded(files, log_path, _HIGH_WATERMARKS) or 0
 
 
 def recorded_offsets(files: Files, log_path: str) -> tuple[int | None, int]:
@@ -248,9 +257,20 @@ def recorded_offsets(files: Files, log_path: str) -> tuple[int | None, int]:
 
     The start is None, and the recovery point 0, where nothing is recorded.
     """
+    return _recorded(files, log_path, _LOG_STARTS), _recorded(files, log_path, _RECOVERY_POINTS) or 0
+
+
+def _recorded(files: Files, log_path: str, name: str) -> int | None:
+    """What one checkpoint says of one log; None where it says nothing. Only that log's line is parsed."""
     match = _LOG_PATH.fullmatch(log_path)
     if match is None:
-        return None, 0
-    checkpoints = OffsetCheckpoints(files, match["root"], Health())
-    key = TopicPartition(match["topic"], int(match["index"]))
-    return checkpoints.recorded_start(key), checkpoints.recovery_points.get(key, 0)
+        return None
+    prefix = f"{match['topic']} {int(match['index'])} "
+    with suppress(FileNotFoundError, ValueError):
+        data = files.read(f"{match['root']}/{name}")
+        if name == _LOG_STARTS and not is_checked(data):
+            return None
+        for line in parse_checkpoint(data):
+            if line.startswith(prefix):
+                return None if line.endswith(_UNVERIFIED_END) else int(line[len(prefix) :])
+    return None
