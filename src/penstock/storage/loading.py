@@ -217,6 +217,8 @@ def _load_epochs(files: Files, path: str, names: list[str], segments: Segments) 
 
 def _clean_end(segment: Segment) -> int | None:
     """The offset behind the last batch of a segment that was closed cleanly, None if it does not look so."""
+    if not segment.size:
+        return segment.base_offset
     for position in (last_indexed(segment), 0):
         try:
             end_offset = segment.base_offset
