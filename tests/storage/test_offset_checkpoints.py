@@ -9,7 +9,7 @@ from penstock.storage.directory import DataDirectory, StoredPartition
 from penstock.storage.health import Health
 from penstock.storage.log import Log
 from penstock.storage.memory import MemoryFiles
-from penstock.storage.offset_checkpoints import OffsetCheckpoints
+from penstock.storage.offset_checkpoints import OffsetCheckpoints, protect_restored
 from tests.storage.logs import CLOCK, Tokens, batch, flush
 
 RECOVERY_POINTS = "/data/recovery-point-offset-checkpoint"
@@ -78,3 +78,15 @@ def test_recovery_points_that_were_found_count() -> None:
     log_of(files, 9)
     again = OffsetCheckpoints(files, "/data", Health())
     assert [again.is_above(KEY, offset) for offset in (4, 5)] == [True, False]
+
+
+def test_all_records_of_a_restored_log_count_as_committed() -> None:
+    """A follower cuts above its high watermark without setting anything aside."""
+    files = MemoryFiles()
+    directory, log = log_of(files, 9)
+    end_offset = log.end_offset
+    directory.close(clean=False)
+    protect_restored(files, "/data", [KEY])
+    again = DataDirectory.open(files, "/data", cluster_id="c", node_id=1, rng=Tokens())
+    restored = again.open_log("a", 0, LogConfig(), CLOCK)
+    assert (restored.high_watermark, restored.end_offset) == (end_offset, end_offset)

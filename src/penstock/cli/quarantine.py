@@ -48,8 +48,9 @@ def restore(
 ) -> None:
     """Move an entry back to its topic; the broker has to be stopped."""
     from penstock.broker.world import OsFiles, SystemClock
-    from penstock.model.ids import parse_topic_id
+    from penstock.model.ids import TopicPartition, parse_topic_id
     from penstock.storage.folders import PartitionFolders
+    from penstock.storage.offset_checkpoints import protect_restored
 
     quarantine, entry = _find(data, name)
     path = quarantine.path.rpartition("/")[0]
@@ -68,6 +69,8 @@ def restore(
             replaced = folders.quarantine(entry.topic, taken, f"{name} was restored in its place")
             topic_id = parse_topic_id(replaced.topic_id)
         folders.keep_topic(entry.topic, topic_id)
+        # Before the move: a follower that restarts with the log must know that all of it counts as committed.
+        protect_restored(files, path, [TopicPartition(entry.topic, partition) for partition in partitions])
         quarantine.move_back(entry, places)
         for partition in partitions:
             folders.identify(entry.topic, partition, topic_id)

@@ -14,7 +14,7 @@ the later one stays, whichever thread is done first.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from contextlib import suppress
 from itertools import count
 from threading import Lock
@@ -25,7 +25,13 @@ from penstock.ports import Files
 from penstock.storage.checkpoint import format_checked, is_checked, parse_checkpoint
 from penstock.storage.health import Health
 
-__all__ = ["Checkpoint", "OffsetCheckpoints", "recorded_high_watermark", "recorded_offsets"]
+__all__ = [
+    "Checkpoint",
+    "OffsetCheckpoints",
+    "protect_restored",
+    "recorded_high_watermark",
+    "recorded_offsets",
+]
 
 _RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
 _LOG_STARTS: Final = "log-start-offset-checkpoint"
@@ -33,6 +39,8 @@ _HIGH_WATERMARKS: Final = "replication-offset-checkpoint"
 #: ends the line of a log start that was read from a checkpoint of version 0 and never verified since
 _UNVERIFIED: Final = "unverified"
 _UNVERIFIED_END: Final = f" {_UNVERIFIED}"
+#: a high watermark that is lowered to the log's end when the log is opened
+_ALL_OF_IT: Final = 2**63 - 1
 _LOG_PATH: Final = re.compile(r"(?P<root>.*)/topics/(?P<topic>[^/]+)/partition-(?P<index>\d+)")
 
 
@@ -245,6 +253,19 @@ def _key(partition: str, keys: dict[str, TopicPartition]) -> TopicPartition:
         raise ValueError(f"{partition!r} names no partition")
     key = keys[partition] = TopicPartition(topic, int(index))
     return key
+
+
+def protect_restored(files: Files, path: str, keys: Sequence[TopicPartition]) -> None:
+    """Record, in the stopped data directory `path`, that all records of restored logs are committed.
+
+    Why: a follower cuts what lies above its high watermark without setting it aside. The checkpoints speak of
+    the logs that the restored ones replace.
+    """
+    checkpoints = OffsetCheckpoints(files, path, Health())
+    checkpoints.forget(keys)
+    for key in keys:
+        checkpoints.keep_high_watermark(key, _ALL_OF_IT)
+    checkpoints.take().write()
 
 
 def recorded_high_watermark(files: Files, log_path: str) -> int:
