@@ -47,7 +47,7 @@ def _notes(result: Result) -> list[str]:
 def cell(result: Result | None) -> str:
     """Returns what a column of the published table says of a result."""
     if result is None:
-        return ""
+        return "not run"
     last = result.last
     match result.verdict:
         case Verdict.LOST:

@@ -39,7 +39,7 @@ def test_a_published_table_has_a_row_per_disaster_and_a_column_per_system() -> N
     assert table.splitlines() == [
         "| disaster | Penstock | Apache Kafka |",
         "|---|---|---|",
-        "| nothing much | kept |  |",
+        "| nothing much | kept | not run |",
         "| a folder removed | **lost** 900 of 930 records and 3 committed offsets "
         "| **lost** 900 of 930 records and 3 committed offsets |",
     ]
