@@ -242,6 +242,9 @@ class Observation:
             try:
                 appended = mirror.refresh(log, tampered=tampered)
             except PenstockError:
+                if tampered:
+                    # Damage that nobody has noticed yet: where the log ends is known all the same.
+                    self._partitions.replica_changed(ReplicaView(name, seen.broker.node_id, *ends))
                 continue
             if known is not None and seen.opened.get(partition) is log:
                 committed = min(stored_end, known[1])
