@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 
@@ -133,6 +134,11 @@ DISASTER_MUTANTS: Final = (
         guard="strays are quarantined",
         changes=((stored_partitions, "_quarantine", _delete),),
         disaster="single_directory_rolled_back",
+    ),
+    Mutant(
+        guard="foreign files are ignored",
+        changes=((loading, "_BASE_OFFSET", re.compile(r"\d+")),),
+        disaster="foreign_files",
     ),
     Mutant(
         guard="a wrong clock deletes nothing",

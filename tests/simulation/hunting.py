@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from penstock.testing.simulation.scenario import Options, simulate
 
@@ -15,7 +15,7 @@ __all__ = ["Found", "Mutant", "hunt"]
 SEEDS_MAX: Final = 150
 
 
-Change: TypeAlias = tuple[object, str, Callable[..., Any] | property | bool]
+Change: TypeAlias = tuple[object, str, object]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

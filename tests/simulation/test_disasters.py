@@ -31,7 +31,10 @@ _SEEDS = {
     "clock_ahead": 0,
     "clock_behind": 0,
     "folders_swapped": 0,
+    "foreign_files": 0,
     "single_metadata_flipped": 3,
+    "single_directory_rolled_back": 0,
+    "operator_gives_up": 0,
 }
 _EVENTS = TopicPartition("events", 0)
 _FOLDER = "/disk/topics/events/partition-0"

@@ -25,6 +25,7 @@ _SLOW = {
     "the most complete replica recovers",
     "committed records are set aside",
     "holes are damage",
+    "foreign files are ignored",
     "a wrong clock deletes nothing",
 }
 

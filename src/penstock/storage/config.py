@@ -1,8 +1,7 @@
 """What a log needs to know about its topic: Kafka's topic configs under Kafka's names and defaults.
 
 A field is the config's name with dots turned into underscores. Values are typed and already validated by
-whoever parsed them; the log takes them as they are. `producer_id_expiration_ms` is a broker config in Kafka
-too; it travels with the rest because the log applies it.
+whoever parsed them; the log takes them as they are.
 """
 
 from __future__ import annotations
@@ -39,7 +38,6 @@ class LogConfig:
     min_compaction_lag_ms: int = 0
     min_insync_replicas: int = 1
     preallocate: bool = False
-    producer_id_expiration_ms: int = DAY_MS
     remote_storage_enable: bool = False
     retention_bytes: int = -1
     retention_ms: int = 7 * DAY_MS

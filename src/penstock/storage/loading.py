@@ -119,7 +119,6 @@ def load(
             log_start_offset = first_offset
     epochs.forget_from(end_offset)
     epochs.forget_before(min(first_offset, log_start_offset))
-    producers.expire(now_ms, config.producer_id_expiration_ms)
     # After a crash one that is of no segment's start may be of a log that has been cut since: the disk need
     # not have heard of its removal.
     last = max((offset for offset in snapshots if offset <= end_offset), default=-1) if report.clean else -1

@@ -46,7 +46,6 @@ def topic_values(overrides: Mapping[str, str], broker: BrokerConfig) -> dict[str
         name.replace(".", "_"): value for name, value in values.items() if name not in _NOT_FOR_THE_LOG
     }
     fields["cleanup_policy"] = frozenset(fields["cleanup_policy"])
-    fields["producer_id_expiration_ms"] = broker.producer_id_expiration_ms
     return fields
 
 

@@ -36,6 +36,8 @@ def main(arguments: list[str] | None = None) -> int:
             drawn = drawn.with_disaster(options.disaster or choose(seed))
         elif options.seconds is not None:
             drawn = drawn.lengthened(options.seconds)
+        elif not options.operated:
+            drawn = Options.choose(seed, options.brokers)
         outcome = simulate(seed, drawn.with_operator() if options.operated else drawn)
         failed += outcome.violation is not None
         if outcome.violation is not None or options.replay or options.seeds == 1:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Final
 
-from penstock.testing.simulation.disasters.scenarios import SINGLE
+from penstock.testing.simulation.disasters import SINGLE, choose
 from penstock.testing.simulation.faults import FAULTS, OFFSETS_PARTITIONS
 from penstock.testing.simulation.node import PORT
 from penstock.testing.simulation.plots import PLOTS
@@ -19,6 +19,8 @@ _LAG_MS: Final = 1000
 #: how old segments get, where they are sealed at all
 _ROLL_MS: Final = 700
 _ROLL_OFTEN_MS: Final = 300
+#: the share of clusters that a disaster strikes
+_STRUCK: Final = 0.125
 #: the share of clusters that a plot is played to
 _PLOTTED: Final = 0.25
 #: of the others, the share that an operator is at work in
@@ -88,6 +90,13 @@ class Options:
         if rng.random() < _OPERATED:
             drawn = replace(drawn, operated=True, voters=rng.choice((3, nodes)))
         return replace(drawn, lag_ms=rng.choice((_LAG_MS, 3 * _LAG_MS // 2)))
+
+    @classmethod
+    def choose(cls, seed: int, nodes: int = 1) -> Options:
+        """As `draw`, but a disaster strikes some of the clusters."""
+        drawn = cls.draw(seed, nodes)
+        struck = nodes > 1 and Random(f"{seed}/struck").random() < _STRUCK
+        return drawn.with_disaster(choose(seed)) if struck else drawn
 
     def plotted(self, plot: str) -> Options:
         """With a plot instead of faults that are drawn.

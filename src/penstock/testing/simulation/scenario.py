@@ -257,7 +257,7 @@ def simulate(
     settings: dict[str, str] | None = None,
 ) -> Outcome:
     """Run a seed; `prepare` may change the simulation before it starts, `settings` are for all brokers."""
-    simulation = Simulation(seed, options or Options.draw(seed, brokers), settings)
+    simulation = Simulation(seed, options or Options.choose(seed, brokers), settings)
     if prepare is not None:
         prepare(simulation)
     return simulation.run()
