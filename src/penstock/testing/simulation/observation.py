@@ -18,7 +18,7 @@ from penstock.model.errors import PenstockError
 from penstock.model.ids import METADATA_TOPIC, OFFSETS_TOPIC, TopicPartition
 from penstock.raft.node import RaftNode
 from penstock.raft.roles import Nominee
-from penstock.records.batch import BatchHeader
+from penstock.records.batch import BatchHeader, crc_matches
 from penstock.records.record import iter_batches
 from penstock.replication.digest import is_as_produced
 from penstock.storage.config import LogConfig
@@ -79,7 +79,10 @@ class _LogMirror:
             found = log.read(position, _READ_BYTES, upper=end)
             if found is None:
                 break
-            for _, header in iter_batches(found.read()):
+            data = found.read()
+            for start, header in iter_batches(data):
+                if tampered and not crc_matches(data[start : start + header.size], header):
+                    return appended
                 if (log.config.compact or tampered) and header.base_offset > position:
                     appended.append(_Appended(None, []))
                 batch = _batch_view(header)
