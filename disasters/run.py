@@ -76,6 +76,7 @@ class Runner:
         spare = self.directory / f"spare-{self._count}"
         scene = Scene(cluster, f"d{self._count}-{disaster.name}", spare)
         disaster.script(scene)
+        scene.is_done = True
         first = _glance(scene) if disaster.remedy else None
         first = first or _examine(scene)
         last = None

@@ -48,6 +48,8 @@ class Scene:
         self.held: set[Place] | None = None
         #: what was acknowledged by then
         self.stock: set[Place] = set()
+        #: whether the script has ended: what is gone from now on is held against the brokers
+        self.is_done = False
         self.unclean_stops: list[int] = []
         #: what the script itself found wrong
         self.complaints: list[str] = []
@@ -153,7 +155,7 @@ class Scene:
 
     def start(self, *nodes: int) -> None:
         """Starts brokers; the first start after a full stop takes stock of what the replicas hold."""
-        if not self.cluster.running:
+        if not self.cluster.running and not self.is_done:
             self.held = self.on_disks()
             self.stock = set(self.client.ledger.acknowledged)
         self.cluster.start(*nodes)
