@@ -12,7 +12,8 @@ from typing import Final
 from disasters.catalogue import Catalogue
 from disasters.cluster import Shape
 from disasters.damage import cut_tail, flip_bit, remove_segment, segments, swap
-from disasters.layout import METADATA, OFFSETS
+from disasters.layout import OFFSETS
+from disasters.remedies import recover_quorum, restore_metadata
 from disasters.scene import VICTIM, Scene
 from disasters.system import Conditions
 
@@ -166,27 +167,6 @@ def segment_first(scene: Scene) -> None:
     scene.start_first(VICTIM, _WITH)
 
 
-def _restore_metadata(scene: Scene) -> None:
-    """Restores the victim's metadata log from a backup, as the refusal asks for."""
-    scene.stop(*scene.cluster.running)
-    scene.disk().restore_topic(scene.kept(VICTIM, "backup"), METADATA)
-    scene.start()
-
-
-def _recover_quorum(scene: Scene, survivor: int) -> None:
-    """Makes one node's metadata that of the cluster and has the others fetch it, as the runbook says."""
-    if scene.cluster.system.name != "penstock":
-        return
-    scene.stop(*scene.cluster.running)
-    for node in scene.cluster.nodes:
-        command = "recover" if node == survivor else "rejoin"
-        directories = map(str, scene.disk(node).directories)
-        scene.penstock("quorum", command, *directories, "--yes")
-    scene.start(survivor)
-    scene.cluster.wait_ready(scene.cluster.system.whole_s)
-    scene.start()
-
-
 def _flip_in_metadata(scene: Scene, node: int) -> None:
     """Flips one bit of the topic's name in the metadata log, outside of what brokers keep apart."""
     needle = scene.topic.encode()
@@ -201,7 +181,7 @@ def _flip_in_metadata(scene: Scene, node: int) -> None:
     "metadata-flip-single",
     "one bit of the metadata log flipped, cluster of one",
     row=7,
-    remedy=_restore_metadata,
+    remedy=restore_metadata,
     shape=Shape(brokers=1),
 )
 def metadata_flip_single(scene: Scene) -> None:
@@ -222,7 +202,7 @@ def metadata_flip_one(scene: Scene) -> None:
     "metadata-flip-two",
     "one bit of the metadata log flipped on two voters of three, started before the third",
     row=7,
-    remedy=lambda scene: _recover_quorum(scene, 3),
+    remedy=lambda scene: recover_quorum(scene, 3),
 )
 def metadata_flip_two(scene: Scene) -> None:
     _stopped(scene)
@@ -246,7 +226,7 @@ def voter_wiped_beside_stale(scene: Scene) -> None:
     "voters-rolled-back",
     "two of three brokers rolled back, and started before the third",
     row=8,
-    remedy=lambda scene: _recover_quorum(scene, VICTIM),
+    remedy=lambda scene: recover_quorum(scene, VICTIM),
 )
 def voters_rolled_back(scene: Scene) -> None:
     _stopped(scene)

@@ -9,6 +9,7 @@ from typing import Final
 from disasters.catalogue import Catalogue
 from disasters.cluster import Shape, wait_until
 from disasters.damage import remove_files, swap
+from disasters.remedies import recover_quorum
 from disasters.scene import VICTIM, Scene
 
 __all__ = ["FILES"]
@@ -177,19 +178,31 @@ def follower_rolled_back(scene: Scene) -> None:
     scene.start_all()
 
 
-@FILES("leader-rolled-back", "whole directory of the broker that stopped last rolled back")
+@FILES(
+    "leader-rolled-back",
+    "whole directory of the broker that stopped last rolled back",
+    remedy=lambda s: recover_quorum(s, 2),
+)
 def leader_rolled_back(scene: Scene) -> None:
     _rolled_back(scene, VICTIM)
     scene.start_first(VICTIM, _WITH)
 
 
-@FILES("rolled-back-after-kill", "all killed in turn, the last one's whole directory rolled back")
+@FILES(
+    "rolled-back-after-kill",
+    "all killed in turn, the last one's whole directory rolled back",
+    remedy=lambda s: recover_quorum(s, 2),
+)
 def rolled_back_after_kill(scene: Scene) -> None:
     _rolled_back(scene, VICTIM, kill=True)
     scene.start_all()
 
 
-@FILES("rolled-back-live-copy", "whole directory rolled back to a copy that was taken while the broker ran")
+@FILES(
+    "rolled-back-live-copy",
+    "whole directory rolled back to a copy that was taken while the broker ran",
+    remedy=lambda s: recover_quorum(s, 2),
+)
 def rolled_back_live_copy(scene: Scene) -> None:
     _written(scene)
     older = scene.copy()

@@ -1,0 +1,29 @@
+"""Documented actions after the metadata was damaged or lost, as the runbook (docs/cluster.md) has them."""
+
+from __future__ import annotations
+
+from disasters.layout import METADATA
+from disasters.scene import VICTIM, Scene
+
+__all__ = ["recover_quorum", "restore_metadata"]
+
+
+def restore_metadata(scene: Scene) -> None:
+    """Restores the victim's metadata log from a backup, as the refusal asks for."""
+    scene.stop(*scene.cluster.running)
+    scene.disk().restore_topic(scene.kept(VICTIM, "backup"), METADATA)
+    scene.start()
+
+
+def recover_quorum(scene: Scene, survivor: int) -> None:
+    """Makes one node's metadata that of the cluster and has the others fetch it, as the runbook says."""
+    if scene.cluster.system.name != "penstock":
+        return
+    scene.stop(*scene.cluster.running)
+    for node in scene.cluster.nodes:
+        command = "recover" if node == survivor else "rejoin"
+        directories = map(str, scene.disk(node).directories)
+        scene.penstock("quorum", command, *directories, "--yes")
+    scene.start(survivor)
+    scene.cluster.wait_ready(scene.cluster.system.whole_s)
+    scene.start()
