@@ -87,7 +87,7 @@ DISASTER_MUTANTS: Final = (
         disaster="directory_rolled_back",
     ),
     Mutant(
-        guard="folders have an identity",
+        guard="folders have an identity, and match their manifest",
         changes=((StoredPartitions, "_own_place", _by_name), (directory, "mismatch", _nothing)),
         disaster="folders_swapped",
     ),
@@ -121,12 +121,12 @@ DISASTER_MUTANTS: Final = (
         disaster="operator_gives_up",
     ),
     Mutant(
-        guard="the log start is recorded",
+        guard="the log start is recorded, and matches the manifest",
         changes=((OffsetCheckpoints, "recorded_start", _nothing), (directory, "mismatch", _nothing)),
         disaster="first_segment_removed",
     ),
     Mutant(
-        guard="holes are damage",
+        guard="holes are damage, and do not match the manifest",
         changes=((loading, "find_holes", lambda *_: []), (directory, "mismatch", _nothing)),
         disaster="middle_segment_removed",
     ),

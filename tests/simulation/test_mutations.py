@@ -24,7 +24,7 @@ _SLOW = {
     "recovery waits for every replica",
     "the most complete replica recovers",
     "committed records are set aside",
-    "holes are damage",
+    "holes are damage, and do not match the manifest",
     "foreign files are ignored",
     "a wrong clock deletes nothing",
 }
