@@ -82,7 +82,7 @@ class Known:
             return value
         if name in ("name", "topic", "resource_name", "topic_name") and kind == "string":
             return choice([t.name for t in self._topics] + [*_CONFIGS, "", "1"])
-        if name == "value":
+        if name == "value" and kind == "string":
             return choice([text for texts in _CONFIGS.values() for text in texts])
         if name == "topic_id":
             return choice(self._topics).id
