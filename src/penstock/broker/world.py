@@ -27,6 +27,8 @@ __all__ = ["OsFile", "OsFiles", "SystemClock", "SystemRng"]
 _WOULD_WAIT = errno.EAGAIN
 _NO_NOWAIT = frozenset({errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS})
 _READ_BYTES = 1 << 20
+#: most files that are read whole are smaller; memory for a larger read would cost more than the read
+_SMALL_FILE_BYTES = 8 << 10
 #: the types of ext4, XFS and btrfs, as `statfs` tells them in the first of its words; it has fewer than these
 _SYNCED_AS_ONE = frozenset({0xEF53, 0x58465342, 0x9123683E})
 _STATFS_LONGS = 64
@@ -252,12 +254,15 @@ class OsFiles:
 def _read(path: str) -> bytes:
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        data = bytearray()
+        data = os.read(fd, _SMALL_FILE_BYTES)
+        if len(data) < _SMALL_FILE_BYTES:
+            return data
+        parts = [data]
         while chunk := os.read(fd, _READ_BYTES):
-            data += chunk
+            parts.append(chunk)
     finally:
         os.close(fd)
-    return bytes(data)
+    return b"".join(parts)
 
 
 def _sync_dir(path: str) -> None:

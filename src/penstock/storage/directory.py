@@ -53,6 +53,7 @@ from penstock.storage.ownership import DirectoryRefused, Owner, make_durably, ow
 from penstock.storage.quarantine import Quarantine, QuarantineEntry
 from penstock.storage.reserve import Reserve
 from penstock.storage.scrub import restore_damage
+from penstock.storage.segment import NO_TAIL
 from penstock.storage.segments import SegmentCache
 
 __all__ = [
@@ -289,6 +290,7 @@ class DataDirectory:
             clock,
             clean=known is not None,
             expected=None if known is None else known.segments,
+            tail=NO_TAIL if known is None else known.tail,
             recovery_point=self._checkpoints.recovery_points.get(key, 0),
             log_start_offset=self._checkpoints.log_starts.get(key, 0),
             start_recorded=self._checkpoints.recorded_start(key) is not None,

@@ -26,6 +26,7 @@ from penstock.storage.scan import CorruptLog, scan
 from penstock.storage.segment import (
     COMPACTED,
     LOG,
+    NO_TAIL,
     OFFSET_INDEX,
     SNAPSHOT,
     SUFFIXES,
@@ -45,6 +46,8 @@ EPOCHS_FILE: Final = "leader-epoch-checkpoint"
 _BASE_OFFSET: Final = re.compile(r"0[0-9]{19}")
 #: what an interrupted operation leaves behind and nobody needs
 _DEBRIS: Final = (DELETED, ".tmp")
+#: how the names of a segment's files end
+_OURS: Final = (*SUFFIXES, DELETED)
 
 
 @dataclass(slots=True)
@@ -74,12 +77,14 @@ def load(
     log_start_offset: int,
     start_recorded: bool = False,
     expected: Sequence[int] | None = None,
+    tail: int = NO_TAIL,
 ) -> Loaded:
     """Open the log in the directory `path`, which is made if it is missing.
 
     With `start_recorded`, a first segment beyond `log_start_offset` means that its predecessors are missing.
     `expected` are the segments at a clean shutdown, base offset and size in turn: where the files are the
-    same now, nothing is read to see that they continue each other.
+    same now, nothing is read to see that they continue each other, and `tail` is where a batch near the end
+    of the last one starts.
     """
     names, foreign = _names(files, path)
     now_ms = clock.now_ms()
@@ -93,7 +98,7 @@ def load(
     # Where nothing has ever been there is nothing to recover.
     clean = clean or not (bases or recovery_point)
     report = RecoveryReport(clean=clean, foreign=foreign)
-    end_offset = _clean_end(segments.active) if clean else None
+    end_offset = _clean_end(segments.active, tail if unchanged else NO_TAIL) if clean else None
     unsynced: list[Unsynced] = []
     if end_offset is None:
         report.clean = False
@@ -187,7 +192,7 @@ def _names(files: Files, path: str) -> tuple[list[str], list[str]]:
     kept, foreign = [], []
     for name in names:
         stem, dot, suffix = name.partition(".")
-        if name.endswith((*SUFFIXES, DELETED)) and _BASE_OFFSET.fullmatch(stem) is None:
+        if name.endswith(_OURS) and _BASE_OFFSET.fullmatch(stem) is None:
             foreign.append(name)
             continue
         orphan = dot + suffix in SUFFIXES and dot + suffix != SNAPSHOT and stem not in segments
@@ -214,11 +219,11 @@ def _load_epochs(files: Files, path: str, names: list[str], segments: Segments) 
     return epochs
 
 
-def _clean_end(segment: Segment) -> int | None:
+def _clean_end(segment: Segment, tail: int) -> int | None:
     """The offset behind the last batch of a segment that was closed cleanly, None if it does not look so."""
     if not segment.size:
         return segment.base_offset
-    for position in (last_indexed(segment), 0):
+    for position in (last_indexed(segment) if tail == NO_TAIL else tail, 0):
         try:
             end_offset = segment.base_offset
             for _, header in scan(segment.open_file(), position, segment.size):
@@ -226,6 +231,7 @@ def _clean_end(segment: Segment) -> int | None:
         except CorruptLog:
             continue
         segment.release()
+        segment.known_tail = position
         return end_offset
     return None
 

@@ -34,7 +34,7 @@ from penstock.storage.log_state import NOTHING_NEW, LogState
 from penstock.storage.lookup import DatedBatch, aborted_transactions, batch_at_or_after, latest_batch
 from penstock.storage.producers import AppendOrigin, CompletedTransaction
 from penstock.storage.scan import ColdPages, CorruptLog
-from penstock.storage.segment import Segment
+from penstock.storage.segment import NO_TAIL, Segment
 from penstock.storage.segments import SegmentCache
 from penstock.storage.store import SegmentStore
 from penstock.storage.transactions import AbortedTransaction
@@ -84,6 +84,7 @@ class Log(LogState):
         log_start_offset: int = 0,
         start_recorded: bool = False,
         expected: Sequence[int] | None = None,
+        tail: int = NO_TAIL,
         rng: Rng | None = None,
         health: Health | None = None,
         cache: SegmentCache | None = None,
@@ -91,7 +92,8 @@ class Log(LogState):
         """Open or create the log in `path`; unless closed cleanly, recover from `recovery_point` on.
 
         With `start_recorded`, no segment beyond `log_start_offset` was ever removed: a missing one is damage.
-        `expected` are the segments of a log that was closed in good order, base offset and size in turn.
+        `expected` are the segments of a log that was closed in good order, base offset and size in turn, and
+        `tail` is where a batch near the end of the last one starts.
         """
         health = health or Health()
         health.check()
@@ -106,6 +108,7 @@ class Log(LogState):
                 log_start_offset,
                 start_recorded,
                 expected,
+                tail,
             )
         except OSError as e:
             raise health.path_failed(e, f"cannot open {path}") from e

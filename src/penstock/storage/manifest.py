@@ -22,7 +22,7 @@ from penstock.model.errors import PenstockError
 from penstock.model.ids import TopicPartition
 from penstock.records.checksum import crc32c
 from penstock.storage.log_state import LogState
-from penstock.storage.segment import LOG, base_offset_of, file_name
+from penstock.storage.segment import LOG, NO_TAIL, base_offset_of, file_name
 
 __all__ = [
     "NOT_LISTED",
@@ -64,6 +64,8 @@ class LoggedState(NamedTuple):
     segments: list[int]
     #: known damage, five numbers each: base offset of the segment, position, size, first and next offset
     damage: Sequence[int] = ()
+    #: where a batch near the end of the last segment starts; -1 if that is not known
+    tail: int = NO_TAIL
 
 
 def log_entry(key: TopicPartition, topic_id: str, log: LogState) -> LoggedState:
@@ -85,13 +87,14 @@ def log_entry(key: TopicPartition, topic_id: str, log: LogState) -> LoggedState:
         start,
         segments,
         damage,
+        log.segments.active.tail(),
     )
 
 
 def mismatch(expected: LoggedState, found: LoggedState) -> str | None:
     """How a loaded log differs from the manifest; None if it does not.
 
-    The high watermark and the damage are not compared: a log does not know them by itself.
+    The high watermark, the damage and the tail are not compared: a log does not know them by itself.
     """
     if found[:5] == expected[:5] and found[6:9] == expected[6:9]:
         return None
@@ -105,7 +108,7 @@ def mismatch(expected: LoggedState, found: LoggedState) -> str | None:
         if base not in known:
             return f"segment {file_name(base)}{LOG} was added"
     for name, was, now in zip(LoggedState._fields, expected, found, strict=True):
-        if was != now and name not in ("high_watermark", "damage"):
+        if was != now and name not in ("high_watermark", "damage", "tail"):
             return f"its {name.replace('_', ' ')} is {now} instead of {was}"
     raise AssertionError("two entries differ in no field")
 

@@ -25,6 +25,7 @@ from penstock.storage.transactions import TransactionIndex
 __all__ = [
     "COMPACTED",
     "LOG",
+    "NO_TAIL",
     "OFFSET_INDEX",
     "SNAPSHOT",
     "SUFFIXES",
@@ -66,6 +67,10 @@ def base_offset_of(path: str) -> int:
     return int(path.rpartition("/")[2].partition(".")[0])
 
 
+#: the position of no batch
+NO_TAIL: Final = -1
+
+
 class Damage(NamedTuple):
     """Bytes [position, end) of a segment that are not what was written; sound again from `next_offset` on."""
 
@@ -99,6 +104,7 @@ class Segment:
         "first_timestamp",
         "full",
         "indexes_saved",
+        "known_tail",
         "rebuilt",
         "recent",
         "roll_beyond",
@@ -132,6 +138,8 @@ class Segment:
         self.full = False
         #: whether the index files hold what memory holds
         self.indexes_saved = True
+        #: where a batch near the end starts, by the manifest or by the index; -1 if that is not known
+        self.known_tail = NO_TAIL
         #: a largest timestamp up to which time is no reason to roll, as far as somebody has worked it out
         self.roll_beyond = NOT_WORKED_OUT
         #: base offset -> position, of the latest batches; the log adds each that it appends
@@ -199,7 +207,14 @@ class Segment:
     def drop_indexes(self) -> None:
         """Forget the indexes, if their files have them."""
         if self.indexes_saved:
+            self.known_tail = self.tail()
             self._offsets = self._times = None
+
+    def tail(self) -> int:
+        """Where a batch near the end starts, without a look at the index file; -1 if that is not known."""
+        if self._offsets is None:
+            return self.known_tail
+        return self._offsets.positions[-1] if self._offsets.positions else 0
 
     @property
     def index_entries(self) -> int:
@@ -422,6 +437,7 @@ class Segment:
         offsets, times = self.offsets(), self.times()
         self.open_file().truncate(position)
         self.size = position
+        self.known_tail = NO_TAIL
         offsets.cut(offset - self.base_offset)
         times.cut(offset - self.base_offset)
         self.transactions.cut(offset)
