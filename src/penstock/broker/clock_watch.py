@@ -79,7 +79,7 @@ class ClockWatch:
         self._check(self.read())
 
     def accept(self) -> None:
-        """Trust the clock as it is now: whoever set it knows that it is right."""
+        """Trust the clock as it is now: the operator who set it vouches for it."""
         self._trust(self.read())
 
     def compared(self, sent: ClockReading, reference_ms: int) -> None:

@@ -42,7 +42,7 @@ class MetadataRefused(PenstockError):
 
 
 def find_damage(files: Files, config: BrokerConfig) -> DamagedMetadata | None:
-    """What is wrong with this node's metadata, which is only read; MetadataRefused if nobody else has it."""
+    """The damage of this node's metadata, which is only read; MetadataRefused if no other voter has it."""
     path = metadata_path(files, config.data_dirs)
     if path is None:
         return None

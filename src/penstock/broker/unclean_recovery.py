@@ -260,7 +260,7 @@ class UncleanRecovery:
     def _known(self, key: PartitionKey) -> list[ReplicaReport]:
         return [r for r in self._cases[key].reports.values() if isinstance(r, ReplicaReport)]
 
-    # -- what operators are told
+    # -- the log
 
     def _tell_of(self, waiting: dict[PartitionKey, Recovery]) -> None:
         """Log what is waited for, once for all partitions that wait for the same, and not all the time."""

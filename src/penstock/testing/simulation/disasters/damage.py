@@ -49,7 +49,7 @@ class Outlook(Enum):
     WHOLE = "whole"
     #: an older quorum may decide again: no copy may be destroyed, and nothing else is required
     KEPT = "kept"
-    #: too few voters are sound: nobody may decide anything
+    #: too few voters are sound: no controller may decide anything
     REFUSED = "refused"
 
 
