@@ -75,6 +75,16 @@ def readings() -> Iterator[tuple[str, dict[str, Any]]]:
             yield f"gpu-{index}", {**row, "index": index}
 
 
+def create_topic(address: str) -> None:
+    """Create the topic.
+
+    Why a function: the client is freed when it returns. A client that outlives the broker logs to stderr that
+    the broker refuses its connection.
+    """
+    admin = AdminClient({"bootstrap.servers": address})
+    admin.create_topics([NewTopic(TOPIC, PARTITIONS)])[TOPIC].result(timeout=10)
+
+
 def produce(address: str, traffic: Traffic, rate: int) -> None:
     """Send `rate` readings a second until told to stop."""
     producer = Producer({"bootstrap.servers": address, "linger.ms": 5, "compression.type": "lz4"})
@@ -156,8 +166,7 @@ def main() -> int:
     wanted = parser.parse_args()
     traffic = Traffic()
     with broker() as address:
-        admin = AdminClient({"bootstrap.servers": address, "log.connection.close": False})
-        admin.create_topics([NewTopic(TOPIC, PARTITIONS)])[TOPIC].result(timeout=10)
+        create_topic(address)
         threads = [
             threading.Thread(target=produce, args=(address, traffic, wanted.rate)),
             threading.Thread(target=consume, args=(address, traffic)),
