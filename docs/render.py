@@ -31,6 +31,8 @@ storage:
 
 performance:
   max_connections: 10000
+  socket_send_buffer: "100KB"
+  socket_receive_buffer: "100KB"
   max_message_size: "1MB"
 
 replication:
@@ -65,7 +67,7 @@ A broker puts its configs together when it starts. The later goes before the ear
 3. the environment: `PENSTOCK_` and the name in capitals with `_` for `.`, so `log.retention.hours` is
    `PENSTOCK_LOG_RETENTION_HOURS`, `storage.segment_size` is `PENSTOCK_STORAGE_SEGMENT_SIZE`, and
    `penstock.flush` is `PENSTOCK_FLUSH`;
-4. flags: `--host`, `--port`, `--data`, `--memory`, `--log-level`, `--log-format`;
+4. flags: `--id`, `--host`, `--port`, `--data`, `--memory`, `--log-level`, `--log-format`;
 5. `--set KEY=VALUE`, for any name.
 
 What was set while the broker ran, for it or for the cluster (`penstock config set`, or any Kafka admin
@@ -96,8 +98,11 @@ Settings stand in sections, with sizes (`512KB`, `1GB`: by 1,024) and durations 
 | --- | --- | --- |
 {settings}
 
+A broker starts without the settings that are refused, and logs each as `setting_refused` with the reason. In
+the environment and in `--set` they are errors.
+
 With `cluster.bootstrap_servers` and a `broker.id` of its own on each machine, the file above makes a
-cluster: the brokers in the list are 1, 2, 3 (`7@host:9092` gives another number), the first five of them
+cluster: the brokers in the list are 1, 2, 3 (`0@host:9092` gives another number), the first five of them
 vote, and each tells clients the address that it has there. One that is not in the list joins without a
 vote. Where that is not enough, `listeners`, `advertised.listeners` and `controller.quorum.voters` say it in
 Kafka's way.
@@ -157,7 +162,7 @@ def _introduction() -> str:
 
 def _section_row(key: SectionKey) -> str:
     if key.config is None:
-        return f"| `{key.name}` | no effect | {key.note} |"
+        return f"| `{key.name}` | refused | {key.note} |"
     sets = f"`{key.config}`" if key.config in BROKER_KEYS else ""
     return f"| `{key.name}` | {sets} | {key.note} |"
 

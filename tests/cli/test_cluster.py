@@ -317,11 +317,11 @@ def test_a_cluster_is_not_kept_in_memory(tmp_path: Path, capfd: pytest.CaptureFi
     assert homes_in(tmp_path) == []
 
 
-def test_settings_without_effect_are_named(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_refused_settings_are_named(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "config.yaml"
     file.write_text("replication: {replica_lag_records_max: 1000}\npenstock: {memory: true}\n")
     assert _run(["cluster", "start", "--data", str(tmp_path / "data"), "--config", str(file)]) == 2
-    assert "replication.replica_lag_records_max has no effect: a burst" in capfd.readouterr().err
+    assert "replication.replica_lag_records_max is refused: a burst" in capfd.readouterr().err
 
 
 def test_a_voter_comes_and_goes(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

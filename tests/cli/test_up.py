@@ -142,14 +142,14 @@ def test_flags_go_before_the_environment_and_that_before_the_file(
 ) -> None:
     file = tmp_path / "broker.yaml"
     file.write_text(
-        "broker: {id: 5}\nstorage: {segment_size: 2MB, retention_time: 7d}\nnum.partitions: 1\n"
+        "broker: {id: 3}\nstorage: {segment_size: 2MB, retention_time: 7d}\nnum.partitions: 1\n"
         "performance: {linger_time: 5ms}\ntopics: {declared: {partitions: 4}}\n"
     )
     monkeypatch.setenv("PENSTOCK_CONFIG", str(file))
     monkeypatch.setenv("PENSTOCK_STORAGE_SEGMENT_SIZE", "4MB")
     monkeypatch.setenv("PENSTOCK_NUM_PARTITIONS", "2")
-    with running_broker("--memory", "--set", "num.partitions=3") as (process, address):
-        shown = run("config", "describe", "--broker", "5", "--json", bootstrap=address)
+    with running_broker("--memory", "--id", "0", "--set", "num.partitions=3") as (process, address):
+        shown = run("config", "describe", "--broker", "0", "--json", bootstrap=address)
         topics = run("topic", "list", "--json", bootstrap=address)
         process.terminate()
         _, errors = process.communicate(timeout=WAIT_S)
@@ -157,8 +157,9 @@ def test_flags_go_before_the_environment_and_that_before_the_file(
     assert values["num.partitions"] == "3"
     assert values["log.segment.bytes"] == str(4 * 1024**2)
     assert values["log.retention.ms"] == str(7 * 86_400_000)
+    assert values["node.id"] == values["broker.id"] == "0"
     assert json.loads(topics.stdout) == [{"topic": "declared", "partitions": 4, "replicas": 1}]
-    assert "setting_without_effect name=performance.linger_time" in errors
+    assert "setting_refused name=performance.linger_time" in errors
 
 
 def fails(*arguments: str) -> tuple[int, str]:

@@ -15,4 +15,4 @@ def test_the_example_of_a_config_file_is_one() -> None:
     config = BrokerConfig(effective_configs([file.configs]))
     assert (config.node_id, list(config.quorum_voters)) == (1, [1, 2, 3])
     assert [topic.name for topic in file.topics] == ["gpu-telemetry", "system-metrics"]
-    assert not file.unused
+    assert not file.refused

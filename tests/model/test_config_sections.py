@@ -86,7 +86,9 @@ def test_the_sample_says_all_that_it_seems_to_say() -> None:
         "penstock.flush": "interval",
         "penstock.flush.interval.ms": 1000,
         "max.connections": 10_000,
-        "message.max.bytes": 1024**2,
+        "message.max.bytes": 1024**2 + 17 * 1024,
+        "socket.send.buffer.bytes": 100 * 1024,
+        "socket.receive.buffer.bytes": 100 * 1024,
         "default.replication.factor": 3,
         "min.insync.replicas": 2,
         "replica.lag.time.max.ms": 10_000,
@@ -112,16 +114,29 @@ def test_the_sample_says_all_that_it_seems_to_say() -> None:
     )
 
 
-def test_what_has_no_effect_is_told_with_the_reason() -> None:
-    unused = load_config_file(SAMPLE, "yaml").unused
-    assert set(unused) == {
-        "performance.socket_send_buffer",
-        "performance.socket_receive_buffer",
-        "performance.batch_size",
-        "performance.linger_time",
-        "replication.replica_lag_records_max",
+def test_a_refused_setting_names_what_to_use_instead() -> None:
+    refused = load_config_file(SAMPLE, "yaml").refused
+    instead = {
+        "performance.batch_size": "batch.size",
+        "performance.linger_time": "linger.ms",
+        "replication.replica_lag_records_max": "replication.replica_lag_time_max",
     }
-    assert all(unused.values())
+    assert refused.keys() == instead.keys()
+    assert all(instead[name] in reason and "\n" not in reason for name, reason in refused.items())
+
+
+def test_a_refused_setting_outside_a_file_is_an_error() -> None:
+    with pytest.raises(InvalidConfig, match=r"performance.batch_size is refused: .*`batch.size`"):
+        configs_of([("performance.batch_size", "16KB")])
+    with pytest.raises(InvalidConfig, match=r"PENSTOCK_PERFORMANCE_LINGER_TIME is refused: .*`linger.ms`"):
+        environment_configs({"PENSTOCK_PERFORMANCE_LINGER_TIME": "5ms"})
+
+
+def test_the_largest_message_of_a_topic_leaves_room_for_its_batch() -> None:
+    (topic,) = load_config_file("topics: {a: {max_message_size: 64KB}}", "yaml").topics
+    assert topic.configs == {"max.message.bytes": str(64 * 1024 + 2 * 1024)}
+    (topic,) = load_config_file("topics: {a: {max.message.bytes: 65536}}", "yaml").topics
+    assert topic.configs == {"max.message.bytes": "65536"}
 
 
 def test_kafkas_names_stand_beside_short_ones() -> None:
@@ -172,7 +187,6 @@ def test_the_environment_knows_both_kinds_of_names() -> None:
         "PENSTOCK_LOG_RETENTION_HOURS": "24",
         "PENSTOCK_FLUSH": "group",
         "PENSTOCK_BROKER_ID": "7",
-        "PENSTOCK_PERFORMANCE_LINGER_TIME": "5ms",
         "HOME": "/",
     }
     assert environment_configs(environ) == {
@@ -296,6 +310,7 @@ def test_other_ids_and_another_offset() -> None:
         ({"cluster.bootstrap_servers": "1@a:1,1@b:2"}, "broker 1 twice"),
         ({"cluster.bootstrap_servers": THREE, "broker.port": "7"}, "make them the same"),
         ({"cluster.bootstrap_servers": THREE, "controller.quorum.voters": "1@a:1"}, "keep one of them"),
+        ({"cluster.bootstrap_servers": "a:1,b:2", "node.id": "0"}, "write 0@a:1, 1@b:2"),
         ({"broker.port": "many"}, "broker.port: 'many' is not a number"),
     ],
 )

@@ -519,3 +519,23 @@ async def test_who_is_woken_while_nothing_arrives_is_answered_in_the_next_turn()
         await asyncio.sleep(0)
         assert written == [("reader", frame(b"woken after 1"))]
         reader.connection_lost(None)
+
+
+def accepted(server: Server, option: int) -> int:
+    """A socket option of the one connection."""
+    (connection,) = server.connections
+    with socket.socket(fileno=os.dup(connection.descriptor)) as inspected:
+        return inspected.getsockopt(socket.SOL_SOCKET, option)
+
+
+@on_uvloop
+async def test_the_buffers_of_accepted_sockets_have_the_configured_sizes() -> None:
+    for size in (-1, 32 << 10):
+        async with serving(Echo(), send_buffer_bytes=size, receive_buffer_bytes=size) as (server, port):
+            reader, writer = await connect(port)
+            writer.write(frame(b"hello"))
+            assert await read_frame(reader) == b"hello"
+            assert accepted(server, socket.SO_KEEPALIVE) == 1
+            # Linux reports twice the size, for its own bookkeeping.
+            sizes = {accepted(server, option) for option in (socket.SO_SNDBUF, socket.SO_RCVBUF)}
+            assert sizes == {2 * size} if size > 0 else 2 * (32 << 10) not in sizes

@@ -92,4 +92,6 @@ def limits_of(config: BrokerConfig) -> Limits:
         memory_bytes_per_ip=config.request_memory_bytes_per_ip,
         frame_timeout_s=config.penstock_request_read_timeout_ms / 1000,
         backlog=config.socket_listen_backlog_size,
+        send_buffer_bytes=config.socket_send_buffer_bytes,
+        receive_buffer_bytes=config.socket_receive_buffer_bytes,
     )

@@ -68,8 +68,8 @@ def planned(plan: ClusterPlan, config: Path | None, settings: Sequence[str]) -> 
         if name in _EACH_BROKERS_OWN:
             misused(f"{name} is each broker's own, and follows from --brokers, --host, --port and --data")
     file, configs = effective(config, {}, settings)
-    for name, reason in file.unused.items():
-        print(f"{name} has no effect: {reason}", file=sys.stderr)
+    for name, reason in file.refused.items():
+        print(f"{name} is refused: {reason}", file=sys.stderr)
     return plan._replace(
         configs={name: value for name, value in configs.items() if name not in _EACH_BROKERS_OWN},
         said={*file.configs, *named},

@@ -30,6 +30,9 @@ class LogLevel(StrEnum):
 
 
 def up(
+    id_: Annotated[
+        int | None, typer.Option("--id", min=0, help="Number of this broker in its cluster. [default: 1]")
+    ] = None,
     host: Annotated[
         str | None, typer.Option("--host", help="Address to listen on. [default: 127.0.0.1]")
     ] = None,
@@ -66,6 +69,7 @@ def up(
     if memory and data:
         misused("--memory keeps nothing in --data: give one of them")
     flags = {
+        "node.id": None if id_ is None else str(id_),
         "broker.host": host,
         "broker.port": None if port is None else str(port),
         "log.dirs": ",".join(str(path.absolute()) for path in data) if data else None,
@@ -92,8 +96,8 @@ def _run(configs: dict[str, str], file: ConfigFile) -> None:
 
     broker = BrokerConfig(configs)
     logs.configure(broker.penstock_log_level, cast(logs.LogFormat, broker.penstock_log_format))
-    for name, reason in file.unused.items():
-        logs.get_logger("config").warning("setting_without_effect", name=name, reason=reason)
+    for name, reason in file.refused.items():
+        logs.get_logger("config").warning("setting_refused", name=name, reason=reason)
     try:
         run(broker, ready=_say_ready, topics=file.topics)
     except DirectoryRefused as error:

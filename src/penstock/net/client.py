@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import socket
 from collections import deque
 from collections.abc import Callable
 from math import inf
@@ -357,8 +358,11 @@ class _Link(asyncio.BufferedProtocol):
         self._transport = cast(asyncio.Transport, transport)
         if self._is_over:
             self._transport.abort()
-        else:
-            self._write(self.conversation.handshake())
+            return
+        connected = transport.get_extra_info("socket")
+        if connected is not None:  # a simulated transport has none
+            connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        self._write(self.conversation.handshake())
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self.conversation.get_buffer()

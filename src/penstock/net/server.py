@@ -44,6 +44,9 @@ class Limits:
     frame_timeout_s: float = 30.0
     frame_bytes_per_s_min: int = 16 << 10
     backlog: int = 1024
+    #: SO_SNDBUF and SO_RCVBUF of accepted sockets; -1 leaves them to the operating system
+    send_buffer_bytes: int = -1
+    receive_buffer_bytes: int = -1
 
 
 @dataclass(slots=True)
@@ -104,9 +107,22 @@ class Server:
                 start_serving=False,
             )
             self._servers.append(server)
+            for bound in server.sockets:
+                self._set_options(bound)
             listener.port = listener.port or server.sockets[0].getsockname()[1]
             listener.advertised_port = listener.advertised_port or listener.port
             listener.advertised_host = listener.advertised_host or socket.gethostname()
+
+    def _set_options(self, bound: socket.socket) -> None:
+        """Set the options that accepted sockets inherit; a receive buffer counts only if set before `listen`.
+
+        Keep-alive finds peers that are gone without a word, as after a power failure.
+        """
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        if self.limits.send_buffer_bytes > 0:
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self.limits.send_buffer_bytes)
+        if self.limits.receive_buffer_bytes > 0:
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self.limits.receive_buffer_bytes)
 
     async def serve(self) -> None:
         """Accept connections from now on."""

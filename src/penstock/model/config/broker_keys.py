@@ -113,13 +113,18 @@ _NETWORK = [
         choices=("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
     ),
     ConfigKey(
-        "socket.send.buffer.bytes", _I, 102400, "SO_SNDBUF of client sockets: the system sizes it." + _UNUSED
+        "socket.send.buffer.bytes",
+        _I,
+        -1,
+        "SO_SNDBUF of the sockets that listeners accept. -1 leaves it to the operating system, which adapts "
+        "it to each connection; Kafka's default is 102400.",
     ),
     ConfigKey(
         "socket.receive.buffer.bytes",
         _I,
-        102400,
-        "SO_RCVBUF of client sockets: the system sizes it." + _UNUSED,
+        -1,
+        "SO_RCVBUF of the sockets that listeners accept. -1 leaves it to the operating system, which adapts "
+        "it to each connection; Kafka's default is 102400.",
     ),
     ConfigKey(
         "socket.request.max.bytes",

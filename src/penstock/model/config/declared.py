@@ -20,7 +20,7 @@ TOPIC_SHORT_NAMES: Final[Mapping[str, tuple[str, Unit]]] = {
     "segment_time": ("segment.ms", Unit.DURATION),
     "compression_type": ("compression.type", Unit.NONE),
     "cleanup_policy": ("cleanup.policy", Unit.NONE),
-    "max_message_size": ("max.message.bytes", Unit.SIZE),
+    "max_message_size": ("max.message.bytes", Unit.MESSAGE_SIZE),
     "min_insync_replicas": ("min.insync.replicas", Unit.NONE),
 }
 _NUMBERS: Final = ("partitions", "replication_factor")

@@ -53,7 +53,9 @@ def environment_configs(environ: Mapping[str, str]) -> dict[str, str]:
             said = interpret(name, text)
         except InvalidConfig as error:
             raise InvalidConfig(f"{given_name}: {error}") from None
-        if said is not None and configs.setdefault(*said) != said[1]:
+        if said is None:
+            raise InvalidConfig(f"{given_name} is refused: {SECTION_KEYS[name].note}")
+        if configs.setdefault(*said) != said[1]:
             raise InvalidConfig(f"{given_name} contradicts another variable for {said[0]}: keep one")
     return configs
 

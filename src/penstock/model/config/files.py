@@ -25,11 +25,11 @@ _TOPICS = "topics"
 
 
 class ConfigFile(NamedTuple):
-    """What a file says: configs by name, topics that shall exist, names without effect with the reason."""
+    """The content of a file: configs by name, topics to create, refused settings with the reason."""
 
     configs: dict[str, str]
     topics: tuple[DeclaredTopic, ...] = ()
-    unused: Mapping[str, str] = {}
+    refused: Mapping[str, str] = {}
 
 
 def load_config_file(text: str, kind: ConfigFileKind) -> ConfigFile:
@@ -39,17 +39,17 @@ def load_config_file(text: str, kind: ConfigFileKind) -> ConfigFile:
     content = _yaml_mapping(text)
     topics = tuple(_declared_topics(content.pop(_TOPICS, None)))
     settings = list(_flattened("", content))
-    unused = {name: SECTION_KEYS[name].note for name, text in settings if interpret(name, text) is None}
-    return ConfigFile(configs_of(settings), topics, unused)
+    refused = {name: SECTION_KEYS[name].note for name, text in settings if interpret(name, text) is None}
+    return ConfigFile(configs_of(each for each in settings if each[0] not in refused), topics, refused)
 
 
 def configs_of(settings: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Configs by name out of settings by short names or Kafka's; raises InvalidConfig."""
+    """Configs by name out of settings by short names or Kafka's; InvalidConfig for what is refused, too."""
     configs: dict[str, str] = {}
     for name, text in settings:
         said = interpret(name, text)
         if said is None:
-            continue
+            raise InvalidConfig(f"{name} is refused: {SECTION_KEYS[name].note}")
         if said[0] in configs:
             raise InvalidConfig(f"{said[0]} is set twice: keep one of them")
         configs[said[0]] = said[1]

@@ -84,8 +84,15 @@ def _with_listener(configs: dict[str, str], port: int, *, offset: int | None = N
 
 
 def _in_cluster(configs: dict[str, str], members: Mapping[int, _Member], offset: int) -> dict[str, str]:
-    """A broker among others: the first of them vote, and each listens for the others next to its port."""
+    """A broker among others: the first of them vote, and each listens for the others next to its port.
+
+    Raises InvalidConfig for broker 0 if the list is numbered from 1: as a broker that is not in the list it
+    would start without a vote.
+    """
     node = _number("broker.id", configs.get("node.id", configs.get("broker.id")), 1)
+    if node == 0 and list(members) == list(range(1, len(members) + 1)):
+        numbered = ", ".join(f"{i}@{m.host}:{m.port}" for i, m in enumerate(members.values()))
+        raise InvalidConfig(f"{BOOTSTRAP_SERVERS} counts from 1 and has no broker 0: write {numbered}")
     voters = dict(list(members.items())[:MAX_VOTERS])
     configs[_VOTERS] = ",".join(f"{id_}@{m.host}:{m.port + offset}" for id_, m in voters.items())
     own = members.get(node)

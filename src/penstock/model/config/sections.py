@@ -1,7 +1,8 @@
 """The short names of config files: sections `broker`, `cluster`, `storage`, `performance`, `replication`.
 
-Each stands for one of Kafka's names, or is put together with others by `layers` (where to listen, who is in
-the cluster), or is accepted without effect, for a reason that is told. Kafka's names may stand beside them.
+Each sets one of Kafka's configs, or is combined with others by `layers` (where to listen, which brokers are
+in the cluster), or is refused with a reason that names the setting to use instead. Kafka's names may stand
+beside them. A file may contain refused settings: the broker starts without them and logs the reason.
 """
 
 from __future__ import annotations
@@ -29,12 +30,9 @@ PORT: Final = "broker.port"
 BOOTSTRAP_SERVERS: Final = "cluster.bootstrap_servers"
 INTERNAL_PORT_OFFSET: Final = "cluster.internal_port_offset"
 
-_SOCKET_BUFFER: Final = "the system sizes the buffers of each connection, and better"
-_PRODUCERS: Final = "a producer's setting: batches are made before the broker sees them"
-
 
 class SectionKey(NamedTuple):
-    """A short name. `config` is what it sets; None where it has no effect, and `note` says why."""
+    """A short name. `config` is the config that it sets, or None if it is refused: `note` has the reason."""
 
     name: str
     config: str | None
@@ -70,24 +68,34 @@ _KEYS: Final = (
         "while `penstock.flush` is `interval`, as it is by default",
     ),
     SectionKey("performance.max_connections", "max.connections"),
-    SectionKey("performance.socket_send_buffer", None, Unit.SIZE, _SOCKET_BUFFER),
-    SectionKey("performance.socket_receive_buffer", None, Unit.SIZE, _SOCKET_BUFFER),
+    SectionKey("performance.socket_send_buffer", "socket.send.buffer.bytes", Unit.SIZE),
+    SectionKey("performance.socket_receive_buffer", "socket.receive.buffer.bytes", Unit.SIZE),
     SectionKey(
         "performance.max_message_size",
         "message.max.bytes",
-        Unit.SIZE,
-        "of a batch, as it is after compression",
+        Unit.MESSAGE_SIZE,
+        "the largest message value; the limit of a batch is 1/64 and 1 KB more, for key, headers and framing",
     ),
-    SectionKey("performance.batch_size", None, Unit.SIZE, _PRODUCERS),
-    SectionKey("performance.linger_time", None, Unit.DURATION, _PRODUCERS),
+    SectionKey(
+        "performance.batch_size",
+        None,
+        Unit.SIZE,
+        "producers make the batches: pass `batch_size` to `Producer`, or set `batch.size` of another client",
+    ),
+    SectionKey(
+        "performance.linger_time",
+        None,
+        Unit.DURATION,
+        "producers gather the batches: pass `linger` to `Producer`, or set `linger.ms` of another client",
+    ),
     SectionKey("replication.default_replication_factor", "default.replication.factor"),
     SectionKey("replication.min_insync_replicas", "min.insync.replicas"),
     SectionKey("replication.replica_lag_time_max", "replica.lag.time.max.ms", Unit.DURATION),
     SectionKey(
         "replication.replica_lag_records_max",
         None,
-        note="a burst of records would put healthy replicas out of sync (Kafka dropped it, too: KIP-16); "
-        "`replica_lag_time_max` finds the slow ones",
+        note="a burst of records would remove healthy replicas from the ISR (Kafka removed it for that, "
+        "KIP-16): set `replication.replica_lag_time_max`, the lag in time",
     ),
 )
 SECTION_KEYS: Final = {key.name: key for key in _KEYS}
@@ -95,7 +103,7 @@ SECTIONS: Final = frozenset(key.name.partition(".")[0] for key in _KEYS)
 
 
 def interpret(name: str, text: str) -> tuple[str, str] | None:
-    """What a setting by either kind of name says, as a config and its value; None where it has no effect.
+    """The config and the value that a setting by either kind of name stands for; None if it is refused.
 
     Raises InvalidConfig for an unknown name, and for a size or duration that is none.
     """

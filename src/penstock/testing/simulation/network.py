@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 __all__ = ["Link", "Network", "SimServer"]
 
 _FIRST_PORT: Final = 32768
+#: every interface, of which a simulated host has one
+_ANY_ADDRESS: Final = ("", "0.0.0.0", "::")
 #: how long a connect goes on where nobody answers, and how often it knocks
 _CONNECT_S: Final = 20.0
 _KNOCK_S: Final = 1.0
@@ -62,6 +64,9 @@ class SimServer(asyncio.AbstractServer):
 
     def getsockname(self) -> tuple[str, int]:
         return self.process.host, self.port
+
+    def setsockopt(self, level: int, option: int, value: int) -> None:
+        """Simulated connections have no options: a window of constant size, and no keep-alive."""
 
     def close(self) -> None:
         self.serving = False
@@ -179,6 +184,8 @@ class Network:
     # -- sockets
 
     def bind(self, process: Process, factory: Callable[[], Any], host: str, port: int) -> SimServer:
+        if host in _ANY_ADDRESS:
+            host = process.host
         if host != process.host:
             raise OSError(errno.EADDRNOTAVAIL, os.strerror(errno.EADDRNOTAVAIL))
         port = port or self._new_port()
