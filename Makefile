@@ -4,7 +4,7 @@ VENV := .venv
 PY := $(VENV)/bin/python
 READY := $(VENV)/.ready
 
-.PHONY: help run test test-brokers test-pipeline lint format docs bench profile fuzz sim mutants chaos disasters exactly-once test-spark-next conformance clean
+.PHONY: help run test test-brokers test-clients test-pipeline test-conformance lint format docs bench profile fuzz sim mutants chaos disasters exactly-once test-spark-next conformance clean
 .DEFAULT_GOAL := help
 
 help: ## show this list
@@ -18,16 +18,24 @@ $(READY): pyproject.toml constraints.txt
 run: $(READY) ## the whole product, live: brokers, simulated GPUs, Spark, API (FOR=90 ends with a summary)
 	@$(PY) -m penstock telemetry demo $(if $(FOR),--for $(FOR)) $(if $(DATA),--data $(DATA)) $(ARGS)
 
-# Most tests keep one core busy at most, so that two parts at once take little more than the longer one.
-test: lint ## everything that must hold: lint, tests, and other people's tests (a four-minute part)
-	@echo "two parts at once, each told of when it is done: some fifteen minutes on two cores"
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync=line test-brokers test-pipeline
+# Tests that start other processes wait for them much of the time, so three parts share two cores well.
+CLIENT_TESTS := tests/cli tests/client tests/clients tests/chaos tests/disasters tests/docs tests/examples tests/lab tests/testing
+PIPELINE_TESTS := tests/spark tests/telemetry
 
-test-brokers: $(READY) ## the first half of the tests: all but Spark's and the pipeline's
-	$(PY) -m pytest -q --ignore=tests/spark --ignore=tests/telemetry
+test: $(READY) ## everything that must hold: lint, tests, and other people's tests (a four-minute part)
+	@echo "three parts run at once; each reports when it is done"
+	@$(MAKE) --no-print-directory --jobs=3 --keep-going --output-sync=line lint test-pipeline test-clients test-brokers test-conformance
 
-test-pipeline: $(READY) ## the second half: Spark, the pipeline, and other people's tests
-	$(PY) -m pytest -q tests/spark tests/telemetry
+test-brokers: $(READY) ## tests of the broker and of everything below it
+	$(PY) -m pytest -q $(patsubst %,--ignore=%,$(CLIENT_TESTS) $(PIPELINE_TESTS))
+
+test-clients: $(READY) ## tests of the command line, the clients, and brokers as processes
+	$(PY) -m pytest -q $(CLIENT_TESTS)
+
+test-pipeline: $(READY) ## tests of the Spark connector and the telemetry pipeline
+	$(PY) -m pytest -q $(PIPELINE_TESTS)
+
+test-conformance: $(READY) ## a part of other people's tests
 	$(PY) -m conformance --subset
 
 lint: $(READY) ## style, types, import contracts
