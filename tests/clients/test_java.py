@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from lab.home import REPOSITORY
+from penstock.model.config.units import Unit, plain
 from tests.clients.adapters import ADAPTERS, ConfluentKafka
 from tests.clients.conftest import NewTopicNamed
 from tests.clients.message import CODECS, Headers, Message
@@ -52,8 +53,9 @@ def test_java_reads_and_writes(bootstrap: str, new_topic: NewTopicNamed) -> None
         ConfluentKafka().produce(bootstrap, theirs, sent, codec, partition)
         expected += [java_line(theirs, partition, i, m) for i, m in enumerate(sent)]
     ours = f"{theirs}-java"
+    large = new_topic(max_message_bytes=plain("1MB", Unit.MESSAGE_SIZE))
     done = subprocess.run(
-        ["java", "-Xmx256m", "-cp", f"{JARS}/*", str(PROGRAM), bootstrap, theirs, ours],
+        ["java", "-Xmx256m", "-cp", f"{JARS}/*", str(PROGRAM), bootstrap, theirs, ours, large],
         capture_output=True,
         text=True,
         timeout=120,
@@ -67,3 +69,5 @@ def test_java_reads_and_writes(bootstrap: str, new_topic: NewTopicNamed) -> None
             read = reader.consume(bootstrap, ours, len(messages), partition=partition)
             assert [m.without_timestamp() for m in read] == messages
     assert sorted(done.stdout.splitlines()) == sorted(expected)
+    read = ConfluentKafka().consume(bootstrap, large, len(CODECS))
+    assert [len(m.value or b"") for m in read] == [1 << 20] * len(CODECS)

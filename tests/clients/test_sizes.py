@@ -11,6 +11,8 @@ from aiokafka import errors as aio_errors
 from confluent_kafka import KafkaError, KafkaException
 from kafka import errors as kafka_python_errors
 
+from penstock import Producer
+from penstock.model.config.units import Unit, plain
 from tests.clients.adapters import ADAPTERS, AioKafka, ConfluentKafka, KafkaPython, Kcat
 from tests.clients.conftest import NewTopicNamed, needs
 from tests.clients.message import CODECS, Message
@@ -34,6 +36,24 @@ def test_a_megabyte_goes_round(bootstrap: str, new_topic: NewTopicNamed, codec: 
     for consumer in ADAPTERS[:3]:
         read = consumer.consume(bootstrap, topic, len(sent))
         assert [m.without_timestamp() for m in read] == sent
+
+
+def test_a_value_of_exactly_the_largest_message_passes(bootstrap: str, new_topic: NewTopicNamed) -> None:
+    """What `max_message_size: "1MB"` of a config file allows, from clients whose own limit allows it."""
+    topic = new_topic(max_message_bytes=plain("1MB", Unit.MESSAGE_SIZE))
+    values = []
+    for codec in CODECS:
+        for client in (ConfluentKafka(), KafkaPython()):
+            values.append(noise(MEGABYTE))
+            client.produce(bootstrap, topic, [Message(b"key", values[-1])], codec)
+    values.append(noise(MEGABYTE))
+
+    async def ours() -> None:
+        async with Producer(bootstrap) as producer:
+            await producer.send(topic, values[-1], key=b"key", headers={"header": "x" * 100})
+
+    asyncio.run(ours())
+    assert [m.value for m in ConfluentKafka().consume(bootstrap, topic, len(values))] == values
 
 
 @needs("kcat")

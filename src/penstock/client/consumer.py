@@ -42,8 +42,9 @@ class Consumer:
 
     Use it in `async with`, or call `start` and `close`. One task reads at a time. `reset` is where partitions
     start that the group has no offset for. Reading fails with `NotReachable` if no broker has answered within
-    `connect_timeout`; None waits for ever. `config` takes what has no argument (security, for example) under
-    librdkafka's names.
+    `connect_timeout`; None waits for ever. `protocol` is `consumer`, or `classic` if `session_timeout` or
+    `heartbeat_interval` is given: in the newer protocol they are settings of the group. `config` takes what
+    has no argument (security, for example) under librdkafka's names.
     """
 
     def __init__(
@@ -57,8 +58,12 @@ class Consumer:
         reset: Where = "earliest",
         key_serializer: Serializer | Decode = BYTES,
         value_serializer: Serializer | Decode = BYTES,
-        protocol: Protocol = "consumer",
+        protocol: Protocol | None = None,
         max_batch: int = 500,
+        session_timeout: float | None = None,
+        heartbeat_interval: float | None = None,
+        fetch_min_bytes: int | None = None,
+        fetch_max_wait: float | None = None,
         connect_timeout: float | None = 10.0,
         client_id: str = "penstock",
         instance_id: str | None = None,
@@ -72,6 +77,10 @@ class Consumer:
             reset=reset if isinstance(reset, str) else "earliest",
             auto_commit=auto_commit and delivery == "at_least_once",
             commit_interval=commit_interval,
+            session_timeout=session_timeout,
+            heartbeat_interval=heartbeat_interval,
+            fetch_min_bytes=fetch_min_bytes,
+            fetch_max_wait=fetch_max_wait,
             client_id=client_id,
             instance_id=instance_id,
             config=config or {},

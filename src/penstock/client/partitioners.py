@@ -1,22 +1,46 @@
 """Which partition a message without one goes to.
 
-The default, `"key_hash"`, is librdkafka's: murmur2 as Java clients use it, so that one key is in one
-partition whoever sends it; messages without a key stick to a random partition for a batch. Any function of
-the key's bytes and the number of partitions will do instead.
+`"key_hash"`, the default, is murmur2 as Java clients use it, and `"crc32"` is the CRC-32 of the key: with
+either, one key is in one partition whichever client sends it. Messages without a key stay with a random
+partition for a batch, or take turns (`keyless="round_robin"`). Any function of the key's bytes and the number
+of partitions will do instead.
 """
 
 from __future__ import annotations
 
+import random
+import struct
+import time
+import zlib
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from itertools import count
-from typing import TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from penstock.client.errors import MisusedClient
 
-__all__ = ["Partitioner", "range_partitioner", "round_robin"]
+__all__ = [
+    "LIBRDKAFKA_NAMES",
+    "KeyHash",
+    "Keyless",
+    "Partitioner",
+    "hash_partitioner",
+    "murmur2",
+    "range_partitioner",
+    "round_robin",
+]
 
 Partitioner: TypeAlias = Callable[[bytes | None, int], int]
+KeyHash: TypeAlias = Literal["key_hash", "crc32"]
+Keyless: TypeAlias = Literal["sticky", "round_robin"]
+
+#: the partitioners of librdkafka that hash a key in the same way
+LIBRDKAFKA_NAMES: Final[dict[KeyHash, str]] = {"key_hash": "murmur2_random", "crc32": "consistent_random"}
+_MASK: Final = 0xFFFFFFFF
+_MULTIPLIER: Final = 0x5BD1E995
+_SEED: Final = 0x9747B28C
+#: how long messages without a key stay with one partition, as librdkafka's sticky.partitioning.linger.ms
+_STICKY_S: Final = 0.01
 
 
 def round_robin() -> Partitioner:
@@ -40,5 +64,43 @@ def range_partitioner(bounds: Sequence[bytes | str]) -> Partitioner:
                 f"{len(edges) + 1} ranges do not fit {partitions} partitions: add partitions or remove bounds"
             )
         return 0 if key is None else bisect_right(edges, key)
+
+    return partition
+
+
+def hash_partitioner(key_hash: KeyHash, keyless: Keyless) -> Partitioner:
+    """The partition of a key by its hash; messages without a key as `keyless` says."""
+    hashed = zlib.crc32 if key_hash == "crc32" else murmur2
+    next_partition = round_robin() if keyless == "round_robin" else _sticky()
+
+    def partition(key: bytes | None, partitions: int) -> int:
+        return next_partition(None, partitions) if key is None else (hashed(key) % partitions)
+
+    return partition
+
+
+def murmur2(key: bytes) -> int:
+    """The hash of Java's clients, without its sign as they use it for partitions."""
+    whole = len(key) & ~3
+    hashed = _SEED ^ len(key)
+    for (word,) in struct.iter_unpack("<I", key[:whole]):
+        mixed = word * _MULTIPLIER & _MASK
+        mixed = (mixed ^ mixed >> 24) * _MULTIPLIER & _MASK
+        hashed = hashed * _MULTIPLIER & _MASK ^ mixed
+    if whole < len(key):
+        hashed = (hashed ^ int.from_bytes(key[whole:], "little")) * _MULTIPLIER & _MASK
+    hashed = (hashed ^ hashed >> 13) * _MULTIPLIER & _MASK
+    return (hashed ^ hashed >> 15) & 0x7FFFFFFF
+
+
+def _sticky() -> Partitioner:
+    chosen, until = 0, 0.0
+
+    def partition(key: bytes | None, partitions: int) -> int:
+        nonlocal chosen, until
+        now = time.monotonic()
+        if now >= until or chosen >= partitions:
+            chosen, until = random.randrange(partitions), now + _STICKY_S
+        return chosen
 
     return partition

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Final
 
 from confluent_kafka import KafkaException
 
 from penstock.client.errors import MisusedClient, translated
 from penstock.client.partitioners import Partitioner
 
-__all__ = ["Placement"]
+__all__ = ["UNASSIGNED", "Placement"]
 
+#: librdkafka chooses the partition
+UNASSIGNED: Final = -1
 #: As librdkafka's topic.metadata.refresh.interval.ms: partitions that are added are used that soon.
 _MAX_AGE = 300.0
 _METADATA_TIMEOUT = 10.0
@@ -21,9 +24,14 @@ _METADATA_TIMEOUT = 10.0
 class Placement:
     """Places messages with a function; remembers how many partitions topics have."""
 
-    def __init__(self, partitioner: Partitioner, rk: Any) -> None:
-        self._partitioner = partitioner
+    def __init__(
+        self, new_partitioner: Callable[[], Partitioner], rk: Any, *, only_keyless: bool = False
+    ) -> None:
+        """Each topic has its own partitioner. `only_keyless` leaves messages with a key to librdkafka."""
+        self._new_partitioner = new_partitioner
+        self._only_keyless = only_keyless
         self._rk = rk
+        self._partitioners: dict[str, Partitioner] = {}
         #: topic -> (partitions, when it was learnt)
         self._counts: dict[str, tuple[int, float]] = {}
         self._asking: dict[str, asyncio.Task[int]] = {}
@@ -52,13 +60,18 @@ class Placement:
         return len(found.partitions)
 
     def place(self, topic: str, key: bytes | None) -> int:
+        if self._only_keyless and key is not None:
+            return UNASSIGNED
         known = self._counts.get(topic)
         if known is None:
             raise MisusedClient(
                 f"the partitioner needs the partitions of {topic!r}: await producer.partitions({topic!r}) "
                 "before the first send_nowait, or await send"
             )
-        partition = self._partitioner(key, known[0])
+        partitioner = self._partitioners.get(topic)
+        if partitioner is None:
+            partitioner = self._partitioners[topic] = self._new_partitioner()
+        partition = partitioner(key, known[0])
         if not 0 <= partition < known[0]:
             raise MisusedClient(
                 f"the partitioner chose {partition}, {topic!r} has partitions 0 to {known[0] - 1}"

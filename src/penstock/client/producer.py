@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from functools import partial
-from typing import Any, Literal, Self, TypeAlias
+from typing import Any, Self, TypeAlias
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import Producer as _Librdkafka
@@ -29,10 +29,11 @@ from penstock.client.errors import (
 )
 from penstock.client.first_contact import FirstContact
 from penstock.client.message import Delivery, Headers, Record, as_header_list, as_milliseconds
-from penstock.client.partitioners import Partitioner
-from penstock.client.placement import Placement
+from penstock.client.partitioners import KeyHash, Keyless, Partitioner, hash_partitioner, round_robin
+from penstock.client.placement import UNASSIGNED, Placement
 from penstock.client.serializers import BYTES, Encode, Serializer, encoded, encoder
-from penstock.client.settings import Acks, Compression, producer_config
+from penstock.client.settings import Acks, Compression, check_threshold, producer_config
+from penstock.client.small_batches import SmallBatches
 from penstock.client.tracing import Tracing, configured
 
 __all__ = ["DeliveryCallback", "Producer"]
@@ -58,7 +59,8 @@ class Producer:
         *,
         key_serializer: Serializer | Encode = BYTES,
         value_serializer: Serializer | Encode = BYTES,
-        partitioner: Literal["key_hash"] | Partitioner = "key_hash",
+        partitioner: KeyHash | Partitioner = "key_hash",
+        keyless: Keyless = "sticky",
         acks: Acks = "all",
         idempotence: bool | None = None,
         retries: int | None = None,
@@ -66,6 +68,8 @@ class Producer:
         linger: float = 0.005,
         batch_size: int = 1_000_000,
         compression: Compression = "none",
+        compression_threshold: int = 0,
+        max_message_size: int = 1 << 20,
         delivery_timeout: float = 120.0,
         connect_timeout: float | None = 10.0,
         client_id: str = "penstock",
@@ -73,8 +77,9 @@ class Producer:
     ) -> None:
         """`config` takes what has no name here (security, for example) under librdkafka's names.
 
-        Messages fail with `NotReachable` if no broker has answered within `connect_timeout`; None waits for
-        `delivery_timeout` instead.
+        Batches whose values have less than `compression_threshold` bytes are not compressed. Values up to
+        `max_message_size` bytes can be sent. Messages fail with `NotReachable` if no broker has answered
+        within `connect_timeout`; None waits for `delivery_timeout` instead.
         """
         self._contact = FirstContact(bootstrap, connect_timeout)
         settings = producer_config(
@@ -86,6 +91,8 @@ class Producer:
             linger=linger,
             batch_size=batch_size,
             compression=compression,
+            max_message_size=max_message_size,
+            key_hash=partitioner if isinstance(partitioner, str) else "key_hash",
             delivery_timeout=delivery_timeout,
             client_id=client_id,
             config=config or {},
@@ -95,7 +102,10 @@ class Producer:
         self._verifying: asyncio.Task[None] | None = None
         self._encode_key = encoder(key_serializer)
         self._encode_value = encoder(value_serializer)
-        self._partitioner = None if partitioner == "key_hash" else partitioner
+        check_threshold(compression_threshold, compression, acks)
+        self._threshold = compression_threshold
+        self._partitioner = partitioner
+        self._keyless = keyless
         self._rk: Any = None
         self._closed = False
         self._placement: Placement | None = None
@@ -115,12 +125,24 @@ class Producer:
         self._loop = asyncio.get_running_loop()
         self._tracing = configured()
         try:
-            self._rk = _Librdkafka(self._config)
+            self._rk = (
+                SmallBatches(self._config, self._threshold) if self._threshold else _Librdkafka(self._config)
+            )
         except KafkaException as e:
             raise MisusedClient(f"librdkafka does not accept this configuration: {e.args[0].str()}") from e
         self._contact.begin(self._loop.time())
-        if self._partitioner is not None:
-            self._placement = Placement(self._partitioner, self._rk)
+        self._placement = self._new_placement()
+
+    def _new_placement(self) -> Placement | None:
+        """None if librdkafka chooses all partitions."""
+        chosen = self._partitioner
+        if not isinstance(chosen, str):
+            return Placement(lambda: chosen, self._rk)
+        if not self._threshold and self._keyless == "sticky":
+            return None
+        return Placement(
+            lambda: hash_partitioner(chosen, self._keyless), self._rk, only_keyless=not self._threshold
+        )
 
     async def close(self) -> None:
         """Send what is left, then end. Raises as `flush` does. Closing twice is harmless."""
@@ -220,7 +242,7 @@ class Producer:
 
     async def partitions(self, topic: str) -> int:
         """How many partitions a topic has; a partitioner of yours needs it known before `send_nowait`."""
-        placement = self._placement or Placement(lambda key, partitions: 0, self._running())
+        placement = self._placement or Placement(round_robin, self._running())
         return await placement.learn(topic)
 
     # -- the way through
@@ -266,7 +288,7 @@ class Producer:
         raw_key = encoded("key", key, self._encode_key)
         raw_value = encoded("value", value, self._encode_value)
         if partition is None:
-            partition = -1 if self._placement is None else self._placement.place(topic, raw_key)
+            partition = UNASSIGNED if self._placement is None else self._placement.place(topic, raw_key)
         extra: dict[str, Any] = {}
         if timestamp is not None:
             extra["timestamp"] = as_milliseconds(timestamp)

@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from penstock.client.errors import MisusedClient
+from penstock.client.partitioners import LIBRDKAFKA_NAMES, KeyHash
+from penstock.model.config.units import batch_bytes
 
-__all__ = ["Acks", "Compression", "Protocol", "consumer_config", "producer_config", "security_of"]
+__all__ = [
+    "Acks",
+    "Compression",
+    "Protocol",
+    "check_threshold",
+    "consumer_config",
+    "producer_config",
+    "security_of",
+]
 
-Acks: TypeAlias = Literal[0, 1, "all"]
+Acks: TypeAlias = Literal[0, 1, -1, "all"]
 Compression: TypeAlias = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 Protocol: TypeAlias = Literal["consumer", "classic"]
+
+
+#: the largest batch of librdkafka's defaults, within the limit that brokers have by default
+_BATCH_LIMIT: Final = 1_000_000
 
 
 def _milliseconds(seconds: float) -> int:
@@ -28,12 +42,18 @@ def producer_config(
     linger: float,
     batch_size: int,
     compression: Compression,
+    max_message_size: int,
+    key_hash: KeyHash,
     delivery_timeout: float,
     client_id: str,
     config: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Idempotence is on unless it was declined or cannot be: it needs every replica's word, and retries."""
-    possible = acks == "all" and retries != 0
+    """Idempotence is on unless it was declined or cannot be: it needs acks of all replicas, and retries.
+
+    A value of `max_message_size` bytes fits, with its key and headers. Batches of several messages stay below
+    the limit that brokers have by default.
+    """
+    possible = acks in ("all", -1) and retries != 0
     if idempotence and not possible:
         raise MisusedClient(
             "idempotence needs acks='all' and retries: change those, or pass idempotence=False"
@@ -46,16 +66,27 @@ def producer_config(
         "retry.backoff.ms": _milliseconds(retry_backoff),
         "retry.backoff.max.ms": _milliseconds(max(1.0, retry_backoff * 10)),
         "linger.ms": _milliseconds(linger),
-        "batch.size": batch_size,
+        "batch.size": min(batch_size, max(max_message_size, _BATCH_LIMIT)),
+        "message.max.bytes": batch_bytes(max_message_size),
         "compression.type": compression,
         "message.timeout.ms": _milliseconds(delivery_timeout),
-        # The hash of Java's clients, and like theirs no hash for messages without a key.
-        "partitioner": "murmur2_random",
+        "partitioner": LIBRDKAFKA_NAMES[key_hash],
+        "socket.keepalive.enable": True,
         "log_level": 2,
     }
     if retries is not None:
         settings["retries"] = retries
     return settings | dict(config)
+
+
+def check_threshold(threshold: int, compression: Compression, acks: Acks) -> None:
+    """Raise MisusedClient if a compression threshold makes no sense with these settings."""
+    if threshold and compression == "none":
+        raise MisusedClient("compression_threshold needs a codec: pass compression, for example 'zstd'")
+    if threshold and acks == 0:
+        raise MisusedClient(
+            "compression_threshold needs acknowledgements to keep the order: use acks=1 or 'all'"
+        )
 
 
 def security_of(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -67,15 +98,22 @@ def consumer_config(
     bootstrap: str,
     *,
     group: str,
-    protocol: Protocol,
+    protocol: Protocol | None,
     reset: str,
     auto_commit: bool,
     commit_interval: float,
+    session_timeout: float | None,
+    heartbeat_interval: float | None,
+    fetch_min_bytes: int | None,
+    fetch_max_wait: float | None,
     client_id: str,
     instance_id: str | None,
     config: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Offsets are stored by us when messages are done, and committed by librdkafka if `auto_commit`."""
+    member = {"session.timeout.ms": session_timeout, "heartbeat.interval.ms": heartbeat_interval}
+    protocol = _protocol(protocol, member)
+    times = {**member, "fetch.wait.max.ms": fetch_max_wait}
     settings: dict[str, Any] = {
         "bootstrap.servers": bootstrap,
         "client.id": client_id,
@@ -87,10 +125,25 @@ def consumer_config(
         "auto.commit.interval.ms": _milliseconds(commit_interval),
         # As Java's consumers ask: whether a topic that is subscribed to comes to be is for the broker to say.
         "allow.auto.create.topics": True,
+        "socket.keepalive.enable": True,
         "log_level": 2,
+        **{name: _milliseconds(seconds) for name, seconds in times.items() if seconds is not None},
     }
+    if fetch_min_bytes is not None:
+        settings["fetch.min.bytes"] = fetch_min_bytes
     if instance_id is not None:
         settings["group.instance.id"] = instance_id
     if protocol == "classic":
         settings["partition.assignment.strategy"] = "cooperative-sticky"
     return settings | dict(config)
+
+
+def _protocol(protocol: Protocol | None, member: Mapping[str, float | None]) -> Protocol:
+    """The group protocol: members choose their own timeouts in the classic one only."""
+    chosen = [name for name, seconds in member.items() if seconds is not None]
+    if protocol == "consumer" and chosen:
+        raise MisusedClient(
+            f"{chosen[0]} is the group's in protocol='consumer': leave protocol out, or set the group config "
+            f"consumer.{chosen[0]}"
+        )
+    return protocol or ("classic" if chosen else "consumer")

@@ -5,6 +5,7 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Properties;
+import java.util.Random;
 import java.util.stream.Collectors;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.NewTopic;
@@ -36,6 +37,7 @@ public class RoundTrip {
         for (int partition = 0; partition < CODECS.length; partition++) {
             produce(bootstrap, ours, partition);
         }
+        produceLarge(bootstrap, arguments[3]);
         consume(bootstrap, List.of(theirs, ours));
     }
 
@@ -60,6 +62,21 @@ public class RoundTrip {
             check(admin.listOffsets(Map.of(first, OffsetSpec.latest())).all().get().get(first).offset() == 0, "offsets");
             check(admin.describeLogDirs(List.of(1)).allDescriptions().get().get(1).size() == 1, "log directories");
             check(admin.describeFeatures().featureMetadata().get().finalizedFeatures().containsKey("metadata.version"), "features");
+        }
+    }
+
+    /** A value of exactly 1 MiB that no codec makes smaller. */
+    static void produceLarge(String bootstrap, String topic) throws Exception {
+        byte[] value = new byte[1 << 20];
+        new Random(1).nextBytes(value);
+        for (String codec : CODECS) {
+            Properties properties = properties(bootstrap);
+            properties.put("max.request.size", Integer.toString(2 << 20));
+            properties.put("compression.type", codec);
+            try (KafkaProducer<byte[], byte[]> producer =
+                    new KafkaProducer<>(properties, new ByteArraySerializer(), new ByteArraySerializer())) {
+                producer.send(new ProducerRecord<>(topic, 0, bytes("key"), value)).get();
+            }
         }
     }
 
