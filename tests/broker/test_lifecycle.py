@@ -163,6 +163,42 @@ def test_the_last_node_of_a_cluster_that_is_stopped_does_not_wait_for_the_others
     run(main())
 
 
+def test_a_node_that_stops_when_the_majority_is_gone_waits_for_no_controller(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("penstock.broker.broker._HANDOVER_S", 3600)
+    monkeypatch.setattr("penstock.broker.lifecycle._FAREWELL_S", 3600)
+
+    async def main() -> None:
+        async with cluster(3) as nodes:
+            controller = (await nodes.settled()).node_id
+            last, other = others(nodes, controller)
+            for node in (other, controller):
+                await nodes.kill(node)
+            await eventually(lambda: nodes[last].node.quorum.node.majority_gone)
+            async with asyncio.timeout(60):
+                await nodes.stop(last)
+
+    run(main())
+
+
+def test_a_broker_that_stops_follows_no_leader_that_is_elected_meanwhile() -> None:
+    """The fetcher of a new leader would have gone on for as long as the process."""
+
+    async def main() -> None:
+        async with cluster(3) as nodes:
+            await make_topic(nodes, 1, 2, 3)
+            await nodes[3].replicas.stop()
+            before = list(nodes[3].replicas.fetchers)
+            await nodes.stop(1)
+            await eventually(lambda: described(nodes[3]).leader == 2)
+            applied = nodes[2].node.loader.applied
+            await eventually(lambda: nodes[3].node.loader.applied >= applied)
+            assert list(nodes[3].replicas.fetchers) == before
+
+    run(main())
+
+
 def test_a_clean_stop_is_remembered_by_its_epoch_and_an_unclean_one_is_not() -> None:
     """KIP-966: only who shut down in good order counts as holding what it held."""
 

@@ -160,6 +160,22 @@ def test_a_message_of_a_peer_takes_back_that_it_is_gone() -> None:
     assert not granted(node.asked(vote(2, 1, NOTHING, pre_vote=True)))
 
 
+def test_a_majority_is_gone_when_it_refused_connections_and_no_leader_is_left() -> None:
+    node = Scripted()
+
+    def is_gone() -> bool:
+        return node.core.majority_gone
+
+    node.follow(3, 1)
+    assert not is_gone()
+    node.core.peer_gone(2, node.now_ms)
+    assert not is_gone(), "the leader may be reached"
+    node.core.peer_gone(3, node.now_ms)
+    assert is_gone()
+    node.asked(vote(2, 1, NOTHING, pre_vote=True))
+    assert not is_gone(), "two of three can elect a leader"
+
+
 def test_a_leader_refuses_pre_votes() -> None:
     node = Scripted()
     node.elect()

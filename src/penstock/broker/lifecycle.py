@@ -150,6 +150,10 @@ class Lifecycle:
     def _patience_s(self) -> float:
         return self._config.broker_session_timeout_ms / 1000
 
+    @property
+    def _farewell_s(self) -> float:
+        return _HURRY_S if self._node.quorum.node.majority_gone else _FAREWELL_S
+
     def start(self) -> None:
         self._task = asyncio.get_running_loop().create_task(self._report())
 
@@ -175,8 +179,8 @@ class Lifecycle:
         self._wants_down = True
         self._wake.set()
         if self._beating is not None:
-            # Asked as one that stays: whoever should answer may be gone already.
-            self._beating.reschedule(asyncio.get_running_loop().time() + _FAREWELL_S)
+            # Asked as one that stays: whoever should answer may be gone already. The next heartbeat waits.
+            self._beating.reschedule(asyncio.get_running_loop().time() + _HURRY_S)
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 await self._down.wait()
@@ -210,7 +214,7 @@ class Lifecycle:
             image_checksum=self._node.image_check.report(),
             clock_ms=sent.wall_ms,
         )
-        patience_s = _FAREWELL_S if self._wants_down else self._patience_s
+        patience_s = self._farewell_s if self._wants_down else self._patience_s
         try:
             # This node may be the controller itself, and wait for a majority that has gone home.
             async with asyncio.timeout(patience_s) as self._beating:

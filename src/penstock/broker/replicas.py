@@ -66,6 +66,7 @@ class Replicas:
         self._led: dict[PartitionKey, Leadership] = {}
         self._ticking: asyncio.Task[None] | None = None
         self._refreshed_at_ms = 0
+        self._stopped = False
         self.throttles = Throttles(broker)
         self.quarantine = FollowerQuarantine(
             broker.node_id,
@@ -79,7 +80,8 @@ class Replicas:
         broker.partitions.on_hosted = self._hosted
 
     async def stop(self) -> None:
-        """Fetch no more, and propose nothing."""
+        """Fetch no more, propose nothing, and take no more roles."""
+        self._stopped = True
         if self._ticking is not None:
             self._ticking.cancel()
             await asyncio.gather(self._ticking, return_exceptions=True)
@@ -172,7 +174,7 @@ class Replicas:
 
     def _take_role(self, wanted: PartitionImage) -> None:
         partition = self._broker.partitions.find(wanted.topic_id, wanted.index)
-        if not isinstance(partition, Partition):
+        if not isinstance(partition, Partition) or self._stopped:
             return
         if len(wanted.replicas) > 1:
             partition.directory.keep_high_watermark(partition.topic, partition.index)
@@ -194,6 +196,7 @@ class Replicas:
         if partition.leading and partition.leader_epoch == wanted.leader_epoch:
             if leadership is not None:
                 leadership.metadata_changed(wanted.partition_epoch, wanted.replicas, wanted.isr)
+                self._repair_led(partition)
                 return
             if alone:
                 return
@@ -210,8 +213,14 @@ class Replicas:
         else:
             self._led[wanted.key] = leadership
             self._start_ticking()
+            self._repair_led(partition)
         if partition.topic == OFFSETS_TOPIC:
             self._broker.groups.elected(partition.index)
+
+    def _repair_led(self, partition: Partition) -> None:
+        """Fill a leader's holes as soon as a replica in sync has what they lack: clients wait for it."""
+        if partition.log.recovery.corruption and holes(partition.log):
+            self._broker.scrubber.repair_soon(partition)
 
     def _new_leadership(self, partition: Partition, wanted: PartitionImage) -> Leadership:
         broker = self._broker

@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from penstock.broker.comparison import compare_replica
 from penstock.broker.hole_filling import fill_hole
@@ -66,6 +66,13 @@ _SETTLE_S: Final = 60.0
 _FIRST_REPAIR_PAUSE_S: Final = 0.1
 
 
+class _Repair(NamedTuple):
+    """The task that repairs a replica, and the event that ends the pause before its next attempt."""
+
+    task: asyncio.Task[None]
+    due: asyncio.Event
+
+
 class Scrubber:
     """Scrubs and repairs the replicas of one broker from `start` to `stop`."""
 
@@ -76,15 +83,16 @@ class Scrubber:
         self._compared: Partition | None = None
         #: of replicas that somebody waits for
         self._mending: dict[Partition, asyncio.Task[Outcome | None]] = {}
-        #: of followers that must not fetch before they are repaired
-        self._repairing: dict[Partition, asyncio.Task[None]] = {}
+        #: of replicas that are repaired as soon as another replica can give what they lack
+        self._repairing: dict[Partition, _Repair] = {}
 
     def start(self) -> None:
         loop = asyncio.get_running_loop()
         self._tasks = [loop.create_task(self._scrub_in_rounds()), loop.create_task(self._mend_often())]
 
     async def stop(self) -> None:
-        tasks = [*self._tasks, *self._mending.values(), *self._repairing.values()]
+        repairs = [repair.task for repair in self._repairing.values()]
+        tasks = [*self._tasks, *self._mending.values(), *repairs]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -168,21 +176,33 @@ class Scrubber:
         return await self.repair(partition) if partition.log.recovery.corruption else None
 
     def repair_soon(self, partition: Partition) -> None:
-        """Repair a follower that must not fetch before, however often that has to be tried."""
-        if partition not in self._repairing:
-            task = asyncio.get_running_loop().create_task(self._repair_follower(partition))
-            self._repairing[partition] = task
-            task.add_done_callback(lambda _: self._repairing.pop(partition, None))
+        """Repair a follower that must not fetch before, or a leader with a hole, until that has succeeded.
 
-    async def _repair_follower(self, partition: Partition) -> None:
+        Called again, it tries at once: a replica that has joined the ISR may have what is missing.
+        """
+        repair = self._repairing.get(partition)
+        if repair is not None:
+            repair.due.set()
+            return
+        due = asyncio.Event()
+        task = asyncio.get_running_loop().create_task(self._repair_until_done(partition, due))
+        self._repairing[partition] = _Repair(task, due)
+        task.add_done_callback(lambda _: self._repairing.pop(partition, None))
+
+    async def _repair_until_done(self, partition: Partition, due: asyncio.Event) -> None:
         pause_s = _FIRST_REPAIR_PAUSE_S
-        while is_here(partition) and not partition.leading and blocking_damage(partition.log):
+        while is_here(partition) and blocking_damage(partition.log):
+            due.clear()
             try:
                 await self.repair(partition)
             except (PenstockError, OSError) as e:
                 log.error("scrub_failed", partition=partition.name, error=str(e))
-            await asyncio.sleep(pause_s)
-            pause_s = min(2 * pause_s, _SETTLE_S)
+            try:
+                async with asyncio.timeout(pause_s):
+                    await due.wait()
+                pause_s = _FIRST_REPAIR_PAUSE_S
+            except TimeoutError:
+                pause_s = min(2 * pause_s, _SETTLE_S)
 
     # -- finding
 

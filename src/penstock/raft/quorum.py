@@ -155,6 +155,14 @@ class Quorum:
         return isinstance(self.role, Leader)
 
     @property
+    def majority_gone(self) -> bool:
+        """Whether no leader is known, and so many voters refused a connection that none can be elected."""
+        if self.leader_id not in (NO_NODE, *self._gone):
+            return False
+        there = sum(voter.key.id not in self._gone for voter in self.voters)
+        return there < self.voters.majority
+
+    @property
     def log_end(self) -> LogPoint:
         return LogPoint(self.log.last_epoch, self.log.end_offset)
 
