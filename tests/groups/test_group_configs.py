@@ -54,16 +54,19 @@ def group() -> str:
 
 
 def heartbeat_ms(client: RawClient, group: str) -> int:
-    """How often a member that joins now is told to report."""
+    """The heartbeat interval of a sole member: it joins, and leaves again."""
+    member_id = new_name("member")
     request = ConsumerGroupHeartbeatRequest(
         group_id=group,
-        member_id=new_name("member"),
+        member_id=member_id,
         rebalance_timeout_ms=10_000,
         subscribed_topic_names=[create_topic(client).name],
         topic_partitions=[],
     )
     response = client.ask(CONSUMER_GROUP_HEARTBEAT, 1, request)
     assert response.error_code == ErrorCode.NONE, response.error_message
+    leaving = ConsumerGroupHeartbeatRequest(group_id=group, member_id=member_id, member_epoch=-1)
+    assert client.ask(CONSUMER_GROUP_HEARTBEAT, 1, leaving).error_code == ErrorCode.NONE
     return response.heartbeat_interval_ms
 
 

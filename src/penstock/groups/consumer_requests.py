@@ -7,6 +7,7 @@ leaves for a while, anything else is a heartbeat of a member in that epoch.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from enum import Enum
 from typing import Final
 
 from penstock.groups.consumer_group import ConsumerGroup
@@ -17,6 +18,7 @@ from penstock.groups.consumer_member import (
 )
 from penstock.groups.consumer_steps import ConsumerSteps
 from penstock.groups.ledger import Client, Ledger
+from penstock.groups.records import ConsumerGroupMemberMetadataValue
 from penstock.groups.targets import target_record
 from penstock.groups.topic_regex import matching_topics
 from penstock.model.errors import ApiError, ErrorCode, InvalidRequest
@@ -66,6 +68,15 @@ def check_request(request: ConsumerGroupHeartbeatRequest, version: int, assignor
         )
 
 
+class Change(Enum):
+    """How a heartbeat changes its member's subscription."""
+
+    NONE = 0
+    #: the group needs no new target assignment for it, or not yet
+    SUBSCRIPTION = 1
+    NEEDS_TARGET = 2
+
+
 class ConsumerRequests:
     """The new protocol of one shard's consumer groups."""
 
@@ -89,17 +100,17 @@ class ConsumerRequests:
             )
         member = self._find_member(group, request)
         before = member.assigned
-        changed = self._update(group, member, request, client)
+        change = self._update(group, member, request, client)
         group = self._written(group)
         member = group.members[member.id]
-        self.steps.refresh(group, changed, named_first=bool(member.topics))
+        self.steps.refresh(group, change is Change.NEEDS_TARGET)
         self.steps.targets.assign(group)
-        self.steps.reconcile(group, member, _owned(request), changed)
+        self.steps.reconcile(group, member, _owned(request), change is not Change.NONE)
         self.steps.keep_alive(group, member)
         response = ConsumerGroupHeartbeatResponse(
             member_id=member.id,
             member_epoch=member.epoch,
-            heartbeat_interval_ms=settings.consumer_heartbeat_ms,
+            heartbeat_interval_ms=self.steps.heartbeat_ms(group, member),
         )
         if request.member_epoch == JOINING or _is_full(request) or before != member.assigned:
             response.assignment = _assignment(member)
@@ -161,11 +172,11 @@ class ConsumerRequests:
         member: ConsumerMember,
         request: ConsumerGroupHeartbeatRequest,
         client: Client,
-    ) -> bool:
-        """Write down what the member wants if that is new; whether it wants to read something else."""
+    ) -> Change:
+        """Write the member's metadata record if it differs; returns what became of its subscription."""
         is_new = member.id not in group.members
         if not is_new and _says_nothing_new(member, request, client):
-            return False
+            return Change.NONE
         wants = member.wants()
         wants.client_id, wants.client_host = client.id, client.host
         wants.classic_member_metadata = None
@@ -184,14 +195,10 @@ class ConsumerRequests:
             if request.subscribed_topic_regex and request.subscribed_topic_regex not in group.regexes:
                 # What is no regular expression must not get into the log.
                 matching_topics(request.subscribed_topic_regex, ())
-        changed = (
-            is_new
-            or tuple(wants.subscribed_topic_names) != member.topics
-            or wants.subscribed_topic_regex != member.regex
-        )
+        change = _change(group, member, wants)
         if is_new or wants != member.wants():
             self._ledger.write(member.metadata_key(group.id), wants)
-        return changed
+        return change
 
     # -- leaving
 
@@ -268,6 +275,19 @@ def _says_nothing_new(member: ConsumerMember, request: ConsumerGroupHeartbeatReq
         and client.host == member.client_host
         and member.classic is None
     )
+
+
+def _change(group: ConsumerGroup, member: ConsumerMember, wants: ConsumerGroupMemberMetadataValue) -> Change:
+    """Compares a member's subscription with the one that it is about to have, as Kafka does.
+
+    A regular expression without matches yet calls for no target: its matches will.
+    """
+    if tuple(wants.subscribed_topic_names) != member.topics:
+        return Change.NEEDS_TARGET
+    old, new = member.regex or "", wants.subscribed_topic_regex or ""
+    if old == new:
+        return Change.NONE
+    return Change.NEEDS_TARGET if not new or new in group.regexes else Change.SUBSCRIPTION
 
 
 def _owned(request: ConsumerGroupHeartbeatRequest) -> dict[bytes, list[int]] | None:

@@ -49,16 +49,22 @@ class ConsumerSteps:
 
     # -- wishes and topics
 
-    def refresh(self, group: ConsumerGroup, changed: bool, named_first: bool = False) -> None:
-        """Raise the group epoch if members' wishes have `changed`, or the topics that they read.
+    def refresh(self, group: ConsumerGroup, changed: bool) -> None:
+        """Raise the group epoch if members' subscriptions have `changed`, or the topics that they match.
 
-        With `named_first`, new regular expressions wait for a turn of their own: a member that also names
-        topics gets those first, as clients are used to.
+        A new regular expression is resolved in a turn of its own, as in Kafka: members that join one after
+        the other get their first partitions from one target, instead of the first member's revoked again.
         """
         image = self._ledger.env.image
+        if group.patterns.keys() - group.regexes.keys():
+            self._ledger.timers.schedule((PATTERNS, group.id), 0)
         if not changed and group.image_offset == image.offset:
             return
-        changed |= self._resolve(group, named_first)
+        changed |= self._resolve(group, known_only=True)
+        self._compare_topics(group, changed)
+
+    def _compare_topics(self, group: ConsumerGroup, changed: bool) -> None:
+        image = self._ledger.env.image
         group.image_offset = image.offset
         topics_hash = group.hash_topics(image)
         if changed or topics_hash != group.metadata_hash:
@@ -71,12 +77,11 @@ class ConsumerSteps:
         )
 
     def resolve_patterns(self, group: ConsumerGroup) -> None:
-        """The turn of the regular expressions that had to wait."""
-        group.image_offset = -1
-        self.refresh(group, changed=False)
+        """Resolve the new regular expressions of a group."""
+        self._compare_topics(group, self._resolve(group, known_only=False))
 
-    def _resolve(self, group: ConsumerGroup, named_first: bool) -> bool:
-        """Look again which topics the members' regular expressions match; whether any match has changed."""
+    def _resolve(self, group: ConsumerGroup, known_only: bool) -> bool:
+        """Match the members' regular expressions with the topics; returns whether any match has changed."""
         image = self._ledger.env.image
         for regex in [r for r in group.regexes if r not in group.patterns]:
             self._ledger.write(
@@ -85,8 +90,7 @@ class ConsumerSteps:
         changed = False
         for regex in sorted(group.patterns):
             known = group.regexes.get(regex)
-            if known is None and named_first:
-                self._ledger.timers.schedule((PATTERNS, group.id), 0)
+            if known is None and known_only:
                 continue
             if known is not None and known.version == image.offset:
                 continue
@@ -147,6 +151,24 @@ class ConsumerSteps:
         if member.classic is not None:
             timeout_ms = member.classic.session_timeout_ms
         self._ledger.timers.schedule((SESSION, group.id, member.id), timeout_ms)
+
+    def heartbeat_ms(self, group: ConsumerGroup, member: ConsumerMember) -> int:
+        """The interval after which a member is to send its next heartbeat.
+
+        A member that waits for partitions reports sooner: clients heartbeat at once after a change of their
+        own only, so a partition that another member released would stay idle for a whole interval.
+        """
+        settings = self._ledger.env.settings_of(group.id)
+        waits = (
+            group.assignment_epoch < group.epoch
+            or member.state is MemberState.UNRELEASED
+            or (member.regex or None) not in (None, *group.regexes)
+        )
+        if not waits:
+            return settings.consumer_heartbeat_ms
+        # Bounds the heartbeats of a large group, whatever its size.
+        waiting_ms = settings.consumer_waiting_heartbeat_ms + len(group.members)
+        return min(settings.consumer_heartbeat_ms, waiting_ms)
 
     def erase(self, group: ConsumerGroup, member: ConsumerMember) -> None:
         """Write tombstones for all of a member's records."""

@@ -26,6 +26,7 @@ class GroupSettings:
     metadata_length_max: int = 4096
     consumer_session_timeout_ms: int = 45_000
     consumer_heartbeat_ms: int = 5000
+    consumer_waiting_heartbeat_ms: int = 500
     consumer_size_max: int = 2**31 - 1
     consumer_assignors: tuple[str, ...] = ("uniform", "range")
     consumer_assignment_interval_ms: int = 1000
@@ -51,6 +52,7 @@ class GroupSettings:
             metadata_length_max=values["offset.metadata.max.bytes"],
             consumer_session_timeout_ms=values["group.consumer.session.timeout.ms"],
             consumer_heartbeat_ms=values["group.consumer.heartbeat.interval.ms"],
+            consumer_waiting_heartbeat_ms=values["penstock.group.consumer.waiting.heartbeat.interval.ms"],
             consumer_size_max=values["group.consumer.max.size"],
             consumer_assignors=tuple(values["group.consumer.assignors"]),
             consumer_assignment_interval_ms=values["group.consumer.assignment.interval.ms"],

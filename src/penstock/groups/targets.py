@@ -52,8 +52,9 @@ class Targets:
             return
         interval_ms = self._ledger.env.settings_of(group.id).consumer_assignment_interval_ms
         too_recent = group.assignment_ms and self._ledger.now_ms < group.assignment_ms + interval_ms
-        # A member that is alone disturbs nobody, and need not wait for others to come.
-        if len(group.members) > 1 and too_recent:
+        # A sole member disturbs nobody. With a regular expression it waits for members that join with it:
+        # its first target, which was made before the expression was resolved, is too recent.
+        if too_recent and (len(group.members) > 1 or group.patterns):
             return
         if len(group.members) <= AT_ONCE_MAX:
             self._stop(group)

@@ -269,6 +269,15 @@ _GROUPS = [
         choices=("bidirectional", "upgrade", "downgrade", "disabled"),
     ),
     ConfigKey(
+        "penstock.group.consumer.waiting.heartbeat.interval.ms",
+        _I,
+        500,
+        "The heartbeat interval of a consumer group member that waits for partitions of its target, plus 1 "
+        "ms per member of the group; the ordinary interval where that is less.",
+        low=100,
+        update_mode=_CLUSTER,
+    ),
+    ConfigKey(
         "group.consumer.assignment.interval.ms",
         _I,
         1000,
