@@ -25,7 +25,7 @@ def main(bootstrap: str, topic: str, tables: str, warm_up_s: int, measured_s: in
     done: list[tuple[float, BatchReport]] = []
     spark = new_session("local[2]", "penstock-bench")
     job = Job(bootstrap, topic, tables, Settings(load_thresholds()))
-    query = start(spark, job, lambda report: done.append((time.time(), report)))
+    query = start(spark, job, lambda report: done.append((time.time(), report))).query
     query.awaitTermination(warm_up_s)
     warm = len(done)
     query.awaitTermination(measured_s)

@@ -75,9 +75,9 @@ def samples(first: int = 0, end: int = MINUTES) -> Iterator[dict[str, Any]]:
                 yield {"gpu_id": gpu_id, "device": "nvidia0", "reason": None, **about, **measured}
 
 
-def _run_here(messages: list[dict[str, Any]], task: ShardTask) -> list[ShardResult]:
+def _run_here(messages: list[dict[str, Any]] | None, task: ShardTask) -> list[ShardResult]:
     parts: list[list[dict[str, Any]]] = [[] for _ in range(task.shards)]
-    for row in messages:
+    for row in messages or ():
         parts[int(row["gpu_id"][-1]) % task.shards].append(row)
     return [task.run(shard, pa.Table.from_pylist(part, ROWS), len(part)) for shard, part in enumerate(parts)]
 
@@ -85,7 +85,7 @@ def _run_here(messages: list[dict[str, Any]], task: ShardTask) -> list[ShardResu
 class SmallPipeline:
     """The pipeline over the small fleet, minute by minute."""
 
-    def __init__(self, place: Path) -> None:
+    def __init__(self, place: Path, minute: int = 0, batch_id: int = 0) -> None:
         self._batches = Batches(
             str(place),
             str(place / "_queries" / "test"),
@@ -93,11 +93,14 @@ class SmallPipeline:
             clock=lambda: BEGIN_MS + MINUTES * _MINUTE_MS,
             run_shards=_run_here,
         )
-        self._minute = self._batch_id = self._offset = 0
+        self._minute, self._batch_id, self._offset = minute, batch_id, 0
 
     def run(self, minutes: int) -> None:
         """Go on until so many minutes are told; the last one is a batch, which closes windows before it."""
-        edges = [*range(self._minute, minutes - 1, _BATCH_MINUTES), minutes - 1, minutes]
+        self.run_batches([*range(self._minute, minutes - 1, _BATCH_MINUTES), minutes - 1, minutes])
+
+    def run_batches(self, edges: list[int]) -> None:
+        """A batch from each of these minutes to the next."""
         for first, end in pairwise(edges):
             rows = list(samples(first, end))
             self._batches.process(
@@ -109,7 +112,11 @@ class SmallPipeline:
             )
             self._offset += len(rows)
             self._batch_id += 1
-        self._minute = minutes
+        self._minute = edges[-1]
+
+    def close(self) -> None:
+        """Close all windows, as a backfill does at its end."""
+        self._batches.close()
 
 
 def make_tables(place: Path, minutes: int = MINUTES) -> None:

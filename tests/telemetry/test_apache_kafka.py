@@ -49,7 +49,7 @@ def test_a_simulated_fleet_through_the_pipeline(
     told = collect(capfd, "simulate", *began, *dirt, "--bootstrap", real_kafka, "--topic", TOPIC)
     settings = Settings(load_thresholds(), shards=2)
     job = Job(real_kafka, TOPIC, str(tmp_path), settings, until_end=True)
-    start(spark, job, lambda report: None).awaitTermination()
+    start(spark, job, lambda report: None).complete()
     tables = Tables(str(tmp_path))
     counted = tables.open("batches").to_pyarrow_table().to_pylist()
     sums = {kind: sum(row[kind] for row in counted) for kind in ("consumed", "valid", "dead_lettered")}

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
+from threading import Event
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 import typer
@@ -15,7 +17,7 @@ from penstock.cli.requirements import require_java
 
 if TYPE_CHECKING:
     from penstock.telemetry.pipeline.batches import Settings
-    from penstock.telemetry.pipeline.jobs import Job
+    from penstock.telemetry.pipeline.jobs import Job, Started
     from penstock.telemetry.pipeline.progress import Progress
 
 __all__ = ["backfill", "run"]
@@ -54,6 +56,21 @@ Ahead: TypeAlias = Annotated[
 ]
 
 
+RetryLimit: TypeAlias = Annotated[
+    int,
+    typer.Option("--retries", min=0, help="Of transient failures, in a row and without a batch in between."),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class _Ending:
+    """What happens when a signal, or a failure, ends the query."""
+
+    #: at a signal; a query that has read everything closes them in any case
+    closes_windows: bool
+    retries: int
+
+
 def run(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     topic: Topic = "gpu.telemetry",
@@ -70,12 +87,17 @@ def run(
         int | None, typer.Option(help="Serve Prometheus metrics here, on loopback.")
     ] = None,
     storage_option: StorageOptions = None,
+    close_windows: Annotated[
+        bool,
+        typer.Option("--close-windows", help="At the end close all windows; later samples of them are late."),
+    ] = False,
+    retries: RetryLimit = 5,
 ) -> None:
     """Keep tables, rollups and alerts up to date, exactly once, until Ctrl-C."""
     settings = _settings(shards, delay, ahead, thresholds)
     job = _job(bootstrap, topic, tables, settings, batch_rows, storage_option)
     job = replace(job, trigger=f"{int(trigger * 1000)} milliseconds")
-    _execute(job, master, compact_every, metrics_port)
+    _execute(job, master, compact_every, metrics_port, _Ending(close_windows, retries))
 
 
 def backfill(
@@ -89,11 +111,12 @@ def backfill(
     batch_rows: BatchRows = 2_000_000,
     thresholds: ThresholdFile = None,
     storage_option: StorageOptions = None,
+    retries: RetryLimit = 5,
 ) -> None:
-    """The same for what is in the topic now, and end. What was begun goes on where it was."""
+    """The same for what is in the topic now, with all windows closed; then end. It goes on where it was."""
     settings = _settings(shards, delay, ahead, thresholds)
     job = _job(bootstrap, topic, tables, settings, batch_rows, storage_option)
-    _execute(replace(job, until_end=True), master, 0, None)
+    _execute(replace(job, until_end=True), master, 0, None, _Ending(False, retries))
 
 
 def _settings(shards: int, delay: float, ahead: float, thresholds: Path | None) -> Settings:
@@ -120,11 +143,11 @@ def _job(
     return Job(bootstrap, topic, place, settings, most_per_batch=batch_rows, storage_options=told)
 
 
-def _execute(job: Job, master: str, compact_every: int, metrics_port: int | None) -> None:
+def _execute(job: Job, master: str, compact_every: int, metrics_port: int | None, ending: _Ending) -> None:
     from prometheus_client import CollectorRegistry, start_http_server
 
     from penstock.cli.telemetry_progress import shown
-    from penstock.telemetry.pipeline.jobs import Maintenance, new_session, start
+    from penstock.telemetry.pipeline.jobs import Maintenance, new_session
     from penstock.telemetry.pipeline.progress import Progress
 
     registry = CollectorRegistry()
@@ -140,16 +163,56 @@ def _execute(job: Job, master: str, compact_every: int, metrics_port: int | None
         with stoppable() as stop, shown(progress) as (show_batch, show):
             if stop_at_once.is_set():
                 return
-            query = start(spark, job, _all(progress, maintenance, show_batch))
-            while not (stop.is_set() or query.awaitTermination(_LOOK_S)):
-                progress.saw(query.lastProgress)
-                show()
-            # A batch that this interrupts is run again next time.
-            query.stop()
+            _keep_running(spark, job, ending, stop, progress, _all(progress, maintenance, show_batch), show)
     finally:
         maintenance.close()
-        spark.stop()
+        with suppress(Exception):  # a JVM that has died cannot be asked to stop
+            spark.stop()
     typer.echo(_summary(progress))
+
+
+def _keep_running(
+    spark: Any,
+    job: Job,
+    ending: _Ending,
+    stop: Event,
+    progress: Progress,
+    report: Callable[[Any], None],
+    show: Callable[[], None],
+) -> None:
+    """Run the query to its end, and start it again after a failure that another try may mend."""
+    from penstock.telemetry.pipeline.jobs import start
+    from penstock.telemetry.pipeline.publish import TopicsUnreachable
+    from penstock.telemetry.pipeline.supervision import JvmEnded, QueryFailed, Retries, reason_of
+
+    retries = Retries(ending.retries)
+    while True:
+        try:
+            _run_query(start(spark, job, report), ending, stop, progress, show)
+            return
+        except (QueryFailed, TopicsUnreachable) as error:
+            cause = error if isinstance(error, JvmEnded) else error.__cause__ or error
+            wait_s = retries.next_wait_s(cause, progress.batch_id)
+            if wait_s is None:
+                raise
+            typer.echo(f"{reason_of(error)}; next try in {wait_s:g} s", err=True)
+            if stop.wait(wait_s):
+                return
+
+
+def _run_query(
+    started: Started, ending: _Ending, stop: Event, progress: Progress, show: Callable[[], None]
+) -> None:
+    has_ended = False
+    while not (stop.is_set() or has_ended):
+        has_ended = started.wait(_LOOK_S)
+        progress.saw(started.progress())
+        show()
+    # A query that has ended has read all that it was to read.
+    if has_ended or ending.closes_windows:
+        started.close()
+    # A batch that this interrupts is run again next time.
+    started.query.stop()
 
 
 def _all(*listeners: Callable[[Any], None]) -> Callable[[Any], None]:

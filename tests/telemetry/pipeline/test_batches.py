@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from penstock.telemetry.pipeline.batches import Batches, BatchReport, PipelineBroken, Settings
+from penstock.telemetry.pipeline.batches import Batches, BatchReport, PipelineBroken, PipelineEnded, Settings
 from penstock.telemetry.pipeline.shard import ROWS
 from penstock.telemetry.pipeline.storage import Store
 from penstock.telemetry.pipeline.tables import TABLES, Tables
@@ -21,10 +21,10 @@ from tests.telemetry.pipeline.messages import NOW_MS
 CLOCK = NOW_MS + 3_600_000
 
 
-def run_here(messages: list[Any], task: ShardTask) -> list[ShardResult]:
+def run_here(messages: list[Any] | None, task: ShardTask) -> list[ShardResult]:
     """Every shard in this process: what Spark does with them is tested where Spark is."""
     parts: list[list[dict[str, Any]]] = [[] for _ in range(task.shards)]
-    for row in messages:
+    for row in messages or ():
         parts[len(row["gpu_id"] or "") % task.shards].append(row)
     return [task.run(shard, pa.Table.from_pylist(part, ROWS), len(part)) for shard, part in enumerate(parts)]
 
@@ -272,3 +272,83 @@ def test_state_that_nothing_needs_is_removed(undisturbed: Path) -> None:
     names = {path.name.split("-")[0] for path in (undisturbed / "state").iterdir()}
     assert "0" not in names, "files of a batch that others have replaced"
     assert len([path for path in (undisturbed / "state").iterdir() if "pending" in path.name]) == 2
+
+
+ROLLUPS = ("rollups_10s", "rollups_1m", "rollups_1h")
+
+
+def counted(place: Path) -> list[int]:
+    """By width of the windows: how many samples they hold."""
+    return [sum(row["count"] for row in rows(place, table)) for table in ROLLUPS]
+
+
+def test_closing_rolls_up_all_that_was_read(tmp_path: Path) -> None:
+    batches = pipeline(tmp_path)
+    run(batches)
+    assert counted(tmp_path)[0] < 8
+    batches.close()
+    assert counted(tmp_path) == [8, 8, 8]
+    with pytest.raises(PipelineEnded):
+        batches.process(placed(THIRD), 3)
+    # Nothing is left to close, and nothing is closed twice.
+    pipeline(tmp_path).close()
+    assert counted(tmp_path) == [8, 8, 8]
+    assert len(rows(tmp_path, "batches")) == 3
+
+
+def test_what_comes_after_a_closing_is_late_for_its_own_windows_only(tmp_path: Path) -> None:
+    reports: list[BatchReport] = []
+    batches = pipeline(tmp_path, reports)
+    ahead = sample(3600, gpu="GPU-22")
+    batches.process(placed([sample(0), sample(0, field=ENERGY, value=1.0), ahead]), 0)
+    batches.close()
+    batches = pipeline(tmp_path, reports)
+    # A repetition, another one for the same window, and one for the next window.
+    next_one = sample(10, field=ENERGY, value=5.0)
+    batches.process(placed([sample(0), sample(1), sample(10), next_one, ahead], 3), 1)
+    assert (reports[-1].counts.valid, reports[-1].counts.late) == (2, 3)
+    batches.close()
+    assert counted(tmp_path) == [5, 5, 5]
+    # The counter was followed across the closing.
+    assert [row["increase"] for row in rows(tmp_path, "rollups_1h") if row["field"] == ENERGY] == [0.0, 4.0]
+
+
+@pytest.mark.parametrize(
+    ("where", "method", "at_call", "after"),
+    [
+        (Store, "write", 1, True),  # its time
+        (Tables, "commit", 1, True),
+        (Tables, "commit", 3, True),
+        (Store, "write", 2, False),  # the manifest
+        (Store, "write", 2, True),
+    ],
+)
+def test_a_closing_that_was_interrupted_is_completed_before_the_next_batch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: type, method: str, at_call: int, after: bool
+) -> None:
+    for place, dies_there in ((tmp_path / "a", False), (tmp_path / "b", True)):
+        run(pipeline(place))
+        closing = pipeline(place)
+        if dies_there:
+            with monkeypatch.context() as patch, pytest.raises(Killed):
+                patch.setattr(where, method, dies(getattr(where, method), at_call, after))
+                closing.close()
+        else:
+            closing.close()
+        # The repetition would be taken again if its window were still open.
+        last = pipeline(place, clock=CLOCK + 1)
+        last.process(placed([sample(200, value=44.0), sample(300, value=1.0)], 12), 3)
+        last.close()
+    assert contents(tmp_path / "a") == contents(tmp_path / "b")
+
+
+def test_windows_are_not_closed_while_a_batch_waits_for_its_second_try(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batches = pipeline(tmp_path)
+    batches.process(placed(FIRST), 0)
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(Tables, "commit", dies(Tables.commit, 1, after=False))
+        batches.process(placed(SECOND, len(FIRST)), 1)
+    with pytest.raises(PipelineBroken, match="batch 1 was interrupted"):
+        pipeline(tmp_path).close()

@@ -34,7 +34,7 @@ def test_a_stream_and_a_backfill_are_the_same_job(jobs: list[Any]) -> None:
     ]
     assert run("run", "--tables", "s3://fleet/tables", "--trigger", "2.5", *options) == 0
     assert run("backfill", "--tables", "s3://fleet/tables", *options) == 0
-    (streaming, _, every, _), (batch, _, never, _) = jobs
+    (streaming, _, every, _, _), (batch, _, never, _, _) = jobs
     told = {"AWS_REGION": "eu-central-1", "AWS_ENDPOINT_URL": "http://s3=1"}
     assert streaming.storage_options == batch.storage_options == told
     assert streaming.query == batch.query == "s3://fleet/tables/_queries/telemetry"

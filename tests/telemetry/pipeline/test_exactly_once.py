@@ -86,7 +86,7 @@ def finish(spark: SparkSession, bootstrap: str, tables: Path) -> None:
     """Run what is left, in the session of these tests."""
     settings = Settings(load_thresholds())
     job = Job(bootstrap, TOPIC, str(tables), settings, most_per_batch=BATCH_ROWS, until_end=True)
-    start(spark, job, lambda report: None).awaitTermination()
+    start(spark, job, lambda report: None).complete()
 
 
 def produce(bootstrap: str) -> Simulation:

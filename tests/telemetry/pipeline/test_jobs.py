@@ -68,8 +68,9 @@ def test_what_was_produced_is_what_is_in_the_tables(
     progress = Progress(registry)
     settings = Settings(load_thresholds(), shards=2)
     job = Job(bootstrap, TOPIC, str(tmp_path), settings, until_end=True, most_per_batch=15_000)
-    query = start(spark, job, progress)
-    query.awaitTermination()
+    started = start(spark, job, progress)
+    started.complete()
+    query = started.query
     # Each batch but the last leaves something, and Spark's progress tells how much.
     for told in query.recentProgress[:1]:
         progress.saw(told)
@@ -78,7 +79,7 @@ def test_what_was_produced_is_what_is_in_the_tables(
     assert progress.lag == 0
     # A query that goes on takes what came since, and nothing again.
     second = simulated(bootstrap, began_ms + 300_000, Shares()).summary()
-    start(spark, job, progress).awaitTermination()
+    start(spark, job, progress).complete()
     tables = Tables(str(tmp_path))
     sent = [int(str(each["sent"])) for each in (first, second)]
     assert progress.consumed == sum(sent) == sum(progress.totals.values())
@@ -89,6 +90,10 @@ def test_what_was_produced_is_what_is_in_the_tables(
         registry.get_sample_value("penstock_pipeline_rows_total", {"verdict": "valid"})
         == progress.totals["valid"]
     )
+    # All windows were closed when each of the two ended.
+    for rollup in ("rollups_10s", "rollups_1m", "rollups_1h"):
+        counts = tables.open(rollup).to_pyarrow_table(columns=["count"])["count"]
+        assert sum(counts.to_pylist()) == progress.totals["valid"], rollup
     samples = tables.open("samples").to_pyarrow_table(columns=["gpu_id", "field", "at"])
     assert samples.group_by(["gpu_id", "field", "at"]).aggregate([]).num_rows == samples.num_rows
     dead = tables.open("dead_letters").to_pyarrow_table(columns=["reason"])["reason"].to_pylist()

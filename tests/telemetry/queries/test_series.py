@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,7 +21,7 @@ from penstock.telemetry.queries.series import (
     read_page,
 )
 from penstock.telemetry.queries.spans import DAY_MS, HOUR_MS, Span, milliseconds
-from tests.telemetry.small_fleet import BEGIN_MS, ENERGY, FIELDS, MINUTES, UTIL, XID
+from tests.telemetry.small_fleet import BEGIN_MS, ENERGY, FIELDS, MINUTES, UTIL, XID, SmallPipeline
 
 RAW, HOURS = RESOLUTIONS["raw"], RESOLUTIONS["1h"]
 ALL = Span(0, BEGIN_MS + DAY_MS)
@@ -118,3 +119,19 @@ def test_all_pages_together_are_the_whole(
 )
 def test_longer_spans_are_told_in_wider_windows(width: int, name: str) -> None:
     assert pick_resolution(Span(0, width)).name == name
+
+
+def test_a_window_that_a_backfill_has_split_is_one_row(tmp_path: Path) -> None:
+    pipeline = SmallPipeline(tmp_path)
+    pipeline.run_batches([0, 45])
+    pipeline.close()
+    pipeline = SmallPipeline(tmp_path, minute=45, batch_id=1)
+    pipeline.run_batches([45, 90])
+    pipeline.close()
+    page = read_page(TableReader(str(tmp_path)), "GPU-a0", HOURS, ALL, [UTIL, ENERGY], 100)
+    assert places(page.rows) == [(at(0), ENERGY), (at(0), UTIL), (at(60), ENERGY), (at(60), UTIL)]
+    windows = [row for row in page.rows if isinstance(row, Window)]
+    assert [(row.count, row.mean) for row in windows if row.increase is None] == [(60, 80.0), (30, 80.0)]
+    assert [row.p50 is None for row in windows if row.increase is None] == [True, False]
+    assert [row.last for row in windows if row.increase is None] == [None, 80.0]
+    assert [row.increase for row in windows if row.increase is not None] == [59 * 3.6e7, 30 * 3.6e7]

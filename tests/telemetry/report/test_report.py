@@ -11,7 +11,7 @@ import pytest
 
 from penstock.telemetry.queries.reader import TableReader
 from penstock.telemetry.report import write_report
-from tests.telemetry.small_fleet import make_tables
+from tests.telemetry.small_fleet import SmallPipeline, make_tables
 
 PNGS = ("heatmap.png", "utilization_power.png", "alerts.png")
 
@@ -98,3 +98,27 @@ def test_windows_that_have_not_closed(tmp_path: Path) -> None:
     report = write_report(TableReader(str(tmp_path / "tables")), tmp_path / "out")
     assert size(tmp_path / "out" / "heatmap.png")[0] == 1440
     assert "4 GPUs" in report.summary
+
+
+def test_what_was_not_measured_is_not_zero_and_a_closing_makes_it_known(tmp_path: Path) -> None:
+    pipeline = SmallPipeline(tmp_path / "tables")
+    pipeline.run_batches([0, 90])
+    open_windows = write_report(TableReader(str(tmp_path / "tables")), tmp_path / "first")
+    assert "4 GPUs, utilisation not measured, energy not measured;" in open_windows.summary
+    pipeline.close()
+    closed = write_report(TableReader(str(tmp_path / "tables")), tmp_path / "second")
+    # 89 minutes of 1,000 W, and 59 of 200 W
+    assert "4 GPUs, 53.8 % utilised, 1.68 kWh;" in closed.summary
+    assert rows(tmp_path / "second" / "energy_by_host.csv")[0]["energy_wh"]
+
+
+def test_more_data_after_a_closing_is_counted_once(tmp_path: Path) -> None:
+    place = tmp_path / "tables"
+    pipeline = SmallPipeline(place)
+    pipeline.run_batches([0, 45, 90])
+    pipeline.close()
+    pipeline = SmallPipeline(place, minute=90, batch_id=2)
+    pipeline.run_batches([90, 120, 150])
+    pipeline.close()
+    report = write_report(TableReader(str(place)), tmp_path / "out")
+    assert "4 GPUs, 53.8 % utilised, 2.68 kWh;" in report.summary

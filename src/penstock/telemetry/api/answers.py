@@ -80,7 +80,9 @@ class EnergyAnswer(_Answer):
     """What each group has used, the most first."""
 
     by: str
-    energy_wh: Annotated[float, Field(description="Of all groups together.")]
+    energy_wh: Annotated[
+        float | None, Field(description="Of all groups together; null where nothing was measured.")
+    ]
     total: Total
     items: list[Energy]
 
@@ -88,7 +90,9 @@ class EnergyAnswer(_Answer):
 class IdleAnswer(_Answer):
     """GPUs that jobs hold and waste, the longest idle first."""
 
-    idle_gpu_hours: Annotated[float, Field(description="Of all of them together.")]
+    idle_gpu_hours: Annotated[
+        float | None, Field(description="Of all of them together; null where no utilisation was measured.")
+    ]
     total: Total
     items: list[Idle]
 

@@ -53,9 +53,10 @@ def fleet_routes(reader: TableReader, thresholds: Thresholds) -> APIRouter:
         """From the GPUs' own counters. Without `start_time`, in the hour before the end."""
         span = span_of(query, reader.extent(), HOUR_MS)
         found = fleet.energy(fleet.totals(reader, span), query.by)
-        used_wh = sum(one.energy_wh for one in found)
+        used_wh = [one.energy_wh for one in found if one.energy_wh is not None]
+        sum_wh = sum(used_wh) if used_wh else None
         return EnergyAnswer(
-            **bounds(span), by=query.by, energy_wh=used_wh, total=len(found), items=found[: query.limit]
+            **bounds(span), by=query.by, energy_wh=sum_wh, total=len(found), items=found[: query.limit]
         )
 
     @routes.get("/health", summary="The state of every GPU")

@@ -148,7 +148,7 @@ def _simulate(setting: Setting) -> list[str]:
 def _run(setting: Setting) -> list[str]:
     return [
         *("telemetry", "run", f"--bootstrap={setting.bootstrap}", f"--tables={setting.tables}"),
-        *("--master=local[2]", f"--trigger={_TRIGGER_S:g}", f"--delay={_DELAY_S:g}"),
+        *("--master=local[2]", f"--trigger={_TRIGGER_S:g}", f"--delay={_DELAY_S:g}", "--close-windows"),
         *(f"--thresholds={setting.thresholds}", f"--metrics-port={setting.metrics_port}"),
     ]
 

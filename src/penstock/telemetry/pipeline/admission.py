@@ -68,15 +68,18 @@ def closed_before(watermark_ms: int) -> int:
     return watermark_ms // WINDOW_MS * WINDOW_MS
 
 
-def admit(series: Ints, at: Ints, value: Floats, pending: Pending, watermark_ms: int) -> Admission:
-    """Of equal samples the first is taken, unless one is pending already."""
-    late = at < closed_before(watermark_ms)
+def admit(series: Ints, at: Ints, value: Floats, pending: Pending, late_before: Ints | int) -> Admission:
+    """Of equal samples the first is taken, unless one is pending already.
+
+    `late_before` says up to when windows have closed: for all samples, or for each.
+    """
+    late = at < late_before
     start = at // WINDOW_MS * WINDOW_MS
     key = (series << _TIME_BITS) | (at - start)
     taken = np.zeros(len(at), dtype=bool)
     grown = dict(pending)
-    # Late ones come first in this order, and are left out.
-    order = np.argsort(start, kind="stable")[np.count_nonzero(late) :]
+    order = np.argsort(start, kind="stable")
+    order = order[~late[order]]
     for rows in np.split(order, firsts(start[order])[1:]) if len(order) else ():
         window = int(start[rows[0]])
         before = grown.get(window, Window(window, np.empty(0, np.int64), np.empty(0)))

@@ -9,13 +9,17 @@
 A driver that dies anywhere before 5 runs the batch again from the state before it, and since a batch follows
 from its rows, what it got in 1 and that state alone, it does the same again. What a failed try leaves behind
 belongs to nothing, and is removed.
+
+`close` ends what was read so far: it closes every open window, in the same order of effects, between two
+batches. A closing that was interrupted is completed before the next batch, from the same state.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from threading import Lock
 from typing import Any, Final, NamedTuple
 from uuid import uuid4
 
@@ -33,13 +37,17 @@ from penstock.telemetry.pipeline.tasks import ShardResult, ShardTask, run_on_spa
 from penstock.telemetry.pipeline.validate import now_ms
 from penstock.telemetry.thresholds import Thresholds
 
-__all__ = ["BatchReport", "Batches", "PipelineBroken", "Settings"]
+__all__ = ["BatchReport", "Batches", "PipelineBroken", "PipelineEnded", "Settings"]
 
 _MANIFEST: Final = "manifest-"
 
 
 class PipelineBroken(PenstockError):
     """State and checkpoint do not belong together, or rows went missing: a human must look."""
+
+
+class PipelineEnded(PenstockError):
+    """A batch was started after `Batches.close`; it has had no effect, and the next query runs it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +83,8 @@ class _Manifest:
     #: by shard, the file of each table of its state
     shards: dict[int, dict[str, str]] = field(default_factory=dict)
     detectors: str | None = None
+    #: how often `close` has closed all windows
+    closings: int = 0
 
     @classmethod
     def read(cls, text: bytes) -> _Manifest:
@@ -83,9 +93,7 @@ class _Manifest:
         return cls(shards=shards, **told)
 
     def text(self) -> bytes:
-        told = {
-            name: getattr(self, name) for name in ("query_id", "batch_id", "newest_ms", "shards", "detectors")
-        }
+        told = {name: getattr(self, name) for name in self.__slots__}
         return json.dumps(told, sort_keys=True).encode()
 
     def files(self) -> set[str]:
@@ -128,10 +136,52 @@ class Batches:
         self._report = report
         self._clock = clock
         self._run_shards = run_shards
+        #: held while a batch or a closing is under way
+        self._lock = Lock()
+        self._has_ended = False
         self._manifest = self._load()
 
     def process(self, messages: Any, batch_id: int) -> None:
         """Run a batch; nothing happens if it was done before."""
+        with self._lock:
+            if self._has_ended:
+                raise PipelineEnded(f"batch {batch_id} was not begun: the pipeline has closed its windows")
+            if self._state.exists(self._closing_path):
+                self._close()
+            self._process(messages, batch_id)
+
+    def close(self) -> None:
+        """Close every open window, after the batch that is under way; no batch can follow in this object.
+
+        Samples that a later query reads for these windows are late, by GPU.
+        """
+        with self._lock:
+            self._has_ended = True
+            self._close()
+
+    def _close(self) -> None:
+        """Write the rollups of all windows that are open, whatever their width."""
+        before = self._manifest
+        interrupted = before.batch_id + 1
+        if self._state.exists(f"begun-{interrupted}.json"):
+            # Its samples would be late.
+            raise PipelineBroken(
+                f"batch {interrupted} was interrupted and must run before windows are closed"
+            )
+        if not before.shards:
+            return
+        begun = self._begin(self._closing_path)
+        results = self._run_shards(None, replace(self._task(before.batch_id, begun), closes=True))
+        files = [file for result in results for file in result.files]
+        self._commit(before.closings, files, f"{before.query_id}-closings")
+        shards = {result.shard: result.state for result in results}
+        self._write_manifest(replace(before, shards=shards, closings=before.closings + 1))
+
+    @property
+    def _closing_path(self) -> str:
+        return f"closing-{self._manifest.closings}.json"
+
+    def _process(self, messages: Any, batch_id: int) -> None:
         before = self._manifest
         if batch_id <= before.batch_id:
             return
@@ -140,7 +190,7 @@ class Batches:
                 f"batch {batch_id} comes after {before.batch_id} in the state beside the checkpoint: "
                 "one of them is from another time. Restore both, or remove both and start anew"
             )
-        begun = self._begin(batch_id)
+        begun = self._begin(f"begun-{batch_id}.json")
         task = self._task(batch_id, begun)
         results = self._run_shards(messages, task)
         counts, read = _total([result.counts for result in results]), sum(result.read for result in results)
@@ -152,7 +202,7 @@ class Batches:
         alerts = detectors.advance(features, before.newest_ms, reached_ms)
         files = [file for result in results for file in result.files]
         report = BatchReport(batch_id, counts, task.watermark_ms, task.read_at_ms, alerts)
-        self._commit(batch_id, files + self._write_own(report))
+        self._commit(batch_id, files + self._write_own(report), before.query_id)
         if self._topics is not None and alerts:
             self._topics.send(ALERTS, alert_records(alerts, batch_id))
         self._finish(results, detectors, report, reached_ms)
@@ -190,11 +240,11 @@ class Batches:
         batches = pa.table([batch[name] for name in schema.names], schema=schema)
         return [*write_files(self._files, "alerts", alerts), *write_files(self._files, "batches", batches)]
 
-    def _commit(self, batch_id: int, files: list[DataFile]) -> None:
+    def _commit(self, number: int, files: list[DataFile], transaction: str) -> None:
         for table in TABLES:
             own = [file for file in files if file.table == table]
             if own:
-                self.tables.commit(table, own, self._manifest.query_id, batch_id)
+                self.tables.commit(table, own, transaction, number)
 
     def _finish(
         self, results: list[ShardResult], detectors: Detectors, report: BatchReport, reached_ms: int
@@ -202,14 +252,17 @@ class Batches:
         before = self._manifest
         remembered = f"{report.batch_id}-{uuid4().hex}-detectors.arrow"
         self._state.write_table(remembered, detectors.fleet.to_table())
-        after = _Manifest(
-            before.query_id,
-            report.batch_id,
-            reached_ms,
-            {result.shard: result.state for result in results},
-            remembered,
+        after = replace(
+            before,
+            batch_id=report.batch_id,
+            newest_ms=reached_ms,
+            shards={result.shard: result.state for result in results},
+            detectors=remembered,
         )
-        self._state.write(f"{_MANIFEST}{report.batch_id}.json", after.text())
+        self._write_manifest(after)
+
+    def _write_manifest(self, after: _Manifest) -> None:
+        self._state.write(f"{_MANIFEST}{after.batch_id}.json", after.text())
         self._manifest = after
         self._sweep()
 
@@ -217,8 +270,7 @@ class Batches:
         path = self._manifest.detectors
         return Detectors(thresholds, self._state.read_table(path) if path else None)
 
-    def _begin(self, batch_id: int) -> _Begun:
-        path = f"begun-{batch_id}.json"
+    def _begin(self, path: str) -> _Begun:
         if not self._state.exists(path):
             told = self._settings
             begun = _Begun(self._clock(), told.delay_ms, told.ahead_ms, told.thresholds)

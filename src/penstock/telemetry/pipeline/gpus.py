@@ -14,16 +14,36 @@ import pyarrow.compute as pc
 
 from penstock.telemetry.pipeline.columns import Ints
 
-__all__ = ["ABOUT", "GPUS", "about_columns", "number_gpus"]
+__all__ = ["ABOUT", "GPUS", "about_columns", "gpus_of", "number_gpus"]
 
 #: what is said about a GPU beside its values
 ABOUT: Final = ("hostname", "model", "job", "namespace")
 GPUS: Final = pa.schema(
-    [("gpu_id", pa.string()), *((name, pa.string()) for name in ABOUT), ("at", pa.int64())]
+    [
+        ("gpu_id", pa.string()),
+        *((name, pa.string()) for name in ABOUT),
+        ("at", pa.int64()),
+        # the end of the last window that was closed before its time; 0 for none
+        ("closed", pa.int64()),
+    ]
 )
 _COLUMNS: Final = GPUS.names
 #: what a GPU may cease to have: a newest sample without it says so
 _TRANSIENT: Final = ("job", "namespace")
+
+
+def gpus_of(kept: Any) -> Any:
+    """Kept GPUs with the columns of GPUS; those that an older version did not keep are null, or 0."""
+    size = len(kept)
+    columns = [
+        kept[each.name].cast(each.type)
+        if each.name in kept.column_names
+        else pa.nulls(size, each.type).fill_null(0)
+        if pa.types.is_integer(each.type)
+        else pa.nulls(size, each.type)
+        for each in GPUS
+    ]
+    return pa.table(columns, schema=GPUS)
 
 
 def number_gpus(known: Any, samples: Any) -> tuple[Any, Ints]:
@@ -36,9 +56,11 @@ def number_gpus(known: Any, samples: Any) -> tuple[Any, Ints]:
     place = pc.index_in(told["gpu_id"], known["gpu_id"])
     grown = pa.concat_tables([known, told.filter(pc.is_null(place))]).combine_chunks()
     latest = pa.concat_tables([grown, told]).sort_by([("at", "ascending")])
-    newest = [
-        (name, "last", pc.ScalarAggregateOptions(skip_nulls=name not in _TRANSIENT)) for name in _COLUMNS[1:]
+    newest: list[Any] = [
+        (name, "last", pc.ScalarAggregateOptions(skip_nulls=name not in _TRANSIENT))
+        for name in _COLUMNS[1:-1]
     ]
+    newest.append(("closed", "max"))
     latest = latest.group_by("gpu_id", use_threads=False).aggregate(newest)
     latest = latest.rename_columns(_COLUMNS)
     gpus = latest.take(pc.index_in(grown["gpu_id"], latest["gpu_id"])).cast(GPUS).combine_chunks()
@@ -66,7 +88,7 @@ def _told(samples: Any) -> tuple[Any, Ints]:
     ]
     newest_at = np.zeros(len(present), np.int64)
     newest_at[rows[order]] = at[order]
-    return pa.table([*columns, newest_at], schema=GPUS), rows
+    return pa.table([*columns, newest_at, np.zeros(len(present), np.int64)], schema=GPUS), rows
 
 
 def _newest(texts: Any, rows: Ints, order: Ints, size: int, *, skip_nulls: bool) -> Any:

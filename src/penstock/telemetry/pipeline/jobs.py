@@ -9,21 +9,25 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from deltalake.exceptions import DeltaError
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.spark import PenstockDataSource
 from penstock.telemetry.pipeline.batches import Batches, BatchReport, Settings
 from penstock.telemetry.pipeline.publish import Topics
+from penstock.telemetry.pipeline.supervision import Guard, JvmEnded, QueryFailed, reason_of
 from penstock.telemetry.pipeline.tables import TABLES, Tables
 
-__all__ = ["Job", "Maintenance", "new_session", "start"]
+__all__ = ["Job", "Maintenance", "Started", "new_session", "start"]
 
 _log: Final = logging.getLogger(__name__)
 
@@ -73,7 +77,61 @@ def new_session(master: str, name: str = "penstock-telemetry") -> SparkSession:
     return session
 
 
-def start(spark: SparkSession, job: Job, report: Callable[[BatchReport], None]) -> StreamingQuery:
+@dataclass(frozen=True, slots=True)
+class Started:
+    """A query, and the batches that it runs."""
+
+    query: StreamingQuery
+    batches: Batches
+    guard: Guard
+    #: whether the query ends by itself
+    until_end: bool
+
+    def wait(self, timeout_s: int | None = None) -> bool:
+        """Wait for the query's end; False if it still runs. QueryFailed if it, or the JVM, has died."""
+        with _explained():
+            has_ended = self.query.awaitTermination(timeout_s) if timeout_s else self._await_end()
+            cause = None if not has_ended else self.guard.error or self.query.exception()
+        if cause is not None:
+            raise QueryFailed(f"the query has ended: {reason_of(cause)}") from cause
+        if has_ended and not self.until_end:
+            raise QueryFailed("the query has ended, and Spark gives no reason: see its log")
+        return bool(has_ended)
+
+    def _await_end(self) -> bool:
+        self.query.awaitTermination()
+        return True
+
+    def progress(self) -> Mapping[str, Any] | None:
+        """What Spark says of the last batch; None before the first."""
+        with _explained():
+            return self.query.lastProgress
+
+    def close(self) -> None:
+        """Close the windows of all that was read, after the batch that is under way."""
+        with _explained():
+            self.batches.close()
+
+    def complete(self) -> None:
+        """Wait for a query that reads until the topic's end, and close its windows."""
+        self.wait()
+        self.close()
+
+
+@contextmanager
+def _explained() -> Iterator[None]:
+    """Whatever ends Spark's work as QueryFailed, with its cause."""
+    try:
+        yield
+    except Py4JJavaError as error:
+        raise QueryFailed(f"Spark has failed: {reason_of(error)}") from error
+    except (Py4JError, OSError) as error:
+        raise JvmEnded(f"the JVM of Spark has ended: {reason_of(error)}") from error
+    except PySparkException as error:
+        raise QueryFailed(f"the query has ended: {reason_of(error)}") from error
+
+
+def start(spark: SparkSession, job: Job, report: Callable[[BatchReport], None]) -> Started:
     """Start the query; it goes on where its checkpoint is."""
     topics = Topics(job.bootstrap)
     topics.create()
@@ -94,11 +152,11 @@ def start(spark: SparkSession, job: Job, report: Callable[[BatchReport], None]) 
         .option("maxOffsetsPerTrigger", str(job.most_per_batch))
         .load()
     )
-    writer = messages.writeStream.foreachBatch(batches.process).queryName(job.name)
+    guard = Guard(batches.process)
+    writer = messages.writeStream.foreachBatch(guard).queryName(job.name)
     writer = writer.option("checkpointLocation", job.checkpoint)
-    if job.until_end:
-        return writer.trigger(availableNow=True).start()
-    return writer.trigger(processingTime=job.trigger).start()
+    timed = writer.trigger(availableNow=True) if job.until_end else writer.trigger(processingTime=job.trigger)
+    return Started(timed.start(), batches, guard, job.until_end)
 
 
 class Maintenance:

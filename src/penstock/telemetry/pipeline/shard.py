@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 
 from penstock.telemetry.pipeline import admission, rollups
 from penstock.telemetry.pipeline.admission import Pending, pending_from_table, pending_table
-from penstock.telemetry.pipeline.columns import series_of
-from penstock.telemetry.pipeline.gpus import GPUS, number_gpus
+from penstock.telemetry.pipeline.columns import gpu_of, series_of
+from penstock.telemetry.pipeline.gpus import GPUS, gpus_of, number_gpus
 from penstock.telemetry.pipeline.rollups import (
     Counters,
     Rollup,
@@ -25,9 +25,9 @@ from penstock.telemetry.pipeline.rollups import (
     rollup_tables,
 )
 from penstock.telemetry.pipeline.shard_rows import dead_letter_rows, rollup_rows, sample_rows
-from penstock.telemetry.pipeline.tables import TEXT
+from penstock.telemetry.pipeline.tables import TEXT, encoded
 
-__all__ = ["HOUR_MS", "MINUTE_MS", "ROWS", "Counts", "Outcome", "ShardState", "advance"]
+__all__ = ["HOUR_MS", "MINUTE_MS", "ROWS", "Counts", "Outcome", "ShardState", "advance", "close_all"]
 
 MINUTE_MS: Final = 60_000
 HOUR_MS: Final = 3_600_000
@@ -44,6 +44,8 @@ ROWS: Final = pa.schema(
         ("raw", pa.binary()),
     ]
 )
+#: A watermark that is behind the end of every window.
+_FOREVER_MS: Final = 1 << 53
 _PLACE: Final = [("topic", "ascending"), ("partition", "ascending"), ("offset", "ascending")]
 _COUNTERS: Final = pa.schema([("series", pa.int64()), ("at", pa.int64()), ("value", pa.float64())])
 
@@ -81,7 +83,7 @@ class ShardState:
             if name in tables
         }
         return cls(
-            tables["gpus"].cast(GPUS),
+            gpus_of(tables["gpus"]),
             pending_from_table(tables["pending"]),
             Counters(*(tables["counters"][name].to_numpy() for name in _COUNTERS.names)),
             **kept,
@@ -123,7 +125,8 @@ def advance(state: ShardState, batch: Any, watermark_ms: int, read_at_ms: int) -
     gpus, numbers = number_gpus(state.gpus, samples)
     series = series_of(numbers, samples["field"].to_numpy().astype(np.int64))
     at, value = samples["at"].to_numpy(), samples["value"].to_numpy()
-    admitted = admission.admit(series, at, value, state.pending, watermark_ms)
+    late_before = np.maximum(gpus["closed"].to_numpy()[numbers], admission.closed_before(watermark_ms))
+    admitted = admission.admit(series, at, value, state.pending, late_before)
     taken, late = samples.filter(pa.array(admitted.taken)), samples.filter(pa.array(admitted.late))
     counts = Counts(
         consumed=len(batch),
@@ -138,6 +141,18 @@ def advance(state: ShardState, batch: Any, watermark_ms: int, read_at_ms: int) -
     dead = [dead_letter_rows(refused, read_at_ms), dead_letter_rows(late, read_at_ms, "late")]
     rows = {"samples": sample_rows(taken), "dead_letters": pa.concat_tables(dead), **rolled}
     return Outcome(closed, rows, taken, counts)
+
+
+def close_all(state: ShardState) -> Outcome:
+    """The rollups of all windows that are open. A GPU's later samples for windows of its own are late."""
+    closed_ms = state.gpus["closed"].to_numpy().copy()
+    for window in state.pending.values():
+        np.maximum.at(closed_ms, gpu_of(window.series), window.start + admission.WINDOW_MS)
+    place = GPUS.get_field_index("closed")
+    gpus = state.gpus.set_column(place, GPUS.field(place), pa.array(closed_ms))
+    after, rows = _close_windows(state, gpus, state.pending, _FOREVER_MS)
+    rows["dead_letters"] = encoded("dead_letters").empty_table()
+    return Outcome(after, rows, ROWS.empty_table(), Counts(0, 0, 0, 0, 0, 0))
 
 
 def _in_place_order(batch: Any) -> Any:

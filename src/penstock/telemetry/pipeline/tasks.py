@@ -15,11 +15,11 @@ from uuid import uuid4
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import TaskContext
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from penstock.telemetry.pipeline.detectors.features import FEATURES_SCHEMA, features
 from penstock.telemetry.pipeline.publish import DEAD_LETTERS, Topics, dead_letter_records
-from penstock.telemetry.pipeline.shard import ROWS, Counts, ShardState, advance
+from penstock.telemetry.pipeline.shard import ROWS, Counts, ShardState, advance, close_all
 from penstock.telemetry.pipeline.storage import Store
 from penstock.telemetry.pipeline.tables import DataFile, write_files
 from penstock.telemetry.pipeline.validate import validate
@@ -73,12 +73,14 @@ class ShardTask:
     #: by shard: the files of its state after the batch before
     before: dict[int, dict[str, str]]
     topics: Topics | None
+    #: close all windows, after the rows
+    closes: bool = False
 
     def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
         context = TaskContext.get()
         assert context is not None, "runs in a task only"
         given = list(batches)
-        streams = [rows.as_buffer() for batch in given for rows in batch["rows"]]
+        streams = [rows.as_buffer() for batch in given for rows in batch["rows"] if rows.is_valid]
         blocks = [pa.ipc.open_stream(stream).read_all() for stream in streams]
         # A shard without rows has windows to close as well. Blocks of one partition have its order within.
         blocks.sort(key=_place)
@@ -89,7 +91,9 @@ class ShardTask:
         paths = self.before.get(shard, {})
         tables = {name: self.state.read_table(path) for name, path in paths.items()}
         before = ShardState.of(tables) if tables else ShardState()
-        outcome = advance(before, rows, self.watermark_ms, self.read_at_ms)
+        outcome = (
+            close_all(before) if self.closes else advance(before, rows, self.watermark_ms, self.read_at_ms)
+        )
         files = [
             file for table, found in outcome.rows.items() for file in write_files(self.tables, table, found)
         ]
@@ -117,8 +121,12 @@ def _place(block: Any) -> tuple[str, int, int]:
     return block["topic"][0].as_py(), block["partition"][0].as_py(), block["offset"][0].as_py()
 
 
-def run_on_spark(messages: DataFrame, task: ShardTask) -> list[ShardResult]:
-    """Run `task` for every shard of the connector's `messages`."""
+def run_on_spark(messages: DataFrame | None, task: ShardTask) -> list[ShardResult]:
+    """Run `task` for every shard of the connector's `messages`; without messages, for every shard alone."""
+    if messages is None:
+        nothing = SparkSession.active().range(0, task.shards, 1, task.shards)
+        shards = nothing.selectExpr("CAST(NULL AS BINARY) AS rows", "0 AS read")
+        return [ShardResult.of(row) for row in shards.mapInArrow(task, _RESULT_DDL).toArrow().to_pylist()]
     blocks = validate(messages, task.shards, task.read_at_ms, task.ahead_ms)
     found = blocks.repartitionById(task.shards, "shard").mapInArrow(task, _RESULT_DDL).toArrow()
     return [ShardResult.of(row) for row in found.to_pylist()]

@@ -91,7 +91,8 @@ class Energy:
 
     group: str | None
     gpus: int
-    energy_wh: float
+    #: None where nothing was measured over any time
+    energy_wh: float | None
     gpu_power_mean_w: float | None
 
 
@@ -184,10 +185,11 @@ def energy(rows: Any, by: str) -> list[Energy]:
     found = []
     for (group,), fields in _by_field(own, GROUPS[by]).items():
         used = fields[_ENERGY]
-        used_wh = (used["increase"] or 0.0) / _MJ_PER_WH
-        mean_w = used_wh * 3600 / used["covered_s"] if used["covered_s"] else None
+        # A counter's first sample has gained nothing yet, and says nothing of the time before it.
+        used_wh = used["increase"] / _MJ_PER_WH if used["covered_s"] else None
+        mean_w = None if used_wh is None else used_wh * 3600 / used["covered_s"]
         found.append(Energy(group, gpus[group], used_wh, mean_w))
-    return sorted(found, key=lambda one: (-one.energy_wh, one.group or ""))
+    return sorted(found, key=lambda one: (-(one.energy_wh or 0.0), one.group or ""))
 
 
 def idle(reader: TableReader, span: Span, told: Thresholds) -> list[Idle]:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.telemetry.queries.reader import Measure, TableReader, time_column
-from penstock.telemetry.queries.spans import DAY_MS, ROLLUPS, SAMPLES, Span
+from penstock.telemetry.queries.spans import DAY_MS, HOUR_MS, ROLLUPS, SAMPLES, Span
 
 __all__ = ["ABOUT", "Gpu", "find_gpus", "is_of_gpu", "latest"]
 
@@ -32,9 +32,14 @@ class Gpu:
 
 
 def latest(reader: TableReader, width_ms: int = DAY_MS) -> Span:
-    """The last so many milliseconds up to the newest sample; empty if there is none."""
+    """The last so many milliseconds up to the newest sample; empty if there is none.
+
+    It starts with a whole hour where the first sample does: the windows that hold it start before it.
+    """
     extent = reader.extent()
-    return Span(max(extent.start, extent.end - width_ms), extent.end) if extent else Span(0, 0)
+    if extent is None:
+        return Span(0, 0)
+    return Span(max(extent.start // HOUR_MS * HOUR_MS, extent.end - width_ms), extent.end)
 
 
 def is_of_gpu() -> pc.Expression:

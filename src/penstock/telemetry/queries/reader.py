@@ -30,6 +30,8 @@ __all__ = ["Measure", "TableReader", "time_column"]
 
 _INSTANT: Final = pa.timestamp("us", "UTC")
 _DAY_US: Final = 86_400_000_000
+_BATCHES: Final = "batches"
+_NEWEST_MS: Final = 60_000
 T = TypeVar("T")
 
 
@@ -87,12 +89,21 @@ class TableReader:
         return Span(int(snapshot.low.min()) // 1000, int(snapshot.high.max()) // 1000 + 1)
 
     def cover(self, span: Span, levels: Sequence[Level] = ROLLUPS) -> list[Piece]:
-        """The span by the widest windows that there are."""
-        ready = {}
-        for level in levels:
-            extent = self.extent(level.table)
-            ready[level.table] = extent.end - 1 + level.width_ms if extent else 0
-        return cover(span, levels, ready)
+        """The span by the widest windows that are complete."""
+        return cover(span, levels, dict.fromkeys((level.table for level in levels), self.watermark()))
+
+    def watermark(self) -> int:
+        """Windows that end by this time are complete; 0 if there is none.
+
+        Wider windows may have rows before: a `backfill` ends with rows of the hours that it has a part of.
+        """
+        extent = self.extent(_BATCHES)
+        if extent is None:
+            return 0
+        # Watermarks never fall, so the newest batches have the newest one.
+        newest = Span(extent.end - _NEWEST_MS, extent.end)
+        found = pc.max(self.read(_BATCHES, newest, ["watermark"])["watermark"].cast(pa.int64())).as_py()
+        return 0 if found is None else int(found) // 1000
 
     def read(self, table: str, span: Span, columns: list[str], where: Any = None) -> Any:
         """The rows of a span, in no order."""

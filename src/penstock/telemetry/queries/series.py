@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset as ds
 
 from penstock.telemetry.fields import FIELDS
 from penstock.telemetry.queries.reader import TableReader, time_column
@@ -72,7 +73,7 @@ class Window:
     """What a metric did in a window that starts at `timestamp`.
 
     Quantiles are those of gauges, within 1 %. `increase`, in the metric's unit and over `covered_s` seconds,
-    is that of counters.
+    is that of counters. A window that the end of a backfill has split has neither quantiles nor a last value.
     """
 
     timestamp: datetime
@@ -82,7 +83,7 @@ class Window:
     min: float
     max: float
     mean: float
-    last: float
+    last: float | None
     p50: float | None
     p95: float | None
     increase: float | None
@@ -123,7 +124,7 @@ def read_page(
     rows: list[dict[str, Any]] = []
     for part in _slices(reader, resolution, begun):
         found = reader.read(table, part, [at, "field", *told], is_wanted)
-        found = found.sort_by([(at, "ascending"), ("field", "ascending")])
+        found = _rejoined(found, at).sort_by([(at, "ascending"), ("field", "ascending")])
         if after is not None:
             found = found.filter(_comes_after(at, after))
         rows += found.slice(0, limit + 1 - len(rows)).to_pylist()
@@ -148,6 +149,48 @@ def _slices(reader: TableReader, resolution: Resolution, span: Span) -> Iterator
     inner = span.within(extent)
     for start in range(inner.start, inner.end, resolution.slice_ms):
         yield Span(start, min(start + resolution.slice_ms, inner.end))
+
+
+def _rejoined(rows: Any, at: str) -> Any:
+    """Rows of `read_page` with those of one window as one: a backfill that ends in a window splits it."""
+    keys = [at, "field"]
+    if at == time_column(SAMPLES.table) or rows.group_by(keys).aggregate([]).num_rows == len(rows):
+        return rows
+    is_split = pc.field("parts") > 1
+    weighted = pc.multiply(rows["mean"], rows["count"].cast(pa.float64()))
+    sums = [
+        ("count", "sum"),
+        ("count", "count"),
+        ("weighted", "sum"),
+        ("increase", "sum"),
+        ("covered_s", "sum"),
+    ]
+    edges = [
+        ("min", "min"),
+        ("max", "max"),
+        *((name, "max") for name in ("metric", "last", "p50", "p95", "job")),
+    ]
+    merged = rows.append_column("weighted", weighted).group_by(keys).aggregate([*sums, *edges])
+    names = [
+        "count",
+        "parts",
+        "mean",
+        "increase",
+        "covered_s",
+        "min",
+        "max",
+        "metric",
+        "last",
+        "p50",
+        "p95",
+        "job",
+    ]
+    merged = merged.rename_columns([*keys, *names])
+    nothing = pa.scalar(None, pa.float64())
+    only_whole = {name: pc.if_else(is_split, nothing, pc.field(name)) for name in ("last", "p50", "p95")}
+    columns = {name: pc.field(name) for name in rows.column_names} | only_whole
+    columns["mean"] = pc.divide(pc.field("mean"), pc.field("count").cast(pa.float64()))
+    return ds.dataset(merged).to_table(columns=columns)
 
 
 def _comes_after(at: str, place: Place) -> Any:

@@ -82,13 +82,17 @@ def _summary(span: Span, sections: dict[str, Section]) -> str:
     models = sections["utilization_by_model"].rows
     measured = [one for one in models if one.gpu_util_percent is not None]
     gpus = sum(one.gpus for one in measured)
-    busy = sum(one.gpu_util_percent * one.gpus for one in measured) / gpus if gpus else 0.0
-    used_kwh = sum(one.energy_wh for one in sections["energy_by_host"].rows) / 1000
+    busy = sum(one.gpu_util_percent * one.gpus for one in measured) / gpus if gpus else None
+    used_wh = [one.energy_wh for one in sections["energy_by_host"].rows if one.energy_wh is not None]
+    told = [
+        "utilisation not measured" if busy is None else f"{busy:.1f} % utilised",
+        f"{sum(used_wh) / 1000:,.2f} kWh" if used_wh else "energy not measured",
+    ]
     states = count_by_status(sections["health"].rows)
     open_alerts = sum(one.state == "open" for one in sections["alerts"].rows)
     return (
         f"{instant(span.start):%Y-%m-%d %H:%M} to {instant(span.end):%Y-%m-%d %H:%M} UTC: "
-        f"{sum(states.values())} GPUs, {busy:.1f} % utilised, {used_kwh:,.2f} kWh; "
+        f"{sum(states.values())} GPUs, {', '.join(told)}; "
         f"{states['critical']} critical, {states['warning']} with warnings; {open_alerts} alerts open"
     )
 

@@ -1,0 +1,127 @@
+"""Why a query has ended, whether another try may help, and how often it is tried.
+
+Spark matches the text of a batch's error against `(.|\\r\\n|\\r|\\n)*` when a query is stopped
+(`StreamExecution.PROXY_ERROR`). Java's regular expressions recurse once for each character of such a group: a
+text of some thousand characters overflows the stack, and the query then ends without any reason. So a batch
+raises a short text only, and its error itself is kept here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from penstock.model.errors import PenstockError
+from penstock.telemetry.pipeline.publish import TopicsUnreachable
+
+__all__ = ["BatchFailed", "Guard", "JvmEnded", "QueryFailed", "Retries", "is_transient", "reason_of"]
+
+#: far below what overflows a stack of 1 MiB, the traceback that py4j puts around it included
+_TEXT_MAX: Final = 200
+_REASON_MAX: Final = 500
+_PROXY_ERROR: Final = "py4j.protocol.Py4JJavaError: An error occurred while calling"
+#: By these Spark knows that `stop` has interrupted a batch.
+_INTERRUPTIONS: Final = (
+    "java.lang.InterruptedException",
+    "java.io.InterruptedIOException",
+    "java.nio.channels.ClosedByInterruptException",
+)
+#: Texts of errors that a loaded machine, a killed worker or a lost connection causes.
+_TRANSIENT: Final = (
+    "Python worker failed to connect back",
+    "Python worker exited unexpectedly",
+    "Python planner process",
+    "ExecutorLostFailure",
+    "Executor heartbeat timed out",
+    "FetchFailed",
+    "penstock.spark.errors.Disconnected",
+    "Disconnected:",
+    "Connection refused",
+    "Connection reset by peer",
+    "SocketTimeoutException",
+)
+
+
+class BatchFailed(PenstockError):
+    """A batch raised an error; the message is its short form."""
+
+
+class QueryFailed(PenstockError):
+    """The query, the JVM or a worker has ended; the message says why."""
+
+
+class JvmEnded(QueryFailed):
+    """Nothing can be asked of Spark any more: the command must be started again."""
+
+
+class Guard:
+    """Runs batches for `foreachBatch`, and keeps the error that ended one."""
+
+    def __init__(self, process: Callable[[Any, int], None]) -> None:
+        self._process = process
+        self.error: Exception | None = None
+
+    def __call__(self, messages: Any, batch_id: int) -> None:
+        try:
+            self._process(messages, batch_id)
+        except Exception as error:  # noqa: BLE001 - raised again, in short
+            self.error = error
+            raise BatchFailed(_short(error, batch_id)) from None
+
+
+def _short(error: Exception, batch_id: int) -> str:
+    text = str(error)
+    interruption = next((name for name in _INTERRUPTIONS if name in text), None)
+    if interruption is not None:
+        return f"{_PROXY_ERROR} batch {batch_id}: {interruption}"
+    return f"batch {batch_id}: {reason_of(error)}"[:_TEXT_MAX]
+
+
+def reason_of(error: BaseException) -> str:
+    """One line that says what went wrong, without stack traces."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    told = [
+        line for line in lines if not line.startswith(("at ", "File ", "...", "Traceback", "JVM stacktrace"))
+    ]
+    # The last line of a Python traceback names the error; before it there is the code that raised it.
+    causes = [line for line in told if any(mark in line for mark in _TRANSIENT)]
+    pythons = [line for line in told if "Error: " in line or "Exception: " in line]
+    line = next(iter([*causes, *pythons[-1:], *told]), type(error).__name__)
+    name = (
+        ""
+        if isinstance(error, PenstockError) or type(error).__name__ in line
+        else f"{type(error).__name__}: "
+    )
+    return f"{name}{line}"[:_REASON_MAX]
+
+
+def is_transient(error: BaseException) -> bool:
+    """Whether the same batch may succeed when it is run again."""
+    if isinstance(error, JvmEnded):
+        return False
+    if isinstance(error, TopicsUnreachable | ConnectionError):
+        return True
+    return any(text in str(error) for text in _TRANSIENT)
+
+
+class Retries:
+    """Counts tries that made no progress. `limit` of them in a row may be repeated."""
+
+    def __init__(self, limit: int, first_wait_s: float = 1.0, wait_max_s: float = 30.0) -> None:
+        self._limit = limit
+        self._first_wait_s = first_wait_s
+        self._wait_max_s = wait_max_s
+        self._failed = 0
+        self._batch_id: int | None = None
+
+    def next_wait_s(self, error: BaseException, batch_id: int | None) -> float | None:
+        """How long to wait before the next try; None where there shall be none.
+
+        `batch_id` is the last batch that is done: one that is new starts the count again.
+        """
+        if batch_id != self._batch_id:
+            self._failed, self._batch_id = 0, batch_id
+        self._failed += 1
+        if not is_transient(error) or self._failed > self._limit:
+            return None
+        return min(self._wait_max_s, self._first_wait_s * 2.0 ** (self._failed - 1))

@@ -1,0 +1,200 @@
+"""Why a query has ended, what is said of it, and what is tried again."""
+
+from __future__ import annotations
+
+import traceback
+from threading import Event
+from typing import Any, cast
+
+import pytest
+from py4j.protocol import Py4JJavaError, Py4JNetworkError
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+
+from penstock.cli import telemetry_run
+from penstock.telemetry.pipeline import jobs
+from penstock.telemetry.pipeline.jobs import Job, Started
+from penstock.telemetry.pipeline.publish import TopicsUnreachable
+from penstock.telemetry.pipeline.supervision import (
+    BatchFailed,
+    Guard,
+    JvmEnded,
+    QueryFailed,
+    Retries,
+    is_transient,
+    reason_of,
+)
+
+NO_WORKER = (
+    "An error occurred while calling o71.collectToPython.\n"
+    ": org.apache.spark.SparkException: Job aborted due to stage failure: Task 1 failed 1 times\n"
+    "org.apache.spark.SparkException: Python worker failed to connect back.\n"
+    "\tat org.apache.spark.api.python.PythonWorkerFactory.createSimpleWorker(PythonWorkerFactory.scala:203)\n"
+)
+MARK = "py4j.protocol.Py4JJavaError: An error occurred while calling"
+
+
+def said_to_java(error: Exception) -> str:
+    """What py4j tells the JVM when a batch raises this."""
+
+    def fails(messages: Any, batch_id: int) -> None:
+        raise error
+
+    guard = Guard(fails)
+    try:
+        guard(None, 7)
+    except BatchFailed:
+        assert guard.error is error
+        return traceback.format_exc()
+    raise AssertionError
+
+
+def test_a_long_text_overflows_the_stack_of_spark_and_a_batch_says_a_short_one(spark: SparkSession) -> None:
+    java = cast(Any, spark)._jvm
+    streams = java.org.apache.spark.sql.execution.streaming.runtime.StreamExecution
+    long_text = f"{MARK} o71.collectToPython.\n" + "\tat org.apache.spark.Some.call(Some.scala:1)\n" * 2000
+    with pytest.raises(Py4JJavaError, match="StackOverflowError"):
+        streams.PROXY_ERROR().findFirstIn(long_text)
+    said = said_to_java(RuntimeError(long_text))
+    assert len(said) < 2000
+    assert not streams.PROXY_ERROR().findFirstIn(said).isDefined()
+    # One that `stop` has interrupted is still known as such.
+    said = said_to_java(RuntimeError(f"{long_text}Caused by: java.lang.InterruptedException"))
+    assert len(said) < 2000
+    assert streams.PROXY_ERROR().findFirstIn(said).isDefined()
+
+
+def test_a_reason_is_one_line_without_stack_traces() -> None:
+    assert reason_of(RuntimeError(NO_WORKER)) == (
+        "RuntimeError: org.apache.spark.SparkException: Python worker failed to connect back."
+    )
+    assert reason_of(TopicsUnreachable("gpu.alerts: no answer in time")) == "gpu.alerts: no answer in time"
+    assert reason_of(ValueError()) == "ValueError"
+    text = "Traceback (most recent call last):\n  File \"x.py\", line 1, in f\n    f()\nKeyError: 'samples'"
+    assert reason_of(RuntimeError(text)).endswith("KeyError: 'samples'")
+
+
+def test_what_another_try_may_mend() -> None:
+    assert is_transient(RuntimeError(NO_WORKER))
+    assert is_transient(TopicsUnreachable("no answer"))
+    assert is_transient(ConnectionResetError("gone"))
+    assert not is_transient(RuntimeError("KeyError: 'samples'"))
+
+
+def test_tries_are_bounded_and_a_batch_that_is_done_starts_the_count_again() -> None:
+    retries, error = Retries(3), RuntimeError(NO_WORKER)
+    assert [retries.next_wait_s(error, None) for _ in range(4)] == [1.0, 2.0, 4.0, None]
+    assert retries.next_wait_s(error, 5) == 1.0
+    assert retries.next_wait_s(ValueError("wrong"), 5) is None
+
+
+class Query:
+    """Stands for Spark's: each look at it gives the next of these."""
+
+    lastProgress = None
+
+    def __init__(self, *looks: bool | Exception, died_of: Exception | None = None) -> None:
+        self._looks = list(looks)
+        self._died_of = died_of
+        self.stopped = False
+
+    def awaitTermination(self, timeout: float | None = None) -> bool:
+        look = self._looks.pop(0)
+        if isinstance(look, Exception):
+            raise look
+        return look
+
+    def exception(self) -> Exception | None:
+        return self._died_of
+
+    def stop(self) -> None:
+        self.stopped = True
+
+
+class FakeBatches:
+    def __init__(self) -> None:
+        self.closed = 0
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+def started(query: Query, *, until_end: bool = False) -> Started:
+    return Started(cast(Any, query), cast(Any, FakeBatches()), Guard(lambda messages, batch: None), until_end)
+
+
+@pytest.mark.parametrize(
+    ("query", "reason"),
+    [
+        (Query(True), "Spark gives no reason"),
+        (Query(True, died_of=StreamingQueryException("worker exited")), "worker exited"),
+        (Query(StreamingQueryException("worker exited")), "worker exited"),
+        (Query(Py4JNetworkError("Answer from Java side is empty")), "the JVM of Spark has ended"),
+        (Query(ConnectionRefusedError(111, "Connection refused")), "the JVM of Spark has ended"),
+    ],
+)
+def test_a_query_that_dies_says_why(query: Query, reason: str) -> None:
+    with pytest.raises(QueryFailed, match=reason):
+        started(query).wait(1)
+
+
+def test_a_batch_that_failed_fails_a_backfill_even_if_spark_knows_no_reason() -> None:
+    backfill = started(Query(True), until_end=True)
+    backfill.guard.error = RuntimeError(NO_WORKER)
+    with pytest.raises(QueryFailed, match="failed to connect back"):
+        backfill.complete()
+    assert cast(Any, backfill.batches).closed == 0
+
+
+class Shown:
+    batch_id: int | None = None
+
+    def saw(self, query: Any) -> None: ...
+
+
+def keep_running(
+    monkeypatch: pytest.MonkeyPatch, queries: list[Started], stop: Event, *, closes: bool = False
+) -> None:
+    waiting = iter(queries)
+    monkeypatch.setattr(jobs, "start", lambda *told: next(waiting))
+    monkeypatch.setattr(stop, "wait", lambda seconds: False)
+    ending = telemetry_run._Ending(closes, 2)
+    telemetry_run._keep_running(
+        None, cast(Job, None), ending, stop, cast(Any, Shown()), lambda report: None, lambda: None
+    )
+
+
+def test_a_transient_failure_is_tried_again(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    last = started(Query(False, True), until_end=True)
+    failing = [started(Query(StreamingQueryException(NO_WORKER))) for _ in range(2)]
+    keep_running(monkeypatch, [*failing, last], Event())
+    assert cast(Any, last.batches).closed == 1
+    assert capsys.readouterr().err.count("Python worker failed to connect back") == 2
+
+
+@pytest.mark.parametrize(("text", "tries"), [(NO_WORKER, 3), ("KeyError: 'samples'", 1)])
+def test_a_failure_that_stays_ends_the_command(
+    monkeypatch: pytest.MonkeyPatch, text: str, tries: int
+) -> None:
+    queries = [started(Query(StreamingQueryException(text))) for _ in range(tries)]
+    with pytest.raises(QueryFailed, match="the query has ended"):
+        keep_running(monkeypatch, queries, Event())
+
+
+def test_a_jvm_that_has_ended_ends_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    dead = started(Query(ConnectionRefusedError(111, "Connection refused")))
+    with pytest.raises(JvmEnded, match="the JVM of Spark has ended"):
+        keep_running(monkeypatch, [dead], Event())
+
+
+@pytest.mark.parametrize("closes", [False, True])
+def test_windows_are_closed_at_a_signal_if_that_was_asked_for(
+    monkeypatch: pytest.MonkeyPatch, closes: bool
+) -> None:
+    stop, query = Event(), Query()
+    stop.set()
+    one = started(query)
+    keep_running(monkeypatch, [one], stop, closes=closes)
+    assert (cast(Any, one.batches).closed, query.stopped) == (int(closes), True)
