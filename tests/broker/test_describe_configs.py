@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import time
+from itertools import count
+
 import pytest
 
 from penstock.model.errors import ErrorCode
+from penstock.model.ids import TOPIC_CHANGED, TOPIC_CREATED
 from penstock.testing import broker
 from penstock.wire.apis.describe_configs import (
     DESCRIBE_CONFIGS,
@@ -78,6 +82,9 @@ def test_a_topic_has_all_of_kafkas_configs(client: RawClient, topic: Topic, vers
 
     # KIP-966's, which no release of Kafka has yet
     configs.pop("unclean.recovery.strategy", None)
+    # Ours, which Kafka does not have
+    times = [configs.pop(name) for name in (TOPIC_CREATED, TOPIC_CHANGED) if name in configs]
+    assert all((time.read_only, time.config_source) == (True, DEFAULT) for time in times)
     assert {name: config.value for name, config in configs.items()} == {
         name: value for name, (value, _) in TOPIC_CONFIGS.items()
     }
@@ -88,6 +95,26 @@ def test_a_topic_has_all_of_kafkas_configs(client: RawClient, topic: Topic, vers
         assert (config.read_only, config.is_sensitive) == (False, False)
         assert (config.synonyms, config.documentation) == ([], None)
         assert config.config_source in (DEFAULT, DYNAMIC_DEFAULT_BROKER)
+
+
+def times_of(client: RawClient, topic: str) -> tuple[int, int]:
+    names = [TOPIC_CHANGED, "retention.ms", TOPIC_CREATED]
+    changed, retention, created = describe(client, TOPIC, topic, names).configs
+    assert [changed.name, retention.name, created.name] == names
+    return int(created.value or -1), int(changed.value or -1)
+
+
+@penstock_only
+def test_the_times_of_a_topic(client: RawClient) -> None:
+    before_ms = round(time.time() * 1000) - 1
+    topic = create_topic(client, configs={"retention.ms": "1000"})
+    created, changed = times_of(client, topic.name)
+    assert before_ms <= created == changed <= time.time() * 1000
+    for retention in count(2000):
+        set_config(client, TOPIC, topic.name, "retention.ms", str(retention))
+        if times_of(client, topic.name) != (created, created):  # the clock has moved on since
+            break
+    assert times_of(client, topic.name)[0] == created < times_of(client, topic.name)[1]
 
 
 @VERSIONS

@@ -6,6 +6,7 @@ import json
 import re
 import signal
 import subprocess
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -52,7 +53,11 @@ def test_a_topics_life(penstock: Command) -> None:
     assert described["configs"] == {"retention.ms": "5000"}
     assert [p["partition"] for p in described["partitions"]] == [0, 1, 2]
     assert all((p["start"], p["end"]) == (0, 0) for p in described["partitions"])
-    assert "life  id" in penstock("topic", "describe", "life").stdout
+    times = [datetime.fromisoformat(described[name]) for name in ("created", "changed")]
+    assert times[0] <= times[1] <= datetime.now(UTC)
+    shown = penstock("topic", "describe", "life").stdout
+    assert "life  id" in shown
+    assert f"created {described['created']}  changed {described['changed']}\n" in shown
     assert re.fullmatch(r"[A-Za-z0-9_-]{22}", described["id"])
 
     assert penstock("topic", "delete", "life").stdout == "deleted life\n"

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -15,7 +16,8 @@ from penstock.client import (
     Record,
     Refused,
 )
-from penstock.model.ids import TopicPartition
+from penstock.client.descriptions import BrokerDescription, PartitionDescription
+from penstock.model.ids import TOPIC_CREATED, TopicPartition
 
 
 def test_topics(bootstrap: str, name: str) -> None:
@@ -32,6 +34,32 @@ def test_topics(bootstrap: str, name: str) -> None:
     asyncio.run(manage())
 
 
+def test_the_cluster_and_the_partitions_of_its_topics(bootstrap: str, name: str) -> None:
+    async def manage() -> None:
+        async with Admin(bootstrap) as admin:
+            await admin.create_topic(name, partitions=2)
+            found = await admin.metadata()
+            host, _, port = bootstrap.rpartition(":")
+            assert found.brokers == {1: BrokerDescription(1, host, int(port), None)}
+            assert (found.controller, len(found.id)) == (1, 22)
+            assert found.topics[name] == tuple(PartitionDescription(i, 1, (1,), (1,)) for i in range(2))
+
+            topic = await admin.topic(name)
+            assert (topic.name, len(topic.id), topic.partitions) == (name, 22, found.topics[name])
+            assert topic.created is not None
+            assert topic.created == topic.changed
+            assert abs(topic.created - datetime.now(UTC)) < timedelta(minutes=5)
+            while topic.changed == topic.created:  # the clock may not have moved on since
+                await admin.add_partitions(name, len(topic.partitions) + 1)
+                topic = await admin.topic(name)
+            assert topic.created is not None and topic.changed is not None
+            assert topic.changed > topic.created
+            with pytest.raises(Refused, match="UNKNOWN_TOPIC"):
+                await admin.topic(f"{name}-missing")
+
+    asyncio.run(manage())
+
+
 def test_configs(bootstrap: str, name: str) -> None:
     async def manage() -> None:
         async with Admin(bootstrap) as admin:
@@ -39,6 +67,7 @@ def test_configs(bootstrap: str, name: str) -> None:
             await admin.set_config(name, {"cleanup.policy": "compact", "retention.ms": None})
             config = await admin.config(name)
             assert (config["cleanup.policy"], config["retention.ms"]) == ("compact", "604800000")
+            assert TOPIC_CREATED not in config
 
     asyncio.run(manage())
 

@@ -15,7 +15,8 @@ PRINTED = [
     "2\n",
     "True\n0\n",
     "booked 1\nbooked 2\nb'many' b'builtins.ValueError'\n",
-    "Topic(name='orders', partitions=6, replicas=1)\nTrue\n",
+    "Topic(name='orders', partitions=6, replicas=1)\n6 True\n"
+    "1 [1] PartitionDescription(id=0, leader=1, replicas=(1,), isr=(1,))\nTrue\n",
 ]
 
 

@@ -7,7 +7,9 @@ from itertools import count
 
 import pytest
 
-from penstock.metadata.image import ClusterImage
+from penstock.metadata.configs import config_records
+from penstock.metadata.image import TOPIC, ClusterImage
+from penstock.metadata.snapshot import image_of_snapshot, snapshot
 from penstock.metadata.topics import Defaults, NewTopic, create_topic, delete_topic, grow_topic
 from penstock.model.errors import (
     ErrorCode,
@@ -49,6 +51,35 @@ class Cluster:
 
     def replicas(self, name: str) -> list[list[int]]:
         return [partition.replicas for partition in self.image.topics[name].partitions.values()]
+
+
+def times(image: ClusterImage, name: str) -> tuple[int, int]:
+    return image.topics[name].created_ms, image.topics[name].changed_ms
+
+
+def test_a_topic_has_the_times_of_its_creation_and_of_its_last_change() -> None:
+    cluster = Cluster(3)
+    new = NewTopic("t", partitions=1, replication_factor=1, configs={"retention.ms": "1"})
+    cluster.commit(create_topic(cluster.image, new, Defaults(1, 1), lambda: TopicId(b"t" * 16), now_ms=1000))
+    assert times(cluster.image, "t") == (1000, 1000)
+    cluster.commit(config_records(cluster.image, (TOPIC, "t"), {"retention.ms": "2"}, now_ms=2000))
+    assert times(cluster.image, "t") == (1000, 2000)
+    cluster.commit(config_records(cluster.image, (TOPIC, "t"), {}, now_ms=3000))
+    assert times(cluster.image, "t") == (1000, 3000)
+    cluster.commit(grow_topic(cluster.image, "t", 3, None, now_ms=4000))
+    assert times(cluster.image, "t") == (1000, 4000)
+    # Nothing changed, so there is no record.
+    assert config_records(cluster.image, (TOPIC, "t"), {}, now_ms=5000) == []
+    copy = image_of_snapshot(snapshot(cluster.image), 9)
+    assert times(copy, "t") == (1000, 4000)
+
+
+def test_a_log_without_times_is_read() -> None:
+    cluster = Cluster(1)
+    cluster.create(NewTopic("old", 1, 1))
+    assert times(cluster.image, "old") == (-1, -1)
+    cluster.commit(grow_topic(cluster.image, "old", 2, None, now_ms=4000))
+    assert times(cluster.image, "old") == (-1, 4000)
 
 
 def test_replicas_lie_on_different_brokers_and_leaders_are_spread() -> None:

@@ -33,12 +33,14 @@ async def decide_topics(
     def decide() -> tuple[Sequence[Struct], list[Sequence[Struct] | ApiError]]:
         config = broker.config
         defaults = Defaults(config.num_partitions, config.default_replication_factor)
-        together = NewTopics(broker.image)
+        together, now_ms = NewTopics(broker.image), broker.clock.now_ms()
         records: list[Struct] = []
         results: list[Sequence[Struct] | ApiError] = []
         for topic in topics:
             try:
-                made = create_topic(broker.image, topic, defaults, lambda: _new_topic_id(broker), together)
+                made = create_topic(
+                    broker.image, topic, defaults, lambda: _new_topic_id(broker), together, now_ms
+                )
                 resolve_topic_configs(topic.configs, config)
             except ApiError as e:
                 results.append(e)

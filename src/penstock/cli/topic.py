@@ -89,7 +89,7 @@ def describe(
     timeout: Timeout = DEFAULT_TIMEOUT,
     as_json: AsJson = False,
 ) -> None:
-    """Show topics' ids, configs, and partitions with their leaders, replicas and offsets."""
+    """Show topics' ids, times, configs, and partitions with their leaders, replicas and offsets."""
     from penstock.cli.connection import Cluster
     from penstock.cli.outcomes import print_described
 
@@ -149,6 +149,7 @@ def _described(cluster: Cluster, names: list[str]) -> list[dict[str, Any]]:
     from confluent_kafka.admin import OffsetSpec
 
     from penstock.cli.alteration import config_entries, topic_resource
+    from penstock.model.ids import TOPIC_CHANGED, TOPIC_CREATED
 
     admin = cluster.admin
     topics = []
@@ -162,6 +163,8 @@ def _described(cluster: Cluster, names: list[str]) -> list[dict[str, Any]]:
             {
                 "topic": name,
                 "id": str(topic.topic_id).translate(_URL_SAFE),
+                "created": _time(configs, TOPIC_CREATED),
+                "changed": _time(configs, TOPIC_CHANGED),
                 "configs": {c["name"]: c["value"] for c in configs if c["source"] == "DYNAMIC_TOPIC_CONFIG"},
                 "partitions": [
                     {
@@ -179,10 +182,23 @@ def _described(cluster: Cluster, names: list[str]) -> list[dict[str, Any]]:
     return topics
 
 
+def _time(configs: list[dict[str, Any]], name: str) -> str | None:
+    """A time of a topic as ISO 8601; None if the cluster does not keep it."""
+    from datetime import UTC, datetime
+
+    for config in configs:
+        if config["name"] == name:
+            time = datetime.fromtimestamp(int(config["value"]) / 1000, UTC)
+            return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return None
+
+
 def _print_topic(topic: dict[str, Any]) -> None:
     from penstock.cli.output import print_rows
 
     configs = " ".join(f"{name}={value}" for name, value in topic["configs"].items())
     print(f"{topic['topic']}  id {topic['id']}  {configs or 'default configs'}")
+    if topic["created"] or topic["changed"]:
+        print(f"created {topic['created'] or 'unknown'}  changed {topic['changed'] or 'unknown'}")
     columns = ("partition", "leader", "replicas", "isr", "start", "end")
     print_rows(topic["partitions"], as_json=False, columns=columns, empty="no partitions")

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Self, TypeVar
 
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicCollection
 from confluent_kafka import TopicPartition as _Place
 from confluent_kafka.admin import (
     AdminClient,
@@ -20,40 +19,21 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from penstock.client.descriptions import (
+    ClusterMetadata,
+    Group,
+    Topic,
+    TopicDescription,
+    cluster_metadata,
+    group_description,
+    topic_description,
+)
 from penstock.client.errors import ClientClosed, MisusedClient, translated
 from penstock.model.ids import TopicPartition
 
-__all__ = ["Admin", "Group", "GroupMember", "Topic"]
+__all__ = ["Admin"]
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class Topic:
-    """A topic as the cluster has it."""
-
-    name: str
-    partitions: int
-    replicas: int
-
-
-@dataclass(frozen=True, slots=True)
-class GroupMember:
-    """A member and what it reads."""
-
-    id: str
-    client_id: str
-    host: str
-    assignment: frozenset[TopicPartition]
-
-
-@dataclass(frozen=True, slots=True)
-class Group:
-    """A group, its state in Kafka's words (`STABLE`, `EMPTY`...), and its members."""
-
-    name: str
-    state: str
-    members: tuple[GroupMember, ...]
 
 
 class Admin:
@@ -86,7 +66,25 @@ class Admin:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
+    # -- the cluster
+
+    async def metadata(self) -> ClusterMetadata:
+        """Brokers, controller, and the partitions of all topics with leaders, replicas and ISRs."""
+        future = self._asked(lambda rk: rk.describe_cluster(request_timeout=self._timeout))
+        cluster = await self._answer(future)
+        found = await self._blocking(lambda rk: rk.list_topics(timeout=self._timeout))
+        return cluster_metadata(cluster, found.topics)
+
     # -- topics
+
+    async def topic(self, name: str) -> TopicDescription:
+        """The partitions of a topic, and when it was created and last changed.
+
+        The times are None if the cluster does not keep them, as Apache Kafka, or did not when they passed.
+        """
+        collection = TopicCollection([name])
+        found = await self._one(lambda rk: rk.describe_topics(collection, request_timeout=self._timeout))
+        return topic_description(found, await self._config_entries(name))
 
     async def topics(self) -> dict[str, Topic]:
         """All topics but the internal ones."""
@@ -118,9 +116,15 @@ class Admin:
 
     async def config(self, topic: str) -> dict[str, str]:
         """All configs of a topic, defaults included."""
+        found = await self._config_entries(topic)
+        return {name: entry.value for name, entry in found.items() if not entry.is_read_only}
+
+    async def _config_entries(self, topic: str) -> dict[str, Any]:
         resource = ConfigResource(ResourceType.TOPIC, topic)
-        found = await self._one(lambda rk: rk.describe_configs([resource], request_timeout=self._timeout))
-        return {name: entry.value for name, entry in found.items()}
+        entries: dict[str, Any] = await self._one(
+            lambda rk: rk.describe_configs([resource], request_timeout=self._timeout)
+        )
+        return entries
 
     async def set_config(self, topic: str, changes: Mapping[str, str | None]) -> None:
         """Change some configs and leave the others; None goes back to the default."""
@@ -159,7 +163,7 @@ class Admin:
 
     async def group(self, name: str) -> Group:
         found = await self._one(lambda rk: rk.describe_consumer_groups([name], request_timeout=self._timeout))
-        return Group(name, found.state.name, tuple(_member(m) for m in found.members))
+        return group_description(name, found)
 
     async def delete_group(self, name: str) -> None:
         await self._one(lambda rk: rk.delete_consumer_groups([name], request_timeout=self._timeout))
@@ -226,13 +230,3 @@ class Admin:
         if self._rk is None:
             raise MisusedClient("this admin client has not started: use `async with`, or await start()")
         return self._rk
-
-
-def _member(member: Any) -> GroupMember:
-    assigned = member.assignment.topic_partitions if member.assignment else []
-    return GroupMember(
-        member.member_id,
-        member.client_id,
-        member.host,
-        frozenset(TopicPartition(p.topic, p.partition) for p in assigned),
-    )

@@ -7,7 +7,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from penstock.client.errors import MisusedClient
 from penstock.client.partitioners import LIBRDKAFKA_NAMES, KeyHash
-from penstock.model.config.units import batch_bytes
+from penstock.model.sizes import batch_bytes
 
 __all__ = [
     "Acks",

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-from penstock.metadata.image import BROKER, TOPIC, ClusterImage
+from penstock.metadata.image import BROKER, NO_TIME, TOPIC, ClusterImage
 from penstock.metadata.policy import MIN_ISR
 from penstock.model.errors import InvalidConfig, InvalidRequest
 from penstock.wire.metadata_records import ClearElrRecord, ConfigRecord
@@ -104,8 +104,10 @@ def check_min_isr(resource: tuple[int, str], values: Mapping[str, str]) -> None:
         raise InvalidConfig(f"{MIN_ISR} of all brokers can be changed, not removed: all count by it")
 
 
-def config_records(image: ClusterImage, resource: tuple[int, str], values: Mapping[str, str]) -> list[Struct]:
-    """The records that leave exactly `values` set for the resource.
+def config_records(
+    image: ClusterImage, resource: tuple[int, str], values: Mapping[str, str], now_ms: int = NO_TIME
+) -> list[Struct]:
+    """The records that leave exactly `values` set for the resource; `now_ms` is the controller's wall clock.
 
     Who is an eligible leader depends on the minimum ISR, so a change of that leaves none (KIP-966).
     """
@@ -114,7 +116,13 @@ def config_records(image: ClusterImage, resource: tuple[int, str], values: Mappi
     changed = {key: value for key, value in values.items() if current.get(key) != value}
     removed: dict[str, str | None] = {key: None for key in current if key not in values}
     records: list[Struct] = [
-        ConfigRecord(resource_type=kind, resource_name=name, name=key, value=value)
+        ConfigRecord(
+            resource_type=kind,
+            resource_name=name,
+            name=key,
+            value=value,
+            changed_ms=now_ms if kind == TOPIC else NO_TIME,
+        )
         for key, value in (changed | removed).items()
     ]
     if MIN_ISR in changed or MIN_ISR in removed:

@@ -30,6 +30,7 @@ from penstock.wire.metadata_records import (
 __all__ = [
     "BROKER",
     "NO_LEADER",
+    "NO_TIME",
     "RECOVERED",
     "RECOVERING",
     "TOPIC",
@@ -50,6 +51,8 @@ NO_LEADER: Final = -1
 #: `PartitionImage.leader_recovery`: whether the leader may lack records that were acknowledged
 RECOVERED: Final = 0
 RECOVERING: Final = 1
+#: a time that no record has
+NO_TIME: Final = -1
 _NO_CHANGE: Final = -2
 _SAME_RECOVERY: Final = -1
 
@@ -139,13 +142,21 @@ class PartitionImage:
 
 
 class TopicImage:
-    """A topic and its partitions, by index."""
+    """A topic and its partitions, by index.
 
-    __slots__ = ("id", "name", "partitions")
+    `created_ms` and `changed_ms` are times of the wall clock of the controller that wrote the record; -1 if
+    unknown. A change is one of the topic's configs or of the number of its partitions.
+    """
 
-    def __init__(self, name: str, topic_id: TopicId) -> None:
+    __slots__ = ("changed_ms", "created_ms", "id", "name", "partitions")
+
+    def __init__(
+        self, name: str, topic_id: TopicId, created_ms: int = NO_TIME, changed_ms: int = NO_TIME
+    ) -> None:
         self.name = name
         self.id = topic_id
+        self.created_ms = created_ms
+        self.changed_ms = changed_ms
         self.partitions: dict[int, PartitionImage] = {}
 
 
@@ -253,7 +264,7 @@ class ClusterImage:
         _APPLY[type(record)](self, record)
 
     def _topic(self, record: TopicRecord) -> None:
-        topic = TopicImage(record.name, TopicId(record.topic_id))
+        topic = TopicImage(record.name, TopicId(record.topic_id), record.created_ms, record.changed_ms)
         self.topics[topic.name] = topic
         self.topics_by_id[topic.id] = topic
         self.unified_names[unified_name(topic.name)] = topic.name
@@ -269,7 +280,10 @@ class ClusterImage:
 
     def _partition(self, record: PartitionRecord) -> None:
         partition = PartitionImage(record)
-        self.topics_by_id[partition.topic_id].partitions[partition.index] = partition
+        topic = self.topics_by_id[partition.topic_id]
+        topic.partitions[partition.index] = partition
+        if record.changed_ms != NO_TIME:
+            topic.changed_ms = record.changed_ms
         self._note_replicas(partition)
         self._note_leader(partition)
 
@@ -324,6 +338,8 @@ class ClusterImage:
             values[record.name] = record.value
         if not values:
             del self.configs[key]
+        if record.changed_ms != NO_TIME and record.resource_name in self.topics:
+            self.topics[record.resource_name].changed_ms = record.changed_ms
 
     def _feature(self, record: FeatureLevelRecord) -> None:
         if record.feature_level:

@@ -49,7 +49,9 @@ def snapshot_records(image: ClusterImage) -> Iterator[Struct]:
     for broker in image.brokers.values():
         yield _broker(broker)
     for topic in image.topics.values():
-        yield TopicRecord(name=topic.name, topic_id=topic.id)
+        yield TopicRecord(
+            name=topic.name, topic_id=topic.id, created_ms=topic.created_ms, changed_ms=topic.changed_ms
+        )
         for partition in topic.partitions.values():
             yield _partition(partition)
     for (kind, resource), values in image.configs.items():

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from penstock.metadata.image import TOPIC, ClusterImage, TopicImage, unified_name
+from penstock.metadata.image import NO_TIME, TOPIC, ClusterImage, TopicImage, unified_name
 from penstock.metadata.placement import Load, Placer, check_assignment
 from penstock.model.errors import (
     InvalidPartitions,
@@ -98,10 +98,11 @@ def create_topic(
     defaults: Defaults,
     new_id: Callable[[], TopicId],
     together: NewTopics | None = None,
+    now_ms: int = NO_TIME,
 ) -> list[Struct]:
     """The records that make `topic`: the topic, its configs (validated by the caller), its partitions.
 
-    `together` has the topics that the same change makes before it.
+    `together` has the topics that the same change makes before it, `now_ms` is the controller's wall clock.
     """
     name = topic.name
     together = together or NewTopics(image)
@@ -118,7 +119,7 @@ def create_topic(
         count, factor = _numbers(topic, defaults)
         placer = Placer(together.load, topic_id)
         replicas = [placer.place(index, factor) for index in range(count)]
-    records: list[Struct] = [TopicRecord(name=name, topic_id=topic_id)]
+    records: list[Struct] = [TopicRecord(name=name, topic_id=topic_id, created_ms=now_ms, changed_ms=now_ms)]
     for key, value in topic.configs.items():
         records.append(ConfigRecord(resource_type=TOPIC, resource_name=name, name=key, value=value))
     records += [_partition(image, topic_id, index, nodes) for index, nodes in enumerate(replicas)]
@@ -126,9 +127,13 @@ def create_topic(
 
 
 def grow_topic(
-    image: ClusterImage, name: str, count: int, assignments: Sequence[Sequence[int]] | None
+    image: ClusterImage,
+    name: str,
+    count: int,
+    assignments: Sequence[Sequence[int]] | None,
+    now_ms: int = NO_TIME,
 ) -> list[Struct]:
-    """The records that bring topic `name` up to `count` partitions."""
+    """The records that bring topic `name` up to `count` partitions; `now_ms` as for `create_topic`."""
     topic = image.topics.get(name)
     if topic is None:
         raise UnknownTopicOrPartition(f"The topic '{name}' does not exist.")
@@ -158,7 +163,9 @@ def grow_topic(
         for nodes in assignments:
             check_assignment(image, nodes, factor)
         placed = list(assignments)
-    return [_partition(image, topic.id, present + i, nodes) for i, nodes in enumerate(placed)]
+    added = [_partition(image, topic.id, present + i, nodes) for i, nodes in enumerate(placed)]
+    added[-1].changed_ms = now_ms
+    return [*added]
 
 
 def delete_topic(topic: TopicImage) -> list[Struct]:

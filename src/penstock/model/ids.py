@@ -20,6 +20,10 @@ TRANSACTIONS_TOPIC = "__transaction_state"
 SHARE_STATE_TOPIC = "__share_group_state"
 INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC, SHARE_STATE_TOPIC})
 
+#: read-only configs of every topic: milliseconds since 1970
+TOPIC_CREATED = "penstock.topic.created.ms"
+TOPIC_CHANGED = "penstock.topic.changed.ms"
+
 
 class TopicPartition(NamedTuple):
     """One partition of one topic."""

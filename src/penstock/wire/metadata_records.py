@@ -69,6 +69,9 @@ class UnregisterBrokerRecord(Struct):
 class TopicRecord(Struct):
     name: str = string()
     topic_id: bytes = uuid()
+    #: milliseconds since 1970 by the clock of the controller that made or changed the topic; -1 if unknown
+    created_ms: int = int64(default=-1, tag=OWN_TAGS)
+    changed_ms: int = int64(default=-1, tag=OWN_TAGS + 1)
 
 
 class PartitionRecord(Struct):
@@ -85,6 +88,8 @@ class PartitionRecord(Struct):
     directories: list[bytes] = array(uuid(), "1+")
     eligible_leader_replicas: list[int] | None = nullable_array(int32(), "2+", tag=1)
     last_known_elr: list[int] | None = nullable_array(int32(), "2+", tag=2)
+    #: for a partition that is added to a topic: the new `changed_ms` of the topic
+    changed_ms: int = int64(default=-1, tag=OWN_TAGS)
 
 
 class ConfigRecord(Struct):
@@ -92,6 +97,8 @@ class ConfigRecord(Struct):
     resource_name: str = string()
     name: str = string()
     value: str | None = nullable_string()
+    #: for a config of a topic that is altered: the new `changed_ms` of the topic
+    changed_ms: int = int64(default=-1, tag=OWN_TAGS)
 
 
 class PartitionChangeRecord(Struct):

@@ -8,6 +8,7 @@ from typing import Final
 
 from penstock.broker.context import Context
 from penstock.broker.handlers.loggers import alter_loggers, describe_loggers
+from penstock.broker.handlers.topic_times import with_times
 from penstock.metadata.configs import (
     GROUP,
     Alteration,
@@ -95,7 +96,8 @@ def _entries(context: Context, resource: DescribeConfigsResource) -> list[Config
         check_topic_name(name)
         if name not in broker.image.topics:
             raise UnknownTopicOrPartition(f"The topic '{name}' does not exist")
-        return broker.config.describe_topic(broker.image.topic_configs(name), names)
+        entries = broker.config.describe_topic(broker.image.topic_configs(name), names)
+        return with_times(entries, broker.image.topics[name], names)
     if resource.resource_type == BROKER:
         if not name:
             return broker.config.describe_dynamic_default(names)
@@ -260,7 +262,8 @@ async def _alter(
             # After the values: like Kafka, what is wrong with those is told of any topic.
             raise UnknownTopicOrPartition(f"The topic '{resource[1]}' does not exist")
         check_min_isr(resource, values)
-        return ([] if validate_only else config_records(image, resource, values)), None
+        records = config_records(image, resource, values, context.broker.clock.now_ms())
+        return ([] if validate_only else records), None
 
     try:
         await context.broker.controller.change(decide)

@@ -270,7 +270,7 @@ async def _grow(context: Context, topic: CreatePartitionsTopic, validate_only: b
     image = context.broker.image
 
     def decide() -> tuple[Sequence[Struct], None]:
-        records = grow_topic(image, topic.name, topic.count, assignments)
+        records = grow_topic(image, topic.name, topic.count, assignments, context.broker.clock.now_ms())
         return ([] if validate_only else records), None
 
     await context.broker.controller.change(decide)

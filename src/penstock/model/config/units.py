@@ -9,8 +9,9 @@ import re
 from enum import Enum
 
 from penstock.model.errors import InvalidConfig
+from penstock.model.sizes import batch_bytes
 
-__all__ = ["Unit", "batch_bytes", "in_bytes", "in_milliseconds", "plain"]
+__all__ = ["Unit", "in_bytes", "in_milliseconds", "plain"]
 
 _SIZE = re.compile(r"(?P<number>[0-9]+(?:\.[0-9]+)?)\s*(?:(?P<prefix>[KMGTP])i?)?B?", re.IGNORECASE)
 _PREFIXES = " KMGTP"
@@ -59,15 +60,6 @@ def in_milliseconds(text: str) -> int:
     return int(
         sum(float(part["number"]) * _MILLISECONDS[part["unit"]] for part in _DURATION_PART.finditer(text))
     )
-
-
-def batch_bytes(message_bytes: int) -> int:
-    """The size of the largest batch that one message with a value of `message_bytes` makes.
-
-    A batch has a header of 61 bytes, and a record up to 40 beside its key, value and headers. A codec that
-    finds nothing to compress adds less than 1 % (gzip 5 bytes per block, snappy 20 per 32 KiB).
-    """
-    return message_bytes + message_bytes // 64 + 1024 if message_bytes >= 0 else message_bytes
 
 
 def plain(text: str, unit: Unit) -> str:
