@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -32,6 +33,44 @@ def test_text_is_key_value_pairs_on_one_line() -> None:
     (line,) = stream.getvalue().splitlines()
     assert line.startswith("timestamp=")
     assert line.endswith(r'level=info component=flusher event=flushed bytes=5 path="a b" note=two\nlines')
+
+
+def test_a_line_for_people_starts_with_time_and_level_and_quotes_control_characters() -> None:
+    stream = io.StringIO()
+    logs.configure("info", "human", stream)
+    logs.get_logger("flusher").warning("flushed", bytes=5, clean=True, client="a\x1b[2Jb", path="a b")
+    (line,) = stream.getvalue().splitlines()
+    assert re.match(r"\d\d:\d\d:\d\d\.\d{3} warning flusher      flushed ", line)
+    assert line.endswith(r"bytes=5 clean=true client='a\x1b[2Jb' path='a b'")
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(("no_color", "coloured"), [("", True), ("1", False)])
+def test_levels_have_colours_on_a_terminal_unless_no_color_is_set(
+    no_color: str, coloured: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NO_COLOR", no_color)
+    monkeypatch.setenv("TERM", "xterm")
+    stream = Terminal()
+    logs.configure("info", "human", stream)
+    logs.get_logger("any").error("failed")
+    assert ("\x1b[1;31merror" in stream.getvalue()) is coloured
+
+
+def test_a_traceback_for_people_follows_its_line() -> None:
+    stream = io.StringIO()
+    logs.configure("info", "human", stream)
+    try:
+        raise ValueError("boom")
+    except ValueError:
+        logs.get_logger("requests").error("handler_failed", exc_info=True)
+    first, *traceback = stream.getvalue().splitlines()
+    assert first.endswith("handler_failed")
+    assert traceback[-1] == "ValueError: boom"
 
 
 def test_json_is_one_object_per_line_and_takes_a_traceback_as_a_field() -> None:

@@ -90,6 +90,30 @@ def test_logs_are_one_json_object_per_line(tmp_path: Path) -> None:
         assert {"event", "level", "timestamp", "component"} <= json.loads(line).keys()
 
 
+def test_logs_are_for_people_on_a_terminal(tmp_path: Path) -> None:
+    main, terminal = os.openpty()
+    with subprocess.Popen(
+        [*PENSTOCK, "up", "--port", "0", "--memory"], stdout=subprocess.PIPE, stderr=terminal, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("ready ")
+        process.terminate()
+        assert process.wait(WAIT_S) == 0
+    os.close(terminal)
+    written = os.read(main, 100_000).decode()
+    os.close(main)
+    assert "started" in written
+    assert "event=" not in written
+
+
+@pytest.mark.parametrize("setting", ["log.retention.hour=5", "storage.retention_tim=5"])
+def test_a_setting_in_place_of_a_config_file_is_explained(setting: str) -> None:
+    done = run("up", "--config", setting)
+    assert done.returncode == 2
+    assert f"--config names a file; a config is set with --set {setting}" in done.stderr
+    assert "did you mean" in done.stderr
+
+
 def test_starts_and_stops_are_logged_with_what_recovery_did(tmp_path: Path) -> None:
     started, stopped = events_of_a_life(tmp_path, produce=True, end=signal.SIGTERM)
     assert (started["event"], stopped["event"]) == ("started", "stopped")

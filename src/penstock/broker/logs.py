@@ -8,13 +8,14 @@ never the contents of records.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
-from typing import Literal, TextIO, TypeAlias
+from typing import Any, Literal, TextIO, TypeAlias
 
 __all__ = ["LEVELS", "ROOT", "LogFormat", "Logger", "configure", "get_logger", "levels", "set_level"]
 
-LogFormat: TypeAlias = Literal["text", "json"]
+LogFormat: TypeAlias = Literal["human", "text", "json"]
 _Write: TypeAlias = Callable[..., None]
 
 #: from the least severe to the most
@@ -58,7 +59,10 @@ def get_logger(component: str) -> Logger:
 
 
 def configure(level: str = "info", format: LogFormat = "text", stream: TextIO | None = None) -> None:
-    """Write events of `level` and above to `stream` (standard error): key=value pairs, or JSON objects."""
+    """Write events of `level` and above to `stream` (standard error).
+
+    `text` is key=value pairs, `json` an object per line, `human` what people read on a terminal.
+    """
     global _writer
     _writer = _structlog_writer(format, stream or sys.stderr)
     set_level(ROOT, level)
@@ -86,16 +90,25 @@ def _attach(logger: Logger) -> None:
             setattr(logger, name, write if LEVELS.index(name) >= threshold else _ignore)
 
 
+def _has_colours(stream: TextIO) -> bool:
+    """Whether it is a terminal with colours; NO_COLOR switches them off (https://no-color.org)."""
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
 def _structlog_writer(format: LogFormat, stream: TextIO) -> Callable[[str], dict[str, _Write]]:
     import structlog  # only a process that writes a log pays for it
 
-    renderer = (
-        structlog.processors.JSONRenderer()
-        if format == "json"
-        else structlog.processors.LogfmtRenderer(
+    renderer: Any
+    if format == "json":
+        renderer = structlog.processors.JSONRenderer()
+    elif format == "human":
+        from penstock.broker.log_lines import human_line
+
+        renderer = human_line(_has_colours(stream))
+    else:
+        renderer = structlog.processors.LogfmtRenderer(
             key_order=["timestamp", "level", "component", "event"], bool_as_flag=False
         )
-    )
     log = structlog.wrap_logger(
         structlog.WriteLogger(stream),
         processors=[

@@ -39,6 +39,8 @@ def read_config_file(path: Path) -> ConfigFile:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
+        if "=" in path.name:
+            misused(_meant_as_setting(path))
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         misused(f"cannot read --config {path}: {reason}")
     try:
@@ -51,3 +53,16 @@ def read_config_file(path: Path) -> ConfigFile:
     except (InvalidConfig, InvalidTopic) as error:
         misused(f"{path}: {error}")
     return file
+
+
+def _meant_as_setting(path: Path) -> str:
+    """The complaint about `--config KEY=VALUE`: kafka-topics and `penstock topic create` take configs so."""
+    from penstock.model.config import configs_of
+    from penstock.model.errors import InvalidConfig
+
+    advice = f"--config names a file; a config is set with --set {path}"
+    try:
+        configs_of(pairs([str(path)], "--config").items())
+    except InvalidConfig as error:
+        return f"{advice} ({error})"
+    return advice

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 
 class LogFormat(StrEnum):
+    AUTO = "auto"
+    HUMAN = "human"
     TEXT = "text"
     JSON = "json"
 
@@ -61,7 +63,10 @@ def up(
         ),
     ] = None,
     log_format: Annotated[
-        LogFormat | None, typer.Option("--log-format", help="How events are logged.")
+        LogFormat | None,
+        typer.Option(
+            "--log-format", help="How events are logged. [default: auto: human on a terminal, else text]"
+        ),
     ] = None,
     log_level: Annotated[LogLevel | None, typer.Option("--log-level", help="From which severity on.")] = None,
 ) -> None:
@@ -95,7 +100,7 @@ def _run(configs: dict[str, str], file: ConfigFile) -> None:
     from penstock.storage.directory import DirectoryRefused
 
     broker = BrokerConfig(configs)
-    logs.configure(broker.penstock_log_level, cast(logs.LogFormat, broker.penstock_log_format))
+    logs.configure(broker.penstock_log_level, cast(logs.LogFormat, _log_format(broker.penstock_log_format)))
     for name, reason in file.refused.items():
         logs.get_logger("config").warning("setting_refused", name=name, reason=reason)
     try:
@@ -107,6 +112,12 @@ def _run(configs: dict[str, str], file: ConfigFile) -> None:
 
         where = ", ".join(f"{e.host or '*'}:{e.port}" for e in broker.endpoints)
         raise cannot_listen(error, where) from error
+
+
+def _log_format(wanted: str) -> str:
+    if wanted != LogFormat.AUTO:
+        return wanted
+    return LogFormat.HUMAN if sys.stderr.isatty() else LogFormat.TEXT
 
 
 def _say_ready(address: str) -> None:

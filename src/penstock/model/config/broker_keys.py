@@ -374,7 +374,14 @@ _PENSTOCK = [
         "The least severe event that is logged.",
         choices=("debug", "info", "warning", "error"),
     ),
-    ConfigKey("penstock.log.format", _S, "text", "How events are logged.", choices=("text", "json")),
+    ConfigKey(
+        "penstock.log.format",
+        _S,
+        "auto",
+        "How events are logged: `human` for people, `text` as key=value pairs, `json` as objects. `auto` is "
+        "`human` on a terminal, `text` elsewhere.",
+        choices=("auto", "human", "text", "json"),
+    ),
 ]
 
 BROKER_KEYS: dict[str, ConfigKey] = table(
