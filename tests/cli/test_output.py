@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
+import sys
 
 import pytest
 
-from penstock.cli.output import print_rows
+from penstock.cli.output import print_line, print_rows
 
 ROWS = [{"name": "a" * 150, "count": 5, "ok": True, "of": [1, 2], "none": None}, {"name": "b", "count": -10}]
 COLUMNS = ("name", "count", "ok", "of", "none")
@@ -14,10 +16,60 @@ COLUMNS = ("name", "count", "ok", "of", "none")
 
 def test_a_table_on_a_pipe_cuts_nothing_and_aligns_numbers(capsys: pytest.CaptureFixture[str]) -> None:
     print_rows(ROWS, as_json=False, columns=COLUMNS, empty="nothing")
-    _, header, _, first, second, *_ = capsys.readouterr().out.splitlines()
+    lines = capsys.readouterr().out.splitlines()
+    header, first, second = lines
     assert header.split() == list(COLUMNS)
+    assert lines == [line.rstrip() for line in lines]
     assert first.split() == ["a" * 150, "5", "yes", "1,2", "-"]
     assert first.index("5") == second.index("10") + 1
+
+
+def test_a_table_on_a_pipe_is_plain_even_where_colours_are_forced(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "40")
+    print_rows(
+        [{"state": "down", "name": "n" * 60}], as_json=False, columns=("state", "name"), empty="nothing"
+    )
+    print_line("1 without a leader", "bold red")
+    assert capsys.readouterr().out == f"state  name\ndown   {'n' * 60}\n1 without a leader\n"
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def on_terminal(monkeypatch: pytest.MonkeyPatch, columns: int, rows: list[dict[str, object]]) -> str:
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stdout", terminal)
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setenv("TERM", "xterm-256color")
+    print_rows(rows, as_json=False, columns=tuple(rows[0]), empty="nothing")
+    return terminal.getvalue()
+
+
+def test_states_have_colours_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    written = on_terminal(monkeypatch, 80, [{"broker": 1, "state": "up"}, {"broker": 2, "state": "down"}])
+    assert "\x1b[32mup" in written
+    assert "\x1b[1;31mdown" in written
+
+
+def test_no_color_leaves_colours_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b[3" not in on_terminal(monkeypatch, 80, [{"broker": 1, "state": "up"}])
+
+
+def test_on_a_narrow_terminal_long_values_are_folded_and_short_ones_are_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    written = on_terminal(monkeypatch, 40, [{"address": "127.0.0.1:9092", "value": "v" * 60}])
+    assert "127.0.0.1:9092 vvv" in written
+    assert max(len(line.rstrip()) for line in written.splitlines()[1:]) <= 40
+    assert written.count("v") == 61
 
 
 def test_markup_in_a_value_is_text(capsys: pytest.CaptureFixture[str]) -> None:

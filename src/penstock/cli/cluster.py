@@ -88,6 +88,10 @@ def start(
 @app.command()
 def status(
     data: ClusterIn = None,
+    watch: Annotated[
+        bool, typer.Option("--watch", "-w", help="Show it again and again, until Ctrl-C.")
+    ] = False,
+    interval: Annotated[float, typer.Option(min=0.1, help="Seconds between two looks of --watch.")] = 2.0,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
     as_json: AsJson = False,
@@ -95,15 +99,20 @@ def status(
     """Show brokers, leaders, replicas in sync, the controller and versions."""
     from penstock.cli.broker_home import bootstrap_of
     from penstock.cli.direct import DirectLine
-    from penstock.cli.output import print_json
+    from penstock.cli.output import print_json, print_json_line
     from penstock.cli.overview import cluster_overview
+    from penstock.cli.watching import repeat
 
-    with DirectLine(bootstrap_of(data, bootstrap), timeout) as line:
-        overview = cluster_overview(line)
-    if as_json:
-        print_json(overview)
+    def look() -> dict[str, Any]:
+        with DirectLine(bootstrap_of(data, bootstrap), timeout) as line:
+            return cluster_overview(line)
+
+    if watch:
+        repeat(look, print_json_line if as_json else _print_overview, interval, as_json=as_json)
+    elif as_json:
+        print_json(look())
     else:
-        _print_overview(overview)
+        _print_overview(look())
 
 
 @app.command()
@@ -175,15 +184,16 @@ def _say_started(homes: list[BrokerHome], idle: list[BrokerHome], as_json: bool)
 
 
 def _print_overview(overview: dict[str, Any]) -> None:
-    from penstock.cli.output import print_rows
+    from penstock.cli.output import print_line, print_rows
 
     print(
         f"cluster {overview['cluster_id']}  controller {_or(overview['controller'], 'none')}  "
         f"metadata.version {_or(overview['metadata_version'], 'unknown')}"
     )
     if overview["controller"] is None:
-        print(
-            "no controller: nothing can change until more than half of the voters run, and this may be old:"
+        print_line(
+            "no controller: nothing can change until more than half of the voters run, and this may be old:",
+            "bold red",
         )
     columns = (
         "broker",
@@ -202,10 +212,11 @@ def _print_overview(overview: dict[str, Any]) -> None:
     lacking = [
         p for p in overview["partitions"] if p["leader"] is None or (p["topic"], p["partition"]) in behind
     ]
-    print(
+    print_line(
         f"{len(overview['partitions'])} partitions, {len(overview['under_replicated'])} under-replicated, "
         f"{len(overview['leaderless'])} without a leader, {_or(overview['moving'], 'unknown')} moving "
-        f"(penstock.balance {_or(overview['balance'], 'unknown')})"
+        f"(penstock.balance {_or(overview['balance'], 'unknown')})",
+        "bold red" if overview["leaderless"] else "yellow" if overview["under_replicated"] else "",
     )
     if lacking:
         shown = ("topic", "partition", "leader", "replicas", "isr")
@@ -214,20 +225,23 @@ def _print_overview(overview: dict[str, Any]) -> None:
     for broker in overview["brokers"]:
         for state in ("offline", "full"):
             for directory in broker[f"{state}_directories"]:
-                print(f"broker {broker['broker']}: the data directory {directory} is {state}")
+                print_line(
+                    f"broker {broker['broker']}: the data directory {directory} is {state}", "bold red"
+                )
         if broker["quarantined_bytes"]:
             print(
                 f"broker {broker['broker']}: {broker['quarantined_bytes']} bytes of logs are in quarantine: "
                 "`penstock log quarantine list` shows them"
             )
         if broker["metadata_diverged"]:
-            print(f"broker {broker['broker']}: {broker['metadata_diverged']}")
+            print_line(f"broker {broker['broker']}: {broker['metadata_diverged']}", "bold red")
         if broker["deletion_suspended"]:
             print(f"broker {broker['broker']}: nothing is deleted by time: {broker['deletion_suspended']}")
     for damage in overview["damaged"]:
-        print(
+        print_line(
             f"broker {damage['broker']}: {damage['topic']}-{damage['partition']} has {damage['ranges']} "
-            f"damaged range(s)"
+            f"damaged range(s)",
+            "bold red",
         )
 
 

@@ -4,11 +4,32 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final, Literal
 
-_UNLIMITED = 100_000
+#: columns up to this width keep it on a narrow terminal, so that the wide ones are folded
+_NEVER_FOLDED: Final = 24
+#: how values of a column look on a terminal; rich leaves colours out where NO_COLOR is set
+_STYLES: Final[Mapping[str, Mapping[str, str]]] = {
+    "state": {
+        "up": "green",
+        "stable": "green",
+        "done": "green",
+        "moving": "yellow",
+        "fenced": "yellow",
+        "empty": "yellow",
+        "assigning": "yellow",
+        "reconciling": "yellow",
+        "preparing rebalancing": "yellow",
+        "completing rebalancing": "yellow",
+        "down": "bold red",
+        "silent": "bold red",
+        "dead": "bold red",
+    },
+    "ok": {"yes": "green", "no": "bold red"},
+    "leader": {"-": "bold red"},
+}
 
 
 def print_json(document: object) -> None:
@@ -32,23 +53,60 @@ def print_rows(rows: Sequence[dict[str, Any]], *, as_json: bool, columns: Sequen
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """A table; numbers to the right. On a pipe it keeps its full width, so that no value is cut."""
-    from rich import box
+    """A table: a line for each row, numbers to the right, nothing behind the last value.
+
+    On a terminal states are coloured, and long values are folded where the terminal is too narrow. Elsewhere
+    values are whole.
+    """
+    content = [list(row) for row in rows]
+    headers = [column.replace("_", " ") for column in columns]
+    numeric = [
+        bool(content) and all(row[index].lstrip("-").isdigit() for row in content)
+        for index in range(len(headers))
+    ]
+    if sys.stdout.isatty():
+        _print_for_terminal(headers, content, numeric)
+        return
+    widths = _widths(headers, content)
+    for row in (headers, *content):
+        cells = (
+            cell.rjust(width) if is_number else cell.ljust(width)
+            for cell, width, is_number in zip(row, widths, numeric, strict=True)
+        )
+        print("  ".join(cells).rstrip())
+
+
+def print_line(text: str, style: str = "") -> None:
+    """One line, in a style of rich's on a terminal that has colours."""
+    if not style or not sys.stdout.isatty():
+        print(text)
+        return
+    from rich.console import Console
+    from rich.text import Text
+
+    Console().print(Text(text, style), soft_wrap=True)
+
+
+def _print_for_terminal(headers: list[str], content: list[list[str]], numeric: list[bool]) -> None:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    content = [list(row) for row in rows]
-    for index, column in enumerate(columns):
-        numeric = bool(content) and all(row[index].lstrip("-").isdigit() for row in content)
-        table.add_column(column.replace("_", " "), justify="right" if numeric else "left", overflow="fold")
+    console, widths = Console(), _widths(headers, content)
+    gap = 2 if sum(widths) + 2 * (len(widths) - 1) <= console.width else 1
+    table = Table(box=None, pad_edge=False, padding=(0, gap, 0, 0))
+    for header, is_number, width in zip(headers, numeric, widths, strict=True):
+        narrowest = width if width <= _NEVER_FOLDED else None
+        justify: Literal["left", "right"] = "right" if is_number else "left"
+        table.add_column(header, justify=justify, overflow="fold", min_width=narrowest)
     for row in content:
-        table.add_row(*(Text(cell) for cell in row))
-    console = Console()
-    if not console.is_terminal:
-        console.width = _UNLIMITED
+        styles = (_STYLES.get(header, {}).get(cell, "") for header, cell in zip(headers, row, strict=True))
+        table.add_row(*(Text(cell, style) for cell, style in zip(row, styles, strict=True)))
     console.print(table)
+
+
+def _widths(headers: list[str], content: list[list[str]]) -> list[int]:
+    return [max(map(len, cells)) for cells in zip(headers, *content, strict=True)]
 
 
 @contextmanager
