@@ -6,6 +6,8 @@ import json
 import re
 import signal
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -289,20 +291,70 @@ def test_a_reader_that_has_seen_enough_ends_it_quietly(penstock: Command, broker
         assert process.stderr.read() == ""
 
 
-def test_interrupting_consume_is_how_it_ends(penstock: Command, broker: str) -> None:
-    penstock("topic", "create", "interrupted")
-    penstock("produce", "interrupted", input="x\n")
-    command = [*PENSTOCK, "consume", "interrupted", "--from-beginning", "--bootstrap", broker]
+@contextmanager
+def interruptible(*arguments: str) -> Iterator[subprocess.Popen[str]]:
     # A test run in the background may have SIGINT ignored, and children would inherit that.
     with subprocess.Popen(
-        command,
+        [*PENSTOCK, *arguments],
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     ) as process:
+        yield process
+
+
+def interrupted(*arguments: str) -> tuple[int, str]:
+    """Ctrl-C after the first line of output: exit code, and what is said."""
+    with interruptible(*arguments) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "x\n"
         process.send_signal(signal.SIGINT)
-        assert process.communicate(timeout=WAIT_S) == ("", "")
-        assert process.returncode == 0
+        output, errors = process.communicate(timeout=WAIT_S)
+        assert output == ""
+        return process.returncode, errors
+
+
+def test_interrupting_consume_is_how_it_ends(penstock: Command, broker: str) -> None:
+    penstock("topic", "create", "interrupted")
+    penstock("produce", "interrupted", input="x\n")
+    consume = ("consume", "interrupted", "--from-beginning", "--bootstrap", broker)
+    assert interrupted(*consume) == (0, "consumed 1 messages\n")
+    in_group = interrupted(*consume, "--group", "interrupted")
+    assert in_group == (0, "consumed 1 messages, committed in group interrupted\n")
+    (group,) = json.loads(penstock("group", "describe", "interrupted", "--json").stdout)
+    assert [p["committed"] for p in group["partitions"]] == [1]
+
+
+def test_interrupting_a_consume_that_would_end_by_itself_is_a_failure(penstock: Command, broker: str) -> None:
+    penstock("topic", "create", "cut-short")
+    penstock("produce", "cut-short", input="x\n")
+    consume = ("consume", "cut-short", "--from-beginning", "--bootstrap", broker)
+    assert interrupted(*consume, "--count", "9") == (130, "penstock: interrupted after 1 messages\n")
+
+
+def test_interrupting_produce_sends_what_was_read(penstock: Command, broker: str) -> None:
+    penstock("topic", "create", "typed")
+    with interruptible("produce", "typed", "--bootstrap", broker) as process:
+        assert process.stdin is not None
+        process.stdin.write("x\n")
+        process.stdin.flush()
+        read = penstock("consume", "typed", "--from-beginning", "--count", "1", "--timeout", str(WAIT_S))
+        assert read.stdout == "x\n"
+        process.send_signal(signal.SIGINT)
+        assert process.wait(WAIT_S) == 130
+        assert process.stderr is not None
+        assert process.stderr.read() == "penstock: interrupted after 1 messages\n"
+
+
+def test_an_unknown_broker_config_is_stored_with_a_warning(penstock: Command) -> None:
+    done = penstock("config", "set", "--all-brokers", "log.retention.hour=5")
+    assert (done.returncode, done.stdout) == (0, "set log.retention.hour=5\n")
+    assert done.stderr.startswith(
+        "penstock: warning: Unknown broker config name: log.retention.hour; did you mean log.retention.hours?"
+    )
+    assert penstock("config", "unset", "--all-brokers", "log.retention.hour").stderr == ""
+    known = penstock("config", "set", "--all-brokers", "log.retention.ms=5000")
+    assert (known.returncode, known.stderr) == (0, "")
+    assert penstock("config", "unset", "--all-brokers", "log.retention.ms").returncode == 0

@@ -13,3 +13,21 @@ def test_nobody_waits_for_what_is_no_time(seconds: str) -> None:
     done = CliRunner().invoke(app, ["cluster", "status", "--timeout", seconds])
     assert done.exit_code == 2
     assert "--timeout" in done.output
+
+
+@pytest.mark.parametrize("command", [["cluster", "status"], ["topic", "list"], ["consume", "orders"]])
+@pytest.mark.parametrize("address", ["nohost", ":9092", "host:", "host:99999", "a:1,b"])
+def test_an_address_without_host_or_port_is_refused_at_once(command: list[str], address: str) -> None:
+    done = CliRunner().invoke(app, [*command, "--bootstrap", address])
+    assert done.exit_code == 2
+    assert "is not HOST:PORT" in done.output
+
+
+@pytest.mark.parametrize("columns", [70, 140])
+def test_help_is_as_wide_as_the_terminal(
+    columns: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    app(["consume", "--help"], prog_name="penstock", standalone_mode=False)
+    widest = max(map(len, capsys.readouterr().out.splitlines()))
+    assert columns - 20 < widest <= columns

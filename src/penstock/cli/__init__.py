@@ -27,9 +27,11 @@ def main() -> None:
     around = _leave if outside is signal.default_int_handler else outside
     signal.signal(signal.SIGINT, around)
     from penstock.cli.commands import app
+    from penstock.cli.completion import prepare_completion
     from penstock.cli.failure import guarded
 
     def command() -> Any:
+        prepare_completion(os.environ)
         signal.signal(signal.SIGINT, outside)
         return app(prog_name="penstock", standalone_mode=False)
 

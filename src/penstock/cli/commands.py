@@ -21,13 +21,16 @@ from penstock.cli import (
     up,
     version,
 )
+from penstock.cli.completion import install_completion, show_completion
 
 __all__ = ["app"]
 
 app = typer.Typer(
     name="penstock",
     no_args_is_help=True,
-    add_completion=False,
+    add_completion=False,  # `completion` has its own, which says how to mend what fails
+    # Help is as wide as the terminal; lines longer than this are hard to read.
+    context_settings={"max_content_width": 160},
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
@@ -57,6 +60,24 @@ def penstock(
     shows_version: Annotated[
         bool,
         typer.Option("--version", callback=_show_version, is_eager=True, help="Show the versions and exit."),
+    ] = False,
+    installs_completion: Annotated[
+        bool,
+        typer.Option(
+            "--install-completion",
+            callback=install_completion,
+            is_eager=True,
+            help="Install completion of commands, options, topics and groups for this shell.",
+        ),
+    ] = False,
+    shows_completion: Annotated[
+        bool,
+        typer.Option(
+            "--show-completion",
+            callback=show_completion,
+            is_eager=True,
+            help="Print the completion script for this shell.",
+        ),
     ] = False,
 ) -> None:
     """A message queue that speaks the Kafka protocol: run a broker, or talk to one."""

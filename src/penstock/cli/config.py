@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from penstock.cli.completion import group_names, topic_names
 from penstock.cli.failure import misused
 from penstock.cli.options import DEFAULT_BOOTSTRAP, DEFAULT_TIMEOUT, AsJson, Bootstrap, Timeout, pairs
 
@@ -14,14 +17,18 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Show and change the configs of topics, brokers and groups.", no_args_is_help=True)
 
+#: configs of one listener have its name in theirs
+_OF_A_LISTENER = "listener.name."
 _AT_DEFAULT = "everything is at its default: --all shows it"
 
-Topic = Annotated[str | None, typer.Option("--topic", help="The topic's name.")]
+Topic = Annotated[str | None, typer.Option("--topic", help="The topic's name.", autocompletion=topic_names)]
 Broker = Annotated[int | None, typer.Option("--broker", help="The broker's id.")]
 AllBrokers = Annotated[
     bool, typer.Option("--all-brokers", help="Those of all brokers, for who has set none of its own.")
 ]
-Group = Annotated[str | None, typer.Option("--group", help="The consumer group's name.")]
+Group = Annotated[
+    str | None, typer.Option("--group", help="The consumer group's name.", autocompletion=group_names)
+]
 
 
 @app.command()
@@ -105,6 +112,28 @@ def _resource(
     return group_resource(group) if group is not None else broker_resource(str(broker))
 
 
+def _warn_of_unknown(resource: ConfigResource | None, names: Iterable[str]) -> None:
+    """Brokers store names that they do not know, as Kafka does: a typing error would go unnoticed."""
+    from confluent_kafka.admin import ResourceType
+
+    from penstock.model.config import BROKER_KEYS
+    from penstock.model.config.keys import find_key
+    from penstock.model.errors import InvalidConfig
+
+    if resource is not None and resource.restype is not ResourceType.BROKER:
+        return
+    for name in names:
+        if name.startswith(_OF_A_LISTENER):
+            continue
+        try:
+            find_key(BROKER_KEYS, name, "broker")
+        except InvalidConfig as error:
+            print(
+                f"penstock: warning: {error} (brokers store it all the same; `config unset` removes it)",
+                file=sys.stderr,
+            )
+
+
 def _alter(
     resource: ConfigResource | None,
     values: dict[str, str],
@@ -118,6 +147,7 @@ def _alter(
     from penstock.cli.direct import DirectLine
     from penstock.cli.output import print_json
 
+    _warn_of_unknown(resource, values)
     if resource is None:
         with DirectLine(bootstrap, timeout) as line:
             alter_common(line, values, removed)

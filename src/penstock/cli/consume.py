@@ -7,16 +7,21 @@ any other, and commits what it has printed: after a crash a message may be print
 from __future__ import annotations
 
 import sys
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from penstock.cli.failure import Failure, misused
+from penstock.cli.completion import group_names, topic_names
+from penstock.cli.failure import INTERRUPTED, Failure, misused
+from penstock.cli.interruption import stoppable
 from penstock.cli.messages import MessageFormat, format_message
 from penstock.cli.options import DEFAULT_BOOTSTRAP, DEFAULT_TIMEOUT, AsJson, Bootstrap, Timeout, milliseconds
 
 if TYPE_CHECKING:
+    from threading import Event
+
     from confluent_kafka import Consumer, Message, TopicPartition
 
     from penstock.cli.connection import Cluster
@@ -25,7 +30,7 @@ SETTINGS = {"fetch.wait.max.ms": 100}  # an end is noticed when a fetch comes ba
 
 
 def consume(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC")],
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", autocompletion=topic_names)],
     partition: Annotated[
         list[int] | None, typer.Option("--partition", "-p", help="Repeatable; all by default.")
     ] = None,
@@ -41,7 +46,12 @@ def consume(
     ] = None,
     group: Annotated[
         str | None,
-        typer.Option("--group", "-g", help="Join this consumer group, go on where it is, and commit."),
+        typer.Option(
+            "--group",
+            "-g",
+            help="Join this consumer group, go on where it is, and commit.",
+            autocompletion=group_names,
+        ),
     ] = None,
     count: Annotated[int | None, typer.Option("--count", "-n", min=1, help="Stop after N messages.")] = None,
     exit_at_end: Annotated[
@@ -55,6 +65,8 @@ def consume(
 ) -> None:
     """Print messages as they come, from now on or from where it is told, until Ctrl-C.
 
+    Ctrl-C says how many messages were printed, and commits them in a group.
+
     In a group, --from-beginning and the default matter only for partitions that it has not committed.
     """
     start = Start(partition, from_beginning, offset, timestamp)
@@ -64,14 +76,13 @@ def consume(
 
     cluster = Cluster(bootstrap, timeout)
     consumer = cluster.consumer(SETTINGS if group is None else _group_settings(group, from_beginning))
-    try:
+    with closing(consumer):
         share = _begin(cluster, consumer, topic, start, group)
-        how = MessageFormat.JSON if as_json else format
-        _print_messages(consumer, share, count, exit_at_end, how, key_separator.encode())
-    except KeyboardInterrupt:
-        return  # the usual way to end it
-    finally:
-        consumer.close()
+        printer = _Printer(consumer, share, MessageFormat.JSON if as_json else format, key_separator.encode())
+        with stoppable(patient=False) as stop:
+            printer.run(count, exit_at_end, stop)
+    if stop.is_set():
+        _say_interrupted(printer.printed, group, by_itself=count is not None or exit_at_end)
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,24 +179,36 @@ def _begin(cluster: Cluster, consumer: Consumer, topic: str, start: Start, group
     return share
 
 
-def _print_messages(
-    consumer: Consumer,
-    share: Share,
-    count: int | None,
-    exit_at_end: bool,
-    how: MessageFormat,
-    separator: bytes,
-) -> None:
-    output = sys.stdout.buffer
-    remaining = sys.maxsize if count is None else count
-    while remaining and not (exit_at_end and share.at_end()):
-        messages = [m for m in consumer.consume(min(remaining, 500), timeout=0.1) if share.note(m)]
-        for message in messages:
-            output.write(format_message(message, how, separator) + b"\n")
-        output.flush()
-        remaining -= len(messages)
-        if share.in_group and messages:
-            _store(consumer, messages)
+class _Printer:
+    """Prints what is read. Invariant: what has been printed is stored for commit before a signal ends it."""
+
+    def __init__(self, consumer: Consumer, share: Share, how: MessageFormat, separator: bytes) -> None:
+        self._consumer = consumer
+        self._share = share
+        self._how = how
+        self._separator = separator
+        self.printed = 0
+
+    def run(self, count: int | None, exit_at_end: bool, stop: Event) -> None:
+        output = sys.stdout.buffer
+        limit = sys.maxsize if count is None else count
+        while self.printed < limit and not stop.is_set() and not (exit_at_end and self._share.at_end()):
+            read = self._consumer.consume(min(limit - self.printed, 500), timeout=0.1)
+            messages = [message for message in read if self._share.note(message)]
+            for message in messages:
+                output.write(format_message(message, self._how, self._separator) + b"\n")
+            output.flush()
+            self.printed += len(messages)
+            if self._share.in_group and messages:
+                _store(self._consumer, messages)
+
+
+def _say_interrupted(printed: int, group: str | None, *, by_itself: bool) -> None:
+    """Ctrl-C is how an endless `consume` ends, and a failure of one that was to end `by_itself`."""
+    if by_itself:
+        raise Failure(f"interrupted after {printed} messages", INTERRUPTED)
+    committed = "" if group is None else f", committed in group {group}"
+    print(f"consumed {printed} messages{committed}", file=sys.stderr)
 
 
 def _store(consumer: Consumer, messages: list[Message]) -> None:

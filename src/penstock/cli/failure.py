@@ -13,6 +13,7 @@ from penstock.model.errors import InvalidConfig, PenstockError
 
 FAILED = 1
 MISUSED = 2
+INTERRUPTED = 130
 
 # Typer exports only this leaf of its tree of usage errors (its own or click's, depending on its version).
 _UsageError: Any = typer.BadParameter.__base__
@@ -65,7 +66,7 @@ def _outcome(command: Callable[[], Any]) -> int:
     except InvalidConfig as error:
         return _say(str(error), MISUSED)
     except (typer.Abort, KeyboardInterrupt):
-        return _say("interrupted", 130)
+        return _say("interrupted", INTERRUPTED)
     except (PenstockError, OSError) as error:
         return _say(str(error), FAILED)
     except Exception as error:  # the last resort: no traceback reaches a user

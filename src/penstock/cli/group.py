@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from penstock.cli.completion import group_names, topic_names
 from penstock.cli.options import DEFAULT_BOOTSTRAP, DEFAULT_TIMEOUT, AsJson, Bootstrap, Timeout
 
 if TYPE_CHECKING:
@@ -16,8 +17,8 @@ app = typer.Typer(
     help="List, describe and delete consumer groups, and move their offsets.", no_args_is_help=True
 )
 
-Name = Annotated[str, typer.Argument(metavar="GROUP")]
-Names = Annotated[list[str], typer.Argument(metavar="GROUP")]
+Name = Annotated[str, typer.Argument(metavar="GROUP", autocompletion=group_names)]
+Names = Annotated[list[str], typer.Argument(metavar="GROUP", autocompletion=group_names)]
 
 
 @app.command("list")
@@ -70,6 +71,7 @@ def reset_offsets(
             "--topic",
             "-t",
             metavar="TOPIC[:P,...]",
+            autocompletion=topic_names,
             help="All or some partitions of a topic; repeatable. Default: all that it has committed.",
         ),
     ] = None,

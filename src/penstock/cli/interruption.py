@@ -11,13 +11,19 @@ __all__ = ["stoppable"]
 
 
 @contextmanager
-def stoppable() -> Iterator[Event]:
-    """An event that is set by the first such signal; more of them change nothing."""
+def stoppable(*, patient: bool = True) -> Iterator[Event]:
+    """An event that is set by the first such signal; a second one interrupts, unless `patient`."""
     stop = Event()
+
+    def hear(*_: object) -> None:
+        if stop.is_set() and not patient:
+            raise KeyboardInterrupt
+        stop.set()
+
     numbers = [signal.SIGINT, signal.SIGTERM]
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # else it shall outlive its terminal
         numbers.append(signal.SIGHUP)
-    before = {number: signal.signal(number, lambda *_: stop.set()) for number in numbers}
+    before = {number: signal.signal(number, hear) for number in numbers}
     try:
         yield stop
     finally:

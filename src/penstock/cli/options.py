@@ -10,16 +10,6 @@ import typer
 
 from penstock.cli.failure import misused
 
-Bootstrap: TypeAlias = Annotated[
-    str,
-    typer.Option(
-        "--bootstrap",
-        "-b",
-        envvar="PENSTOCK_BOOTSTRAP",
-        help="Broker to start from: HOST:PORT[,HOST:PORT...].",
-    ),
-]
-
 
 def _seconds(text: str) -> float:
     """A time to wait: a number between a tenth of a second and ten days."""
@@ -33,6 +23,26 @@ def _seconds(text: str) -> float:
     return seconds
 
 
+def _addresses(text: str) -> str:
+    """Addresses of brokers, each of them HOST:PORT."""
+    for address in text.split(","):
+        host, _, port = address.strip().rpartition(":")
+        if not host or not port.isdecimal() or not 0 < int(port) < 65536:
+            raise typer.BadParameter(f"{address.strip()!r} is not HOST:PORT")
+    return text
+
+
+Bootstrap: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        "--bootstrap",
+        "-b",
+        envvar="PENSTOCK_BOOTSTRAP",
+        parser=_addresses,
+        metavar="HOST:PORT",
+        help="Broker to start from: HOST:PORT[,HOST:PORT...].",
+    ),
+]
 Timeout: TypeAlias = Annotated[
     float,
     typer.Option(

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from penstock.cli.completion import topic_names
 from penstock.cli.failure import Failure, misused
 from penstock.cli.options import (
     DEFAULT_BOOTSTRAP,
@@ -28,7 +29,10 @@ Plan = Annotated[Path, typer.Argument(metavar="PLAN", help="File with a plan; - 
 @reassign.command()
 def plan(
     topics: Annotated[
-        list[str] | None, typer.Option("--topic", metavar="NAME", help="Only this topic; repeatable.")
+        list[str] | None,
+        typer.Option(
+            "--topic", metavar="NAME", help="Only this topic; repeatable.", autocompletion=topic_names
+        ),
     ] = None,
     away_from: Annotated[
         list[int] | None, typer.Option("--away-from", metavar="N", help="Empty this broker; repeatable.")

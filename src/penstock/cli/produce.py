@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 import typer
 
-from penstock.cli.failure import Failure, misused
+from penstock.cli.completion import topic_names
+from penstock.cli.failure import INTERRUPTED, Failure, misused
 from penstock.cli.messages import MessageFormat, Outgoing, parse_line
 from penstock.cli.options import DEFAULT_BOOTSTRAP, DEFAULT_TIMEOUT, AsJson, Bootstrap, Timeout, pairs
 from penstock.cli.output import print_json, progress
@@ -37,7 +38,7 @@ class Acks(StrEnum):
 
 
 def produce(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC")],
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", autocompletion=topic_names)],
     files: Annotated[
         list[Path] | None, typer.Argument(metavar="FILE", help="Standard input if none is given.")
     ] = None,
@@ -80,9 +81,13 @@ def produce(
     settings = _producer_config(compression, acks, idempotent, timeout)
     delivery = _Delivery(cluster, topic, defaults, keep_partitions, settings)
     sources: list[Path | None] = [*files] if files else [None]
-    for source in sources:
-        _send_lines(delivery, source, how, (key_separator or "\t").encode())
-    delivery.finish()
+    try:
+        for source in sources:
+            _send_lines(delivery, source, how, (key_separator or "\t").encode())
+        delivery.finish()
+    except KeyboardInterrupt:
+        delivery.finish()  # what was read so far has been taken over: it is sent
+        raise Failure(f"interrupted after {delivery.acknowledged} messages", INTERRUPTED) from None
     if as_json:
         print_json({"topic": topic, "produced": delivery.acknowledged, "bytes": delivery.bytes})
     else:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 import typer
 
 from penstock.cli import telemetry_demo, telemetry_run, telemetry_serve
+from penstock.cli.completion import topic_names
 from penstock.cli.failure import misused
 from penstock.cli.interruption import stoppable
 from penstock.cli.options import DEFAULT_BOOTSTRAP, DEFAULT_TIMEOUT, AsJson, Bootstrap, Timeout, milliseconds
@@ -35,7 +36,9 @@ app.command()(telemetry_demo.demo)
 
 DEFAULT_TOPIC = "gpu.telemetry"
 DEFAULT_PARTITIONS = 12
-Topic: TypeAlias = Annotated[str, typer.Option("--topic", help="Created if it is not there.")]
+Topic: TypeAlias = Annotated[
+    str, typer.Option("--topic", help="Created if it is not there.", autocompletion=topic_names)
+]
 Partitions: TypeAlias = Annotated[
     int, typer.Option("--partitions", min=1, help="Of the topic, if it is created.")
 ]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 import typer
 
+from penstock.cli.completion import topic_names
 from penstock.cli.interruption import stoppable
 from penstock.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, pairs
 from penstock.cli.requirements import require_java
@@ -24,7 +25,7 @@ __all__ = ["backfill", "run"]
 
 _LOOK_S: Final = 1
 
-Topic: TypeAlias = Annotated[str, typer.Option("--topic", help="Of samples.")]
+Topic: TypeAlias = Annotated[str, typer.Option("--topic", help="Of samples.", autocompletion=topic_names)]
 Place: TypeAlias = Annotated[
     str, typer.Option("--tables", metavar="DIR|URL", help="Where tables and checkpoints are.")
 ]

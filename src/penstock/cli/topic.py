@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from penstock.cli.completion import topic_names
 from penstock.cli.failure import misused
 from penstock.cli.options import DEFAULT_BOOTSTRAP, DEFAULT_TIMEOUT, AsJson, Bootstrap, Timeout, pairs
 
@@ -17,7 +18,8 @@ app = typer.Typer(help="Create, list, describe, alter and delete topics.", no_ar
 #: ids as Kafka's own tools and `topic.metadata` write them; librdkafka has the other alphabet
 _URL_SAFE = str.maketrans("+/", "-_")
 
-Names = Annotated[list[str], typer.Argument(metavar="NAME")]
+NewNames = Annotated[list[str], typer.Argument(metavar="NAME")]
+Names = Annotated[list[str], typer.Argument(metavar="NAME", autocompletion=topic_names)]
 Configs = Annotated[
     list[str] | None, typer.Option("--config", "-c", metavar="KEY=VALUE", help="A topic config; repeatable.")
 ]
@@ -25,7 +27,7 @@ Configs = Annotated[
 
 @app.command()
 def create(
-    names: Names,
+    names: NewNames,
     partitions: Annotated[
         int, typer.Option("--partitions", "-p", min=-1, help="-1 for the broker's default.")
     ] = -1,
@@ -98,7 +100,7 @@ def describe(
 
 @app.command()
 def alter(
-    name: Annotated[str, typer.Argument(metavar="NAME")],
+    name: Annotated[str, typer.Argument(metavar="NAME", autocompletion=topic_names)],
     partitions: Annotated[
         int | None, typer.Option("--partitions", "-p", min=1, help="The new number of partitions.")
     ] = None,
