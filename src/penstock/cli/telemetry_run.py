@@ -15,6 +15,7 @@ from penstock.cli.completion import topic_names
 from penstock.cli.interruption import stoppable
 from penstock.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, pairs
 from penstock.cli.requirements import require_java
+from penstock.cli.spark_log import SparkLog
 
 if TYPE_CHECKING:
     from penstock.telemetry.pipeline.batches import Settings
@@ -50,6 +51,14 @@ StorageOptions: TypeAlias = Annotated[
         "--storage-option",
         metavar="KEY=VALUE",
         help="Of the object store, as deltalake names it, such as AWS_REGION; may be given again.",
+    ),
+]
+SparkLogFile: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        "--spark-log",
+        metavar="FILE",
+        help="For what Spark's JVM prints; - for standard error. [default: _queries/spark.log in --tables]",
     ),
 ]
 Ahead: TypeAlias = Annotated[
@@ -93,12 +102,13 @@ def run(
         typer.Option("--close-windows", help="At the end close all windows; later samples of them are late."),
     ] = False,
     retries: RetryLimit = 5,
+    spark_log: SparkLogFile = "",
 ) -> None:
     """Keep tables, rollups and alerts up to date, exactly once, until Ctrl-C."""
     settings = _settings(shards, delay, ahead, thresholds)
     job = _job(bootstrap, topic, tables, settings, batch_rows, storage_option)
     job = replace(job, trigger=f"{int(trigger * 1000)} milliseconds")
-    _execute(job, master, compact_every, metrics_port, _Ending(close_windows, retries))
+    _execute(job, master, compact_every, metrics_port, _Ending(close_windows, retries), _log(job, spark_log))
 
 
 def backfill(
@@ -113,11 +123,12 @@ def backfill(
     thresholds: ThresholdFile = None,
     storage_option: StorageOptions = None,
     retries: RetryLimit = 5,
+    spark_log: SparkLogFile = "",
 ) -> None:
     """The same for what is in the topic now, with all windows closed; then end. It goes on where it was."""
     settings = _settings(shards, delay, ahead, thresholds)
     job = _job(bootstrap, topic, tables, settings, batch_rows, storage_option)
-    _execute(replace(job, until_end=True), master, 0, None, _Ending(False, retries))
+    _execute(replace(job, until_end=True), master, 0, None, _Ending(False, retries), _log(job, spark_log))
 
 
 def _settings(shards: int, delay: float, ahead: float, thresholds: Path | None) -> Settings:
@@ -144,27 +155,39 @@ def _job(
     return Job(bootstrap, topic, place, settings, most_per_batch=batch_rows, storage_options=told)
 
 
-def _execute(job: Job, master: str, compact_every: int, metrics_port: int | None, ending: _Ending) -> None:
+def _log(job: Job, wanted: str) -> SparkLog:
+    return SparkLog.beside(job.tables, wanted)
+
+
+def _execute(
+    job: Job, master: str, compact_every: int, metrics_port: int | None, ending: _Ending, spark_log: SparkLog
+) -> None:
     from prometheus_client import CollectorRegistry, start_http_server
 
     from penstock.cli.telemetry_progress import shown
-    from penstock.telemetry.pipeline.jobs import Maintenance, new_session
+    from penstock.telemetry.pipeline.jobs import Maintenance, SparkError, new_session
     from penstock.telemetry.pipeline.progress import Progress
+    from penstock.telemetry.pipeline.supervision import QueryFailed
 
     registry = CollectorRegistry()
     progress = Progress(registry)
     maintenance = Maintenance(job.tables, compact_every, 24, job.storage_options)
     if metrics_port is not None:
         start_http_server(metrics_port, "127.0.0.1", registry)
-    with stoppable() as stop_at_once:
+    try:
         # A JVM whose Python is interrupted while it starts stays behind.
-        spark = new_session(master)
+        with stoppable() as stop_at_once, spark_log.taking_over():
+            spark = new_session(master)
+    except SparkError as error:
+        raise spark_log.failure("Spark did not start", error) from error
     try:
         # Spark's own way to take Ctrl-C asks the JVM in the middle of another question.
         with stoppable() as stop, shown(progress) as (show_batch, show):
             if stop_at_once.is_set():
                 return
             _keep_running(spark, job, ending, stop, progress, _all(progress, maintenance, show_batch), show)
+    except QueryFailed as error:
+        raise spark_log.failure("the pipeline failed", error) from error
     finally:
         maintenance.close()
         with suppress(Exception):  # a JVM that has died cannot be asked to stop

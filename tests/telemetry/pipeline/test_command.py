@@ -34,12 +34,13 @@ def test_a_stream_and_a_backfill_are_the_same_job(jobs: list[Any]) -> None:
     ]
     assert run("run", "--tables", "s3://fleet/tables", "--trigger", "2.5", *options) == 0
     assert run("backfill", "--tables", "s3://fleet/tables", *options) == 0
-    (streaming, _, every, _, _), (batch, _, never, _, _) = jobs
+    (streaming, _, every, _, _, log), (batch, _, never, _, _, _) = jobs
     told = {"AWS_REGION": "eu-central-1", "AWS_ENDPOINT_URL": "http://s3=1"}
     assert streaming.storage_options == batch.storage_options == told
     assert streaming.query == batch.query == "s3://fleet/tables/_queries/telemetry"
     assert (streaming.until_end, streaming.trigger, every) == (False, "2500 milliseconds", 360)
     assert (batch.until_end, never) == (True, 0)
+    assert log.path.name.endswith("spark.log")
 
 
 def test_a_folder_is_where_the_command_runs(
@@ -49,6 +50,7 @@ def test_a_folder_is_where_the_command_runs(
     assert run("backfill", "--tables", "here") == 0
     assert jobs[0][0].tables == str(tmp_path / "here")
     assert jobs[0][0].storage_options == {}
+    assert jobs[0][5].path == tmp_path / "here" / "_queries" / "spark.log"
 
 
 def test_an_option_without_a_value(jobs: list[Any], capsys: pytest.CaptureFixture[str]) -> None:

@@ -27,9 +27,11 @@ from penstock.telemetry.pipeline.publish import Topics
 from penstock.telemetry.pipeline.supervision import Guard, JvmEnded, QueryFailed, reason_of
 from penstock.telemetry.pipeline.tables import TABLES, Tables
 
-__all__ = ["Job", "Maintenance", "Started", "new_session", "start"]
+__all__ = ["Job", "Maintenance", "SparkError", "Started", "new_session", "start"]
 
 _log: Final = logging.getLogger(__name__)
+#: what a session of Spark raises
+SparkError: Final = PySparkException
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,85 @@
+"""Spark's own words: what the JVM writes to standard error goes to a file, and its errors are still shown.
+
+A JVM that starts prints half a dozen warnings about its own set-up, which bury what the command has to say.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from penstock.cli.failure import Failure
+
+__all__ = ["SparkLog"]
+
+_STANDARD_ERROR: Final = 2
+_NAME: Final = "spark.log"
+#: what to look for first, of the lines that a JVM leaves when it ends
+_ERROR_MARKS: Final = ("Error", "error", "Exception", "ERROR")
+_TAIL_BYTES: Final = 20_000
+
+
+class SparkLog:
+    """Where the JVM's standard error goes: a file, or nowhere else if `path` is None."""
+
+    def __init__(self, path: Path | None) -> None:
+        self.path = path
+
+    @classmethod
+    def beside(cls, tables: str, wanted: str) -> SparkLog:
+        """The file that was `wanted`, `-` for none; by default one beside tables that are files."""
+        if wanted == "-":
+            return cls(None)
+        if wanted:
+            return cls(Path(wanted))
+        if "://" in tables:
+            return cls(Path(tempfile.gettempdir()) / f"penstock-{os.getpid()}-{_NAME}")
+        return cls(Path(tables) / "_queries" / _NAME)
+
+    @contextmanager
+    def taking_over(self) -> Iterator[None]:
+        """A process that starts meanwhile has the file as its standard error, for as long as it lives."""
+        if self.path is None:
+            yield
+            return
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            log = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        except OSError as error:
+            raise Failure(
+                f"cannot write {self.path}: {error.strerror}; choose another --spark-log"
+            ) from error
+        sys.stderr.flush()
+        own = os.dup(_STANDARD_ERROR)
+        try:
+            os.dup2(log, _STANDARD_ERROR)
+            yield
+        finally:
+            sys.stderr.flush()
+            os.dup2(own, _STANDARD_ERROR)
+            os.close(own)
+            os.close(log)
+
+    def failure(self, what: str, error: BaseException) -> Failure:
+        """The first line of `error`, the last error that the JVM printed, and the file's name."""
+        reason = str(error).strip().partition("\n")[0] or type(error).__name__
+        said = self._last_error()
+        parts = [f"{what}: {reason}", f"Spark said: {said}" if said else "", self._hint()]
+        return Failure("; ".join(part for part in parts if part))
+
+    def _hint(self) -> str:
+        return "" if self.path is None else f"see {self.path}"
+
+    def _last_error(self) -> str:
+        if self.path is None or not self.path.is_file():
+            return ""
+        with self.path.open("rb") as file:
+            file.seek(max(0, self.path.stat().st_size - _TAIL_BYTES))
+            lines = file.read().decode("utf-8", "replace").splitlines()
+        marked = [line.strip() for line in lines if any(mark in line for mark in _ERROR_MARKS)]
+        return marked[-1] if marked else ""

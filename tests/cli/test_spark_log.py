@@ -1,0 +1,58 @@
+"""The standard error of Spark's JVM, in a file."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from penstock.cli.failure import Failure
+from penstock.cli.spark_log import SparkLog
+
+
+def test_a_process_that_starts_meanwhile_writes_to_the_file(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    log = SparkLog.beside(str(tmp_path / "tables"), "")
+    assert log.path == tmp_path / "tables" / "_queries" / "spark.log"
+    with log.taking_over():
+        program = "read line; echo WARN NativeCodeLoader >&2"
+        jvm = subprocess.Popen(["sh", "-c", program], stdin=subprocess.PIPE)
+    os.write(2, b"ours\n")
+    jvm.communicate(b"\n")
+    assert log.path.read_text() == "WARN NativeCodeLoader\n"
+    assert capfd.readouterr().err == "ours\n"
+
+
+def test_standard_error_may_be_left_alone(capfd: pytest.CaptureFixture[str]) -> None:
+    with SparkLog.beside("tables", "-").taking_over():
+        os.write(2, b"Spark's\n")
+    assert capfd.readouterr().err == "Spark's\n"
+
+
+def test_tables_in_a_store_have_their_log_elsewhere() -> None:
+    path = SparkLog.beside("s3://fleet/tables", "").path
+    assert path is not None
+    assert path.name.endswith("spark.log")
+    assert SparkLog.beside("s3://fleet/tables", "here.log").path == Path("here.log")
+
+
+def test_a_failure_is_one_line_with_what_the_jvm_said_last(tmp_path: Path) -> None:
+    log = SparkLog(tmp_path / "spark.log")
+    said = "WARN hostname\nError: could not create the Java Virtual Machine.\nbye\n"
+    (tmp_path / "spark.log").write_text(said)
+    failure = log.failure("Spark did not start", RuntimeError("[JAVA_GATEWAY_EXITED] exited\n=== more ==="))
+    assert str(failure) == (
+        "Spark did not start: [JAVA_GATEWAY_EXITED] exited; "
+        f"Spark said: Error: could not create the Java Virtual Machine.; see {tmp_path / 'spark.log'}"
+    )
+    assert str(SparkLog(None).failure("Spark did not start", RuntimeError("x"))) == "Spark did not start: x"
+
+
+def test_a_file_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    log = SparkLog(tmp_path / "file" / "log")
+    with pytest.raises(Failure, match="choose another --spark-log"), log.taking_over():
+        pass
