@@ -33,7 +33,7 @@ def prepare_completion(environment: MutableMapping[str, str]) -> None:
     """Where a shell asks for completion: register the shells, and undo the way in which bash splits words."""
     if _VARIABLE not in environment:
         return
-    from typer.completion import completion_init
+    from typer.completion import completion_init  # type: ignore[attr-defined]
 
     completion_init()
     if environment[_VARIABLE] == "complete_bash":
@@ -63,7 +63,7 @@ def install_completion(wanted: bool) -> None:
     """The callback of `--install-completion`."""
     if not wanted:
         return
-    from typer.completion import install
+    from typer.completion import install  # type: ignore[attr-defined]
 
     try:
         shell, path = install(shell=_shell(), prog_name=_PROGRAM)
@@ -77,7 +77,7 @@ def show_completion(wanted: bool) -> None:
     """The callback of `--show-completion`."""
     if not wanted:
         return
-    from typer.completion import get_completion_script
+    from typer.completion import get_completion_script  # type: ignore[attr-defined]
 
     print(get_completion_script(prog_name=_PROGRAM, complete_var=_VARIABLE, shell=_shell()))
     raise typer.Exit
