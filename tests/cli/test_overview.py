@@ -121,7 +121,7 @@ def test_status_tells_who_hangs_from_who_is_gone(capsys: pytest.CaptureFixture[s
     printed = capsys.readouterr().out
     assert "no controller: nothing can change until more than half of the voters run" in printed
     assert "unknown moving (penstock.balance unknown)" in printed
-    assert "\n t " in printed
+    assert "\nt " in printed
 
 
 def test_status_is_what_the_controller_knows() -> None:
