@@ -37,7 +37,7 @@ def disk(nodes: Cluster, node: int) -> MemoryFiles:
 
 
 def state(nodes: Cluster, node: int) -> Recovery:
-    return nodes[node].node.quorum.node.state.recovery
+    return nodes[node].node.quorum.state.state.recovery
 
 
 def tree(files: MemoryFiles, path: str) -> dict[str, bytes]:
@@ -192,8 +192,8 @@ def test_a_wiped_voter_and_a_stale_one_elect_nobody_and_lose_nothing(events: Eve
                 await eventually(lambda image=broker.image: "orders" in image.topics)
             new = nodes[1].node.key
             assert new != old
-            await eventually(lambda: all(b.node.quorum.node.voters.has(new) for b in nodes.brokers.values()))
-            assert not any(b.node.quorum.node.voters.has(old) for b in nodes.brokers.values())
+            await eventually(lambda: all(b.node.quorum.state.voters.has(new) for b in nodes.brokers.values()))
+            assert not any(b.node.quorum.state.voters.has(old) for b in nodes.brokers.values())
             await eventually(lambda: bool(events.of("voter_replaced")))
             await nodes.kill(2)
             await nodes.settled()
@@ -207,8 +207,8 @@ def test_the_log_names_the_directories_of_all_voters() -> None:
         async with cluster(3) as nodes:
             keys = [broker.node.key for _, broker in sorted(nodes.brokers.items())]
             for broker in nodes.brokers.values():
-                node = broker.node.quorum.node
-                await eventually(lambda node=node: [voter.key for voter in node.voters] == keys)
+                quorum = broker.node.quorum.state
+                await eventually(lambda quorum=quorum: [voter.key for voter in quorum.voters] == keys)
 
     run(main())
 

@@ -106,7 +106,7 @@ def test_a_controller_alone_whose_disk_refuses_its_first_decision_begins_later(
                 return begin()
 
             monkeypatch.setattr(duties, "_begin", refused)
-            node.led(node.quorum.node.epoch, 1)
+            node.led(node.quorum.state.epoch, 1)
             await eventually(lambda: duties.sessions is not None)
             assert not refusals
             await nodes.kill(2)

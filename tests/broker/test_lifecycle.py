@@ -175,7 +175,7 @@ def test_a_node_that_stops_when_the_majority_is_gone_waits_for_no_controller(
             last, other = others(nodes, controller)
             for node in (other, controller):
                 await nodes.kill(node)
-            await eventually(lambda: nodes[last].node.quorum.node.majority_gone)
+            await eventually(lambda: nodes[last].node.quorum.state.majority_gone)
             async with asyncio.timeout(60):
                 await nodes.stop(last)
 

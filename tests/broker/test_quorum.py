@@ -316,7 +316,7 @@ def test_a_log_from_before_there_was_a_quorum_is_read() -> None:
         broker = Broker(config, system_world(config)._replace(files=files))
         await broker.start()
         assert list(broker.image.topics) == ["old"] and broker.image.features == {"metadata.version": 20}
-        assert broker.node.quorum.node.epoch == 1
+        assert broker.node.quorum.state.epoch == 1
         await broker.stop()
 
     run(main())

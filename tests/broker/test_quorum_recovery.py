@@ -34,14 +34,14 @@ CLOCK, RNG = SystemClock(), SystemRng()
 
 def voters(nodes: Cluster) -> list[int]:
     controller = nodes.controller
-    return [] if controller is None else [voter.key.id for voter in controller.node.quorum.node.voters]
+    return [] if controller is None else [voter.key.id for voter in controller.node.quorum.state.voters]
 
 
 async def all_vote(nodes: Cluster) -> None:
     await eventually(lambda: voters(nodes) == [1, 2, 3])
     node = (await nodes.settled()).node.quorum.node
     keys = {broker.node.key for broker in nodes.brokers.values()}
-    await eventually(lambda: {voter.key for voter in node.voters} == keys)
+    await eventually(lambda: {voter.key for voter in node.quorum.voters} == keys)
 
 
 def test_a_quorum_comes_back_from_one_voter_of_three() -> None:

@@ -25,7 +25,7 @@ async def add_voter(nodes: Cluster, through: int, node: int) -> int:
 
 
 def voters(nodes: Cluster, node: int) -> list[int]:
-    return [voter.key.id for voter in nodes[node].node.quorum.node.voters]
+    return [voter.key.id for voter in nodes[node].node.quorum.state.voters]
 
 
 def test_an_observer_becomes_a_voter_and_counts() -> None:
@@ -88,7 +88,7 @@ def test_a_voter_that_moves_says_so() -> None:
             await nodes.start(node)
 
             def known() -> set[int]:
-                found = [broker.node.quorum.node.voters.get(node) for broker in nodes.brokers.values()]
+                found = [broker.node.quorum.state.voters.get(node) for broker in nodes.brokers.values()]
                 return {voter.endpoints[0].port for voter in found if voter is not None}
 
             await eventually(lambda: known() == {port})

@@ -57,8 +57,8 @@ class Invariants:
         if core is None:
             return
         self._check_log(node.log)
-        if core.state.voted is not None:
-            self.voted(core.key, core.epoch, core.state.voted)
+        if core.quorum.state.voted is not None:
+            self.voted(core.quorum.key, core.quorum.epoch, core.quorum.state.voted)
         self._check_recovery(node, core)
         self._check_leader(node, core)
         self._check_high_watermark(node, core, everyone.values())
@@ -78,31 +78,31 @@ class Invariants:
 
     def _check_recovery(self, node: Observed, core: RaftNode) -> None:
         """A replica that votes again has everything that was committed before its epoch."""
-        if core.is_recovering:
-            self._recovering.add(core.key)
-        elif core.key in self._recovering:
-            self._recovering.discard(core.key)
+        if core.quorum.is_recovering:
+            self._recovering.add(core.quorum.key)
+        elif core.quorum.key in self._recovering:
+            self._recovering.discard(core.quorum.key)
             has = {entry.offset: entry for entry in node.log.durable}
             for offset, entry in self.committed.items():
                 complete = offset < node.log.start_offset or has.get(offset) == entry
                 rule = "recovery ends with everything that is committed"
-                ensure(complete or self.committed_in[offset] >= core.epoch, rule, node.id, entry)
+                ensure(complete or self.committed_in[offset] >= core.quorum.epoch, rule, node.id, entry)
 
     def _check_leader(self, node: Observed, core: RaftNode) -> None:
-        if not core.is_leader or self.leaders.get(core.epoch) == node.id:
+        if not core.quorum.is_leader or self.leaders.get(core.quorum.epoch) == node.id:
             return
-        before = self.leaders.setdefault(core.epoch, node.id)
-        ensure(before == node.id, "one leader per epoch", core.epoch, before, node.id)
+        before = self.leaders.setdefault(core.quorum.epoch, node.id)
+        ensure(before == node.id, "one leader per epoch", core.quorum.epoch, before, node.id)
         has = {entry.offset: entry for entry in node.log.entries}
         for offset, entry in self.committed.items():
-            if self.committed_in[offset] > core.epoch:
+            if self.committed_in[offset] > core.quorum.epoch:
                 continue
             complete = offset < node.log.start_offset or has.get(offset) == entry
-            ensure(complete, "leader completeness", core.epoch, node.id, entry)
+            ensure(complete, "leader completeness", core.quorum.epoch, node.id, entry)
 
     def _check_high_watermark(self, node: Observed, core: RaftNode, everyone: Iterable[Observed]) -> None:
         seen, before = self._high_watermarks.get(node.id, (core, 0))
-        high_watermark = core.high_watermark
+        high_watermark = core.quorum.high_watermark
         if seen is core:
             ensure(high_watermark >= before, "high watermark monotone", node.id, before, high_watermark)
         self._high_watermarks[node.id] = (core, high_watermark)
@@ -115,30 +115,35 @@ class Invariants:
             if entry.end_offset > high_watermark:
                 break
             known = self.committed.setdefault(entry.offset, entry)
-            self.committed_in.setdefault(entry.offset, core.epoch)
+            self.committed_in.setdefault(entry.offset, core.quorum.epoch)
             ensure(known == entry, "what is committed stays", node.id, known, entry)
-        if core.is_leader and high_watermark > before:
+        if core.quorum.is_leader and high_watermark > before:
             self._check_majority(core, everyone)
 
     def _check_majority(self, core: RaftNode, everyone: Iterable[Observed]) -> None:
-        last = next((e for e in core.log.entries if e.end_offset == core.high_watermark), None)  # type: ignore[attr-defined]
+        quorum = core.quorum
+        entries = quorum.log.entries  # type: ignore[attr-defined]
+        last = next((e for e in entries if e.end_offset == quorum.high_watermark), None)
         if last is None:
             return
-        ensure(last.epoch == core.epoch, "commits past a record of its own epoch", core.epoch, last)
+        ensure(last.epoch == quorum.epoch, "commits past a record of its own epoch", quorum.epoch, last)
         holders = sum(_is_held(last, other, core) for other in everyone)
         ensure(
-            holders >= core.voters.majority, "high watermark <= the flushed end of a majority", last, holders
+            holders >= core.quorum.voters.majority,
+            "high watermark <= the flushed end of a majority",
+            last,
+            holders,
         )
 
 
 def _is_held(entry: Entry, node: Observed, core: RaftNode) -> bool:
     """Whether a voter has `entry` on its disk, or has lost it after it had acknowledged it."""
     log = node.log
-    if core.voters.has(ReplicaKey(node.id, node.directory_id)) and (
+    if core.quorum.voters.has(ReplicaKey(node.id, node.directory_id)) and (
         entry in log.durable or log.start_offset >= entry.end_offset
     ):
-        return node.core is None or not node.core.is_recovering
-    voter = core.voters.get(node.id)
+        return node.core is None or not node.core.quorum.is_recovering
+    voter = core.quorum.voters.get(node.id)
     return voter is not None and entry in node.lost.get(voter.key.directory_id, ())
 
 

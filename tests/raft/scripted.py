@@ -97,7 +97,7 @@ class Scripted:
     def stand(self) -> None:
         """Let it ask for pre-votes."""
         self.wait(10_000)
-        assert self.core.role.name == "prospective"
+        assert self.core.quorum.role.name == "prospective"
 
     def grant(self, *peers: int, granted: bool = True) -> None:
         """Answer the vote requests that it has just sent."""
@@ -107,29 +107,29 @@ class Scripted:
 
     def elect(self) -> None:
         """Make it the leader, with the votes of just enough others."""
-        others = range(2, len(self.core.voters) // 2 + 2)
+        others = range(2, len(self.core.quorum.voters) // 2 + 2)
         self.stand()
         self.grant(*others)
         self.grant(*others)
-        assert self.core.is_leader
+        assert self.core.quorum.is_leader
 
     def fetch(
         self, node: int, offset: int, epoch: int, *, wait_ms: int = 0, hw: int = 1 << 62
     ) -> Response | None:
-        request = FetchRequest(key(node), self.core.epoch, offset, epoch, wait_ms, 1 << 20, hw)
+        request = FetchRequest(key(node), self.core.quorum.epoch, offset, epoch, wait_ms, 1 << 20, hw)
         return self.asked(request)
 
     def follow(self, leader: int, epoch: int) -> tuple[int, FetchRequest]:
         """Make it follow; the fetch that it sends."""
-        self.core._observe(epoch, leader)
+        self.core.quorum.observe(epoch, leader)
         self.settle()
         return self.sent(FetchRequest)[0]
 
     def receive(self, leader: int, records: bytes = b"", high_watermark: int = 0) -> Ready:
         """Answer its fetch with records."""
-        request = self.core._fetch
+        request = self.core.quorum.pending_fetch
         assert isinstance(request, FetchRequest)
-        epoch = self.core.epoch
+        epoch = self.core.quorum.epoch
         response = FetchResponse(ErrorCode.NONE, epoch, leader, high_watermark, 0, records)
         return self.answered(leader, request, response)
 

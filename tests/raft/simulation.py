@@ -83,13 +83,11 @@ class Simulation:
         nodes: int = 3,
         *,
         voters: int | None = None,
-        core: type[RaftNode] = RaftNode,
         is_new: bool = False,
     ) -> None:
         """`is_new`: disks are formatted, and only the configuration says who votes."""
         self.random = Random(seed)
         self._checkpoints = Random(seed)
-        self.core_class = core
         self.now_ms = 0.0
         self.loss = 0.0
         #: how long a message takes that is not lost
@@ -121,7 +119,7 @@ class Simulation:
             return
         config = RaftConfig(ReplicaKey(node.id, node.directory_id), fetch_max_bytes=self.fetch_max_bytes)
         node.flushing = False
-        node.core = self.core_class(
+        node.core = RaftNode(
             config,
             node.log,
             decode_quorum_state(node.quorum_state),
@@ -137,7 +135,7 @@ class Simulation:
         node.log.crash()
         if core is not None:
             # The disk has what was committed at some time before.
-            known = self._checkpoints.choice([0, core.high_watermark])
+            known = self._checkpoints.choice([0, core.quorum.high_watermark])
             node.log.committed_offset = max(node.log.committed_offset, min(known, node.log.end_offset))
 
     def damage(self, node: SimulatedNode) -> None:
@@ -161,10 +159,12 @@ class Simulation:
     def may_lose(self, node: SimulatedNode) -> bool:
         """Whether a majority is left that has lost nothing, if `node` loses its log."""
         leader = self.leader()
-        if leader is None or leader.core is None or not leader.core.voters.names_directories:
+        if leader is None or leader.core is None or not leader.core.quorum.voters.names_directories:
             return False
-        voters = leader.core.voters
-        if leader.core.history.latest_offset >= leader.core.high_watermark or len(voters) != len(self.static):
+        voters = leader.core.quorum.voters
+        if leader.core.quorum.history.latest_offset >= leader.core.quorum.high_watermark or len(
+            voters
+        ) != len(self.static):
             return False
         sound = [
             other
@@ -177,10 +177,10 @@ class Simulation:
         """Let a replica on a new disk vote, in two steps: the old key goes, the new one comes."""
         assert leader.core is not None
         voter_ = Voter(ReplicaKey(node.id, node.directory_id), voter(node.id).endpoints)
-        old = leader.core.voters.get(node.id)
+        old = leader.core.quorum.voters.get(node.id)
         if old is None:
             self.ask(leader, AddVoterRequest(voter_), lambda response: None)
-        elif not leader.core.voters.has(voter_.key):
+        elif not leader.core.quorum.voters.has(voter_.key):
             self.ask(leader, RemoveVoterRequest(old.key), lambda response: None)
 
     def settle(self, node: SimulatedNode) -> None:
@@ -202,7 +202,7 @@ class Simulation:
 
     def _tick_at(self, node: SimulatedNode, core: RaftNode, ready: Ready) -> None:
         def tick() -> None:
-            if node.core is core and core._next_deadline() <= self.now_ms:
+            if node.core is core and core.next_deadline_ms() <= self.now_ms:
                 core.tick(self.now_ms)
                 self.settle(node)
 
@@ -253,10 +253,22 @@ class Simulation:
         core = node.core
         if core is None:
             return
-        before = (core.state, core.role, core._deadline_ms, core.high_watermark, core.log_end)
+        before = (
+            core.quorum.state,
+            core.quorum.role,
+            core.quorum.deadline_ms,
+            core.quorum.high_watermark,
+            core.quorum.log_end,
+        )
         self.ask(node, request, answered)
         if isinstance(request, VoteRequest) and request.pre_vote:
-            after = (core.state, core.role, core._deadline_ms, core.high_watermark, core.log_end)
+            after = (
+                core.quorum.state,
+                core.quorum.role,
+                core.quorum.deadline_ms,
+                core.quorum.high_watermark,
+                core.quorum.log_end,
+            )
             if before != after:
                 raise ViolatedInvariant(f"pre-vote changes nothing: {before} {after}")
 
@@ -269,7 +281,7 @@ class Simulation:
         def reply(response: Response) -> None:
             match request, response:
                 case VoteRequest(pre_vote=False), VoteResponse(granted=True):
-                    self.invariants.voted(core.key, request.epoch, request.candidate)
+                    self.invariants.voted(core.quorum.key, request.epoch, request.candidate)
             answered(response)
 
         self._answers[token] = reply
@@ -318,8 +330,8 @@ class Simulation:
 
     def leader(self) -> SimulatedNode | None:
         """The one that leads the newest epoch."""
-        leading = [node for node in self.running if node.core is not None and node.core.is_leader]
-        return max(leading, key=lambda node: node.core.epoch if node.core else 0, default=None)
+        leading = [node for node in self.running if node.core is not None and node.core.quorum.is_leader]
+        return max(leading, key=lambda node: node.core.quorum.epoch if node.core else 0, default=None)
 
     def append(self, node: SimulatedNode, value: bytes) -> int:
         assert node.core is not None
@@ -331,10 +343,10 @@ class Simulation:
         """As a driver does: of what is committed, with the voters of then."""
         core, log = node.core, node.log
         assert core is not None
-        last = next((e for e in reversed(log.entries) if e.end_offset <= core.high_watermark), None)
+        last = next((e for e in reversed(log.entries) if e.end_offset <= core.quorum.high_watermark), None)
         if last is not None and last in log.durable:
             snapshot = LogPoint(last.epoch, last.end_offset)
-            voters = core.history.at(snapshot.offset)
+            voters = core.quorum.history.at(snapshot.offset)
             log.keep_snapshot(snapshot, bytes(voters_batch(voters, 0, first=True)))
             core.snapshot_taken(snapshot)
             self.settle(node)
@@ -345,7 +357,7 @@ class Simulation:
         assert core is not None
         chosen = voter(self.random.choice(sorted(self.nodes)))
         request: Request = AddVoterRequest(chosen)
-        if core.voters.has(chosen.key):
+        if core.quorum.voters.has(chosen.key):
             request = RemoveVoterRequest(chosen.key)
         self.ask(node, request, answered or (lambda response: None))
 
@@ -390,7 +402,7 @@ class Simulation:
                 self.replace_voter(leader, node)
             case "append":
                 for leader in self.running:
-                    if leader.core is not None and leader.core.is_leader:
+                    if leader.core is not None and leader.core.quorum.is_leader:
                         self.append(leader, random.randbytes(6))
 
     def run_chaos(self, steps: int, mishaps: tuple[str, ...] | None = None) -> None:
@@ -420,7 +432,8 @@ class Simulation:
             if leader is None or leader.core is None:
                 return False
             return all(
-                leader.core.voters.has(ReplicaKey(node.id, node.directory_id)) and not node.is_recovering
+                leader.core.quorum.voters.has(ReplicaKey(node.id, node.directory_id))
+                and not node.is_recovering
                 for node in self.nodes.values()
             )
 
@@ -441,16 +454,18 @@ class Simulation:
     def _agrees(self) -> bool:
         leader = self.leader()
         return leader is not None and all(
-            node.core is not None and node.core.leader_id == leader.id for node in self.running
+            node.core is not None and node.core.quorum.leader_id == leader.id for node in self.running
         )
 
     def _is_everywhere(self, offset: int) -> bool:
-        return all(node.core is not None and node.core.high_watermark > offset for node in self.running)
+        return all(
+            node.core is not None and node.core.quorum.high_watermark > offset for node in self.running
+        )
 
     def describe(self) -> str:
         return "; ".join(
-            f"{n.id}: {n.core.role.name} of {n.core.state} end {n.core.log_end} hw {n.core.high_watermark}"
-            f" voters {n.core.voters}"
+            f"{n.id}: {n.core.quorum.role.name} of {n.core.quorum.state} end {n.core.quorum.log_end} "
+            f"hw {n.core.quorum.high_watermark} voters {n.core.quorum.voters}"
             for n in self.running
             if n.core is not None
         )

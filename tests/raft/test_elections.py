@@ -117,7 +117,7 @@ def test_a_pre_vote_changes_nothing() -> None:
     node = Scripted()
     assert granted(node.asked(vote(2, 7, NOTHING, pre_vote=True)))
     assert node.ready.save is None
-    assert node.core.state == QuorumState()
+    assert node.core.quorum.state == QuorumState()
 
 
 def test_a_prospective_stays_in_its_epoch_until_a_majority_would_vote() -> None:
@@ -127,9 +127,9 @@ def test_a_prospective_stays_in_its_epoch_until_a_majority_would_vote() -> None:
     assert [peer for peer, request in node.sent(VoteRequest) if request.pre_vote] == [2, 3, 4, 5]
     asked = node.sent(VoteRequest)
     node.answered(2, asked[0][1], VoteResponse(ErrorCode.NONE, 0, NO_NODE, True))
-    assert node.core.role.name == "prospective"
+    assert node.core.quorum.role.name == "prospective"
     node.answered(3, asked[1][1], VoteResponse(ErrorCode.NONE, 0, NO_NODE, True))
-    assert node.core.role.name == "candidate"
+    assert node.core.quorum.role.name == "candidate"
     assert node.ready.save == QuorumState(1, NO_NODE, key(1))
 
 
@@ -164,7 +164,7 @@ def test_a_majority_is_gone_when_it_refused_connections_and_no_leader_is_left() 
     node = Scripted()
 
     def is_gone() -> bool:
-        return node.core.majority_gone
+        return node.core.quorum.majority_gone
 
     node.follow(3, 1)
     assert not is_gone()
@@ -187,7 +187,11 @@ def test_a_prospective_that_loses_follows_its_leader_again() -> None:
     node.follow(3, 1)
     node.stand()
     node.grant(2, 3, granted=False)
-    assert (node.core.role.name, node.core.leader_id, node.core.epoch) == ("follower", 3, 1)
+    assert (node.core.quorum.role.name, node.core.quorum.leader_id, node.core.quorum.epoch) == (
+        "follower",
+        3,
+        1,
+    )
 
 
 def test_an_answer_that_names_a_leader_ends_the_election() -> None:
@@ -204,9 +208,9 @@ def test_answers_to_another_election_do_not_count() -> None:
     node.stand()
     (peer, pre_vote), _ = node.sent(VoteRequest)
     node.grant(2)
-    assert node.core.role.name == "candidate"
+    assert node.core.quorum.role.name == "candidate"
     node.answered(peer, pre_vote, VoteResponse(ErrorCode.NONE, 0, NO_NODE, True))
-    assert node.core.role.name == "candidate"
+    assert node.core.quorum.role.name == "candidate"
 
 
 def test_unanswered_votes_are_asked_for_again() -> None:
@@ -232,20 +236,20 @@ def test_an_epoch_starts_with_a_leader_change_that_is_flushed_and_told() -> None
 def test_a_quorum_of_one_leads_at_its_first_tick() -> None:
     node = Scripted(voters=1)
     node.wait(0)
-    assert node.core.is_leader
+    assert node.core.quorum.is_leader
     assert node.flush().high_watermark == 1
-    again = Scripted(voters=1, state=node.core.state, log=node.log)
+    again = Scripted(voters=1, state=node.core.quorum.state, log=node.log)
     again.wait(0)
-    assert again.core.is_leader and again.core.epoch > 1
+    assert again.core.quorum.is_leader and again.core.quorum.epoch > 1
 
 
 def test_a_restarted_leader_has_resigned_and_does_not_vote_in_its_epoch() -> None:
     node = Scripted(state=QuorumState(5, 1, key(1)), log=log_of(5))
-    assert node.core.role.name == "resigned"
+    assert node.core.quorum.role.name == "resigned"
     assert not granted(node.asked(vote(2, 5, LogPoint(4, 9))))
     assert granted(node.asked(vote(2, 5, LogPoint(5, 9), pre_vote=True)))
     node.wait(50)
-    assert node.core.epoch == 6 and not node.core.is_leader
+    assert node.core.quorum.epoch == 6 and not node.core.quorum.is_leader
 
 
 def test_a_leader_that_a_majority_does_not_fetch_from_resigns() -> None:
@@ -254,9 +258,9 @@ def test_a_leader_that_a_majority_does_not_fetch_from_resigns() -> None:
     node.wait(2000)
     node.fetch(2, 0, 0)
     node.wait(2999)
-    assert node.core.is_leader
+    assert node.core.quorum.is_leader
     node.wait(1)
-    assert node.core.role.name == "resigned"
+    assert node.core.quorum.role.name == "resigned"
     assert [to for to, _ in node.sent(EndEpochRequest)] == [2, 3]
 
 
@@ -275,7 +279,7 @@ def test_a_leader_steps_down_for_a_later_epoch() -> None:
     node.elect()
     assert node.fetch(3, 1, 1, wait_ms=500) is None
     node.asked(vote(2, 2, LogPoint(1, 1)))
-    assert node.core.role.name == "unattached"
+    assert node.core.quorum.role.name == "unattached"
     assert node.ready.save == QuorumState(2, NO_NODE, key(2))
     answers = [reply.response for reply in node.ready.replies]
     assert FetchResponse(ErrorCode.NOT_LEADER_OR_FOLLOWER, 2, NO_NODE) in answers, "the fetch that waited"
@@ -298,7 +302,7 @@ def test_a_leader_that_resigns_names_the_best_successors_first() -> None:
     node.core.resign(node.now_ms)
     node.settle()
     assert node.sent(EndEpochRequest)[0][1].successors == (key(3), key(2))
-    assert node.core.state == QuorumState(1, 1, key(1))
+    assert node.core.quorum.state == QuorumState(1, 1, key(1))
 
 
 def test_the_end_of_an_epoch_is_told_until_it_is_acknowledged() -> None:
@@ -318,9 +322,9 @@ def test_the_first_successor_stands_at_once_and_the_others_would_vote() -> None:
         node.receive(3)
         node.asked(EndEpochRequest(3, 1, (key(1), key(2))))
     first.wait(0)
-    assert first.core.role.name == "prospective"
+    assert first.core.quorum.role.name == "prospective"
     second.wait(0)
-    assert second.core.role.name == "follower"
+    assert second.core.quorum.role.name == "follower"
     assert granted(second.asked(vote(1, 1, NOTHING, pre_vote=True, voter=2)))
 
 
@@ -329,7 +333,7 @@ def test_a_leader_that_says_it_leads_no_more_is_believed() -> None:
     _, request = node.follow(3, 1)
     node.answered(3, request, FetchResponse(ErrorCode.NOT_LEADER_OR_FOLLOWER, 1, 3))
     node.wait(31)
-    assert node.core.role.name == "prospective"
+    assert node.core.quorum.role.name == "prospective"
 
 
 def test_voters_stand_soon_after_they_saw_their_leader_gone() -> None:
@@ -339,7 +343,7 @@ def test_voters_stand_soon_after_they_saw_their_leader_gone() -> None:
     node.core.peer_gone(3, node.now_ms)
     assert node.settle().deadline_ms <= node.now_ms + 30
     node.wait(30)
-    assert node.core.role.name == "prospective"
+    assert node.core.quorum.role.name == "prospective"
 
 
 def test_a_refusal_counts_at_once_where_the_rest_is_gone() -> None:
@@ -348,7 +352,7 @@ def test_a_refusal_counts_at_once_where_the_rest_is_gone() -> None:
     node.core.peer_gone(3, node.now_ms)
     node.wait(31)
     node.grant(2, granted=False)
-    assert node.core.role.name == "follower"
+    assert node.core.quorum.role.name == "follower"
     assert node.ready.deadline_ms < node.now_ms + 100, "and it asks again soon"
 
 
@@ -390,7 +394,7 @@ def test_an_observer_never_stands() -> None:
     node.follow(3, 1)
     for _ in range(5):
         node.wait(10_000)
-    assert node.core.role.name == "follower"
+    assert node.core.quorum.role.name == "follower"
     assert node.sent(VoteRequest) == []
 
 

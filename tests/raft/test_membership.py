@@ -43,13 +43,13 @@ def error(response: object) -> ErrorCode:
 def commit(node: Scripted, *peers: int) -> None:
     node.flush()
     for peer in peers:
-        node.fetch(peer, node.log.end_offset, node.core.epoch)
+        node.fetch(peer, node.log.end_offset, node.core.quorum.epoch)
 
 
 def test_a_caught_up_observer_becomes_a_voter_and_is_told_at_the_commit() -> None:
     node = leader()
     assert node.asked(AddVoterRequest(voter(4))) is None
-    assert node.core.voters.has(key(4)), "a voter set holds from its append on"
+    assert node.core.quorum.voters.has(key(4)), "a voter set holds from its append on"
     node.flush()
     node.fetch(2, node.log.end_offset, 1)
     assert node.ready.high_watermark == 1, "three of four are a majority"
@@ -103,7 +103,7 @@ def test_an_endpoint_changes_with_an_update() -> None:
     moved = voter(3)._replace(endpoints=(Endpoint("INTERNAL", "elsewhere", 1),))
     assert node.asked(UpdateVoterRequest(moved, 1)) is None
     commit(node, 2)
-    assert node.core.voters.get(3) == moved
+    assert node.core.quorum.voters.get(3) == moved
 
 
 def test_a_voter_that_tells_its_directory_does_not_end_the_epoch() -> None:
@@ -111,15 +111,15 @@ def test_a_voter_that_tells_its_directory_does_not_end_the_epoch() -> None:
     node = Scripted(static=VoterSet(Voter(ReplicaKey(n), voter(n).endpoints) for n in (1, 2)))
     node.elect()
     commit(node, 2)
-    assert node.core.voters.get(2) == Voter(key(2)), "recorded by the leader"
+    assert node.core.quorum.voters.get(2) == Voter(key(2)), "recorded by the leader"
     for _ in range(10):
         node.wait(1000)
         node.fetch(2, node.log.end_offset, 1)
-    assert node.core.is_leader
+    assert node.core.quorum.is_leader
     commit(node, 2)
     assert node.ready.high_watermark == node.log.end_offset
     node.wait(3000)
-    assert not node.core.is_leader, "silence counts as ever"
+    assert not node.core.quorum.is_leader, "silence counts as ever"
 
 
 def test_an_update_that_changes_nothing_is_done() -> None:
@@ -146,7 +146,7 @@ def test_an_update_that_changes_nothing_is_done() -> None:
 def test_changes_that_make_no_sense_are_refused(request_: Request, expected: ErrorCode) -> None:
     node = leader()
     assert error(node.asked(request_)) == expected
-    assert node.core.voters == VoterSet(map(voter, (1, 2, 3)))
+    assert node.core.quorum.voters == VoterSet(map(voter, (1, 2, 3)))
 
 
 def test_the_last_voter_stays() -> None:
@@ -195,9 +195,9 @@ def test_a_leader_that_is_voted_out_leads_until_that_is_committed() -> None:
     assert node.asked(RemoveVoterRequest(key(1))) is None
     node.flush()
     node.fetch(2, node.log.end_offset, 1)
-    assert node.core.is_leader, "it does not count itself: two others are the majority"
+    assert node.core.quorum.is_leader, "it does not count itself: two others are the majority"
     node.fetch(3, node.log.end_offset, 1)
-    assert node.core.role.name == "resigned"
+    assert node.core.quorum.role.name == "resigned"
 
 
 def test_a_leader_that_was_voted_out_looks_for_the_next_one_as_soon_as_a_majority_knows() -> None:
@@ -205,13 +205,13 @@ def test_a_leader_that_was_voted_out_looks_for_the_next_one_as_soon_as_a_majorit
     node = leader()
     node.asked(RemoveVoterRequest(key(1)))
     commit(node, 2, 3)
-    assert node.core.role.name == "resigned"
+    assert node.core.quorum.role.name == "resigned"
     for peer, request in node.sent(EndEpochRequest):
         node.answered(peer, request, EpochResponse(ErrorCode.NONE, 1, 1))
     node.wait(30)
     ((asked, _),) = node.sent(FetchRequest)
     assert asked in (2, 3)
-    assert node.core.role.name == "unattached" and node.core.epoch == 2
+    assert node.core.quorum.role.name == "unattached" and node.core.quorum.epoch == 2
 
 
 def test_a_leader_that_was_voted_out_says_so_until_a_majority_knows() -> None:
@@ -225,24 +225,24 @@ def test_a_leader_that_was_voted_out_says_so_until_a_majority_knows() -> None:
         node.wait(50)
         assert [to for to, _ in node.sent(EndEpochRequest)] == [deaf]
     node.wait(2000)
-    assert node.core.role.name == "unattached" and node.core.epoch == 2
+    assert node.core.quorum.role.name == "unattached" and node.core.quorum.epoch == 2
 
 
 def test_a_cut_takes_a_voter_set_back() -> None:
     node = leader()
     node.asked(RemoveVoterRequest(key(3)))
-    node.core._truncate(1)
-    assert node.core.voters == VoterSet(map(voter, (1, 2, 3)))
+    node.core._following._truncate(1)
+    assert node.core.quorum.voters == VoterSet(map(voter, (1, 2, 3)))
 
 
 def test_a_voter_whose_removal_may_not_be_committed_still_stands() -> None:
     """Its log may be the only one that can win (Raft dissertation, 4.2.2)."""
     node = leader()
     node.asked(RemoveVoterRequest(key(1)))
-    assert not node.core.is_voter and node.core.may_stand
+    assert not node.core.quorum.is_voter and node.core.quorum.may_stand
     node.fetch(2, node.log.end_offset, 1)
     node.fetch(3, node.log.end_offset, 1)
-    assert not node.core.may_stand
+    assert not node.core.quorum.may_stand
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -256,7 +256,7 @@ def test_a_voter_that_is_removed_while_it_stands_follows_again(seed: int) -> Non
     outside = simulation.nodes[leader_node.id % 3 + 1]
     simulation.cut = {(a, b) for a in simulation.nodes for b in simulation.nodes if outside.id in (a, b)}
     assert outside.core is not None
-    outside.core._become_candidate()
+    outside.core._elections._become_candidate()
     simulation.settle(outside)
     answers: list[object] = []
     simulation.ask(leader_node, RemoveVoterRequest(key(outside.id)), answers.append)
@@ -265,7 +265,7 @@ def test_a_voter_that_is_removed_while_it_stands_follows_again(seed: int) -> Non
     simulation.cut.clear()
     assert simulation.run(3_000, simulation._agrees), simulation.describe()
     simulation.heal()
-    assert not outside.core.is_voter and outside.core.role.name == "follower"
+    assert not outside.core.quorum.is_voter and outside.core.quorum.role.name == "follower"
 
 
 def test_a_leader_gives_way_to_a_later_epoch_of_a_node_that_does_not_vote() -> None:
@@ -273,28 +273,28 @@ def test_a_leader_gives_way_to_a_later_epoch_of_a_node_that_does_not_vote() -> N
     node.core.request("parked", FetchRequest(key(2), 1, 1, 1, 500, 1, 1), node.now_ms)
     node.core.request("outside", FetchRequest(key(4), 5, 1, 1, 0, 1, 1), node.now_ms)
     node.settle()
-    assert node.core.state == QuorumState(5) == node.ready.save
+    assert node.core.quorum.state == QuorumState(5) == node.ready.save
     refused = FetchResponse(ErrorCode.NOT_LEADER_OR_FOLLOWER, 5, -1)
     assert {reply.token: reply.response for reply in node.ready.replies} == {
         "parked": refused,
         "outside": refused,
     }
     node.wait(30)
-    assert node.core.role.name == "prospective", "it stands at once: it has everything"
+    assert node.core.quorum.role.name == "prospective", "it stands at once: it has everything"
 
 
 def test_a_voter_in_a_later_epoch_is_heard_of_when_it_is_told_who_leads() -> None:
     node = leader()
     answer = node.asked(FetchRequest(key(3), 5, 1, 1, 0, 1, 1))
     assert answer == FetchResponse(ErrorCode.UNKNOWN_LEADER_EPOCH, 1, 1)
-    assert node.core.is_leader
+    assert node.core.quorum.is_leader
 
 
 def test_a_replica_on_another_disk_is_no_voter() -> None:
     other = Voter(ReplicaKey(1, b"another disk 16b"), voter(1).endpoints)
     node = Scripted(state=QuorumState(1), log=log_of(1))
-    node.core.history.add(5, VoterSet([other, voter(2), voter(3)]))
-    assert not node.core.is_voter
+    node.core.quorum.history.add(5, VoterSet([other, voter(2), voter(3)]))
+    assert not node.core.quorum.is_voter
 
 
 def test_a_static_voter_votes_on_any_disk() -> None:
@@ -315,4 +315,4 @@ def test_a_quorum_of_one_grows_to_three_and_loses_its_first_node() -> None:
     simulation.crash(simulation.nodes[1])
     assert simulation.run(5_000, simulation._agrees)
     simulation.heal()
-    assert all(node.core is not None and len(node.core.voters) == 3 for node in simulation.running)
+    assert all(node.core is not None and len(node.core.quorum.voters) == 3 for node in simulation.running)

@@ -1,19 +1,25 @@
 """The simulation can find what it looks for: with each guard taken away, an invariant breaks soon.
 
 A guard is a small method of the core, or a duty of the driver. `python -m tests.raft.test_mutations` prints
-the table of what breaks, and after how many seeds.
+the table of the rules that break, and after how many seeds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
+from typing import Any, NamedTuple
+from unittest import mock
 
 import pytest
 
 from penstock.model.errors import ErrorCode
+from penstock.raft.elections import Elections
+from penstock.raft.follower_replication import FollowerReplication
 from penstock.raft.leader import Leader
-from penstock.raft.messages import FetchRequest, FetchResponse, LogPoint, ReplicaKey, VoteRequest
-from penstock.raft.node import RaftNode
+from penstock.raft.leader_replication import LeaderReplication
+from penstock.raft.membership import Membership
+from penstock.raft.messages import FetchRequest, FetchResponse, LogPoint, VoteRequest
+from penstock.raft.quorum import Quorum
 from penstock.raft.ready import QuorumViolation
 from penstock.raft.roles import Role
 from tests.raft.invariants import ViolatedInvariant
@@ -21,151 +27,122 @@ from tests.raft.simulation import Simulation
 
 SEEDS_MAX = 300
 STEPS = 40
-
-
-class VotesTwice(RaftNode):
-    """Gives its vote to everybody who asks."""
-
-    __slots__ = ()
-
-    def _may_vote(self, candidate: ReplicaKey) -> bool:
-        return True
-
-
-class VotesForAnyLog(RaftNode):
-    """Does not compare logs."""
-
-    __slots__ = ()
-
-    def _lacks_nothing(self, request: VoteRequest) -> bool:
-        return True
-
-
-class LeadsOnAfterRestart(RaftNode):
-    """Takes its old epoch up again, with what is left of its log."""
-
-    __slots__ = ()
-
-    def _first_role(self) -> Role:
-        if self.leader_id == self.key.id:
-            return Leader(self.log.end_offset, self._now_ms)
-        return super()._first_role()
-
-
-class FetchesBeforeFlush(RaftNode):
-    """Acknowledges what is not on its disk."""
-
-    __slots__ = ()
-
-    def _fetch_more(self) -> None:
-        flushed, self.flushed_offset = self.flushed_offset, self.log.end_offset
-        super()._fetch_more()
-        self.flushed_offset = flushed
-
-
-class CountsItsUnflushed(RaftNode):
-    """A leader whose own records count before they are on its disk."""
-
-    __slots__ = ()
-
-    def _commit(self) -> None:
-        flushed, self.flushed_offset = self.flushed_offset, self.log.end_offset
-        super()._commit()
-        self.flushed_offset = flushed
-
-
-class CommitsOldEpochs(RaftNode):
-    """Commits by counting replicas of another leader's records (Raft, figure 8)."""
-
-    __slots__ = ()
-
-    def _commit(self) -> None:
-        assert isinstance(self.role, Leader)
-        end_offset = self.role.majority_end_offset(self.voters, self.key, self.flushed_offset)
-        self.high_watermark = max(self.high_watermark, end_offset)
-
-
-class CommitsAlone(RaftNode):
-    """Needs no majority."""
-
-    __slots__ = ()
-
-    def _commit(self) -> None:
-        self.high_watermark = max(self.high_watermark, self.flushed_offset)
-
-
-class ServesAnyFetch(RaftNode):
-    """Does not compare epochs: every follower's log is a prefix of its own."""
-
-    __slots__ = ()
-
-    def _parting(self, request: FetchRequest) -> None:
-        return None
-
-
-class BelievesBeforeMatching(RaftNode):
-    """Takes the leader's high watermark for its own while their logs still part."""
-
-    __slots__ = ()
-
-    def _take_fetched(self, request: FetchRequest, response: FetchResponse) -> None:
-        self._learn_high_watermark(response.high_watermark)
-        super()._take_fetched(request, response)
-
-
-class CutsToOwnEnd(RaftNode):
-    """Cuts nothing where it knows the epoch, though the leader has less of it."""
-
-    __slots__ = ()
-
-    def _common_end(self, diverging: LogPoint) -> int:
-        return self.log.end_offset_for_epoch(diverging.epoch).offset
-
-
-class PreVoteMovesEpochs(RaftNode):
-    """Takes a pre-vote's epoch for its own."""
-
-    __slots__ = ()
-
-    def _on_vote(self, token: Hashable, request: VoteRequest) -> None:
-        if request.epoch > self.epoch:
-            self._become_unattached(request.epoch)
-        super()._on_vote(token, request)
-
-
-class ChangesVotersAtOnce(RaftNode):
-    """Does not wait for the commit of an earlier change."""
-
-    __slots__ = ()
-
-    def _is_ready_for_change(self, token: Hashable, epoch: int) -> bool:
-        if self._refusal_as_leader(epoch) == ErrorCode.NONE:
-            return True
-        return super()._is_ready_for_change(token, epoch)
-
-
 _LIVENESS = "a leader, and writes, after healing"
-#: a rule that breaks without each guard
-MUTATIONS: dict[type[RaftNode], str] = {
-    VotesTwice: "one vote per voter and epoch",
-    VotesForAnyLog: "leader completeness",
-    LeadsOnAfterRestart: "(offset, epoch) names one record",
-    FetchesBeforeFlush: "high watermark <= the flushed end of a majority",
-    CountsItsUnflushed: "high watermark <= the flushed end of a majority",
-    CommitsOldEpochs: "commits past a record of its own epoch",
-    CommitsAlone: "high watermark <= the flushed end of a majority",
-    ServesAnyFetch: "log matching",
-    BelievesBeforeMatching: "lacks committed records",
-    CutsToOwnEnd: _LIVENESS,
-    PreVoteMovesEpochs: "pre-vote changes nothing",
-    ChangesVotersAtOnce: "leader completeness",
+
+
+class Mutation(NamedTuple):
+    """A guard of the core, what replaces it, and a rule that breaks without it."""
+
+    owner: type
+    method: str
+    replacement: Callable[..., Any]
+    rule: str
+
+
+_first_role, _fetch_more, _commit = (
+    Quorum._first_role,
+    FollowerReplication.fetch_more,
+    LeaderReplication.commit,
+)
+_take_fetched, _on_vote = FollowerReplication._take_fetched, Elections.on_vote
+_is_ready_for_change = Membership._is_ready_for_change
+
+
+def lead_on_after_restart(self: Quorum) -> Role:
+    """Takes its old epoch up again, with the rest of its log."""
+    if self.leader_id == self.key.id:
+        return Leader(self.log.end_offset, self.now_ms)
+    return _first_role(self)
+
+
+def fetch_before_flush(self: FollowerReplication) -> None:
+    """Acknowledges records that are not on its disk."""
+    quorum = self._quorum
+    flushed, quorum.flushed_offset = quorum.flushed_offset, quorum.log.end_offset
+    _fetch_more(self)
+    quorum.flushed_offset = flushed
+
+
+def count_unflushed(self: LeaderReplication) -> None:
+    """A leader whose own records count before they are on its disk."""
+    quorum = self._quorum
+    flushed, quorum.flushed_offset = quorum.flushed_offset, quorum.log.end_offset
+    _commit(self)
+    quorum.flushed_offset = flushed
+
+
+def commit_old_epochs(self: LeaderReplication) -> None:
+    """Commits by counting replicas of another leader's records (Raft, figure 8)."""
+    quorum = self._quorum
+    assert isinstance(quorum.role, Leader)
+    end_offset = quorum.role.majority_end_offset(quorum.voters, quorum.key, quorum.flushed_offset)
+    quorum.high_watermark = max(quorum.high_watermark, end_offset)
+
+
+def commit_alone(self: LeaderReplication) -> None:
+    """Needs no majority."""
+    quorum = self._quorum
+    quorum.high_watermark = max(quorum.high_watermark, quorum.flushed_offset)
+
+
+def believe_before_matching(
+    self: FollowerReplication, request: FetchRequest, response: FetchResponse
+) -> None:
+    """Takes the leader's high watermark for its own while their logs still diverge."""
+    self.learn_high_watermark(response.high_watermark)
+    _take_fetched(self, request, response)
+
+
+def truncate_to_own_end(self: FollowerReplication, diverging: LogPoint) -> int:
+    """Truncates nothing where it knows the epoch, though the leader has less of it."""
+    return self._quorum.log.end_offset_for_epoch(diverging.epoch).offset
+
+
+def move_epoch_by_pre_vote(self: Elections, token: Hashable, request: VoteRequest) -> None:
+    """Takes a pre-vote's epoch for its own."""
+    if request.epoch > self._quorum.epoch:
+        self._quorum.become_unattached(request.epoch)
+    _on_vote(self, token, request)
+
+
+def change_voters_at_once(self: Membership, token: Hashable, epoch: int) -> bool:
+    """Does not wait for the commit of an earlier change."""
+    if self._leading.refusal(epoch) == ErrorCode.NONE:
+        return True
+    return _is_ready_for_change(self, token, epoch)
+
+
+_MAJORITY = "high watermark <= the flushed end of a majority"
+MUTATIONS = {
+    "votes twice": Mutation(Elections, "_may_vote", lambda *_: True, "one vote per voter and epoch"),
+    "votes for any log": Mutation(Elections, "_lacks_nothing", lambda *_: True, "leader completeness"),
+    "leads on after a restart": Mutation(
+        Quorum, "_first_role", lead_on_after_restart, "(offset, epoch) names one record"
+    ),
+    "fetches before the flush": Mutation(FollowerReplication, "fetch_more", fetch_before_flush, _MAJORITY),
+    "counts its unflushed": Mutation(LeaderReplication, "commit", count_unflushed, _MAJORITY),
+    "commits old epochs": Mutation(
+        LeaderReplication, "commit", commit_old_epochs, "commits past a record of its own epoch"
+    ),
+    "commits alone": Mutation(LeaderReplication, "commit", commit_alone, _MAJORITY),
+    "serves any fetch": Mutation(LeaderReplication, "_divergence", lambda *_: None, "log matching"),
+    "believes before matching": Mutation(
+        FollowerReplication, "_take_fetched", believe_before_matching, "lacks committed records"
+    ),
+    "truncates to its own end": Mutation(FollowerReplication, "_common_end", truncate_to_own_end, _LIVENESS),
+    "a pre-vote moves the epoch": Mutation(
+        Elections, "on_vote", move_epoch_by_pre_vote, "pre-vote changes nothing"
+    ),
+    "changes voters at once": Mutation(
+        Membership, "_is_ready_for_change", change_voters_at_once, "leader completeness"
+    ),
 }
 
 
-def seeds_to_break(rule: str, core: type[RaftNode], *, saves_first: bool = True) -> int | None:
-    """How many seeds it takes until one breaks `rule`; None if that are too many."""
+def seeds_to_break(rule: str, *, saves_first: bool = True) -> int | None:
+    """The number of seeds until one breaks `rule`; None if there are too many."""
     for seed in range(SEEDS_MAX):
-        simulation = Simulation(seed, nodes=3 + seed % 3, voters=3, core=core)
+        simulation = Simulation(seed, nodes=3 + seed % 3, voters=3)
         simulation.saves_first = saves_first
         try:
             simulation.run_chaos(STEPS)
@@ -177,19 +154,22 @@ def seeds_to_break(rule: str, core: type[RaftNode], *, saves_first: bool = True)
     return None
 
 
-@pytest.mark.parametrize(
-    ("core", "rule"), MUTATIONS.items(), ids=lambda value: getattr(value, "__name__", "")
-)
-def test_the_simulation_finds_what_goes_wrong_without_a_guard(core: type[RaftNode], rule: str) -> None:
-    assert seeds_to_break(rule, core) is not None
+def seeds_with(mutation: Mutation) -> int | None:
+    with mock.patch.object(mutation.owner, mutation.method, mutation.replacement):
+        return seeds_to_break(mutation.rule)
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS.values(), ids=MUTATIONS)
+def test_the_simulation_finds_a_missing_guard(mutation: Mutation) -> None:
+    assert seeds_with(mutation) is not None
 
 
 def test_the_simulation_finds_votes_that_were_not_on_the_disk() -> None:
-    assert seeds_to_break("one vote per voter and epoch", RaftNode, saves_first=False) is not None
+    assert seeds_to_break("one vote per voter and epoch", saves_first=False) is not None
 
 
 if __name__ == "__main__":
-    for mutated, broken in MUTATIONS.items():
-        print(f"{mutated.__name__:24} {seeds_to_break(broken, mutated):4} {broken}")
-    broken = MUTATIONS[VotesTwice]
-    print(f"{'(driver saves nothing)':24} {seeds_to_break(broken, RaftNode, saves_first=False):4} {broken}")
+    for name, mutated in MUTATIONS.items():
+        print(f"{name:26} {seeds_with(mutated):4} {mutated.rule}")
+    broken = "one vote per voter and epoch"
+    print(f"{'(driver saves nothing)':26} {seeds_to_break(broken, saves_first=False):4} {broken}")

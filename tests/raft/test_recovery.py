@@ -16,8 +16,8 @@ from penstock.raft.messages import (
     VoteRequest,
     VoteResponse,
 )
-from penstock.raft.node import RaftNode
 from penstock.raft.ready import QuorumViolation
+from penstock.raft.recovery import LogRecovery
 from penstock.raft.state import QuorumState, Recovery
 from penstock.raft.voters import VoterSet
 from tests.raft.invariants import ViolatedInvariant
@@ -74,9 +74,9 @@ def test_recovery_ends_with_what_the_leader_has_committed_in_its_own_epoch() -> 
     node.follow(2, 6)
     node.receive(2, records(1, 1, 6), high_watermark=2)
     node.flush()
-    assert node.core.is_recovering, "older commits may be all that a new leader knows of"
+    assert node.core.quorum.is_recovering, "older commits may be all that a new leader knows of"
     node.receive(2, records(1, 1, 6, 6, offset=3), high_watermark=4)
-    assert node.core.is_recovering, "what is not on the disk does not count"
+    assert node.core.quorum.is_recovering, "what is not on the disk does not count"
     node.flush()
     assert node.ready.save == QuorumState(6, 2)
     assert node.sent(FetchRequest)[0][1].replica == key(1)
@@ -87,12 +87,12 @@ def test_recovery_does_not_end_below_what_this_replica_knew_to_be_committed() ->
     node.follow(2, 6)
     node.receive(2, records(1, 6, 6), high_watermark=3)
     node.flush()
-    assert node.core.is_recovering
+    assert node.core.quorum.is_recovering
 
 
 def test_a_restart_does_not_end_recovery() -> None:
     node = Scripted(state=DAMAGED, log=log_of(1, 1, 5))
-    assert node.core.is_recovering
+    assert node.core.quorum.is_recovering
     assert not granted(node.asked(vote(2, 9, LogPoint(8, 100))))
 
 
@@ -124,18 +124,18 @@ def test_a_new_disk_stands_at_once_if_all_others_are_new() -> None:
     node = Scripted(state=NEW, static=STATIC)
     node.wait(30)
     node.grant(2, 3)
-    assert node.core.role.name == "candidate"
+    assert node.core.quorum.role.name == "candidate"
     node.grant(2)
-    assert node.core.is_leader and node.ready.save == QuorumState(1, 1, key(1))
+    assert node.core.quorum.is_leader and node.ready.save == QuorumState(1, 1, key(1))
 
 
 def test_a_majority_of_new_disks_waits_for_a_voter_that_may_have_records() -> None:
     node = Scripted(state=NEW, static=STATIC)
     node.wait(30)
     node.grant(2)
-    assert node.core.role.name == "prospective"
+    assert node.core.quorum.role.name == "prospective"
     node.wait(1000)
-    assert node.core.role.name == "candidate"
+    assert node.core.quorum.role.name == "candidate"
 
 
 def test_a_new_disk_does_not_vote_for_a_log_that_has_records() -> None:
@@ -157,16 +157,16 @@ def test_a_new_disk_in_an_old_cluster_counts_when_it_has_everything() -> None:
     node.follow(2, 8)
     node.receive(2, records(1, 1, 6, 8, offset=3), high_watermark=4)
     node.flush()
-    assert not node.core.is_recovering
+    assert not node.core.quorum.is_recovering
 
 
 def test_a_follower_does_not_wait_for_a_leader_whose_disk_was_wiped() -> None:
     node = Scripted(state=QuorumState(4, 2), log=log_of(1, 4))
     node.wait(30)
     node.grant(2, 3, granted=False)
-    assert node.core.role.name == "follower"
+    assert node.core.quorum.role.name == "follower"
     node.wait(60)
-    request = node.core._fetch
+    request = node.core.quorum.pending_fetch
     assert isinstance(request, FetchRequest)
     node.answered(2, request, FetchResponse(ErrorCode.UNKNOWN_LEADER_EPOCH, 0, NO_NODE))
     node.wait(100)
@@ -178,19 +178,19 @@ def test_a_leader_records_the_directories_of_static_voters() -> None:
     node.elect()
     node.flush()
     node.fetch(2, 1, 1)
-    assert list(node.core.voters) == [Voter(key(1)), Voter(key(2)), Voter(ReplicaKey(3))]
+    assert list(node.core.quorum.voters) == [Voter(key(1)), Voter(key(2)), Voter(ReplicaKey(3))]
     node.flush()
     for peer in (2, 3):
         node.fetch(peer, node.log.end_offset, 1)
-    assert [each.key for each in node.core.voters] == [key(1), key(2), key(3)]
-    assert not node.core.voters.has(ReplicaKey(3, b"another disk 16b"))
+    assert [each.key for each in node.core.quorum.voters] == [key(1), key(2), key(3)]
+    assert not node.core.quorum.voters.has(ReplicaKey(3, b"another disk 16b"))
 
 
 def test_a_node_alone_records_nothing() -> None:
     node = Scripted(static=VoterSet([Voter(ReplicaKey(1))]))
     node.wait(0)
     node.flush()
-    assert node.core.is_leader and node.log.end_offset == 1
+    assert node.core.quorum.is_leader and node.log.end_offset == 1
 
 
 # -- what the disk knows to be committed
@@ -202,63 +202,48 @@ def test_nothing_is_cut_below_what_was_committed_before_a_restart() -> None:
     node = Scripted(log=log, state=QuorumState(3))
     node.follow(2, 3)
     with pytest.raises(QuorumViolation, match="lacks committed records"):
-        node.core._truncate(1)
-    node.core._truncate(2)
+        node.core._following._truncate(1)
+    node.core._following._truncate(2)
 
 
 # -- the simulation finds what goes wrong without these rules
 
 
-class VotesInRecovery(RaftNode):
-    """Votes with a log that lacks what it has acknowledged."""
-
-    __slots__ = ()
-
-    def _may_give_vote(self, request: VoteRequest) -> bool:
-        return True
-
-
-class CountsInRecovery(RaftNode):
-    """Fetches as the voter that it was."""
-
-    __slots__ = ()
-
-    @property
-    def _fetch_key(self) -> ReplicaKey:
-        return self.key
-
-
-class RecoversAtOnce(RaftNode):
-    """Takes any answer of a leader for the end."""
-
-    __slots__ = ()
-
-    def _leader_told(self, high_watermark: int) -> None:
-        self._recovery_end = 0
-
-
-class BelievesOldCommits(RaftNode):
-    """Takes a new leader's high watermark for all that is committed."""
-
-    __slots__ = ()
-
-    def _is_of_this_epoch(self, high_watermark: int) -> bool:
-        return True
+def _recover_at_once(self: LogRecovery, high_watermark: int) -> None:
+    self._end = 0
 
 
 @pytest.mark.parametrize(
-    ("core", "rule"),
+    ("method", "replacement", "rule"),
     [
-        (VotesInRecovery, "leader completeness"),
-        (CountsInRecovery, "high watermark <= the flushed end of a majority"),
-        (RecoversAtOnce, "recovery ends with everything that is committed"),
-        (BelievesOldCommits, "recovery ends with everything that is committed"),
+        pytest.param("may_vote_for", lambda *_: True, "leader completeness", id="votes in recovery"),
+        pytest.param(
+            "fetch_key",
+            property(lambda self: self._quorum.key),
+            "high watermark <= the flushed end of a majority",
+            id="counts in recovery",
+        ),
+        pytest.param(
+            "leader_committed",
+            _recover_at_once,
+            "recovery ends with everything that is committed",
+            id="recovers at once",
+        ),
+        pytest.param(
+            "_is_of_this_epoch",
+            lambda *_: True,
+            "recovery ends with everything that is committed",
+            id="believes old commits",
+        ),
     ],
 )
-def test_the_simulation_finds_replicas_that_recover_too_soon(core: type[RaftNode], rule: str) -> None:
+def test_the_simulation_finds_replicas_that_recover_too_soon(
+    monkeypatch: pytest.MonkeyPatch, method: str, replacement: object, rule: str
+) -> None:
+    monkeypatch.setattr(LogRecovery, method, replacement)
     for seed in [*range(40), *range(140, 150)]:
         try:
-            play_losses(seed, core)
+            play_losses(seed)
         except (ViolatedInvariant, QuorumViolation) as e:
             if rule in str(e):
                 return

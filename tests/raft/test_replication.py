@@ -21,7 +21,7 @@ def leader(voters: int = 3) -> Scripted:
     node.fetch(2, 1, 1)
     if voters == 5:
         node.fetch(3, 1, 1)
-    assert node.core.high_watermark == 1
+    assert node.core.quorum.high_watermark == 1
     return node
 
 
@@ -66,7 +66,7 @@ def test_the_high_watermark_moves_only_past_a_record_of_the_leaders_epoch() -> N
     node = Scripted(log=log_of(1, 1), state=QuorumState(3))
     node.elect()
     node.flush()
-    assert node.core.epoch == 4 and node.log.end_offset == 3
+    assert node.core.quorum.epoch == 4 and node.log.end_offset == 3
     node.fetch(2, 2, 1)
     assert node.ready.high_watermark == 0
     node.fetch(2, 3, 4)
@@ -186,7 +186,7 @@ def test_a_follower_fetches_on_only_from_what_it_has_flushed() -> None:
 def test_a_deposed_leader_flushes_before_it_fetches() -> None:
     node = Scripted()
     node.elect()
-    node.core._observe(2, 3)
+    node.core.quorum.observe(2, 3)
     assert node.settle().messages == []
     node.flush()
     assert [to for to, _ in node.sent(FetchRequest)] == [3]
@@ -219,7 +219,7 @@ def test_nothing_is_cut_below_the_high_watermark() -> None:
     node.follow(3, 1)
     node.receive(3, b"".join(entry.data for entry in log_of(1, 1).entries), high_watermark=2)
     node.flush()
-    request = node.core._fetch
+    request = node.core.quorum.pending_fetch
     assert isinstance(request, FetchRequest)
     with pytest.raises(QuorumViolation, match="offsets below 2 are committed"):
         node.answered(3, request, FetchResponse(ErrorCode.NONE, 1, 3, 2, 0, diverging=LogPoint(1, 1)))
@@ -231,7 +231,7 @@ def test_answers_of_an_earlier_epoch_are_ignored() -> None:
     _, late = node.follow(3, 1)
     node.follow(2, 2)
     node.answered(3, late, FetchResponse(ErrorCode.NONE, 1, 3, 9, 0, log_of(1).entries[0].data))
-    assert node.log.end_offset == 0 and node.core.leader_id == 2
+    assert node.log.end_offset == 0 and node.core.quorum.leader_id == 2
 
 
 def test_batches_of_a_later_epoch_than_the_leaders_are_refused() -> None:
@@ -239,7 +239,7 @@ def test_batches_of_a_later_epoch_than_the_leaders_are_refused() -> None:
     node.follow(3, 1)
     node.receive(3, log_of(2).entries[0].data)
     assert node.log.end_offset == 0
-    assert node.core.role.name == "follower"
+    assert node.core.quorum.role.name == "follower"
 
 
 def test_a_batch_that_is_cut_is_fetched_again() -> None:
@@ -254,9 +254,9 @@ def test_a_follower_whose_leader_is_silent_stands_after_the_fetch_timeout() -> N
     node = Scripted()
     node.follow(3, 1)
     node.wait(1999)
-    assert node.core.role.name == "follower"
+    assert node.core.quorum.role.name == "follower"
     node.wait(1)
-    assert node.core.role.name == "prospective"
+    assert node.core.quorum.role.name == "prospective"
 
 
 def test_a_failed_fetch_is_tried_again_soon() -> None:

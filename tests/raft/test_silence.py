@@ -33,7 +33,7 @@ def silenced(node: int = 1, voters: int = 3) -> Scripted:
     scripted.follow(3, 1)
     scripted.receive(3)
     scripted.wait(2000)
-    assert scripted.core.role.name == "prospective"
+    assert scripted.core.quorum.role.name == "prospective"
     return scripted
 
 
@@ -64,7 +64,7 @@ def test_who_has_lost_a_round_lets_others_go_first() -> None:
     node = silenced(1)
     node.grant(2, granted=False)
     node.wait(60)
-    assert node.core.role.name == "prospective"
+    assert node.core.quorum.role.name == "prospective"
     assert granted(node.asked(vote(2, 1, NOTHING, pre_vote=True)))
 
 
@@ -77,7 +77,7 @@ def test_a_candidate_would_vote_for_anybody_again() -> None:
     """Its own vote is given: whoever asks for the next epoch may be the one to end this."""
     node = silenced(1)
     node.grant(2)
-    assert node.core.role.name == "candidate"
+    assert node.core.quorum.role.name == "candidate"
     assert granted(node.asked(vote(2, 2, NOTHING, pre_vote=True)))
 
 
@@ -89,14 +89,14 @@ def test_a_split_vote_is_followed_by_another_round_at_once() -> None:
     node = silenced(1)
     node.grant(2)
     node.grant(2, granted=False)
-    assert node.core.role.name == "candidate"
+    assert node.core.quorum.role.name == "candidate"
     assert node.ready.deadline_ms <= node.now_ms + 60
 
 
 def test_who_is_refused_asks_again_soon() -> None:
     node = silenced(1)
     node.grant(2, granted=False)
-    assert node.core.role.name == "follower"
+    assert node.core.quorum.role.name == "follower"
     assert node.ready.deadline_ms <= node.now_ms + 60
 
 
@@ -105,10 +105,10 @@ def test_the_refusal_of_the_leader_itself_ends_an_election() -> None:
     node = silenced(1, voters=5)
     ((_, request),) = [sent for sent in node.sent(VoteRequest) if sent[0] == 3]
     node.answered(3, request, VoteResponse(ErrorCode.NONE, 1, 3, False))
-    assert (node.core.role.name, node.core.leader_id) == ("follower", 3)
+    assert (node.core.quorum.role.name, node.core.quorum.leader_id) == ("follower", 3)
     assert [to for to, _ in node.sent(FetchRequest)] == [3]
     node.wait(1999)
-    assert node.core.role.name == "follower", "it has a whole fetch timeout again"
+    assert node.core.quorum.role.name == "follower", "it has a whole fetch timeout again"
 
 
 def test_a_leader_that_only_refuses_is_replaced() -> None:
@@ -116,19 +116,19 @@ def test_a_leader_that_only_refuses_is_replaced() -> None:
     node = silenced(1, voters=5)
     refusal = VoteResponse(ErrorCode.NONE, 1, 3, False)
     node.answered(3, dict(node.sent(VoteRequest))[3], refusal)
-    assert node.core.role.name == "follower"
+    assert node.core.quorum.role.name == "follower"
     node.wait(2000)
     asked = dict(node.sent(VoteRequest))
     node.answered(3, asked[3], refusal)
     for voter in (2, 4):
         node.answered(voter, asked[voter], VoteResponse(ErrorCode.NONE, 1, NO_NODE, True))
-    assert node.core.role.name == "candidate"
+    assert node.core.quorum.role.name == "candidate"
 
 
 def test_a_leader_that_says_it_leads_on_may_be_deaf() -> None:
     node = silenced(1)
     node.asked(BeginEpochRequest(3, 1, key(1)))
-    assert (node.core.role.name, node.core.leader_id) == ("follower", 3)
+    assert (node.core.quorum.role.name, node.core.quorum.leader_id) == ("follower", 3)
     assert node.ready.deadline_ms <= node.now_ms + 30, "only an answer shows that it hears"
     assert granted(node.asked(vote(2, 1, NOTHING, pre_vote=True)))
 
@@ -149,13 +149,13 @@ def test_an_answer_to_an_earlier_question_says_nothing_of_the_leader_since() -> 
     node = Scripted()
     node.asked(vote(2, 1, NOTHING))
     node.settle()
-    asked = node.core._fetch
+    asked = node.core.quorum.pending_fetch
     assert isinstance(asked, FetchRequest)
     node.asked(BeginEpochRequest(2, 1, key(1)))
-    assert node.core._fetch == asked, "the same words"
+    assert node.core.quorum.pending_fetch == asked, "the same words"
     node.answered(2, asked, FetchResponse(ErrorCode.NOT_LEADER_OR_FOLLOWER, 1, NO_NODE))
     node.wait(1000)
-    assert (node.core.role.name, node.core.leader_id) == ("follower", 2)
+    assert (node.core.quorum.role.name, node.core.quorum.leader_id) == ("follower", 2)
 
 
 # -- how long it has been silent
@@ -166,17 +166,17 @@ def test_a_new_leader_knows_when_it_last_heard_from_the_one_before() -> None:
     node.grant(2)
     node.wait(300)
     node.grant(2)
-    assert node.core.is_leader
-    assert node.core.contact == LeaderContact(3, 0)
+    assert node.core.quorum.is_leader
+    assert node.core.quorum.contact == LeaderContact(3, 0)
 
 
 def test_to_follow_the_same_leader_again_is_no_news_of_it() -> None:
     node = silenced(1)
     node.grant(2, granted=False)
-    assert node.core.contact == LeaderContact(3, 0)
+    assert node.core.quorum.contact == LeaderContact(3, 0)
     node.wait(100)
     node.asked(BeginEpochRequest(2, 2, key(1)))
-    assert node.core.contact == LeaderContact(2, 2100)
+    assert node.core.quorum.contact == LeaderContact(2, 2100)
 
 
 def test_who_leads_twice_in_a_row_has_heard_of_nobody_in_between() -> None:
@@ -189,8 +189,8 @@ def test_who_leads_twice_in_a_row_has_heard_of_nobody_in_between() -> None:
     node.wait(2000)
     node.grant(2)
     node.grant(2)
-    assert node.core.is_leader
-    assert node.core.contact.node == NO_NODE
+    assert node.core.quorum.is_leader
+    assert node.core.quorum.contact.node == NO_NODE
 
 
 # -- quorums
@@ -222,7 +222,7 @@ def seconds_without_leader(seed: int, voters: int, kind: str, latency_ms: tuple[
             return False
         core = leader.core
         assert core is not None and core.epoch_start_offset is not None
-        return core.high_watermark > core.epoch_start_offset
+        return core.quorum.high_watermark > core.epoch_start_offset
 
     assert simulation.run(20_000, is_replaced)
     return (simulation.now_ms - began_ms) / 1000

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from penstock.model.errors import PenstockError
-from penstock.raft.node import RaftNode
 from tests.raft.invariants import ViolatedInvariant
 from tests.raft.simulation import LOSSES, Simulation
 
@@ -30,9 +29,9 @@ def test_nothing_that_was_committed_is_lost_whatever_happens(first: int) -> None
             raise AssertionError(f"seed {seed}: {e}") from e
 
 
-def play_losses(seed: int, core: type[RaftNode] = RaftNode) -> Simulation:
+def play_losses(seed: int) -> Simulation:
     """One run of three or five voters, of which a minority loses logs and disks."""
-    simulation = Simulation(seed, nodes=3 + 2 * (seed % 2), core=core, is_new=seed % 4 < 2)
+    simulation = Simulation(seed, nodes=3 + 2 * (seed % 2), is_new=seed % 4 < 2)
     simulation.run(1_000)
     simulation.run_chaos(STEPS, LOSSES)
     simulation.heal()

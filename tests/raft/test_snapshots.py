@@ -83,7 +83,7 @@ def test_fetching_a_snapshot_keeps_a_leader_in_office() -> None:
     node.wait(2000)
     node.asked(FetchSnapshotRequest(key(2), 5, SNAPSHOT, 0, 3))
     node.wait(2000)
-    assert node.core.is_leader
+    assert node.core.quorum.is_leader
 
 
 def follower_at_snapshot(content: bytes) -> tuple[Scripted, FetchSnapshotRequest]:
@@ -145,7 +145,7 @@ def test_a_snapshot_below_the_high_watermark_is_not_installed() -> None:
     node.follow(3, 4)
     node.receive(3, b"".join(entry.data for entry in log_of(1, 1, 2, 2).entries), high_watermark=4)
     node.flush()
-    request = node.core._fetch
+    request = node.core.quorum.pending_fetch
     assert isinstance(request, FetchRequest)
     node.answered(3, request, FetchResponse(ErrorCode.NONE, 4, 3, 9, 3, snapshot=SNAPSHOT))
     ((_, chunk),) = node.sent(FetchSnapshotRequest)

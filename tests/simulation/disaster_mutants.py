@@ -14,8 +14,8 @@ from penstock.broker.unclean_replicas import UncleanReplicas
 from penstock.metadata import unclean_recovery
 from penstock.metadata.unclean_recovery import ReplicaReport
 from penstock.raft.messages import ReplicaKey
-from penstock.raft.node import RaftNode
-from penstock.raft.recovery import Recovering
+from penstock.raft.quorum import Quorum
+from penstock.raft.recovery import LogRecovery
 from penstock.replication.follower import FollowerState, Step, Truncate
 from penstock.storage import directory, loading
 from penstock.storage.directory import DataDirectory
@@ -52,7 +52,7 @@ def _by_name(self: StoredPartitions, folder: PartitionFolder) -> StoredPartition
     return StoredPartition(topic.name, folder.partition, topic.id)
 
 
-def _is_same_id(self: RaftNode, key: ReplicaKey) -> bool:
+def _is_same_id(self: Quorum, key: ReplicaKey) -> bool:
     return key.id == self.key.id
 
 
@@ -99,9 +99,9 @@ DISASTER_MUTANTS: Final = (
     Mutant(
         guard="a new disk does not vote",
         changes=(
-            (Recovering, "_may_give_vote", _always),
-            (RaftNode, "is_recovering", False),
-            (RaftNode, "_is_me", _is_same_id),
+            (LogRecovery, "may_vote_for", _always),
+            (Quorum, "is_recovering", False),
+            (Quorum, "is_own_key", _is_same_id),
         ),
         disaster="voter_wiped",
     ),

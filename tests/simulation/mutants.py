@@ -24,8 +24,11 @@ from penstock.metadata import alter_partition, brokers
 from penstock.metadata.policy import Policy
 from penstock.model.errors import ApiError, ErrorCode, StorageError
 from penstock.ports import Files
+from penstock.raft.elections import Elections
+from penstock.raft.follower_replication import FollowerReplication
 from penstock.raft.leader import Leader
-from penstock.raft.node import RaftNode
+from penstock.raft.leader_replication import LeaderReplication
+from penstock.raft.quorum import Quorum
 from penstock.raft.roles import Role
 from penstock.raft.state import QuorumState, encode_quorum_state
 from penstock.replication.follower import FollowerState
@@ -81,27 +84,30 @@ def _save_unsynced(self: MetadataLog, state: QuorumState) -> None:
 # -- the quorum
 
 
-_take_role, _fetch_more, _commit = RaftNode._first_role, RaftNode._fetch_more, RaftNode._commit
+_take_role = Quorum._first_role
+_fetch_more, _commit = FollowerReplication.fetch_more, LeaderReplication.commit
 
 
-def _lead_on(self: RaftNode) -> Role:
+def _lead_on(self: Quorum) -> Role:
     if self.leader_id == self.key.id:
         # Its epoch has begun before the end of its log, so it goes on deciding.
-        return Leader(self.log.end_offset - 1, self._now_ms)
+        return Leader(self.log.end_offset - 1, self.now_ms)
     return _take_role(self)
 
 
-def _with_unflushed(then: Callable[[RaftNode], None]) -> Callable[[RaftNode], None]:
-    def mutant(self: RaftNode) -> None:
-        flushed, self.flushed_offset = self.flushed_offset, self.log.end_offset
+def _with_unflushed(then: Callable[[Any], None]) -> Callable[[Any], None]:
+    def mutant(self: FollowerReplication | LeaderReplication) -> None:
+        quorum = self._quorum
+        flushed, quorum.flushed_offset = quorum.flushed_offset, quorum.log.end_offset
         then(self)
-        self.flushed_offset = flushed
+        quorum.flushed_offset = flushed
 
     return mutant
 
 
-def _commit_alone(self: RaftNode) -> None:
-    self.high_watermark = max(self.high_watermark, self.flushed_offset)
+def _commit_alone(self: LeaderReplication) -> None:
+    quorum = self._quorum
+    quorum.high_watermark = max(quorum.high_watermark, quorum.flushed_offset)
 
 
 # -- partitions
@@ -187,16 +193,21 @@ MUTANTS: Final = (
     Mutant(guard="sequence check", changes=((ProducerStates, "check", _nothing),), brokers=1),
     # the quorum
     Mutant(guard="fsync before vote", changes=((MetadataLog, "save_state", _save_unsynced),), allowed=_POWER),
-    Mutant(guard="one vote per epoch", changes=((RaftNode, "_may_vote", _always),), allowed=_UNREST),
-    Mutant(guard="votes compare logs", changes=((RaftNode, "_lacks_nothing", _always),), allowed=_UNREST),
+    Mutant(guard="one vote per epoch", changes=((Elections, "_may_vote", _always),), allowed=_UNREST),
+    Mutant(guard="votes compare logs", changes=((Elections, "_lacks_nothing", _always),), allowed=_UNREST),
+    Mutant(guard="no leader after a restart", changes=((Quorum, "_first_role", _lead_on),), plot="lost_tail"),
     Mutant(
-        guard="no leader after a restart", changes=((RaftNode, "_first_role", _lead_on),), plot="lost_tail"
+        guard="flush before fetch",
+        changes=((FollowerReplication, "fetch_more", _with_unflushed(_fetch_more)),),
     ),
-    Mutant(guard="flush before fetch", changes=((RaftNode, "_fetch_more", _with_unflushed(_fetch_more)),)),
-    Mutant(guard="leader counts flushed", changes=((RaftNode, "_commit", _with_unflushed(_commit)),)),
-    Mutant(guard="majority commits", changes=((RaftNode, "_commit", _commit_alone),)),
+    Mutant(guard="leader counts flushed", changes=((LeaderReplication, "commit", _with_unflushed(_commit)),)),
+    Mutant(guard="majority commits", changes=((LeaderReplication, "commit", _commit_alone),)),
     Mutant(guard="committed-epoch rule", changes=((Leader, "may_commit", _always),), allowed=_UNREST),
-    Mutant(guard="quorum compares epochs", changes=((RaftNode, "_parting", _nothing),), allowed=_UNREST),
+    Mutant(
+        guard="quorum compares epochs",
+        changes=((LeaderReplication, "_divergence", _nothing),),
+        allowed=_UNREST,
+    ),
     # partitions
     Mutant(guard="acks=all waits", changes=((Leadership, "when_committed", _acknowledge_at_once),)),
     Mutant(guard="high watermark of the ISR", changes=((LeaderState, "_advance", _commit_own_end),)),

@@ -182,7 +182,7 @@ class ClusterNode:
     def led(self, epoch: int, leader_id: int) -> None:
         self.controller.leader_changed()
         if self.internal is not None:
-            self.duties.leader_changed(leader_id, self.quorum.node.contact)
+            self.duties.leader_changed(leader_id, self.quorum.state.contact)
             self.balancer.leader_changed(leader_id)
         news, self._news = self._news, asyncio.Event()
         news.set()
@@ -199,7 +199,7 @@ class ClusterNode:
     @property
     def leader_id(self) -> int:
         """The node that leads the quorum, -1 as long as none is known."""
-        return self.quorum.node.leader_id
+        return self.quorum.state.leader_id
 
     def _is_alone(self) -> bool:
         """Whether there is no other node whose clock could be compared with this one's."""
@@ -209,7 +209,7 @@ class ClusterNode:
 
     @property
     def key(self) -> ReplicaKey:
-        return self.quorum.node.key
+        return self.quorum.state.key
 
     @property
     def broker_epoch(self) -> int:
@@ -273,10 +273,10 @@ class ClusterNode:
 
     def _reason_for_silence(self) -> str:
         """What this node itself has to do with it that no leader is elected."""
-        node = self.quorum.node
-        if node.state.recovery in (Recovery.NONE, Recovery.NEW) or node.leader_id != NO_NODE:
+        quorum = self.quorum.state
+        if quorum.state.recovery in (Recovery.NONE, Recovery.NEW) or quorum.leader_id != NO_NODE:
             return ""
-        others = ", ".join(str(voter.key.id) for voter in node.voters.others(self.node_id))
+        others = ", ".join(str(voter.key.id) for voter in quorum.voters.others(self.node_id))
         return (
             f": this node's metadata log was damaged, or was dropped to join anew; it waits until the voters "
             f"{others} elect a leader to fetch from. "
@@ -325,9 +325,9 @@ class ClusterNode:
 
         As long as the configs name the voters, all nodes have the same, and there is nothing to tell.
         """
-        node, own = self.quorum.node, Voter(self.key, self.endpoints)
-        recorded = node.voters.get(self.node_id)
-        if node.history.latest_offset < 0 or not node.is_voter or recorded in (None, own):
+        quorum, own = self.quorum.state, Voter(self.key, self.endpoints)
+        recorded = quorum.voters.get(self.node_id)
+        if quorum.history.latest_offset < 0 or not quorum.is_voter or recorded in (None, own):
             return
         assert recorded is not None
         if not recorded.endpoints and self.node_id in self._config.quorum_voters:
@@ -335,11 +335,11 @@ class ClusterNode:
 
         async def attempt(left_s: float) -> ErrorCode | None:
             if self.leader_id == self.node_id:
-                answer = await self.quorum.ask_and_wait(UpdateVoterRequest(own, node.epoch))
+                answer = await self.quorum.ask_and_wait(UpdateVoterRequest(own, quorum.epoch))
                 assert isinstance(answer, VoterChangeResponse)
                 code = answer.error
             else:
-                request = encode_voter_update(own, self.cluster_id, node.epoch)
+                request = encode_voter_update(own, self.cluster_id, quorum.epoch)
                 response = await self.ask_leader(UPDATE_RAFT_VOTER, request, left_s, "controller")
                 if response is None:
                     return None
@@ -376,7 +376,7 @@ class ClusterNode:
         return None if address is None or self.internal is None else Endpoint(self.internal.name, *address)
 
     def _locate(self, node_id: int) -> tuple[str, int] | None:
-        voter = self.quorum.node.voters.get(node_id)
+        voter = self.quorum.state.voters.get(node_id)
         if voter is not None and voter.endpoints and voter.endpoints[0].port:
             return voter.endpoints[0].host, voter.endpoints[0].port
         if node_id in self._config.quorum_voters:

@@ -59,7 +59,7 @@ class Controller:
     @property
     def next_offset(self) -> int:
         """Where the records of the decision at hand will go."""
-        return self._quorum.node.log.end_offset
+        return self._quorum.state.log.end_offset
 
     async def change(self, decide: Callable[[], tuple[Sequence[Struct], T]]) -> T:
         """Decide on the image as it then is; return the decision's result once its records are applied.
@@ -81,10 +81,11 @@ class Controller:
 
     def leader_changed(self) -> None:
         """There is another epoch: what is not committed by now may never be."""
-        node = self._quorum.node
+        quorum = self._quorum.state
         if self._pending is not None:
             epoch, end_offset, _ = self._pending
-            if end_offset > node.high_watermark and not (node.is_leader and node.epoch == epoch):
+            leads_on = quorum.is_leader and quorum.epoch == epoch
+            if end_offset > quorum.high_watermark and not leads_on:
                 self._abandon(NotController("leadership was lost before the change was committed"))
 
     def failed(self, error: PenstockError) -> None:
@@ -110,12 +111,12 @@ class Controller:
         """Wait until everything below `end_offset` is committed and applied, as long as this node leads."""
         if self._quorum.failure is not None:
             raise self._quorum.failure
-        if not self._quorum.node.is_leader:
+        if not self._quorum.state.is_leader:
             raise NotController("another node leads the quorum")
         reached = self._loader.wait_for(end_offset)
-        self._pending = (self._quorum.node.epoch, end_offset, reached)
+        self._pending = (self._quorum.state.epoch, end_offset, reached)
         # One that leads alone has nobody to leave it to.
-        patience_s = _STUCK_S if len(self._quorum.node.voters) > 1 else None
+        patience_s = _STUCK_S if len(self._quorum.state.voters) > 1 else None
         try:
             # Awaited itself: an error in the moment of a cancellation is taken, too.
             async with asyncio.timeout(patience_s):

@@ -94,7 +94,7 @@ class Lifecycle:
 
     async def register_controller(self) -> None:
         """Tell what this node could do as the controller: features are raised only where all follow."""
-        if not self._node.quorum.node.is_voter:
+        if not self._node.quorum.state.is_voter:
             return
         request = ControllerRegistrationRequest(
             controller_id=self._node.node_id,
@@ -112,7 +112,7 @@ class Lifecycle:
 
     def _say_what_is_missing(self) -> None:
         """Whoever looks why this broker does not get ready finds the reason in its log."""
-        log.warning("waiting_for_majority", voters=[v.key.id for v in self._node.quorum.node.voters])
+        log.warning("waiting_for_majority", voters=[v.key.id for v in self._node.quorum.state.voters])
 
     def _listed(self, listeners: Sequence[Listener]) -> list[RegisteredListener]:
         return [
@@ -152,7 +152,7 @@ class Lifecycle:
 
     @property
     def _farewell_s(self) -> float:
-        return _HURRY_S if self._node.quorum.node.majority_gone else _FAREWELL_S
+        return _HURRY_S if self._node.quorum.state.majority_gone else _FAREWELL_S
 
     def start(self) -> None:
         self._task = asyncio.get_running_loop().create_task(self._report())

@@ -22,6 +22,7 @@ from penstock.net.deferred import Deferred
 from penstock.ports import Clock, Workers
 from penstock.raft.messages import LogPoint, Request, Response
 from penstock.raft.node import RaftNode
+from penstock.raft.quorum import Quorum
 from penstock.raft.ready import Message, QuorumViolation, Ready
 
 __all__ = ["QuorumDriver", "QuorumEvents"]
@@ -116,6 +117,11 @@ class QuorumDriver:
         return result
 
     @property
+    def state(self) -> Quorum:
+        """This node's place in the quorum."""
+        return self.node.quorum
+
+    @property
     def is_saving(self) -> bool:
         """Whether the quorum state is not on the disk yet, so that nobody has heard of it."""
         return self._saving
@@ -129,7 +135,7 @@ class QuorumDriver:
 
     async def resign(self, wait_s: float) -> None:
         """Give up leadership, if this node has it, and leave the others the time to hear of it."""
-        if self.node.is_leader and len(self.node.voters) > 1:
+        if self.state.is_leader and len(self.state.voters) > 1:
             self._do(lambda: self.node.resign(self._now_ms()))
             if self._tasks:
                 await asyncio.wait(list(self._tasks), timeout=wait_s)
@@ -161,13 +167,13 @@ class QuorumDriver:
             # leaves it to others.
             log.error("quorum_storage_failed", error=str(e))
             node = self.node
-            if len(node.voters) > 1:
+            if len(node.quorum.voters) > 1:
                 node.resign(self._now_ms())
-            elif node.log.end_offset == node.epoch_start_offset:
+            elif node.quorum.log.end_offset == node.epoch_start_offset:
                 # Nobody else can lead, and this one could not even begin.
                 self.fail(e)
                 return
-            self._tick_at(self._now_ms() + node.config.retry_ms)
+            self._tick_at(self._now_ms() + node.quorum.config.retry_ms)
 
     def _settle(self) -> None:
         ready = self.node.take()
@@ -201,7 +207,7 @@ class QuorumDriver:
         if ready.installed is not None:
             self._events.installed(ready.installed)
         # The directory's checkpoint says it: after a crash, what it says has to be on the disk.
-        self._log.log.advance_high_watermark(min(ready.high_watermark, self.node.flushed_offset))
+        self._log.log.advance_high_watermark(min(ready.high_watermark, self.state.flushed_offset))
         self._events.committed(ready.high_watermark)
         if (ready.epoch, ready.leader_id) != self._led:
             self._led = (ready.epoch, ready.leader_id)
@@ -236,7 +242,7 @@ class QuorumDriver:
                 # Only the room for a small file was missing: nobody hears of the records before it is there.
                 log.error("quorum_storage_failed", error=str(e))
                 metadata_log.flush_failed(plan)
-                await asyncio.sleep(self.node.config.retry_ms / 1000)
+                await asyncio.sleep(self.state.config.retry_ms / 1000)
         metadata_log.flushed(plan)
         self._flushing = False
         # Not the plan's end: the log may have been cut meanwhile.

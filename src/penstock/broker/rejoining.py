@@ -44,7 +44,7 @@ class Rejoining:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> Self:
-        quorum = self._node.quorum.node
+        quorum = self._node.quorum.state
         if quorum.is_recovering or self._joins or self._old_voter() is not None:
             self._task = asyncio.get_running_loop().create_task(self._run())
         return self
@@ -56,7 +56,7 @@ class Rejoining:
 
     def _old_voter(self) -> Voter | None:
         """The voter of this node's number on a directory that is not this node's."""
-        quorum = self._node.quorum.node
+        quorum = self._node.quorum.state
         voter = quorum.voters.get(self._node.node_id)
         return None if voter is None or quorum.is_voter else voter
 
@@ -68,7 +68,7 @@ class Rejoining:
 
     async def _step(self, left_s: float) -> bool | None:
         """One step towards being a voter; True when none is left, None where it has to be tried again."""
-        quorum = self._node.quorum.node
+        quorum = self._node.quorum.state
         if quorum.is_recovering:
             return None
         old = self._old_voter()

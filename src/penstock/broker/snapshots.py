@@ -59,7 +59,7 @@ class Snapshots:
             self._last_ms = now_ms
             # The records now, before the image changes; to encode them takes its time, elsewhere.
             point = LogPoint(self._log.epoch_at(end_offset), end_offset)
-            history = self._quorum.node.history
+            history = self._quorum.state.history
             voters = history.at(end_offset) if history.latest_offset >= 0 else None
             self._task = asyncio.get_running_loop().create_task(
                 self._take(point, records_of(self._image), voters)

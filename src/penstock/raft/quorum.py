@@ -1,12 +1,13 @@
-"""Who a node is in its quorum: epoch, vote, leader and role, and how one becomes the other.
+"""A node's place in the quorum: epoch, vote, leader and role, and the transitions between roles.
 
-Invariants: the epoch never falls; in one epoch there is at most one vote and one leader, and neither changes
-once it is set; every change of them is in `Ready.save` of the next `take`. Only the role knows time.
+Invariants: the epoch never falls; an epoch has at most one vote and one leader, and neither changes once it
+is set; every change of them is in `Ready.save` of the next `take`. Only the role depends on time.
+
+`Quorum` is the state that replication, elections and membership share. It decides nothing about the log.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from math import inf
 
 from penstock.model.errors import ErrorCode
@@ -22,11 +23,9 @@ from penstock.raft.messages import (
     FetchSnapshotRequest,
     LogPoint,
     ReplicaKey,
-    Request,
-    Response,
     VoterChangeResponse,
 )
-from penstock.raft.ready import STAYS_OUT, Message, QuorumViolation, RaftConfig, Reply
+from penstock.raft.ready import STAYS_OUT, Outbox, QuorumViolation, RaftConfig
 from penstock.raft.roles import Follower, LeaderContact, Resigned, Role, Unattached
 from penstock.raft.state import QuorumState, Recovery
 from penstock.raft.voters import VoterHistory, VoterSet
@@ -35,32 +34,26 @@ __all__ = ["Quorum"]
 
 
 class Quorum:
-    """A node's place in the quorum, without what it says and hears."""
+    """The state of one node of the quorum."""
 
     __slots__ = (
-        "_behind",
-        "_cluster_exists",
-        "_deadline_ms",
-        "_fetch",
-        "_fetch_ms",
-        "_gone",
-        "_installed",
-        "_losses",
-        "_messages",
-        "_now_ms",
-        "_recovery_end",
-        "_replies",
         "_rng",
-        "_saved",
-        "_started_ms",
-        "_truncated_to",
+        "cluster_exists",
         "config",
         "contact",
+        "deadline_ms",
         "flushed_offset",
+        "gone",
         "high_watermark",
         "history",
         "log",
+        "losses",
+        "next_fetch_ms",
+        "now_ms",
+        "outbox",
+        "pending_fetch",
         "role",
+        "started_ms",
         "state",
     )
 
@@ -76,39 +69,33 @@ class Quorum:
         self.config = config
         self.log = log
         self.history = history
-        self.state = self._saved = state
+        self.state = state
         self._rng = rng
-        self._now_ms = self._started_ms = now_ms
+        #: the time of the last event, and of the start
+        self.now_ms = self.started_ms = now_ms
         #: everything below is committed, as far as this node knows; a snapshot holds committed records only
         self.high_watermark = max(
             log.snapshot.offset if log.snapshot is not None else log.start_offset, log.committed_offset
         )
         #: whether another replica has shown that it has records: then the cluster is not new
-        self._cluster_exists = False
-        #: voters that were last heard of in epochs below that of a committed record
-        self._behind: set[int] = set()
-        #: where recovery ends, once the leader has told it
-        self._recovery_end: int | None = None
+        self.cluster_exists = False
         #: everything below is on this node's disk; <= the log's end
         self.flushed_offset = log.end_offset
-        #: nodes believed dead, or silent, or that said farewell: a hint, which their next message takes back
-        self._gone: set[int] = set()
+        #: nodes that seem dead, are silent or have resigned; a message from one of them removes it
+        self.gone: set[int] = set()
         #: elections lost in a row
-        self._losses = 0
-        #: the fetch that is not answered yet, and when the next may go out
-        self._fetch: FetchRequest | FetchSnapshotRequest | None = None
-        self._fetch_ms = now_ms
-        self._messages: list[Message] = []
-        self._replies: list[Reply] = []
-        self._truncated_to: int | None = None
-        self._installed: LogPoint | None = None
+        self.losses = 0
+        #: the fetch that is not answered yet, and when the next one may be sent
+        self.pending_fetch: FetchRequest | FetchSnapshotRequest | None = None
+        self.next_fetch_ms = now_ms
+        self.outbox = Outbox()
         self.role = self._first_role()
-        #: with the leader of this epoch; where this node leads, with the one before it, if it followed that
+        #: with the leader of this epoch; on a leader, with the leader that it followed before
         self.contact = LeaderContact(NO_NODE, now_ms)
-        # Asking at once is harmless (pre-vote), and finds the leader or makes one without waiting.
-        self._deadline_ms = now_ms + self._jitter()
+        # A pre-vote is harmless: sent at once, it finds the leader or elects one without a wait.
+        self.deadline_ms = now_ms + self.jitter()
 
-    # -- who is who
+    # -- identity
 
     @property
     def key(self) -> ReplicaKey:
@@ -131,6 +118,14 @@ class Quorum:
         return self.voters.has(self.key)
 
     @property
+    def is_only_voter(self) -> bool:
+        return len(self.voters) == 1 and self.is_voter
+
+    @property
+    def is_leader(self) -> bool:
+        return isinstance(self.role, Leader)
+
+    @property
     def is_recovering(self) -> bool:
         """Whether this replica may have lost records that it has acknowledged."""
         return self.state.recovery != Recovery.NONE
@@ -138,11 +133,14 @@ class Quorum:
     @property
     def is_fresh(self) -> bool:
         """Whether this replica's disk is new, and the cluster is, too, as far as this replica knows."""
-        return self.state.recovery == Recovery.NEW and self.log.end_offset == 0 and not self._cluster_exists
+        return self.state.recovery == Recovery.NEW and self.log.end_offset == 0 and not self.cluster_exists
 
     @property
     def may_stand(self) -> bool:
-        """Voters stand, and so does one whose removal may not be committed: its log may be the longest."""
+        """Whether this node may stand for election.
+
+        Voters may. A voter whose removal may not be committed may, too: its log can be the longest.
+        """
         if self.is_recovering:
             return self.is_fresh and self.is_voter
         if self.is_voter:
@@ -151,87 +149,89 @@ class Quorum:
         return removed_at >= self.high_watermark and self.history.at(removed_at).has(self.key)
 
     @property
-    def is_leader(self) -> bool:
-        return isinstance(self.role, Leader)
-
-    @property
     def majority_gone(self) -> bool:
         """Whether no leader is known, and so many voters refused a connection that none can be elected."""
-        if self.leader_id not in (NO_NODE, *self._gone):
+        if self.leader_id not in (NO_NODE, *self.gone):
             return False
-        there = sum(voter.key.id not in self._gone for voter in self.voters)
+        there = sum(voter.key.id not in self.gone for voter in self.voters)
         return there < self.voters.majority
 
     @property
     def log_end(self) -> LogPoint:
         return LogPoint(self.log.last_epoch, self.log.end_offset)
 
-    def _is_me(self, key: ReplicaKey) -> bool:
+    @property
+    def is_flushed(self) -> bool:
+        """Whether the whole log is on the disk."""
+        return self.flushed_offset >= self.log.end_offset
+
+    def is_own_key(self, key: ReplicaKey) -> bool:
         return key.id == self.key.id and key.directory_id in (NO_DIRECTORY, self.key.directory_id)
 
     # -- transitions
 
     def _first_role(self) -> Role:
-        """A restarted leader has resigned: it may have lost records that it had numbered in its epoch."""
+        """A restarted leader has resigned: it may have lost records of its epoch that it had numbered."""
         if self.leader_id == self.key.id:
             return Resigned((), inf)
         return Unattached() if self.leader_id == NO_NODE else Follower(self.leader_id)
 
-    def _enter(self, role: Role, deadline_ms: float) -> None:
-        """Leave the role so far: what waits for a leader that is no more is told so."""
+    def enter(self, role: Role, deadline_ms: float) -> None:
+        """Replace the role. A leader that ends answers the requests that waited for it."""
         left, self.role = self.role, role
-        self._deadline_ms = deadline_ms
-        self._fetch = None
-        self._fetch_ms = self._now_ms
+        self.deadline_ms = deadline_ms
+        self.pending_fetch = None
+        self.next_fetch_ms = self.now_ms
         if isinstance(left, Leader):
-            self.contact = LeaderContact(NO_NODE, self._now_ms)
+            self.contact = LeaderContact(NO_NODE, self.now_ms)
             error = ErrorCode.NOT_LEADER_OR_FOLLOWER
             for token in left.parked:
-                self._reply(token, FetchResponse(error, self.epoch, self.leader_id))
+                self.outbox.reply(token, FetchResponse(error, self.epoch, self.leader_id))
             if left.change is not None:
-                self._reply(left.change.token, VoterChangeResponse(error, self.epoch, self.leader_id))
+                response = VoterChangeResponse(error, self.epoch, self.leader_id)
+                self.outbox.reply(left.change.token, response)
 
-    def _become_unattached(self, epoch: int, voted: ReplicaKey | None = None) -> None:
-        """Be in `epoch` without a leader, perhaps having voted."""
+    def become_unattached(self, epoch: int, voted: ReplicaKey | None = None) -> None:
+        """Enter `epoch` without a leader; `voted` is the vote of this node in it."""
         assert epoch > self.epoch or (epoch == self.epoch and self.leader_id == NO_NODE)
         self.state = self.state._replace(epoch=epoch, leader_id=NO_NODE, voted=voted)
-        self._enter(Unattached(), self._election_deadline())
+        self.enter(Unattached(), self.election_deadline())
 
-    def _become_follower(self, epoch: int, leader_id: int) -> None:
+    def become_follower(self, epoch: int, leader_id: int) -> None:
         assert epoch >= self.epoch and leader_id != self.key.id
         is_another = (epoch, leader_id) != (self.epoch, self.leader_id)
         voted = self.state.voted if epoch == self.epoch else None
         self.state = self.state._replace(epoch=epoch, leader_id=leader_id, voted=voted)
-        if leader_id in self._gone:
-            deadline = self._now_ms + self._backoff()
+        if leader_id in self.gone:
+            deadline = self.now_ms + self.backoff()
         else:
-            self._losses = 0
-            deadline = self._now_ms + self.config.fetch_timeout_ms
-        self._enter(Follower(leader_id), deadline)
+            self.losses = 0
+            deadline = self.now_ms + self.config.fetch_timeout_ms
+        self.enter(Follower(leader_id), deadline)
         if is_another:
-            self.contact = LeaderContact(leader_id, self._now_ms)
+            self.contact = LeaderContact(leader_id, self.now_ms)
 
-    def _become_resigned(self, role: Leader) -> None:
-        """Give the epoch up, tell the others, and propose who should follow."""
+    def become_resigned(self, role: Leader) -> None:
+        """Give the epoch up, and send the other voters a list of successors."""
         successors = role.successors(self.voters, self.key)
-        self._enter(Resigned(successors, self._now_ms + self.config.retry_ms), self._election_deadline())
-        self._send_end_epoch()
+        self.enter(Resigned(successors, self.now_ms + self.config.retry_ms), self.election_deadline())
+        self.send_end_epoch()
 
-    def _send_end_epoch(self) -> None:
+    def send_end_epoch(self) -> None:
         assert isinstance(self.role, Resigned)
         request = EndEpochRequest(self.key.id, self.epoch, self.role.successors)
         for node in sorted(self.role.unacknowledged):
-            self._send(node, request)
+            self.outbox.send(node, request)
 
-    def _observe(self, epoch: int, leader_id: int) -> None:
-        """Somebody says who leads `epoch`; follow if that is news. Older epochs are nobody's news."""
+    def observe(self, epoch: int, leader_id: int) -> None:
+        """Follow the leader that a peer's message names, if it is new. Older epochs change nothing."""
         if leader_id == self.key.id:
             leader_id = NO_NODE
         if epoch > self.epoch:
             if leader_id == NO_NODE:
-                self._become_unattached(epoch)
+                self.become_unattached(epoch)
             else:
-                self._become_follower(epoch, leader_id)
+                self.become_follower(epoch, leader_id)
         elif epoch == self.epoch and leader_id != NO_NODE and leader_id != self.leader_id:
             if self.leader_id != NO_NODE:
                 raise QuorumViolation(
@@ -239,34 +239,25 @@ class Quorum:
                     f"the voters went back to older data from before that epoch, and offsets below "
                     f"{self.high_watermark} are committed here. {STAYS_OUT}"
                 )
-            self._become_follower(epoch, leader_id)
-
-    def _heard(self, node: int) -> None:
-        self._gone.discard(node)
+            self.become_follower(epoch, leader_id)
 
     # -- time
 
-    def _is_only_voter(self) -> bool:
-        return len(self.voters) == 1 and self.is_voter
+    def jitter(self) -> float:
+        return 0 if self.is_only_voter else self._rng.uniform(0, self.config.gone_jitter_ms)
 
-    def _jitter(self) -> float:
-        return 0 if self._is_only_voter() else self._rng.uniform(0, self.config.gone_jitter_ms)
-
-    def _backoff(self) -> float:
-        """Longer with each election lost, so that rivals part."""
-        longest = min(self.config.gone_jitter_ms * 2 ** min(self._losses, 10), self.config.backoff_max_ms)
+    def backoff(self) -> float:
+        """A random delay that grows with each lost election, so that two candidates do not tie for ever."""
+        longest = min(self.config.gone_jitter_ms * 2 ** min(self.losses, 10), self.config.backoff_max_ms)
         return self._rng.uniform(0, longest)
 
-    def _election_deadline(self) -> float:
-        if self._is_only_voter():
-            return self._now_ms
+    def election_deadline(self) -> float:
+        if self.is_only_voter:
+            return self.now_ms
         timeout = self.config.election_timeout_ms
-        return self._now_ms + timeout + self._rng.uniform(0, timeout)
+        return self.now_ms + timeout + self._rng.uniform(0, timeout)
 
-    # -- outbox
-
-    def _send(self, node: int, request: Request) -> None:
-        self._messages.append(Message(node, request))
-
-    def _reply(self, token: Hashable, response: Response) -> None:
-        self._replies.append(Reply(token, response))
+    def random_voter(self) -> int | None:
+        """Another voter; None if there is none."""
+        others = [voter.key.id for voter in self.voters.others(self.key.id)]
+        return others[int(self._rng.uniform(0, len(others))) % len(others)] if others else None

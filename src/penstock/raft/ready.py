@@ -1,4 +1,4 @@
-"""What a node wants done: the one output of the core, and the settings that it works by."""
+"""The output of the core, and its settings."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from penstock.raft.messages import LogPoint, ReplicaKey, Request, Response
 from penstock.raft.state import QuorumState
 from penstock.raft.voters import VoterSet
 
-__all__ = ["STAYS_OUT", "Message", "QuorumViolation", "RaftConfig", "Ready", "Reply"]
+__all__ = ["STAYS_OUT", "Message", "Outbox", "QuorumViolation", "RaftConfig", "Ready", "Reply"]
 
 
-#: what follows from a violation, for whoever reads its message
+#: the consequence of a violation, for the operator that reads its message
 STAYS_OUT: Final = (
     "This node changes nothing and stays out of the quorum: see 'Voters were rolled back' in docs/cluster.md"
 )
 
 
 class QuorumViolation(PenstockError):
-    """What Raft rules out has happened: a disk that forgot, or a bug. The node must stop."""
+    """A state that Raft rules out: a disk lost data, or there is a bug. The node must stop."""
 
 
 class RaftConfig(NamedTuple):
@@ -35,9 +35,9 @@ class RaftConfig(NamedTuple):
     fetch_max_bytes: int = 8 << 20
     #: how long a voter change may wait for its commit
     request_timeout_ms: float = 2000
-    #: after a request that failed, or that nobody answered
+    #: after a request that failed or got no answer
     retry_ms: float = 50
-    #: who knows that the leader is gone stands within this; it spreads the candidates
+    #: a voter that knows that the leader is gone stands within this; it spreads the candidates
     gone_jitter_ms: float = 30
     #: lost elections in a row double the jitter up to this
     backoff_max_ms: float = 1000
@@ -49,12 +49,12 @@ class RaftConfig(NamedTuple):
 
     @property
     def trust_ms(self) -> float:
-        """Who has heard from its leader within this refuses pre-votes; longer than a fetch may wait there."""
+        """A follower whose leader has answered within this refuses pre-votes; longer than a fetch waits."""
         return self.fetch_timeout_ms / 2
 
     @property
     def begin_epoch_ms(self) -> float:
-        """Voters that have not fetched for this long are told who leads."""
+        """A leader sends BeginQuorumEpoch to voters that have not fetched for this long."""
         return self.fetch_timeout_ms / 2
 
 
@@ -68,6 +68,28 @@ class Reply(NamedTuple):
 
     token: Hashable
     response: Response
+
+
+class Outbox:
+    """What the node has to hand out with the next `Ready`, beside its state."""
+
+    __slots__ = ("installed", "messages", "replies", "truncated_to")
+
+    def __init__(self) -> None:
+        self.messages: list[Message] = []
+        self.replies: list[Reply] = []
+        self.truncated_to: int | None = None
+        self.installed: LogPoint | None = None
+
+    def send(self, node: int, request: Request) -> None:
+        self.messages.append(Message(node, request))
+
+    def reply(self, token: Hashable, response: Response) -> None:
+        self.replies.append(Reply(token, response))
+
+    def truncated(self, end_offset: int) -> None:
+        if self.truncated_to is None or end_offset < self.truncated_to:
+            self.truncated_to = end_offset
 
 
 class Ready(NamedTuple):
@@ -84,9 +106,9 @@ class Ready(NamedTuple):
     epoch: int
     #: -1 if there is none
     leader_id: int
-    #: the log has been cut here; what was read of it behind is void
+    #: the log was truncated to this offset; records that were read above it are void
     truncated_to: int | None
-    #: a leader's snapshot has taken the log's place: state is to be loaded from it
+    #: a leader's snapshot has replaced the log: the state is loaded from it
     installed: LogPoint | None
     voters: VoterSet
     #: when `tick` is due at the latest

@@ -61,7 +61,7 @@ def _shown_features() -> dict[str, tuple[int, int]]:
 
 def _levels(context: Context) -> dict[str, int]:
     levels = dict(context.broker.image.features)
-    if context.broker.node.quorum.node.history.latest_offset >= 0:
+    if context.broker.node.quorum.state.history.latest_offset >= 0:
         # The voters are in the metadata log, which is what level 1 stands for (KIP-853).
         levels[_KRAFT_VERSION] = 1
     return levels

@@ -291,7 +291,7 @@ def _controllers(context: Context) -> DescribeClusterResponse:
         controller_id=node.leader_id,
         brokers=[
             DescribeClusterBroker(broker_id=voter.key.id, host=endpoint.host, port=endpoint.port)
-            for voter in node.quorum.node.voters
+            for voter in node.quorum.state.voters
             if (endpoint := node.endpoint_of(voter.key.id)) is not None
         ],
     )

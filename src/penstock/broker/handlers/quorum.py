@@ -134,7 +134,7 @@ async def describe_quorum(context: Context, request: DescribeQuorumRequest) -> D
                 node_id=voter.key.id,
                 listeners=_shown_endpoints(context, voter),
             )
-            for voter in node.quorum.node.voters
+            for voter in node.quorum.state.voters
         ],
     )
 
@@ -188,7 +188,7 @@ async def update_raft_voter(context: Context, request: UpdateRaftVoterRequest) -
     current = None
     if leader is not None:
         current = CurrentLeader(
-            leader_id=node.leader_id, leader_epoch=node.quorum.node.epoch, host=leader.host, port=leader.port
+            leader_id=node.leader_id, leader_epoch=node.quorum.state.epoch, host=leader.host, port=leader.port
         )
     return UpdateRaftVoterResponse(error_code=code, current_leader=current)
 

@@ -194,12 +194,12 @@ class Observation:
         if driver.is_saving or driver.failure is not None:
             return
         state = (
-            node.state,
-            node.role,
+            node.quorum.state,
+            node.quorum.role,
             log.end_offset,
             log.last_epoch,
-            node.high_watermark,
-            node.flushed_offset,
+            node.quorum.high_watermark,
+            node.quorum.flushed_offset,
             log.snapshot,
         )
         if state == seen.raft:
@@ -210,7 +210,7 @@ class Observation:
         except PenstockError:
             return  # a disk that has failed has nothing to show
         for part in appended:
-            self._raft.appended(node.key.id, *part)
+            self._raft.appended(node.quorum.key.id, *part)
         self._raft.check(_raft_view(node, seen.metadata.batches))
 
     def _look_at_image(self, image: ClusterImage) -> None:
@@ -293,19 +293,19 @@ def _expired(config: LogConfig, gone: Sequence[BatchView] | None, now_ms: int) -
 
 
 def _raft_view(node: RaftNode, batches: Sequence[BatchView]) -> RaftView:
-    role, snapshot = node.role, node.log.snapshot
+    role, snapshot = node.quorum.role, node.quorum.log.snapshot
     return RaftView(
-        node_id=node.key.id,
-        epoch=node.epoch,
-        is_leader=node.is_leader,
+        node_id=node.quorum.key.id,
+        epoch=node.quorum.epoch,
+        is_leader=node.quorum.is_leader,
         pre_vote=role if isinstance(role, Nominee) and role.pre_vote else None,
-        voted_for=None if node.state.voted is None else node.state.voted.id,
+        voted_for=None if node.quorum.state.voted is None else node.quorum.state.voted.id,
         batches=batches,
-        end=node.log.end_offset,
-        high_watermark=node.high_watermark,
-        flushed_end=node.flushed_offset,
+        end=node.quorum.log.end_offset,
+        high_watermark=node.quorum.high_watermark,
+        flushed_end=node.quorum.flushed_offset,
         snapshot_end=0 if snapshot is None else snapshot.offset,
-        voters=frozenset(voter.key.id for voter in node.voters),
+        voters=frozenset(voter.key.id for voter in node.quorum.voters),
     )
 
 

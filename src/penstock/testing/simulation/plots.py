@@ -262,6 +262,6 @@ def _is_ahead(nodes: list[Node], controller: Node) -> bool:
     """Whether somebody has records of the quorum that the disk of its leader does not."""
     if controller.broker is None:
         return False
-    flushed = controller.broker.node.quorum.node.flushed_offset
+    flushed = controller.broker.node.quorum.state.flushed_offset
     others = [node.broker for node in nodes if node.broker is not None and node is not controller]
     return any(broker.node.log.end_offset > flushed for broker in others)
