@@ -18,7 +18,8 @@ from penstock.broker.world import OsFiles
 from penstock.model.errors import ProtocolError
 from penstock.net.connection import MAX_IN_FLIGHT, Answer, Connection, Parts
 from penstock.net.deferred import Deferred
-from penstock.net.server import Limits, Listener, Server
+from penstock.net.listener import Listener
+from penstock.net.server import Limits, Server
 from penstock.ports import FileRange
 from tests.net.time_by_hand import TimeByHand
 

@@ -40,7 +40,8 @@ from penstock.model.ids import (
 )
 from penstock.net.client import Peer
 from penstock.net.connection import Connection
-from penstock.net.server import Listener, Server
+from penstock.net.listener import Listener
+from penstock.net.server import Server
 from penstock.ports import World
 from penstock.storage.directory import DirectoryRefused
 from penstock.storage.log import Log

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from penstock.broker.metrics import ApiStats
 from penstock.net.connection import Connection
 from penstock.net.deferred import Deferred
-from penstock.net.server import Listener
+from penstock.net.listener import Listener
 
 if TYPE_CHECKING:
     from penstock.broker.broker import Broker

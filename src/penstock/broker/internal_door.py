@@ -12,7 +12,8 @@ from penstock.model.config import BrokerConfig
 from penstock.model.config.listeners import Endpoint
 from penstock.net.connection import Answer, Connection
 from penstock.net.deferred import Deferred
-from penstock.net.server import Limits, Listener, Server
+from penstock.net.listener import Listener
+from penstock.net.server import Limits, Server
 from penstock.wire.api import Api
 from penstock.wire.apis.fetch import FETCH
 

@@ -17,7 +17,7 @@ from penstock.broker.logs import get_logger
 from penstock.broker.unclean_replicas import UncleanReplicas
 from penstock.model.config import BrokerConfig
 from penstock.model.errors import ApiError, ErrorCode
-from penstock.net.server import Listener
+from penstock.net.listener import Listener
 from penstock.wire.apis.broker_heartbeat import BROKER_HEARTBEAT, BrokerHeartbeatRequest, TopicWithoutRoom
 from penstock.wire.apis.broker_registration import BROKER_REGISTRATION, BrokerRegistrationRequest
 from penstock.wire.apis.controller_registration import (

@@ -13,19 +13,18 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from struct import Struct
-from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, cast
+from typing import Final, Protocol, TypeAlias, cast
 
 from penstock.model.errors import ProtocolError
+from penstock.net.buffers import BufferPool
 from penstock.net.deferred import Deferred
+from penstock.net.listener import Listener
 from penstock.net.output import Output
 from penstock.ports import Buffer, FileRange
 
-if TYPE_CHECKING:
-    from penstock.net.server import Listener, Server
-
-__all__ = ["Answer", "Application", "Connection"]
+__all__ = ["Answer", "Application", "Connection", "ConnectionHost"]
 
 Parts: TypeAlias = Sequence[Buffer | FileRange]
 #: what serving a frame gives: the answer, an answer to come, or none at all (acks=0)
@@ -47,6 +46,26 @@ class Application(Protocol):
         ...
 
     def connection_lost(self, connection: Connection) -> None: ...
+
+
+class ConnectionHost(Protocol):
+    """The server of a connection: what all of its connections share."""
+
+    application: Application
+    loop: asyncio.AbstractEventLoop
+    pool: BufferPool
+    max_request_bytes: int
+    #: the connection that serves the frames of one read, and the work to do before their answers are sent
+    serving: Connection | None
+    due: list[Callable[[], None]]
+
+    def run_due(self) -> None: ...
+
+    def admit(self, connection: Connection) -> None: ...
+
+    def forget(self, connection: Connection) -> None: ...
+
+    def rejected(self, connection: Connection, reason: str) -> None: ...
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -77,7 +96,7 @@ class Connection(asyncio.BufferedProtocol):
         "software",
     )
 
-    def __init__(self, server: Server, listener: Listener) -> None:
+    def __init__(self, server: ConnectionHost, listener: Listener) -> None:
         self._server = server
         self.listener = listener
         self.peer = ""

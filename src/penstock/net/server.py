@@ -11,20 +11,9 @@ from typing import Any
 
 from penstock.net.buffers import BufferPool
 from penstock.net.connection import Application, Connection
+from penstock.net.listener import Listener
 
-__all__ = ["Limits", "Listener", "Server"]
-
-
-@dataclass(slots=True)
-class Listener:
-    """A named door: where it is bound, and the address that clients are told."""
-
-    name: str
-    host: str
-    port: int
-    advertised_host: str = ""
-    advertised_port: int = 0
-    security_protocol: str = "PLAINTEXT"
+__all__ = ["Limits", "Server"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from struct import Struct
 from typing import Final
 
@@ -10,7 +10,7 @@ from penstock.model.errors import BrokerError, ErrorCode, PenstockError
 from penstock.ports import File
 from penstock.records.batch import HEADER, HEADER_SIZE, LOG_OVERHEAD, MAGIC
 
-__all__ = ["ColdPages", "CorruptLog", "find_batch", "plausible", "read_bytes", "scan"]
+__all__ = ["ColdIndexes", "ColdPages", "CorruptLog", "find_batch", "plausible", "read_bytes", "scan"]
 
 _CHUNK_BYTES: Final = 4096
 #: warming needs the pages, not the bytes: no more of them than this are held at a time
@@ -32,6 +32,17 @@ class ColdPages(PenstockError):
         end = self._position + self._size
         for position in range(self._position, end, _WARM_BYTES):
             self._file.pread(min(_WARM_BYTES, end - position), position)
+
+
+class ColdIndexes(ColdPages):
+    """The index files of a segment cannot be used. `warm` rebuilds the indexes from the whole segment."""
+
+    def __init__(self, file: File, size: int, rebuild: Callable[[], None]) -> None:
+        super().__init__(file, 0, size)
+        self._rebuild = rebuild
+
+    def warm(self) -> None:
+        self._rebuild()
 
 
 class CorruptLog(BrokerError):

@@ -17,9 +17,8 @@ from typing import Final, NamedTuple
 
 from penstock.ports import Buffer, File, Files
 from penstock.records.batch import LOG_OVERHEAD
-from penstock.storage.cold_indexes import ColdIndexes
 from penstock.storage.index import RELATIVE_MAX, TIME_ENTRY_BYTES, IndexDamaged, OffsetIndex, TimeIndex
-from penstock.storage.scan import CorruptLog, find_batch, read_bytes, scan
+from penstock.storage.scan import ColdIndexes, CorruptLog, find_batch, read_bytes, scan
 from penstock.storage.transactions import TransactionIndex
 
 __all__ = [
@@ -249,18 +248,28 @@ class Segment:
             self.unindexed_bytes = self.size - (offsets.positions[-1] if offsets.positions else 0)
 
     def _adopt_indexes(self) -> None:
-        """Take over what a worker thread rebuilt; have it do so if it has not."""
+        """Take over the indexes that a worker thread has rebuilt, or have it rebuild them."""
         rebuilt, self.rebuilt = self.rebuilt, None
         if isinstance(rebuilt, CorruptLog):
             raise rebuilt
         if rebuilt is None or rebuilt.size != self.size:
             directory = self._path.rpartition("/")[0]
-            raise ColdIndexes(self, Segment(self._files, directory, self.base_offset, self.size, 0))
+            # The event loop owns this segment: the worker thread works on a twin.
+            twin = Segment(self._files, directory, self.base_offset, self.size, 0)
+            raise ColdIndexes(twin.open_file(), twin.size, lambda: self._rebuild_in(twin))
         self._offsets, self._times = rebuilt._offsets, rebuilt._times
         self._max_timestamp, self._max_timestamp_end = rebuilt._max_timestamp, rebuilt._max_timestamp_end
         self.first_timestamp = rebuilt.first_timestamp
         self.unindexed_bytes = rebuilt.unindexed_bytes
         self.indexes_saved = False
+
+    def _rebuild_in(self, twin: Segment) -> None:
+        try:
+            twin.rebuild_indexes()
+        except CorruptLog as e:
+            self.rebuilt = e
+        else:
+            self.rebuilt = twin
 
     def _read_index(self, suffix: str, cached_only: bool) -> bytes:
         file = self._files.open(self._path + suffix)

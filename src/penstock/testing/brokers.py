@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from penstock.broker.broker import Broker
 from penstock.broker.server import new_event_loop, start_unless, system_world
 from penstock.model.config import BrokerConfig
-from penstock.net.server import Listener
+from penstock.net.listener import Listener
 from penstock.ports import Files, World
 
 __all__ = ["BrokerThread", "broker"]
