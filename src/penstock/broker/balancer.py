@@ -94,7 +94,8 @@ class Balancer:
             meter.loads,
             tolerance=self._config.penstock_balance_tolerance_percent / 100,
             replicas=self._config.penstock_balance == _REPLICAS,
-            copied_per_s=rate_of_copies(self._config) or inf,
+            copied_per_s=rate_of_copies(self._config, by_itself=True) or inf,
+            even_numbers=self._config.penstock_balance_new_brokers,
         )
         return ([], None) if step is None else (begin_step(self._image, self._policy(), step), step)
 

@@ -113,7 +113,7 @@ class ClusterNode:
         )
         self.service = ControllerService(self)
         self._snapshots = Snapshots(config, world, image, self.log, self.quorum)
-        self.loader.on_progress = self._snapshots.applied
+        self.loader.on_progress = self._progressed
         self.loader.on_failure = self.quorum.fail
         #: where leaders were said to be that are no voters by this node's log
         self._learned: dict[int, tuple[str, int]] = {}
@@ -178,6 +178,10 @@ class ClusterNode:
 
     def committed(self, end_offset: int) -> None:
         self.loader.committed(end_offset)
+
+    def _progressed(self, end_offset: int, size: int) -> None:
+        self.duties.healer.observed()
+        self._snapshots.applied(end_offset, size)
 
     def led(self, epoch: int, leader_id: int) -> None:
         self.controller.leader_changed()

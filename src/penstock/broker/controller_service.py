@@ -126,6 +126,7 @@ class ControllerService:
         duties.sessions.heard(
             request.broker_id, request.broker_epoch, request.current_metadata_offset, duties.now_ms()
         )
+        duties.room_heard(request.broker_id, is_missing=bool(request.without_room))
         reference_ms = duties.clock_heard(request.broker_id, request.clock_ms)
         lowest = duties.sessions.lowest_offset(self._image)
         # Nearly every heartbeat changes nothing: those need not wait for the changes of others.

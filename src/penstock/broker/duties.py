@@ -1,4 +1,4 @@
-"""What the active controller does unasked: it watches over the brokers, and gives leaders back.
+"""What the active controller does unasked: it watches over the brokers, gives leaders back, and heals.
 
 A broker that is silent for its session's length is fenced. One whose process ends is fenced at once: its
 connection closes, and nobody listens where it did. A new active controller gives every broker a whole session
@@ -15,6 +15,7 @@ from typing import Final
 
 from penstock.broker.controller import Controller, NotController
 from penstock.broker.features import found_cluster
+from penstock.broker.healer import Healer
 from penstock.broker.logs import get_logger
 from penstock.broker.peers import Peers
 from penstock.broker.replica_reports import ReplicaReports
@@ -62,6 +63,8 @@ class Duties:
         self.checksums = Checksums()
         #: brokers whose metadata differs from the other nodes'
         self._diverged: set[int] = set()
+        #: brokers with a data directory that is full or has failed
+        self._without_room: set[int] = set()
         #: brokers by the connection that their heartbeats come through
         self._callers: dict[Connection, int] = {}
         #: with the node that led the quorum before this one
@@ -70,6 +73,9 @@ class Duties:
         self._task: asyncio.Task[None] | None = None
         self.reports = ReplicaReports(image, peers)
         self._recovery = UncleanRecovery(config, image, controller, self.reports, clock, lambda: self.policy)
+        self.healer = Healer(
+            config, image, controller, lambda: self.policy, lambda: self._without_room, self.now_ms
+        )
         controller.on_changed = self._recovery.wake
 
     @property
@@ -92,6 +98,7 @@ class Duties:
         self.sessions = None
         self.clocks = Clocks(self._config.node_id)
         self.checksums, self._diverged = Checksums(), set()
+        self._without_room = set()
         if leader_id == self._config.node_id:
             self._last_contact = last
             self._task = asyncio.get_running_loop().create_task(self._serve())
@@ -108,6 +115,13 @@ class Duties:
         """A broker has called through `connection`, None for this node's own."""
         if connection is not None:
             self._callers[connection] = broker_id
+
+    def room_heard(self, broker_id: int, *, is_missing: bool) -> None:
+        """A heartbeat names replicas in directories that are full or have failed, or no longer does."""
+        if is_missing:
+            self._without_room.add(broker_id)
+        else:
+            self._without_room.discard(broker_id)
 
     def clock_heard(self, broker_id: int, clock_ms: int) -> int:
         """Compare a broker's wall clock with the others'; what its heartbeat is answered with."""
@@ -173,6 +187,7 @@ class Duties:
         try:
             await self._take_office()
             self._recovery.start()
+            self.healer.begin()
             next_balance_ms = self.now_ms() + self._balance_interval_ms
             while True:
                 balances = self.now_ms() >= next_balance_ms
@@ -198,6 +213,7 @@ class Duties:
             await self._fence_expired()
             if balances and self._config.auto_leader_rebalance_enable:
                 await self._controller.change(self._balance)
+            await self.healer.work()
         except (StorageError, ApiError) as e:
             # A disk that is full, perhaps: whoever waits is fenced, or elected, in the next round.
             log.error("chores_failed", error=str(e))
@@ -245,7 +261,8 @@ class Duties:
     async def _sleep_until(self, time_ms: float) -> None:
         assert self.sessions is not None
         # Sessions that begin meanwhile end later than this.
-        due_ms = min(time_ms, self.now_ms() + self._config.broker_session_timeout_ms)
+        session_ms = self._config.broker_session_timeout_ms
+        due_ms = min(time_ms, self.healer.next_ms, self.now_ms() + session_ms)
         expiry_ms = self.sessions.next_expiry(self._image)
         if expiry_ms is not None:
             due_ms = min(due_ms, expiry_ms)

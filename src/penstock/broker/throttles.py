@@ -1,8 +1,9 @@
 """How fast replicas may catch up: which are throttled, by topic configs, and to how much, by broker configs.
 
 `leader.replication.throttled.replicas` and its sibling for followers name replicas as PARTITION:BROKER, or
-all with `*`; the rates are per broker and over all its partitions. While load is balanced by itself
-(`penstock.balance`), every replica that is being added is throttled, at a rate of its own where none is set.
+all with `*`; the rates are per broker and over all its partitions. Replicas that the controller adds by
+itself are throttled, at a rate of its own where none is set; while `penstock.balance` is on, so is every
+replica that is being added.
 Replicas in sync are never throttled: they would fall out of sync, and writers wait for them.
 """
 
@@ -11,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
+from penstock.metadata.image import Origin
 from penstock.model.config import BrokerConfig
 from penstock.model.ids import TopicId
 from penstock.replication.throttle import ReplicationThrottle
@@ -36,6 +38,8 @@ class Throttles:
         self.follower = ReplicationThrottle(None, 0)
         #: topics that throttle anything; not known before the first change that we hear of
         self._topics: set[str] | None = None
+        #: whether the controller may add replicas by itself
+        self._moves_itself = False
         #: whether anything may have been throttled after the last change
         self._was_used = False
 
@@ -44,7 +48,10 @@ class Throttles:
         image, config = self._broker.image, self._broker.config
         now_ms = int(self._broker.clock.monotonic() * 1000)
         self.leader.change_rate(_rate(config.leader_replication_throttled_rate), now_ms)
-        self.follower.change_rate(rate_of_copies(config), now_ms)
+        self._moves_itself = self._balances or any(
+            partition.origin != Origin.REQUEST for partition in image.reassigning.values()
+        )
+        self.follower.change_rate(rate_of_copies(config, by_itself=self._moves_itself), now_ms)
         if self._topics is None:
             self._topics, topics = set(), image.topics
         for name in topics:
@@ -53,7 +60,7 @@ class Throttles:
                 self._topics.add(name)
             else:
                 self._topics.discard(name)
-        was_used, self._was_used = self._was_used, bool(self._topics) or self._balances
+        was_used, self._was_used = self._was_used, bool(self._topics or self._moves_itself)
         return was_used or self._was_used
 
     @property
@@ -62,15 +69,15 @@ class Throttles:
 
     def holds_follower(self, topic_id: TopicId, index: int) -> bool:
         """Whether this broker's replica, which follows, is throttled."""
-        if not self._topics and not self._balances:
+        if not self._topics and not self._moves_itself:
             return False
         node, topic = self._broker.node_id, self._broker.image.topics_by_id[topic_id]
         partition = topic.partitions[index]
         if node in partition.isr:
             return False
-        return (self._balances and node in partition.adding) or self._names(
-            topic.name, _FOLLOWER, index, node
-        )
+        if node in partition.adding and (self._balances or partition.origin != Origin.REQUEST):
+            return True
+        return self._names(topic.name, _FOLLOWER, index, node)
 
     def holds_leader(self, partition: Partition, replica: int) -> bool:
         """Whether what `replica` fetches of a partition that is led here is throttled."""
@@ -88,12 +95,13 @@ class Throttles:
         return "*" in named or f"{index}:{node}" in named
 
 
-def rate_of_copies(config: BrokerConfig) -> int | None:
-    """Bytes per second that throttled followers may fetch; None where there is no limit."""
+def rate_of_copies(config: BrokerConfig, *, by_itself: bool) -> int | None:
+    """Bytes per second that throttled followers may fetch; None where there is no limit.
+
+    Replicas that the controller adds `by_itself` always have one.
+    """
     rate = _rate(config.follower_replication_throttled_rate)
-    return (
-        config.penstock_balance_bytes_per_second if rate is None and config.penstock_balance != _OFF else rate
-    )
+    return config.penstock_balance_bytes_per_second if rate is None and by_itself else rate
 
 
 def _rate(configured: int) -> int | None:

@@ -16,7 +16,7 @@ from math import inf
 from typing import Final, NamedTuple
 
 from penstock.metadata.election import begin_change
-from penstock.metadata.image import ClusterImage, PartitionImage
+from penstock.metadata.image import ClusterImage, Origin, PartitionImage
 from penstock.metadata.partition_change import Election
 from penstock.metadata.placement import crowding, may_receive
 from penstock.metadata.policy import Policy
@@ -89,11 +89,13 @@ def next_step(
     tolerance: float,
     replicas: bool,
     copied_per_s: float = inf,
+    even_numbers: bool = False,
 ) -> Move | None:
     """The move that evens out the brokers most, None where nothing has to move, or may.
 
     With `replicas`, replicas may move, too, and not only leaders: those that can catch up with what they take
-    in while they are copied at `copied_per_s`.
+    in while they are copied at `copied_per_s`. With `even_numbers` no broker gives so many replicas that it
+    would be given others in return (`penstock.balance.new.brokers`).
     """
     if not all(may_receive(broker) for broker in image.brokers.values()) or any(
         partition.reassigning for partition in image.partitions
@@ -102,11 +104,12 @@ def next_step(
     state = _State(image, loads, tolerance)
     steps = list(state.leader_moves())
     if not steps and replicas:
-        steps = list(state.replica_moves(copied_per_s * _CATCHES_UP))
+        least = state.mean_number * (1 - tolerance) if even_numbers else 0.0
+        steps = list(state.replica_moves(copied_per_s * _CATCHES_UP, least))
     return min(steps, key=lambda step: (-step.gain, step.move)).move if steps else None
 
 
-def begin_step(image: ClusterImage, policy: Policy, move: Move) -> list[Struct]:
+def begin_step(image: ClusterImage, policy: Policy, move: Move, origin: Origin = Origin.LOAD) -> list[Struct]:
     """The records that begin a move: a leader changes at once, a replica is reassigned."""
     partition = image.topics[move.partition.topic].partitions[move.partition.partition]
     if set(move.replicas) == set(partition.replicas):
@@ -115,7 +118,7 @@ def begin_step(image: ClusterImage, policy: Policy, move: Move) -> list[Struct]:
         change.election = Election.PREFERRED
         record = change.build()
     else:
-        record = start_reassignment(image, policy, partition, move.replicas)
+        record = start_reassignment(image, policy, partition, move.replicas, origin)
     return [] if record is None else [record]
 
 
@@ -167,6 +170,8 @@ class _State:
                     if node in held:
                         held[node] += load
         self._led, self._held = _Loads(led, tolerance), _Loads(held, tolerance)
+        self._numbers = {node: len(image.partitions_on(node)) for node in image.brokers}
+        self.mean_number = sum(self._numbers.values()) / max(1, len(self._numbers))
 
     def leader_moves(self) -> Iterator[_Step]:
         """A leader and a follower change places; where the preferred one does not lead, that comes first."""
@@ -179,12 +184,17 @@ class _State:
                     nodes = _swapped(partition.replicas, leader, follower)
                     yield _Step(self._led.gain(load, leader, follower), Move(name, nodes))
 
-    def replica_moves(self, most: float) -> Iterator[_Step]:
-        """A replica goes to a broker without one; a leader only where that does not cost leaders more."""
+    def replica_moves(self, most: float, least: float) -> Iterator[_Step]:
+        """A replica goes to a broker without one; a leader only where that does not cost leaders more.
+
+        Only replicas that take in `most` at most; a donor keeps `least` replicas.
+        """
         for name, partition, load in self._loaded:
             if load > most or set(partition.isr) != set(partition.replicas):
                 continue
             for donor in filter(self._held.are_too_much_for, partition.replicas):
+                if self._numbers[donor] - 1 < least:
+                    continue
                 for receiver in self._brokers.keys() - set(partition.replicas):
                     if not self._held.are_clearly_evener(load, donor, receiver):
                         continue

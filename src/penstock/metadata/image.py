@@ -10,6 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any, Final, TypeAlias
 
+from penstock.metadata.partition_image import (
+    NO_LEADER,
+    RECOVERED,
+    RECOVERING,
+    Origin,
+    PartitionImage,
+    PartitionKey,
+)
 from penstock.model.ids import TopicId
 from penstock.wire.metadata_records import (
     BrokerRegistrationChangeRecord,
@@ -37,6 +45,7 @@ __all__ = [
     "BrokerImage",
     "ClusterImage",
     "ControllerImage",
+    "Origin",
     "PartitionImage",
     "PartitionKey",
     "TopicImage",
@@ -47,16 +56,8 @@ __all__ = [
 TOPIC: Final = 2
 BROKER: Final = 4
 
-NO_LEADER: Final = -1
-#: `PartitionImage.leader_recovery`: whether the leader may lack records that were acknowledged
-RECOVERED: Final = 0
-RECOVERING: Final = 1
 #: a time that no record has
 NO_TIME: Final = -1
-_NO_CHANGE: Final = -2
-_SAME_RECOVERY: Final = -1
-
-PartitionKey: TypeAlias = tuple[TopicId, int]
 #: levels (lowest, highest) that a node understands, by the feature's name
 FeatureRanges: TypeAlias = dict[str, tuple[int, int]]
 
@@ -64,81 +65,6 @@ FeatureRanges: TypeAlias = dict[str, tuple[int, int]]
 def unified_name(name: str) -> str:
     """What metrics make of a topic's name; two topics may not share it."""
     return name.replace(".", "_")
-
-
-class PartitionImage:
-    """Where one partition lives. `leader` is -1 while nobody leads it.
-
-    Invariants, kept by the decisions: the ISR is part of the replicas and holds the leader; the eligible
-    leader replicas (`elr`, KIP-966) are replicas outside the ISR that hold all below the high watermark.
-    """
-
-    __slots__ = (
-        "adding",
-        "directories",
-        "elr",
-        "index",
-        "isr",
-        "last_known_leader",
-        "leader",
-        "leader_epoch",
-        "leader_recovery",
-        "partition_epoch",
-        "removing",
-        "replicas",
-        "topic_id",
-    )
-
-    def __init__(self, record: PartitionRecord) -> None:
-        self.topic_id = TopicId(record.topic_id)
-        self.index = record.partition_id
-        self.replicas = record.replicas
-        self.isr = record.isr
-        self.adding = record.adding_replicas
-        self.removing = record.removing_replicas
-        self.elr = record.eligible_leader_replicas or []
-        #: whoever led last, while nobody does; a list of one or none, as its record has it
-        self.last_known_leader = record.last_known_elr or []
-        self.leader = record.leader
-        self.leader_recovery = record.leader_recovery_state
-        self.leader_epoch = record.leader_epoch
-        self.partition_epoch = record.partition_epoch
-        self.directories = record.directories
-
-    @property
-    def key(self) -> PartitionKey:
-        return self.topic_id, self.index
-
-    @property
-    def counted_on(self) -> set[int]:
-        """The replicas that may lead by what the controller knows of them."""
-        return {*self.isr, *self.elr, *self.last_known_leader}
-
-    @property
-    def reassigning(self) -> bool:
-        return bool(self.adding or self.removing)
-
-    def change(self, record: PartitionChangeRecord) -> None:
-        if record.isr is not None:
-            self.isr = record.isr
-        if record.replicas is not None:
-            self.replicas = record.replicas
-        if record.adding_replicas is not None:
-            self.adding = record.adding_replicas
-        if record.removing_replicas is not None:
-            self.removing = record.removing_replicas
-        if record.eligible_leader_replicas is not None:
-            self.elr = record.eligible_leader_replicas
-        if record.last_known_elr is not None:
-            self.last_known_leader = record.last_known_elr
-        if record.directories is not None:
-            self.directories = record.directories
-        if record.leader_recovery_state != _SAME_RECOVERY:
-            self.leader_recovery = record.leader_recovery_state
-        if record.leader != _NO_CHANGE:
-            self.leader = record.leader
-            self.leader_epoch += 1
-        self.partition_epoch += 1
 
 
 class TopicImage:
@@ -164,7 +90,8 @@ class BrokerImage:
     """A registered broker; `endpoints` maps a listener's name to (host, port), in the order registered.
 
     `epoch` is the offset of the registration. `shutdown_offset` is that of the record that began the broker's
-    controlled shutdown: whoever has read so far knows that it leads nothing any more.
+    controlled shutdown: whoever has read so far knows that it leads nothing any more. `fenced_offset` is that
+    of the record that fenced the broker, or of its first registration. It is not part of a snapshot.
     """
 
     __slots__ = (
@@ -173,6 +100,7 @@ class BrokerImage:
         "epoch",
         "features",
         "fenced",
+        "fenced_offset",
         "id",
         "in_controlled_shutdown",
         "incarnation",
@@ -189,6 +117,7 @@ class BrokerImage:
         self.epoch = record.broker_epoch
         self.rack = record.rack
         self.fenced = record.fenced
+        self.fenced_offset = offset
         self.in_controlled_shutdown = record.in_controlled_shutdown
         self.shutdown_offset = offset
         self.endpoints = {e.name: (e.host, e.port) for e in record.end_points}
@@ -243,8 +172,9 @@ class ClusterImage:
         self.configs: dict[tuple[int, str], dict[str, str]] = {}
         self.features: dict[str, int] = {}
         self.next_producer_id = 0
-        #: the partitions that have no leader
+        #: the partitions that have no leader, and those that are being reassigned
         self.leaderless: dict[PartitionKey, PartitionImage] = {}
+        self.reassigning: dict[PartitionKey, PartitionImage] = {}
         self._by_replica: dict[int, dict[PartitionKey, PartitionImage]] = {}
 
     def topic_configs(self, name: str) -> dict[str, str]:
@@ -253,6 +183,11 @@ class ClusterImage:
     def partitions_on(self, broker: int) -> Collection[PartitionImage]:
         """The partitions that have a replica on `broker`, registered or not."""
         return self._by_replica.get(broker, {}).values()
+
+    @property
+    def replica_nodes(self) -> Collection[int]:
+        """The brokers that have replicas, registered or not."""
+        return self._by_replica.keys()
 
     @property
     def partitions(self) -> Iterator[PartitionImage]:
@@ -277,6 +212,7 @@ class ClusterImage:
         for partition in topic.partitions.values():
             self._forget_replicas(partition.key, partition.replicas)
             self.leaderless.pop(partition.key, None)
+            self.reassigning.pop(partition.key, None)
 
     def _partition(self, record: PartitionRecord) -> None:
         partition = PartitionImage(record)
@@ -285,7 +221,7 @@ class ClusterImage:
         if record.changed_ms != NO_TIME:
             topic.changed_ms = record.changed_ms
         self._note_replicas(partition)
-        self._note_leader(partition)
+        self._note_state(partition)
 
     def _partition_change(self, record: PartitionChangeRecord) -> None:
         partition = self.topics_by_id[TopicId(record.topic_id)].partitions[record.partition_id]
@@ -294,13 +230,17 @@ class ClusterImage:
         partition.change(record)
         if record.replicas is not None:
             self._note_replicas(partition)
-        self._note_leader(partition)
+        self._note_state(partition)
 
-    def _note_leader(self, partition: PartitionImage) -> None:
-        if partition.leader == NO_LEADER:
-            self.leaderless[partition.key] = partition
-        else:
-            self.leaderless.pop(partition.key, None)
+    def _note_state(self, partition: PartitionImage) -> None:
+        for holds, index in (
+            (partition.leader == NO_LEADER, self.leaderless),
+            (partition.reassigning, self.reassigning),
+        ):
+            if holds:
+                index[partition.key] = partition
+            else:
+                index.pop(partition.key, None)
 
     def _note_replicas(self, partition: PartitionImage) -> None:
         for node in partition.replicas:
@@ -351,7 +291,11 @@ class ClusterImage:
         self.next_producer_id = record.next_producer_id
 
     def _register(self, record: RegisterBrokerRecord) -> None:
-        self.brokers[record.broker_id] = BrokerImage(record, self.offset)
+        known, broker = self.brokers.get(record.broker_id), BrokerImage(record, self.offset)
+        if known is not None and known.fenced and broker.fenced:
+            # A broker that registers again and again without coming up has been gone all the time.
+            broker.fenced_offset = known.fenced_offset
+        self.brokers[record.broker_id] = broker
 
     def _unregister(self, record: UnregisterBrokerRecord) -> None:
         self.brokers.pop(record.broker_id, None)
@@ -360,6 +304,7 @@ class ClusterImage:
         broker = self.brokers[record.broker_id]
         if record.fenced:
             broker.fenced = record.fenced > 0
+            broker.fenced_offset = self.offset
         if record.in_controlled_shutdown:
             broker.in_controlled_shutdown = True
             broker.shutdown_offset = self.offset

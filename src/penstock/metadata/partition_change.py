@@ -53,6 +53,7 @@ class PartitionChange:
         "election",
         "emptied",
         "isr",
+        "origin",
         "recovered_by",
         "recovery",
         "removing",
@@ -78,6 +79,8 @@ class PartitionChange:
         self.adding: Sequence[int] = partition.adding
         self.removing: Sequence[int] = partition.removing
         self.recovery = partition.leader_recovery
+        #: what started the reassignment (`Origin`)
+        self.origin = partition.origin
         #: brokers that may have lost what they had: they are no eligible leaders
         self.unclean_shutdown: Collection[int] = ()
         #: brokers that have nothing of what they had: they are not the last known leader
@@ -185,6 +188,9 @@ class PartitionChange:
             record.removing_replicas = list(self.removing)
         if list(self.adding) != partition.adding:
             record.adding_replicas = list(self.adding)
+        is_new = record.adding_replicas is not None or record.removing_replicas is not None
+        if (self.adding or self.removing) and (is_new or self.origin != partition.origin):
+            record.reassignment_origin = self.origin
 
 
 def _says_something(record: PartitionChangeRecord) -> bool:
@@ -197,4 +203,5 @@ def _says_something(record: PartitionChangeRecord) -> bool:
         or record.eligible_leader_replicas is not None
         or record.last_known_elr is not None
         or record.leader_recovery_state >= 0
+        or record.reassignment_origin >= 0
     )

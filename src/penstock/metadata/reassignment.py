@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from penstock.metadata.election import begin_change
-from penstock.metadata.image import ClusterImage, PartitionImage, TopicImage
+from penstock.metadata.image import ClusterImage, Origin, PartitionImage, TopicImage
 from penstock.metadata.placement import check_assignment
 from penstock.metadata.policy import Policy
 from penstock.model.errors import (
@@ -34,7 +34,13 @@ from penstock.wire.apis.list_partition_reassignments import (
 from penstock.wire.metadata_records import PartitionChangeRecord
 from penstock.wire.schema import Struct
 
-__all__ = ["alter_reassignments", "list_reassignments", "start_reassignment"]
+__all__ = [
+    "alter_reassignments",
+    "cancel_reassignment",
+    "list_reassignments",
+    "reason_for",
+    "start_reassignment",
+]
 
 
 def alter_reassignments(
@@ -52,7 +58,7 @@ def alter_reassignments(
             try:
                 partition = _find(image, topic.name, wanted.partition_index)
                 if wanted.replicas is None:
-                    record = _cancel(image, policy, topic.name, partition)
+                    record = cancel_reassignment(image, policy, partition)
                 else:
                     if not request.allow_replication_factor_change:
                         _check_factor(partition, wanted.replicas)
@@ -86,6 +92,7 @@ def list_reassignments(
                 replicas=partition.replicas,
                 adding_replicas=partition.adding,
                 removing_replicas=partition.removing,
+                reason=reason_for(partition),
             )
             for index in indexes
             if (partition := topic.partitions.get(index)) is not None and partition.reassigning
@@ -112,11 +119,16 @@ def _check_factor(partition: PartitionImage, target: Sequence[int]) -> None:
 
 
 def start_reassignment(
-    image: ClusterImage, policy: Policy, partition: PartitionImage, target: Sequence[int]
+    image: ClusterImage,
+    policy: Policy,
+    partition: PartitionImage,
+    target: Sequence[int],
+    origin: Origin = Origin.REQUEST,
 ) -> PartitionChangeRecord | None:
     """From the replicas as they are, those of a reassignment that this one overtakes included."""
     check_assignment(image, target)
     change = begin_change(image, policy, partition)
+    change.origin = origin
     settled = [node for node in partition.replicas if node not in partition.adding]
     change.removing = sorted(node for node in partition.replicas if node not in target)
     change.adding = sorted(node for node in target if node not in settled)
@@ -124,8 +136,17 @@ def start_reassignment(
     return change.build()
 
 
-def _cancel(
-    image: ClusterImage, policy: Policy, name: str, partition: PartitionImage
+def reason_for(partition: PartitionImage) -> str:
+    """Why the controller itself has started the reassignment; empty for one that was requested."""
+    if partition.origin == Origin.REBUILD:
+        return f"self-healing: gone: {', '.join(map(str, partition.removing))}"
+    if partition.origin == Origin.SHARE:
+        return f"few replicas on: {', '.join(map(str, partition.adding))}"
+    return "load" if partition.origin == Origin.LOAD else ""
+
+
+def cancel_reassignment(
+    image: ClusterImage, policy: Policy, partition: PartitionImage
 ) -> PartitionChangeRecord | None:
     """Back to the replicas that there were, unless only new ones are in the ISR: that would lose records."""
     if not partition.reassigning:
@@ -133,6 +154,7 @@ def _cancel(
     change = begin_change(image, policy, partition)
     change.replicas = [node for node in partition.replicas if node not in partition.adding]
     change.isr = [node for node in partition.isr if node not in partition.adding]
+    name = image.topics_by_id[partition.topic_id].name
     if not change.isr and not policy.unclean(image, name):
         raise InvalidReplicaAssignment(
             f"Unable to revert partition assignment for {name}:{partition.index} because it would require an "

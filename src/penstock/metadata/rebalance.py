@@ -9,14 +9,14 @@ leaders are uneven. Brokers that are down keep what they have; they may come bac
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from penstock.metadata.image import BrokerImage, ClusterImage, PartitionImage
 from penstock.metadata.placement import crowding, may_receive, rendezvous_score
 from penstock.model.ids import TopicPartition
 
-__all__ = ["Move", "plan_rebalance"]
+__all__ = ["Move", "plan_evacuation", "plan_rebalance"]
 
 
 class Move(NamedTuple):
@@ -31,19 +31,37 @@ def plan_rebalance(
     loads: Mapping[TopicPartition, float],
     *,
     leaving: Collection[int] = (),
+    excluded: Collection[int] = (),
     tolerance: float = 0.1,
 ) -> list[Move]:
     """`loads` in any unit (bytes per second); brokers that are `leaving` end up empty if others have room.
 
     A broker within `tolerance` of the mean is left alone, unless it can help one that is not. Partitions that
-    are being reassigned are not touched.
+    are being reassigned are not touched. Brokers that are `excluded` keep what they have.
     """
-    plan = _Plan(image, loads, leaving, tolerance)
+    plan = _Plan(image, loads, {*leaving, *excluded}, tolerance)
     if plan.receivers:
-        plan.evacuate()
+        staying = image.brokers.keys() - set(leaving)
+        plan.evacuate(lambda node: node not in staying)
         plan.even_out()
         plan.spread_leaders()
-    return [Move(placed.name, placed.nodes) for placed in plan.placed if plan.is_change(placed)]
+    return plan.moves()
+
+
+def plan_evacuation(
+    image: ClusterImage,
+    partitions: Iterable[PartitionImage],
+    leaving: Collection[int],
+    *,
+    excluded: Collection[int] = (),
+) -> list[Move]:
+    """Replace the replicas of `partitions` on the brokers that are `leaving`, and move nothing else.
+
+    A replica stays where no broker is left for it. Brokers that are `excluded` receive nothing.
+    """
+    plan = _Plan(image, {}, {*leaving, *excluded}, 0.0, partitions)
+    plan.evacuate(lambda node: node in leaving)
+    return plan.moves()
 
 
 class _Placed:
@@ -65,35 +83,42 @@ class _Plan:
         self,
         image: ClusterImage,
         loads: Mapping[TopicPartition, float],
-        leaving: Collection[int],
+        excluded: Collection[int],
         tolerance: float,
+        partitions: Iterable[PartitionImage] | None = None,
     ) -> None:
+        """`partitions` that may move, all by default; brokers that are `excluded` receive nothing."""
         self._brokers = image.brokers
         self._tolerance = tolerance
         self.receivers = {
             broker.id: broker
             for broker in sorted(image.brokers.values(), key=lambda b: b.id)
-            if may_receive(broker) and broker.id not in leaving
+            if may_receive(broker) and broker.id not in excluded
         }
-        #: brokers that keep what they have, unless it is for the sake of balance
-        self._staying = image.brokers.keys() - set(leaving)
         mean = sum(loads.values()) / max(1, len(loads)) or 1.0
         self.placed: list[_Placed] = []
-        self._carried = dict.fromkeys(self.receivers, 0.0)
-        for partition in image.partitions:
+        #: what each broker will hold once every reassignment that is under way has ended
+        self._carried = {node: float(len(image.partitions_on(node))) for node in self.receivers}
+        for partition in image.reassigning.values():
+            for node in self._carried.keys() & set(partition.removing):
+                self._carried[node] -= 1.0
+        for partition in image.partitions if partitions is None else partitions:
+            if partition.reassigning:
+                continue
             topic = image.topics_by_id[partition.topic_id].name
             name = TopicPartition(topic, partition.index)
             placed = _Placed(partition, name, 1.0 + loads.get(name, 0.0) / mean)
-            for node in placed.nodes:
-                if node in self._carried:
-                    self._carried[node] += placed.weight
-            if not partition.reassigning:
-                self.placed.append(placed)
+            for node in self._carried.keys() & set(placed.nodes):
+                self._carried[node] += placed.weight - 1.0
+            self.placed.append(placed)
 
-    def evacuate(self) -> None:
+    def moves(self) -> list[Move]:
+        return [Move(placed.name, placed.nodes) for placed in self.placed if self._is_change(placed)]
+
+    def evacuate(self, leaves: Callable[[int], bool]) -> None:
         for placed in self.placed:
             for position, node in enumerate(placed.nodes):
-                if node in self._staying:
+                if not leaves(node):
                     continue
                 others = self._others(placed, node)
                 free = [b for b in self.receivers.values() if b.id not in placed.nodes]
@@ -159,7 +184,7 @@ class _Plan:
                 handed_over = True
         return handed_over
 
-    def is_change(self, placed: _Placed) -> bool:
+    def _is_change(self, placed: _Placed) -> bool:
         """Also that it can be asked for: not while a replica is on a broker that nobody knows."""
         return placed.nodes != placed.image.replicas and self._brokers.keys() >= set(placed.nodes)
 

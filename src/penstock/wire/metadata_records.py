@@ -90,6 +90,8 @@ class PartitionRecord(Struct):
     last_known_elr: list[int] | None = nullable_array(int32(), "2+", tag=2)
     #: for a partition that is added to a topic: the new `changed_ms` of the topic
     changed_ms: int = int64(default=-1, tag=OWN_TAGS)
+    #: what started the reassignment that is under way (`metadata.image.Origin`)
+    reassignment_origin: int = int8(tag=OWN_TAGS + 1)
 
 
 class ConfigRecord(Struct):
@@ -113,6 +115,8 @@ class PartitionChangeRecord(Struct):
     directories: list[bytes] | None = nullable_array(uuid(), "1+", tag=8)
     eligible_leader_replicas: list[int] | None = nullable_array(int32(), "2+", tag=6)
     last_known_elr: list[int] | None = nullable_array(int32(), "2+", tag=7)
+    #: what started the reassignment that is under way; -1 for no change
+    reassignment_origin: int = int8(default=-1, tag=OWN_TAGS)
 
 
 class RemoveTopicRecord(Struct):

@@ -112,7 +112,9 @@ class BrokerConfig(Mapping[str, ConfigValue]):
     num_recovery_threads_per_data_dir: int
     penstock_balance: str
     penstock_balance_bytes_per_second: int
+    penstock_balance_exclude_brokers: tuple[str, ...]
     penstock_balance_interval_seconds: int
+    penstock_balance_new_brokers: bool
     penstock_balance_tolerance_percent: int
     penstock_clock_skew_max_ms: int
     penstock_cluster_id: str | None
@@ -128,6 +130,9 @@ class BrokerConfig(Mapping[str, ConfigValue]):
     penstock_request_read_timeout_ms: int
     penstock_scrub_bytes_per_second: int
     penstock_scrub_interval_ms: int
+    penstock_self_healing_delay_ms: int
+    penstock_self_healing_enable: bool
+    penstock_self_healing_partitions_max: int
     producer_id_expiration_check_interval_ms: int
     producer_id_expiration_ms: int
     num_replica_fetchers: int

@@ -6,6 +6,7 @@ feature it belongs to.
 
 from __future__ import annotations
 
+from penstock.model.config.balance_keys import BALANCE_KEYS
 from penstock.model.config.keys import INT_MAX, ConfigKey, ConfigType, UpdateMode, not_empty
 
 _B, _S, _I, _SHORT, _L, _D, _LIST = (
@@ -79,39 +80,6 @@ _REPLICATION = [
         "How long a `balanced` unclean recovery waits for the reports of all registered brokers before it "
         "elects the most complete replica among those that are up; -1 for no limit.",
         low=-1,
-    ),
-    ConfigKey(
-        "penstock.balance",
-        _S,
-        "off",
-        "What moves by itself where brokers are loaded unevenly: nothing, leaders only, or replicas, too.",
-        choices=("off", "leaders", "replicas"),
-        update_mode=_CLUSTER,
-    ),
-    ConfigKey(
-        "penstock.balance.interval.seconds",
-        _L,
-        60,
-        "How often load is measured; one leader or replica moves at a time, after three measurements.",
-        low=1,
-        update_mode=_CLUSTER,
-    ),
-    ConfigKey(
-        "penstock.balance.tolerance.percent",
-        _I,
-        20,
-        "How far a broker's load may be above the mean before anything moves.",
-        low=1,
-        update_mode=_CLUSTER,
-    ),
-    ConfigKey(
-        "penstock.balance.bytes.per.second",
-        _L,
-        20 << 20,
-        "How fast a broker fetches new replicas while penstock.balance is on, where "
-        "follower.replication.throttled.rate says nothing.",
-        low=1,
-        update_mode=_CLUSTER,
     ),
     ConfigKey(
         "controlled.shutdown.enable", _B, True, "Whether a stopping broker hands its partitions over first."
@@ -355,4 +323,12 @@ _SECURITY = [
     ),
 ]
 
-COORDINATOR_KEYS: list[ConfigKey] = [*_REPLICATION, *_QUORUM, *_OFFSETS, *_GROUPS, *_TRANSACTIONS, *_SECURITY]
+COORDINATOR_KEYS: list[ConfigKey] = [
+    *_REPLICATION,
+    *BALANCE_KEYS,
+    *_QUORUM,
+    *_OFFSETS,
+    *_GROUPS,
+    *_TRANSACTIONS,
+    *_SECURITY,
+]

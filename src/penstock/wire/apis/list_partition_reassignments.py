@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 from penstock.wire.api import Api
-from penstock.wire.schema import Struct, array, int16, int32, nullable_array, nullable_string, string
+from penstock.wire.schema import (
+    OWN_TAGS,
+    Struct,
+    array,
+    int16,
+    int32,
+    nullable_array,
+    nullable_string,
+    string,
+)
 
 
 class ListPartitionReassignmentsTopic(Struct):
@@ -22,6 +31,8 @@ class OngoingPartitionReassignment(Struct):
     replicas: list[int] = array(int32())
     adding_replicas: list[int] = array(int32())
     removing_replicas: list[int] = array(int32())
+    #: why the controller has started it by itself; empty for one that was requested
+    reason: str = string(tag=OWN_TAGS)
 
 
 class OngoingTopicReassignment(Struct):

@@ -1,0 +1,287 @@
+"""Self-healing: which reassignments the controller starts and cancels by itself.
+
+Two reasons to start one. A broker has been gone for longer than `delay_ms`: its replicas are rebuilt on other
+brokers (`Origin.REBUILD`). A broker that is up has far fewer replicas than the others, as one that was just
+added: it receives its share (`Origin.SHARE`). Planning is `rebalance`, execution is `reassignment`: the old
+replicas stay until the new ones are in sync, so no copy is lost by a rebuild that does not end.
+
+Invariants:
+- A reassignment that was requested, or that balances load, is never changed.
+- No rebuild starts while fewer brokers are up than the partition has replicas.
+- No rebuild starts for a partition without a leader: there is nothing to copy from.
+- A rebuild is cancelled when the broker that it replaces is back. Where new replicas are in sync already,
+  without which the ISR would be below the minimum, the cancellation waits for the old ones.
+- At most `partitions_max` reassignments of both kinds are under way.
+- Shares converge. Each move brings the brokers' numbers of replicas closer together. A share begins below
+  the tolerance and ends within half of it, so small differences move nothing.
+
+Pure: the active controller decides, once in a while (`broker.healer`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Final, NamedTuple
+
+from penstock.metadata.balance import begin_step
+from penstock.metadata.image import NO_LEADER, RECOVERED, ClusterImage, Origin, PartitionImage
+from penstock.metadata.placement import may_receive
+from penstock.metadata.policy import Policy, min_isr
+from penstock.metadata.reassignment import cancel_reassignment
+from penstock.metadata.rebalance import Move, plan_evacuation, plan_rebalance
+from penstock.model.errors import ApiError
+from penstock.model.ids import TopicPartition
+from penstock.wire.schema import Struct
+
+__all__ = ["Cancel", "Decision", "Settings", "Situation", "Start", "decide", "obstacles", "records_of"]
+
+#: several brokers are started one after the other, and an operator may move replicas to a new broker, too
+_QUIET_MS: Final = 60_000
+#: the difference of two brokers' numbers of replicas that one move can lower
+_DIFFERENCE_MIN: Final = 2
+_OURS: Final = frozenset({Origin.REBUILD, Origin.SHARE})
+
+
+class Settings(NamedTuple):
+    """As the active controller is configured."""
+
+    #: `penstock.self.healing.enable`
+    rebuild: bool
+    #: `penstock.balance.new.brokers`
+    share: bool
+    delay_ms: float
+    partitions_max: int
+    #: how far below the mean a broker's number of replicas may be
+    tolerance: float = 0.2
+    #: brokers that receive nothing
+    excluded: Collection[int] = ()
+
+    @property
+    def quiet_ms(self) -> float:
+        """How long brokers must have been as they are before a share begins."""
+        return min(_QUIET_MS, self.delay_ms)
+
+
+class Situation(NamedTuple):
+    """What the active controller knows beside the image."""
+
+    #: for how many milliseconds brokers have been gone
+    gone: Mapping[int, float]
+    #: for how long no broker has come or gone, and no requested reassignment has begun or ended
+    quiet_ms: float
+    #: brokers with a data directory that is full or has failed
+    full: Collection[int] = ()
+    #: whether a share has begun and not ended
+    sharing: bool = False
+
+
+class Start(NamedTuple):
+    """A reassignment to start."""
+
+    move: Move
+    origin: Origin
+
+
+class Cancel(NamedTuple):
+    """A reassignment to cancel, and why."""
+
+    partition: TopicPartition
+    reason: str
+
+
+class Decision(NamedTuple):
+    """What to do now; `sharing` is for the next situation."""
+
+    start: list[Start]
+    cancel: list[Cancel]
+    sharing: bool = False
+
+
+def decide(image: ClusterImage, settings: Settings, situation: Situation) -> Decision:
+    """Cancellations first; what they make possible is started by the next decision."""
+    healing = _Healing(image, settings, situation)
+    cancel = list(healing.cancellations())
+    if cancel:
+        return Decision([], cancel, situation.sharing)
+    start = [Start(move, Origin.REBUILD) for move in healing.rebuilds()]
+    if start or not healing.may_share():
+        return Decision(start, [], situation.sharing)
+    moves, sharing = healing.shares()
+    return Decision([Start(move, Origin.SHARE) for move in moves], [], sharing)
+
+
+def records_of(image: ClusterImage, policy: Policy, decision: Decision) -> tuple[list[Struct], Decision]:
+    """The records that carry out a decision, and that part of it which can be carried out."""
+    records: list[Struct] = []
+    start, cancel = [], []
+    for each in decision.start:
+        try:
+            found = begin_step(image, policy, each.move, each.origin)
+        except ApiError:
+            # A broker was unregistered since: the next decision knows.
+            continue
+        if found:
+            records += found
+            start.append(each)
+    for one in decision.cancel:
+        partition = _find(image, one.partition)
+        try:
+            record = cancel_reassignment(image, policy, partition)
+        except ApiError:
+            # Only new replicas are in sync: the reassignment has to end as it was begun.
+            continue
+        if record is not None:
+            records.append(record)
+            cancel.append(one)
+    return records, Decision(start, cancel, decision.sharing)
+
+
+def obstacles(image: ClusterImage, settings: Settings, situation: Situation) -> list[str]:
+    """What keeps replicas of brokers that are gone for too long from being rebuilt."""
+    return list(_Healing(image, settings, situation).obstacles())
+
+
+class _Healing:
+    def __init__(self, image: ClusterImage, settings: Settings, situation: Situation) -> None:
+        self._image = image
+        self._settings = settings
+        self._situation = situation
+        self._up = [broker.id for broker in image.brokers.values() if broker.active]
+        self._due = [node for node, ms in situation.gone.items() if ms >= settings.delay_ms]
+        self._closed = {*settings.excluded, *situation.full}
+        self._ours = [p for p in image.reassigning.values() if p.origin in _OURS]
+        self._places = max(0, settings.partitions_max - len(self._ours))
+
+    # -- cancellations
+
+    def cancellations(self) -> Iterator[Cancel]:
+        for partition in self._ours:
+            reason = self._reason_against(partition)
+            if reason and not self._is_needed(partition):
+                yield Cancel(self._name(partition), reason)
+
+    def _is_needed(self, partition: PartitionImage) -> bool:
+        """Whether the ISR would fall below the minimum without new replicas that are in sync already."""
+        left = [node for node in partition.isr if node not in partition.adding]
+        name = self._image.topics_by_id[partition.topic_id].name
+        return len(left) < min(len(partition.isr), min_isr(self._image, name, len(partition.replicas)))
+
+    def _reason_against(self, partition: PartitionImage) -> str:
+        rebuilds = partition.origin == Origin.REBUILD
+        if not (self._settings.rebuild if rebuilds else self._settings.share):
+            return "switched off"
+        if rebuilds and (back := [node for node in partition.removing if self._is_back(node)]):
+            return f"broker {back[0]} is back"
+        behind = [node for node in partition.adding if node not in partition.isr]
+        if lost := [node for node in behind if node in self._due or node not in self._image.brokers]:
+            return f"broker {lost[0]} is gone"
+        if closed := [node for node in behind if node in self._closed]:
+            return f"broker {closed[0]} takes no replicas"
+        return ""
+
+    def _is_back(self, node: int) -> bool:
+        broker = self._image.brokers.get(node)
+        return broker is not None and not broker.fenced
+
+    # -- rebuilds
+
+    def rebuilds(self) -> list[Move]:
+        """The replicas of brokers that are gone, on others: first where the fewest replicas are in sync."""
+        if not self._settings.rebuild or not self._due or not self._places:
+            return []
+        found = [partition for partition in self._unhealed() if not self._obstacle(partition)]
+        found.sort(key=lambda partition: (len(partition.isr), partition.key))
+        moves: list[Move] = []
+        for first in range(0, len(found), self._places):
+            some = found[first : first + self._places]
+            moves += plan_evacuation(self._image, some, self._due, excluded=self._closed)
+            if len(moves) >= self._places:
+                break
+        return moves[: self._places]
+
+    def _unhealed(self) -> Iterable[PartitionImage]:
+        """Partitions with a replica on a broker that has been gone for too long."""
+        found = {p.key: p for node in self._due for p in self._image.partitions_on(node)}
+        return [partition for partition in found.values() if not partition.reassigning]
+
+    def _obstacle(self, partition: PartitionImage) -> str:
+        if partition.leader == NO_LEADER:
+            return "have no leader to copy from"
+        if partition.leader_recovery != RECOVERED:
+            return "have a leader that recovers"
+        if len(partition.replicas) > len(self._up):
+            return f"have more replicas than brokers are up ({len(self._up)})"
+        return ""
+
+    def obstacles(self) -> Iterator[str]:
+        if not self._settings.rebuild:
+            return
+        counts: dict[str, int] = {}
+        for partition in self._unhealed():
+            obstacle = self._obstacle(partition)
+            if not obstacle and not plan_evacuation(
+                self._image, [partition], self._due, excluded=self._closed
+            ):
+                obstacle = "have no broker left that takes a replica"
+            if obstacle:
+                counts[obstacle] = counts.get(obstacle, 0) + 1
+        for obstacle, count in counts.items():
+            yield f"{count} partition(s) of gone brokers {obstacle}"
+
+    # -- shares
+
+    def may_share(self) -> bool:
+        """Whether all that has replicas is up, and nothing else moves or has just changed."""
+        image = self._image
+        return (
+            self._settings.share
+            and set(image.replica_nodes) <= set(self._up)
+            and not image.leaderless
+            and all(p.origin == Origin.SHARE for p in image.reassigning.values())
+            and self._situation.quiet_ms >= self._settings.quiet_ms
+        )
+
+    def shares(self) -> tuple[list[Move], bool]:
+        """Moves to brokers with far fewer replicas than the mean; and whether more will follow."""
+        under_way = len(self._ours)
+        if 2 * under_way > self._settings.partitions_max:
+            # Planning takes time for each partition of the cluster: not for every single one that arrives.
+            return [], True
+        if not (self._situation.sharing or under_way or self._is_uneven()):
+            return [], False
+        plan = plan_rebalance(
+            self._image, {}, excluded=self._closed, tolerance=min(0.1, self._settings.tolerance / 2)
+        )
+        copies = [move for move in plan if self._copies(move)]
+        if copies:
+            moves = [move for move in copies if self._is_in_sync(move)][: self._places]
+        else:
+            # Other preferred leaders move no data: last, when the replicas are where they stay.
+            moves = [] if under_way else plan
+        return moves, bool(plan) or under_way > 0
+
+    def _is_uneven(self) -> bool:
+        image = self._image
+        held = [
+            len(image.partitions_on(broker.id))
+            for broker in image.brokers.values()
+            if may_receive(broker) and broker.id not in self._closed
+        ]
+        if not held or max(held) - min(held) < _DIFFERENCE_MIN:
+            return False
+        mean = sum(held) / len(held)
+        return min(held) < mean * (1 - self._settings.tolerance)
+
+    def _copies(self, move: Move) -> bool:
+        return set(move.replicas) != set(_find(self._image, move.partition).replicas)
+
+    def _is_in_sync(self, move: Move) -> bool:
+        partition = _find(self._image, move.partition)
+        return set(partition.isr) == set(partition.replicas)
+
+    def _name(self, partition: PartitionImage) -> TopicPartition:
+        return TopicPartition(self._image.topics_by_id[partition.topic_id].name, partition.index)
+
+
+def _find(image: ClusterImage, name: TopicPartition) -> PartitionImage:
+    return image.topics[name.topic].partitions[name.partition]
