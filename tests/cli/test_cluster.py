@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import pytest
 
 from penstock.cli import membership, moves
-from penstock.cli.alteration import broker_resource, config_entries, topic_resource
+from penstock.cli.alteration import alter_common, broker_resource, config_entries, topic_resource
 from penstock.cli.broker_home import BrokerHome, bootstrap_of, homes_in
 from penstock.cli.commands import app
 from penstock.cli.connection import Cluster
@@ -203,6 +203,27 @@ def test_a_broker_that_is_gone_for_good_is_forgotten(cli: Cli) -> None:
     assert removed.returncode == 0, removed.stderr
     overview = until(cli, lambda o: not o["under_replicated"])
     assert [b["broker"] for b in overview["brokers"]] == [1, 2, 3]
+
+
+def test_brokers_are_filled_and_replaced_without_being_asked(cli: Cli, directory: Path) -> None:
+    """Self-healing is on in clusters that `cluster start` has made; only its delay is too long for a test."""
+    delay = "penstock.self.healing.delay.ms"
+
+    def held_by_4(overview: dict[str, Any]) -> int:
+        return sum(b["replicas"] for b in overview["brokers"] if b["broker"] == 4)
+
+    with DirectLine(bootstrap_of(directory, ""), 60) as line:
+        alter_common(line, {delay: "1000"}, [])
+        try:
+            assert cli("broker", "add", "--no-rebalance").returncode == 0
+            until(cli, lambda o: held_by_4(o) >= 5 and not o["moving"])
+            assert "self-healing after 1 s, shares for new brokers on" in cli("cluster", "status").stdout
+            assert cli("broker", "kill", "4").returncode == 0
+            overview = until(cli, lambda o: held_by_4(o) == 0 and not o["under_replicated"])
+            assert [b["replicas"] for b in overview["brokers"]] == [8, 8, 8, 0]
+            assert cli("broker", "remove", "4").returncode == 0
+        finally:
+            alter_common(line, {}, [delay])
 
 
 def test_a_broker_that_the_replicas_need_is_not_removed(cli: Cli) -> None:

@@ -41,6 +41,7 @@ from penstock.storage.producers import ProducerStates
 from penstock.storage.segment import Segment
 from penstock.wire.schema import Struct
 from tests.simulation.disaster_mutants import DISASTER_MUTANTS
+from tests.simulation.healing_mutants import HEALING_MUTANTS
 from tests.simulation.hunting import Found, Mutant, hunt
 
 __all__ = ["MUTANTS", "Found", "Mutant", "hunt"]
@@ -297,6 +298,8 @@ MUTANTS: Final = (
     ),
     # damaged, stale and missing copies
     *DISASTER_MUTANTS,
+    # brokers that are gone
+    *HEALING_MUTANTS,
 )
 
 

@@ -27,6 +27,9 @@ _SLOW = {
     "holes are damage, and do not match the manifest",
     "foreign files are ignored",
     "a wrong clock deletes nothing",
+    "rebuilds need brokers",
+    "rebuilds end when the broker is back",
+    "old replicas stay until the new are in sync",
 }
 
 

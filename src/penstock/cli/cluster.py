@@ -184,6 +184,7 @@ def _say_started(homes: list[BrokerHome], idle: list[BrokerHome], as_json: bool)
 
 
 def _print_overview(overview: dict[str, Any]) -> None:
+    from penstock.cli.healing import print_healing
     from penstock.cli.output import print_line, print_rows
 
     print(
@@ -218,6 +219,7 @@ def _print_overview(overview: dict[str, Any]) -> None:
         f"(penstock.balance {_or(overview['balance'], 'unknown')})",
         "bold red" if overview["leaderless"] else "yellow" if overview["under_replicated"] else "",
     )
+    print_healing(overview["self_healing"])
     if lacking:
         shown = ("topic", "partition", "leader", "replicas", "isr")
         print_rows(lacking, as_json=False, columns=shown, empty="")

@@ -158,6 +158,8 @@ def _defaults(brokers: int) -> dict[str, str]:
         "offsets.topic.replication.factor": str(replicas),
         "transaction.state.log.replication.factor": str(replicas),
         "transaction.state.log.min.isr": str(max(1, replicas - 1)),
+        "penstock.self.healing.enable": "true",
+        "penstock.balance.new.brokers": "true",
     }
 
 

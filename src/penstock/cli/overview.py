@@ -7,20 +7,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from penstock.cli.direct import HELLO, DirectLine, NoAnswer, address_of, refuse
 from penstock.cli.failure import Failure
+from penstock.cli.healing import BALANCE, controller_configs, healing_overview
 from penstock.cli.moves import ongoing_moves
 from penstock.cli.voters import check_majority, configured_voters, endpoints
-from penstock.metadata.image import BROKER
 from penstock.model.ids import METADATA_TOPIC, TopicPartition, format_topic_id
 from penstock.wire.apis.api_versions import API_VERSIONS, ApiVersionsResponse
 from penstock.wire.apis.describe_cluster import (
     DESCRIBE_CLUSTER,
     DescribeClusterRequest,
     DescribeClusterResponse,
-)
-from penstock.wire.apis.describe_configs import (
-    DESCRIBE_CONFIGS,
-    DescribeConfigsRequest,
-    DescribeConfigsResource,
 )
 from penstock.wire.apis.describe_log_dirs import (
     DESCRIBE_LOG_DIRS,
@@ -42,7 +37,6 @@ if TYPE_CHECKING:
 __all__ = ["cluster_overview", "quorum_overview"]
 
 _METADATA_VERSION: Final = "metadata.version"
-_BALANCE: Final = "penstock.balance"
 #: a voter that follows asks the leader again after half a second at most
 _VOTERS_FETCH_WITHIN_MS: Final = 600
 
@@ -54,6 +48,7 @@ def cluster_overview(line: DirectLine) -> dict[str, Any]:
     partitions = _partitions(line)
     moving = {} if quorum["leader"] is None else ongoing_moves(line)
     addresses = {broker.broker_id: address_of(broker.host, broker.port) for broker in cluster.brokers}
+    configs = controller_configs(line, quorum["leader"], addresses)
     answers = line.ask_each(addresses.values(), API_VERSIONS, HELLO)
     awake = [address for address, answer in answers.items() if answer is not None]
     disks = line.ask_each(awake, DESCRIBE_LOG_DIRS, DescribeLogDirsRequest(topics=None))
@@ -61,7 +56,8 @@ def cluster_overview(line: DirectLine) -> dict[str, Any]:
         "cluster_id": cluster.cluster_id,
         "controller": quorum["leader"],
         "metadata_version": _finalized(answers.values()),
-        "balance": _balance(line, quorum["leader"], addresses),
+        "balance": configs.get(BALANCE),
+        "self_healing": healing_overview(configs, cluster.healing_notes, moving.values()),
         "moving": None if quorum["leader"] is None else len(moving),
         "brokers": [
             {
@@ -165,25 +161,6 @@ def _wanted(partition: dict[str, Any], moving: Mapping[TopicPartition, OngoingPa
     """How many replicas should be in sync: those that are on their way are not missing yet."""
     ongoing = moving.get(TopicPartition(partition["topic"], partition["partition"]))
     return len(partition["replicas"]) - (0 if ongoing is None else len(ongoing.adding_replicas))
-
-
-def _balance(line: DirectLine, controller: int | None, addresses: dict[int, str]) -> str | None:
-    """What may move by itself, as the controller's config has it."""
-    if controller not in addresses:
-        return None
-    wanted = DescribeConfigsResource(
-        resource_type=BROKER, resource_name=str(controller), configuration_keys=[_BALANCE]
-    )
-    request = DescribeConfigsRequest(resources=[wanted])
-    answers = line.ask_each([addresses[controller]], DESCRIBE_CONFIGS, request)
-    values = [
-        config.value
-        for answer in answers.values()
-        if answer is not None
-        for result in answer.results
-        for config in result.configs
-    ]
-    return values[0] if values else None
 
 
 def _held(answer: DescribeLogDirsResponse | None) -> dict[str, Any]:

@@ -179,8 +179,9 @@ def list_moves(
             "replicas": ongoing.replicas,
             "adding": ongoing.adding_replicas,
             "removing": ongoing.removing_replicas,
+            "reason": ongoing.reason or None,
         }
         for partition, ongoing in sorted(moving.items())
     ]
-    columns = ("topic", "partition", "replicas", "adding", "removing")
+    columns = ("topic", "partition", "replicas", "adding", "removing", "reason")
     print_rows(rows, as_json=as_json, columns=columns, empty="nothing is moving")

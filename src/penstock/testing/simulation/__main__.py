@@ -7,6 +7,7 @@ import sys
 import time
 
 from penstock.testing.simulation.disasters import DISASTERS, choose
+from penstock.testing.simulation.healing import HEALING
 from penstock.testing.simulation.plots import PLOTS
 from penstock.testing.simulation.scenario import Options, Outcome, simulate
 
@@ -20,7 +21,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--brokers", type=int, default=1, help="how many there are: 1, 3 or 5")
     parser.add_argument("--seconds", type=float, help="how long a run is, with faults and compaction")
     instead = parser.add_mutually_exclusive_group()
-    instead.add_argument("--plot", choices=PLOTS, help="what happens, instead of what the seed draws")
+    instead.add_argument(
+        "--plot", choices=PLOTS | HEALING, help="what happens, instead of what the seed draws"
+    )
     instead.add_argument("--disaster", choices=DISASTERS, help="what damages copies, instead of drawn faults")
     instead.add_argument("--disasters", action="store_true", help="a disaster of each seed's choice")
     instead.add_argument("--operated", action="store_true", help="have somebody change the cluster meanwhile")

@@ -8,6 +8,7 @@ from typing import Final
 
 from penstock.testing.simulation.disasters import SINGLE, choose
 from penstock.testing.simulation.faults import FAULTS, OFFSETS_PARTITIONS
+from penstock.testing.simulation.healing import HEALING, healing_settings
 from penstock.testing.simulation.node import PORT
 from penstock.testing.simulation.plots import PLOTS
 
@@ -177,6 +178,8 @@ def broker_settings(node_id: int, options: Options) -> dict[str, str]:
         }
     if options.disaster is not None:
         settings |= _disaster_settings(options)
+    if options.plot is not None and options.plot in HEALING:
+        settings |= healing_settings(options.plot)
     if options.compaction:
         settings |= {"log.cleaner.backoff.ms": "800", "log.cleaner.min.cleanable.ratio": "0.1"}
     return settings

@@ -22,6 +22,7 @@ from penstock.testing.simulation.clients import Client, Unanswered
 from penstock.testing.simulation.convergence import unsettled
 from penstock.testing.simulation.disasters import DISASTERS, Damage, Outlook
 from penstock.testing.simulation.faults import FAULTS, Fault, heal
+from penstock.testing.simulation.healing import HEALING
 from penstock.testing.simulation.history import Coordinates, Event, History
 from penstock.testing.simulation.loop import SimLoop, Stuck
 from penstock.testing.simulation.members import GroupMember
@@ -158,7 +159,7 @@ class Simulation:
         if name is not None:
             self.note("scenario", f"plays {name}")
             try:
-                await (PLOTS | DISASTERS)[name](self)
+                await (PLOTS | DISASTERS | HEALING)[name](self)
             except CameToNothing:
                 self.note("scenario", "the plot came to nothing")
             return
