@@ -41,8 +41,8 @@ def test_a_command_on_a_page_is_one(page: str, command: str) -> None:
         found.make_context(name, [argument if argument != "N" else "1" for argument in arguments])
 
 
-def test_the_timeouts_have_the_defaults_that_the_page_says() -> None:
+def test_timeouts_and_limits_have_the_defaults_that_the_page_says() -> None:
     text = (ROOT / "docs" / "cluster.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `([a-z.]+)` \| `([0-9]+)` \|", text, re.MULTILINE)
-    assert len(rows) == 6
+    assert len(rows) == 9
     assert {name: str(BROKER_KEYS[name].default) for name, _ in rows} == dict(rows)

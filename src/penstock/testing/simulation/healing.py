@@ -119,8 +119,8 @@ class HealingInvariants:
             raise Violation("operator's move changed", f"{name}: {before}, now {now_is}")
         if began:
             self._began(name, before, now_is, now)
-        if before.origin in (Origin.REBUILD, Origin.SHARE) and not now_is.origin:
-            self._ended(name, before, now_is)
+        if not now_is.adding and not now_is.removing:
+            _check_replicas(name, before, now_is)
 
     def _began(self, name: TopicPartition, before: MoveView, rebuild: MoveView, now: float) -> None:
         for node in rebuild.removing:
@@ -132,15 +132,13 @@ class HealingInvariants:
         if not set(before.isr) <= {node for node in rebuild.replicas if node not in rebuild.removing}:
             raise Violation("copy in sync given up", f"{name}: {before}, now {rebuild}")
 
-    def _ended(self, name: TopicPartition, before: MoveView, after: MoveView) -> None:
-        """By the end of it, by a cancellation, or by a request that takes it over."""
-        if after.adding or after.removing:
-            return
-        target = [node for node in before.replicas if node not in before.removing]
-        if len(after.replicas) != len(target) or len(target) != len(before.settled):
-            raise Violation("number of replicas changed", f"{name}: {before}, now {after}")
-        if set(after.replicas) == set(target) and not set(before.adding) <= set(after.isr):
-            raise Violation("copy given up before the new one is in sync", f"{name}: {before}, now {after}")
+
+def _check_replicas(name: TopicPartition, before: MoveView, after: MoveView) -> None:
+    """A partition that is not being reassigned any more: a reassignment has ended, or was cancelled."""
+    if len(after.replicas) != len(before.settled):
+        raise Violation("number of replicas changed", f"{name}: {before}, now {after}")
+    if not set(after.replicas) - set(before.settled) <= set(after.isr):
+        raise Violation("copy given up before the new one is in sync", f"{name}: {before}, now {after}")
 
 
 def move_views(image: ClusterImage) -> dict[TopicPartition, MoveView]:
