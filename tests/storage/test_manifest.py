@@ -13,7 +13,7 @@ from penstock.storage.directory import DataDirectory, StoredPartition
 from penstock.storage.log import Log
 from penstock.storage.manifest import LoggedState, Manifest, ManifestRefused
 from penstock.storage.memory import MemoryFiles
-from tests.storage.logs import CLOCK, NOW_MS, Tokens, batch
+from tests.storage.logs import CLOCK, NOW_MS, Tokens, batch, idempotent
 
 ID, OTHER_ID = TopicId(b"a" * 16), TopicId(b"b" * 16)
 KEY = TopicPartition("a", 0)
@@ -65,6 +65,32 @@ def test_an_empty_log_matches() -> None:
     directory = opened(files)
     assert directory.open_log("a", 0, CONFIG, CLOCK).end_offset == 0
     assert not directory.shutdown.unclean
+
+
+class _NotedReads(MemoryFiles):
+    """Notes which files were read as a whole."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.paths: list[str] = []
+
+    def read(self, path: str) -> bytes:
+        self.paths.append(path)
+        return super().read(path)
+
+
+@pytest.mark.parametrize("with_producer", [False, True])
+def test_producer_snapshots_are_read_only_where_the_manifest_knows_of_producers(with_producer: bool) -> None:
+    files = _NotedReads()
+    directory = written(files)
+    if with_producer:
+        directory._logs[KEY].append(idempotent(0), 3)
+    directory.close()
+    files.paths.clear()
+    log = opened(files).open_log("a", 0, CONFIG, CLOCK)
+    assert log.recovery.clean
+    assert list(log.producers.states) == ([7] if with_producer else [])
+    assert any(path.endswith(".snapshot") for path in files.paths) == with_producer
 
 
 def _remove(which: int) -> Callable[[MemoryFiles], None]:

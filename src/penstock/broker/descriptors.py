@@ -26,11 +26,12 @@ from typing import Final, TypeVar
 
 from penstock.broker.logs import get_logger
 
-__all__ = ["DESCRIPTORS", "Descriptors", "raise_limit"]
+__all__ = ["DESCRIPTORS", "EXHAUSTED", "Descriptors", "raise_limit"]
 
 log = get_logger("descriptors")
 T = TypeVar("T")
-_EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE})
+#: errors of a process, or a system, that has no descriptor left
+EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE})
 #: spare descriptors: an atomic write takes two at a time, and several worker threads may need one
 _SPARE: Final = 8
 #: of the limit, the part that clients' connections leave to files and other brokers, and its bounds
@@ -108,7 +109,7 @@ class Descriptors:
                 result = function(*args)
                 break
             except OSError as e:
-                if e.errno not in _EXHAUSTED or not self._lend():
+                if e.errno not in EXHAUSTED or not self._lend():
                     raise
         if len(self._spare) < self._spare_wanted:
             self.restore()
@@ -119,14 +120,14 @@ class Descriptors:
         try:
             return function(*args)
         except OSError as e:
-            if e.errno not in _EXHAUSTED:
+            if e.errno not in EXHAUSTED:
                 raise
             if not self.relieve() and not (vital and self._lend()):
                 raise
         try:
             return function(*args)
         except OSError as e:
-            if e.errno not in _EXHAUSTED or not vital or not self._lend():
+            if e.errno not in EXHAUSTED or not vital or not self._lend():
                 raise
         return function(*args)
 

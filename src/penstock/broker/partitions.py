@@ -378,7 +378,7 @@ class Partitions(PartitionTable):
             )
             self.slots(topic)[index] = partition
             reason = directory.shutdown.unclean.pop(TopicPartition(topic.name, index), None)
-            if holes(opened):
+            if opened.recovery.corruption and holes(opened):
                 reason = describe_holes(opened)
             if reason is not None:
                 self.mark_unclean(topic.id, index, reason)

@@ -13,6 +13,7 @@ __all__ = ["format_checked", "format_checkpoint", "is_checked", "parse_checkpoin
 
 _VERSION = "0"
 _CHECKED_VERSION = "1"
+_CHECKED_HEAD = b"1\n"
 
 
 def format_checkpoint(lines: Iterable[str]) -> bytes:
@@ -32,12 +33,12 @@ def _format(version: str, lines: Iterable[str]) -> bytes:
 
 def is_checked(data: bytes) -> bool:
     """Returns true if `data` is a checkpoint of version 1, whose checksum `parse_checkpoint` verifies."""
-    return data.startswith(f"{_CHECKED_VERSION}\n".encode())
+    return data.startswith(_CHECKED_HEAD)
 
 
 def parse_checkpoint(data: bytes) -> list[str]:
     """The entries; ValueError on anything else, a truncated file or a wrong checksum included."""
-    if is_checked(data):
+    if data.startswith(_CHECKED_HEAD):
         content, _, checksum = data[:-1].rpartition(b"\n")
         content += b"\n"
         if data[-1:] != b"\n" or checksum != f"{crc32c(content):08x}".encode():

@@ -44,7 +44,7 @@ from penstock.storage.manifest import (
     NOT_LISTED,
     LastShutdown,
     LoggedState,
-    Manifest,
+    encode_manifest,
     log_entry,
     mismatch,
 )
@@ -53,7 +53,6 @@ from penstock.storage.ownership import DirectoryRefused, Owner, make_durably, ow
 from penstock.storage.quarantine import Quarantine, QuarantineEntry
 from penstock.storage.reserve import Reserve
 from penstock.storage.scrub import restore_damage
-from penstock.storage.segment import NO_TAIL
 from penstock.storage.segments import SegmentCache
 
 __all__ = [
@@ -147,9 +146,9 @@ class DataDirectory:
 
     def _write_manifest(self, broker_epoch: int) -> None:
         logs = (log_entry(key, self.folders.topic_id_text(key.topic), log) for key, log in self._logs.items())
-        manifest = Manifest.of(self.directory_id, broker_epoch, logs)
+        manifest = encode_manifest(self.directory_id, broker_epoch, logs)
         try:
-            self._files.write_atomic(f"{self.path}/{_CLEAN}", manifest.encode())
+            self._files.write_atomic(f"{self.path}/{_CLEAN}", manifest)
         except OSError as e:
             raise self.health.failed(e, f"cannot write {self.path}/{_CLEAN}") from e
 
@@ -289,8 +288,7 @@ class DataDirectory:
             config,
             clock,
             clean=known is not None,
-            expected=None if known is None else known.segments,
-            tail=NO_TAIL if known is None else known.tail,
+            closed=None if known is None else known.closed,
             recovery_point=self._checkpoints.recovery_points.get(key, 0),
             log_start_offset=self._checkpoints.log_starts.get(key, 0),
             start_recorded=self._checkpoints.recorded_start(key) is not None,

@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from penstock.ports import Clock, Files
 from penstock.records.batch import CONTROL_BIT, LOG_OVERHEAD
@@ -19,6 +19,7 @@ from penstock.storage.config import LogConfig
 from penstock.storage.continuity import find_holes, last_indexed, set_misplaced_aside
 from penstock.storage.epochs import LeaderEpochs
 from penstock.storage.flush import ClosedFile, Unsynced
+from penstock.storage.folders import PARTITION_METADATA
 from penstock.storage.producers import ProducerStates
 from penstock.storage.recovery import Corruption, RecoveryReport, SegmentRecovery, replay_batch
 from penstock.storage.removal import DELETED, set_aside
@@ -39,15 +40,28 @@ from penstock.storage.segments import Segments
 from penstock.storage.snapshot import SnapshotDamaged, decode_snapshot
 from penstock.storage.swap import SWAP_DIRECTORIES, finish_interrupted_swaps
 
-__all__ = ["EPOCHS_FILE", "Loaded", "load", "load_producers", "prune_snapshots"]
+__all__ = ["EPOCHS_FILE", "ClosedLog", "Loaded", "load", "load_producers", "prune_snapshots"]
 
 EPOCHS_FILE: Final = "leader-epoch-checkpoint"
 #: how the names of a segment's files begin
 _BASE_OFFSET: Final = re.compile(r"0[0-9]{19}")
 #: what an interrupted operation leaves behind and nobody needs
 _DEBRIS: Final = (DELETED, ".tmp")
+#: names of files in a log's directory that are no segment's
+_OTHERS: Final = (EPOCHS_FILE, PARTITION_METADATA)
 #: how the names of a segment's files end
 _OURS: Final = (*SUFFIXES, DELETED)
+
+
+class ClosedLog(NamedTuple):
+    """A log at its clean shutdown: where its files are the same now, less of them has to be read."""
+
+    #: base offset and size of each segment in turn, rising
+    segments: Sequence[int]
+    #: where a batch near the end of the last segment starts; -1 if that is not known
+    tail: int
+    #: whether no producer had written with an id
+    no_producers: bool
 
 
 @dataclass(slots=True)
@@ -76,29 +90,28 @@ def load(
     recovery_point: int,
     log_start_offset: int,
     start_recorded: bool = False,
-    expected: Sequence[int] | None = None,
-    tail: int = NO_TAIL,
+    closed: ClosedLog | None = None,
 ) -> Loaded:
     """Open the log in the directory `path`, which is made if it is missing.
 
     With `start_recorded`, a first segment beyond `log_start_offset` means that its predecessors are missing.
-    `expected` are the segments at a clean shutdown, base offset and size in turn: where the files are the
-    same now, nothing is read to see that they continue each other, and `tail` is where a batch near the end
-    of the last one starts.
+    `closed` is the log at the clean shutdown: where the segment files are the same now, nothing is read to
+    see that they continue each other.
     """
-    names, foreign = _names(files, path)
+    names, stems, foreign = _names(files, path)
     now_ms = clock.now_ms()
-    bases = [int(name[: -len(LOG)]) for name in names if name.endswith(LOG)]
-    found = _find_segments(files, path, set(names), bases, now_ms)
-    unchanged = [number for each in found for number in (each.base_offset, each.size)] == expected
-    kept = found if unchanged else set_misplaced_aside(files, path, found)
+    bases = [int(stem) for stem in stems]
+    found = _find_segments(files, path, set(names), stems, now_ms)
+    if closed and closed.segments != [number for each in found for number in (each.base_offset, each.size)]:
+        closed = None
+    kept = found if closed else set_misplaced_aside(files, path, found)
     segments = Segments(kept or [Segment.create(files, path, log_start_offset, now_ms)])
     epochs = _load_epochs(files, path, names, segments)
     snapshots = _snapshots(names)
     # Where nothing has ever been there is nothing to recover.
     clean = clean or not (bases or recovery_point)
     report = RecoveryReport(clean=clean, foreign=foreign)
-    end_offset = _clean_end(segments.active, tail if unchanged else NO_TAIL) if clean else None
+    end_offset = _clean_end(segments.active, closed.tail if closed else NO_TAIL) if clean else None
     unsynced: list[Unsynced] = []
     if end_offset is None:
         report.clean = False
@@ -106,10 +119,14 @@ def load(
         end_offset = recovery.run(segments, snapshots)
         producers, unsynced = recovery.producers, recovery.unsynced
     else:
-        if not unchanged:
+        if not closed:
             _report_holes(segments, list(segments), report)
         recovery_point = end_offset
-        producers = load_producers(segments, snapshots, end_offset, files, path)
+        if closed and closed.no_producers:
+            producers = ProducerStates()
+            producers.end_offset = end_offset
+        else:
+            producers = load_producers(segments, snapshots, end_offset, files, path)
     if end_offset < log_start_offset:
         # Everything that is left was deleted by its owner.
         set_aside(files, segments)
@@ -141,12 +158,11 @@ def load(
     )
 
 
-def _find_segments(files: Files, path: str, names: set[str], bases: list[int], now_ms: int) -> list[Segment]:
+def _find_segments(files: Files, path: str, names: set[str], stems: list[str], now_ms: int) -> list[Segment]:
     segments = []
-    for base in bases:
-        name = file_name(base)
-        segment = Segment(files, path, base, files.size(f"{path}/{name}{LOG}"), now_ms)
-        if name + TRANSACTION_INDEX not in names:
+    for stem in stems:
+        segment = Segment(files, path, int(stem), files.size(f"{path}/{stem}{LOG}"), now_ms)
+        if stem + TRANSACTION_INDEX not in names:
             segment.transactions.assume_empty()
         segments.append(segment)
     return segments
@@ -175,32 +191,36 @@ def prune_snapshots(files: Files, path: str, end_offset: int) -> list[int]:
     return [offset for offset in snapshots if offset <= end_offset]
 
 
-def _names(files: Files, path: str) -> tuple[list[str], list[str]]:
+def _names(files: Files, path: str) -> tuple[list[str], list[str], list[str]]:
     """The names in `path`, after what was interrupted is over and what no segment owns is removed.
 
-    Second, the names that could be a segment's file and are not: they are left alone.
+    Second, how the names of each segment's files begin. Third, the names that could be a segment's file and
+    are not: they are left alone.
     """
     try:
         names = files.listdir(path)
     except FileNotFoundError:
         files.makedirs(path)
-        return [], []
+        return [], [], []
     if not SWAP_DIRECTORIES.isdisjoint(names):
         finish_interrupted_swaps(files, path)
         names = files.listdir(path)
-    segments = {name[: -len(LOG)] for name in names if name.endswith(LOG)}
-    kept, foreign = [], []
-    for name in names:
+    logs = [name[: -len(LOG)] for name in names if name.endswith(LOG)]
+    stems = [stem for stem in logs if _BASE_OFFSET.fullmatch(stem)]
+    usual = {stem + suffix for stem in stems for suffix in SUFFIXES}
+    usual.update(_OTHERS)
+    foreign = []
+    for name in [name for name in names if name not in usual]:
         stem, dot, suffix = name.partition(".")
         if name.endswith(_OURS) and _BASE_OFFSET.fullmatch(stem) is None:
             foreign.append(name)
-            continue
-        orphan = dot + suffix in SUFFIXES and dot + suffix != SNAPSHOT and stem not in segments
-        if name.endswith(_DEBRIS) or orphan:
+        elif name.endswith(_DEBRIS) or (dot + suffix in SUFFIXES and dot + suffix != SNAPSHOT):
+            # Left by an interrupted operation, or of a segment without a log.
             files.remove(f"{path}/{name}")
         else:
-            kept.append(name)
-    return kept, foreign
+            continue
+        names.remove(name)
+    return names, stems, foreign
 
 
 def _load_epochs(files: Files, path: str, names: list[str], segments: Segments) -> LeaderEpochs:

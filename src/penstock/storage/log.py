@@ -12,7 +12,6 @@ Cost is per batch and does not grow with the log: the hot path is `append` and `
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from struct import Struct
 from typing import Final, NamedTuple, TypeAlias
 
@@ -29,12 +28,12 @@ from penstock.records.batch import CONTROL_BIT, LOG_OVERHEAD
 from penstock.records.control import EndTransaction, parse_end_transaction
 from penstock.storage.config import LogConfig
 from penstock.storage.health import Health
-from penstock.storage.loading import load
+from penstock.storage.loading import ClosedLog, load
 from penstock.storage.log_state import NOTHING_NEW, LogState
 from penstock.storage.lookup import DatedBatch, aborted_transactions, batch_at_or_after, latest_batch
 from penstock.storage.producers import AppendOrigin, CompletedTransaction
 from penstock.storage.scan import ColdPages, CorruptLog
-from penstock.storage.segment import NO_TAIL, Segment
+from penstock.storage.segment import Segment
 from penstock.storage.segments import SegmentCache
 from penstock.storage.store import SegmentStore
 from penstock.storage.transactions import AbortedTransaction
@@ -83,8 +82,7 @@ class Log(LogState):
         recovery_point: int = 0,
         log_start_offset: int = 0,
         start_recorded: bool = False,
-        expected: Sequence[int] | None = None,
-        tail: int = NO_TAIL,
+        closed: ClosedLog | None = None,
         rng: Rng | None = None,
         health: Health | None = None,
         cache: SegmentCache | None = None,
@@ -92,8 +90,7 @@ class Log(LogState):
         """Open or create the log in `path`; unless closed cleanly, recover from `recovery_point` on.
 
         With `start_recorded`, no segment beyond `log_start_offset` was ever removed: a missing one is damage.
-        `expected` are the segments of a log that was closed in good order, base offset and size in turn, and
-        `tail` is where a batch near the end of the last one starts.
+        `closed` is what the log was when it was closed in good order.
         """
         health = health or Health()
         health.check()
@@ -107,8 +104,7 @@ class Log(LogState):
                 recovery_point,
                 log_start_offset,
                 start_recorded,
-                expected,
-                tail,
+                closed,
             )
         except OSError as e:
             raise health.path_failed(e, f"cannot open {path}") from e

@@ -21,6 +21,7 @@ from typing import Final, NamedTuple
 from penstock.model.errors import PenstockError
 from penstock.model.ids import TopicPartition
 from penstock.records.checksum import crc32c
+from penstock.storage.loading import ClosedLog
 from penstock.storage.log_state import LogState
 from penstock.storage.segment import LOG, NO_TAIL, base_offset_of, file_name
 
@@ -31,6 +32,7 @@ __all__ = [
     "LoggedState",
     "Manifest",
     "ManifestRefused",
+    "encode_manifest",
     "log_entry",
     "mismatch",
 ]
@@ -66,6 +68,13 @@ class LoggedState(NamedTuple):
     damage: Sequence[int] = ()
     #: where a batch near the end of the last segment starts; -1 if that is not known
     tail: int = NO_TAIL
+    #: 1 if no producer had written with an id
+    no_producers: int = 0
+
+    @property
+    def closed(self) -> ClosedLog:
+        """What a load can make use of."""
+        return ClosedLog(self.segments, self.tail, self.no_producers == 1)
 
 
 def log_entry(key: TopicPartition, topic_id: str, log: LogState) -> LoggedState:
@@ -75,7 +84,8 @@ def log_entry(key: TopicPartition, topic_id: str, log: LogState) -> LoggedState:
     last = bisect_left(epochs.starts, end) - 1
     epoch, start = (epochs.epochs[last], epochs.starts[last]) if last >= 0 else (-1, -1)
     segments = [number for segment in log.segments for number in (segment.base_offset, segment.size)]
-    damage = [number for each in log.recovery.corruption for number in (base_offset_of(each.path), *each[1:])]
+    known = log.recovery.corruption
+    damage = [n for each in known for n in (base_offset_of(each.path), *each[1:])] if known else ()
     return LoggedState(
         key.topic,
         key.partition,
@@ -88,13 +98,14 @@ def log_entry(key: TopicPartition, topic_id: str, log: LogState) -> LoggedState:
         segments,
         damage,
         log.segments.active.tail(),
+        int(log.producers.is_empty),
     )
 
 
 def mismatch(expected: LoggedState, found: LoggedState) -> str | None:
     """How a loaded log differs from the manifest; None if it does not.
 
-    The high watermark, the damage and the tail are not compared: a log does not know them by itself.
+    The last fields and the high watermark are not compared: a log does not know them by itself.
     """
     if found[:5] == expected[:5] and found[6:9] == expected[6:9]:
         return None
@@ -108,9 +119,12 @@ def mismatch(expected: LoggedState, found: LoggedState) -> str | None:
         if base not in known:
             return f"segment {file_name(base)}{LOG} was added"
     for name, was, now in zip(LoggedState._fields, expected, found, strict=True):
-        if was != now and name not in ("high_watermark", "damage", "tail"):
+        if was != now and name in _COMPARED:
             return f"its {name.replace('_', ' ')} is {now} instead of {was}"
     raise AssertionError("two entries differ in no field")
+
+
+_COMPARED: Final = (*LoggedState._fields[:5], *LoggedState._fields[6:9])
 
 
 def _sizes(state: LoggedState) -> dict[int, int]:
@@ -132,13 +146,7 @@ class Manifest(NamedTuple):
         )
 
     def encode(self) -> bytes:
-        content = {
-            "directory_id": self.directory_id,
-            "broker_epoch": self.broker_epoch,
-            "logs": list(self.logs.values()),
-        }
-        body = json.dumps(content, separators=(",", ":")).encode()
-        return b"%s %s %08x\n%s\n" % (_MAGIC, _VERSION, crc32c(body), body)
+        return encode_manifest(self.directory_id, self.broker_epoch, self.logs.values())
 
     @classmethod
     def decode(cls, data: bytes) -> Manifest:
@@ -159,6 +167,12 @@ class Manifest(NamedTuple):
             return cls.of(str(content["directory_id"]), int(content["broker_epoch"]), logs)
         except (KeyError, TypeError, ValueError) as e:
             raise ManifestRefused(f"it is not a manifest: {e!r}") from e
+
+
+def encode_manifest(directory_id: str, broker_epoch: int, logs: Iterable[LoggedState]) -> bytes:
+    content = {"directory_id": directory_id, "broker_epoch": broker_epoch, "logs": list(logs)}
+    body = json.dumps(content, separators=(",", ":")).encode()
+    return b"%s %s %08x\n%s\n" % (_MAGIC, _VERSION, crc32c(body), body)
 
 
 class LastShutdown:

@@ -133,6 +133,11 @@ class ProducerStates:
         #: this state reflects the log up to here
         self.end_offset = 0
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether no producer is known, nor a transaction."""
+        return not (self.states or self.ongoing or self._unreplicated)
+
     def items(self) -> ItemsView[int, ProducerState]:
         return self.states.items()
 

@@ -135,6 +135,8 @@ def restore_damage(log: Log, numbers: Sequence[int]) -> None:
 
     A segment file may have been restored from a backup meanwhile.
     """
+    if not numbers:
+        return
     known = {(damage.first_offset, damage.next_offset) for damage in log.recovery.corruption}
     for nth in range(0, len(numbers), 5):
         base_offset, position, size, first_offset, next_offset = numbers[nth : nth + 5]
