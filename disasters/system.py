@@ -142,10 +142,9 @@ class _Kafka:
         """Fills the file system of a data directory, which must be a small one of its own."""
         if shutil.disk_usage(home / "data").total > _SMALL_DISK_BYTES:
             raise LabError("a full disk takes a small file system, and root to mount it")
-        with (home / "data" / _BALLAST).open("wb") as ballast, suppress(OSError):
+        with suppress(OSError), (home / "data" / _BALLAST).open("wb", buffering=0) as ballast:
             while True:
                 ballast.write(bytes(_PAGE_BYTES))
-                ballast.flush()
 
     def free(self, home: Path) -> None:
         (home / "data" / _BALLAST).unlink(missing_ok=True)
