@@ -15,14 +15,15 @@ from penstock.cli.commands import app
 from penstock.model.config import BROKER_KEYS
 
 ROOT = Path(__file__).parents[2]
-PAGES = (ROOT / "README.md", ROOT / "docs" / "cli.md", ROOT / "docs" / "cluster.md")
+PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 
 
 def commands() -> Iterator[tuple[str, str]]:
     for page in PAGES:
         text = page.read_text(encoding="utf-8")
         for block in re.findall(r"```sh\n(.*?)```", text, re.DOTALL):
-            for command in re.findall(r"^(?:.*\| )?penstock (.*)$", block, re.MULTILINE):
+            joined = block.replace("\\\n", " ")
+            for command in re.findall(r"^(?:.*\| )?penstock (.*)$", joined, re.MULTILINE):
                 yield page.name, re.split(r" [|>] ", command)[0]
         # A command in running text may leave things out, but not where it shows options.
         for command in re.findall(r"`penstock ([a-z][^`\n]* --[^`\n]*)`", text):

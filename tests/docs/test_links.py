@@ -1,4 +1,4 @@
-"""The code on the pages runs as it is printed."""
+"""Links between the pages."""
 
 from __future__ import annotations
 
@@ -7,15 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.testing import BrokerThread
-
 ROOT = Path(__file__).parents[2]
-
-
-def test_the_readmes_example(penstock_broker: BrokerThread, capsys: pytest.CaptureFixture[str]) -> None:
-    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
-    exec(code.replace("127.0.0.1:9092", penstock_broker.bootstrap), {})
-    assert capsys.readouterr().out == "b'en' b'hello' 0\n"
 
 
 @pytest.mark.parametrize(

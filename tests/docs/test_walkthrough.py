@@ -1,0 +1,115 @@
+"""Every block of the documentation runs, in the order of the pages, on one fresh broker.
+
+A topic or a group of an earlier page must not stand in the way of a later one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from penstock.cli.broker_home import homes_in
+from penstock.cli.starting import stop_again
+from penstock.model.config import load_config_file
+from tests.cli.conftest import consecutive_free_ports
+from tests.docs.walkthrough import ROOT, Shell, blocks, pages, running_broker
+
+#: lines that cannot run here, and why
+NOT_HERE: Final = {
+    "pip install": "the package is there",
+    "penstock telemetry scrape": "needs machines with dcgm-exporters",
+    "penstock telemetry nvml": "needs a GPU",
+}
+#: what the blocks in Python print, in the order of the pages
+PRINTED: Final = {
+    "README.md": ["b'en' b'hello' 0\n"],
+    "docs/clients.md": [
+        "0\nb'home' {'visitor': 'ada'}\n",
+        "2\n",
+        "True\n0\n",
+        "booked 1\nbooked 2\nb'many' b'builtins.ValueError'\n",
+        "Topic(name='invoices', partitions=6, replicas=1)\n6 True\n"
+        "1 [1] PartitionDescription(id=0, leader=1, replicas=(1,), isr=(1,))\nTrue\n",
+    ],
+    "docs/groups.md": ["0\n1\n2\n", "payments-0 lag 0\n"],
+}
+#: pages that another test runs, or that nothing here can run
+ELSEWHERE: Final = {
+    "docs/cluster.md": "test_the_page_about_clusters",
+    "docs/testing.md": "tests/testing/test_documentation.py",
+    "docs/spark.md": "tests/spark/test_page.py",
+    "docs/pipeline.md": "a Spark cluster, Kubernetes and object stores",
+    "docs/internals/chaos.md": "for maintainers: the tests themselves",
+    "docs/internals/simulation.md": "for maintainers: the tests themselves",
+    "CONTRIBUTING.md": "for maintainers: the tests themselves",
+}
+RUNNABLE: Final = ("sh", "python")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The directory that the reader is in."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", f"{ROOT / 'src'}")
+    return tmp_path
+
+
+def test_the_pages_one_after_the_other(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def skipped(line: str) -> bool:
+        # The broker of the README's first block runs all the time.
+        return line.split("#")[0].strip() == "penstock up" or any(line.startswith(name) for name in NOT_HERE)
+
+    shell = Shell(monkeypatch, capfd, skipped=skipped)
+    printed: dict[str, list[str]] = {}
+    with running_broker([]) as bootstrap:
+        shell.use(bootstrap)
+        for page in pages():
+            if page not in ELSEWHERE:
+                for block in blocks(page, *RUNNABLE):
+                    output = shell.run(block)
+                    if block.language == "python":
+                        printed.setdefault(page, []).append(output)
+    assert printed == PRINTED
+
+
+@pytest.fixture
+def cluster_folder(folder: Path) -> Iterator[Path]:
+    try:
+        yield folder
+    finally:
+        stop_again(homes_in(folder / "cluster"))
+
+
+def test_the_page_about_clusters(
+    cluster_folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    first = consecutive_free_ports(4)
+
+    def rewritten(line: str) -> str:
+        # Three brokers do what five do, and start sooner.
+        return line.replace("--brokers 5", "--brokers 3").replace("--port 9092", f"--port {first}")
+
+    shell = Shell(monkeypatch, capfd, rewritten=rewritten)
+    shell.use(f"127.0.0.1:{first}")
+    for block in blocks("docs/cluster.md", "sh"):
+        shell.run(block)
+
+
+def test_config_files_on_the_pages_are_config_files() -> None:
+    found = [block for page in pages() for block in blocks(page, "yaml")]
+    assert len(found) > 2
+    for block in found:
+        load_config_file(block.code, "yaml")
+
+
+def test_every_page_with_code_is_run_or_named() -> None:
+    """A page that is not in the README's table is run by nothing."""
+    everything = [str(path.relative_to(ROOT)) for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"))]
+    with_code = {page for page in everything if blocks(page, *RUNNABLE)}
+    assert with_code <= {*pages(), *ELSEWHERE}
+    assert set(ELSEWHERE) <= with_code
