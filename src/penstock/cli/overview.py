@@ -57,7 +57,7 @@ def cluster_overview(line: DirectLine) -> dict[str, Any]:
         "controller": quorum["leader"],
         "metadata_version": _finalized(answers.values()),
         "balance": configs.get(BALANCE),
-        "self_healing": healing_overview(configs, cluster.healing_notes, moving.values()),
+        "self_healing": healing_overview(configs, cluster.healing_notes.splitlines(), moving.values()),
         "moving": None if quorum["leader"] is None else len(moving),
         "brokers": [
             {

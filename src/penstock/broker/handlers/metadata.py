@@ -273,7 +273,7 @@ def describe_cluster(context: Context, request: DescribeClusterRequest) -> Descr
         cluster_authorized_operations=(
             CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else _NOT_ASKED
         ),
-        healing_notes=broker.node.duties.healer.notes() if request.include_fenced_brokers else [],
+        healing_notes="\n".join(broker.node.duties.healer.notes()) if request.include_fenced_brokers else "",
     )
 
 

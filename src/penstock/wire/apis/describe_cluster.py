@@ -41,8 +41,8 @@ class DescribeClusterResponse(Struct):
     controller_id: int = int32(default=-1)
     brokers: list[DescribeClusterBroker] = array(DescribeClusterBroker)
     cluster_authorized_operations: int = int32(default=-(2**31))
-    #: what the active controller is about to do for brokers that are gone; for people
-    healing_notes: list[str] = array(string(), tag=OWN_TAGS)
+    #: what becomes of the replicas of brokers that are gone, a line each; for people
+    healing_notes: str = string(tag=OWN_TAGS)
 
 
 DESCRIBE_CLUSTER = Api(
