@@ -278,6 +278,17 @@ def test_group_configs(penstock: Command) -> None:
     assert asked_twice.returncode == 2
 
 
+def test_a_reader_that_leaves_ends_it_also_where_nothing_more_arrives(penstock: Command, broker: str) -> None:
+    penstock("topic", "create", "few")
+    penstock("produce", "few", input="x\n")
+    with interruptible("consume", "few", "--from-beginning", "--bootstrap", broker) as process:
+        assert process.stdout is not None and process.stderr is not None
+        assert process.stdout.readline() == "x\n"
+        process.stdout.close()
+        assert process.wait(WAIT_S) == 0
+        assert process.stderr.read() == ""
+
+
 def test_a_reader_that_has_seen_enough_ends_it_quietly(penstock: Command, broker: str) -> None:
     penstock("topic", "create", "piped")
     penstock("produce", "piped", input="x\n" * 50_000)

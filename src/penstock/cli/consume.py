@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from penstock.cli.completion import group_names, topic_names
-from penstock.cli.failure import INTERRUPTED, Failure, misused
+from penstock.cli.failure import INTERRUPTED, Failure, misused, reader_is_gone
 from penstock.cli.interruption import stoppable
 from penstock.cli.messages import MessageFormat, format_message
 from penstock.cli.options import DEFAULT_BOOTSTRAP, DEFAULT_TIMEOUT, AsJson, Bootstrap, Timeout, milliseconds
@@ -195,6 +195,8 @@ class _Printer:
         while self.printed < limit and not stop.is_set() and not (exit_at_end and self._share.at_end()):
             read = self._consumer.consume(min(limit - self.printed, 500), timeout=0.1)
             messages = [message for message in read if self._share.note(message)]
+            if not messages and reader_is_gone(output.fileno()):
+                raise BrokenPipeError  # `| head` ends it also where nothing more arrives to be written
             for message in messages:
                 output.write(format_message(message, self._how, self._separator) + b"\n")
             output.flush()

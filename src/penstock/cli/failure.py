@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import sys
 from collections.abc import Callable
 from typing import Any, NoReturn
@@ -83,6 +84,13 @@ def print_no_more() -> int:
     # Python would complain again when it flushes standard output at exit.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
+
+
+def reader_is_gone(output: int) -> bool:
+    """Whether `output` is a pipe that is closed at its other end: a write would fail."""
+    poll = select.poll()
+    poll.register(output, 0)  # errors are reported without being asked for
+    return any(events & select.POLLERR for _, events in poll.poll(0))
 
 
 def _misuse(error: Any) -> int:
