@@ -1,6 +1,7 @@
 """`python -m bench`: measure, print the table, keep it as JSON, render `docs/benchmarks.md`.
 
-Settings come from the environment, as `make bench ROWS=… QUICK=1 AGAINST=kafka` passes them. A run of some
+Settings come from the environment, as `make bench ROWS=… QUICK=1 AGAINST=kafka` passes them. AGAINST may also
+name the path of another Python that has the package: rows of one broker run on both in turn. A run of some
 rows takes their place on the page and leaves the others as they were; a quick one (smaller, without the heavy
 rows) is printed and kept in `results/partial.json`. A row that fails does not end the run:
 the exit code tells.
@@ -16,6 +17,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 
@@ -57,7 +59,7 @@ def main() -> int:
         print(f"bench: {error}", file=sys.stderr)
         return 1
     print(terminal(run))
-    keep(run, quick, whole=not names)
+    keep(run, quick or not STARTERS.keys() >= set(run.contenders), whole=not names)
     for failure in run.failures:
         print(f"bench: FAILED {failure}", file=sys.stderr)
     return 1 if run.failures else 0
@@ -65,11 +67,11 @@ def main() -> int:
 
 def _wanted_contenders() -> list[str]:
     against = os.environ.get("AGAINST", "")
-    return ["penstock", *([against] if against else [])]
+    return ["penstock", *against.split()]
 
 
 def keep(run: Run, quick: bool, whole: bool) -> None:
-    """A quick run is looked at and forgotten; what was measured in full is on the page until it is again."""
+    """A quick run, or one of other interpreters, is looked at and forgotten; others are on the page."""
     if quick:
         save(PARTIAL, [run])
         return
@@ -139,15 +141,24 @@ def _made(folders: ExitStack, names: list[str]) -> list[Contender]:
     """The contenders, not started, in folders that go with the stack."""
     contenders = []
     for name in names:
-        if name not in STARTERS:
-            raise LabError(f"cannot run against {name!r}; there is {', '.join(STARTERS)}")
-        starter, cluster = STARTERS[name]
+        starter, cluster = _starters(name)
+        name = Path(name).name
         folder = Path(folders.enter_context(tempfile.TemporaryDirectory(prefix=f"penstock-bench-{name}-")))
         try:
             contenders.append(Contender(name, starter(folder, {}), starter, cluster))
         except MissingTool as missing:
             print(f"bench: SKIPPED {name}, {missing}")
     return contenders
+
+
+def _starters(name: str) -> tuple[Starter, ClusterMaker]:
+    """Those of a contender: one that is known, or the path of another interpreter that has the package."""
+    if name in STARTERS:
+        return STARTERS[name]
+    if not Path(name).with_name("penstock").is_file():
+        known = ", ".join(STARTERS)
+        raise LabError(f"cannot run against {name!r}; there is {known}, or a path: /venv/bin/python3.14")
+    return partial(penstock, python=name), penstock_cluster
 
 
 def _compile() -> None:

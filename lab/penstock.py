@@ -9,11 +9,14 @@ from pathlib import Path
 from lab.server import HOST, Server, free_port
 
 
-def penstock(folder: Path, settings: Mapping[str, str]) -> Server:
-    """A broker whose data and log live in `folder`; its address is stated as Apache Kafka's is beside it."""
+def penstock(folder: Path, settings: Mapping[str, str], python: str = sys.executable) -> Server:
+    """A broker whose data and log live in `folder`; its address is stated as Apache Kafka's is beside it.
+
+    `python` is the interpreter of an environment that has the package.
+    """
     port = free_port()
     stated = {"advertised.listeners": f"PLAINTEXT://{HOST}:{port}", **settings}
-    command = [_executable(), "up", "--port", str(port), "--data", str(folder / "data")]
+    command = [_executable(python), "up", "--port", str(port), "--data", str(folder / "data")]
     for key, value in stated.items():
         command += ["--set", f"{key}={value}"]
     return Server("penstock", port, command, folder / "penstock.log")
@@ -24,9 +27,9 @@ def penstock_node(folder: Path, port: int, properties: Mapping[str, str]) -> Ser
     configuration = folder / "server.properties"
     stated = {"log.dirs": str(folder / "data"), **properties}
     configuration.write_text("".join(f"{key}={value}\n" for key, value in stated.items()))
-    command = [_executable(), "up", "--config", str(configuration)]
+    command = [_executable(sys.executable), "up", "--config", str(configuration)]
     return Server("penstock", port, command, folder / "penstock.log")
 
 
-def _executable() -> str:
-    return str(Path(sys.executable).with_name("penstock"))
+def _executable(python: str) -> str:
+    return str(Path(python).with_name("penstock"))
