@@ -84,3 +84,17 @@ def test_a_topic_that_differs_is_named(tmp_path: Path, config: Path) -> None:
     config.write_text(CONFIG.replace("partitions: 8", "partitions: 9"))
     with pytest.raises(Failure, match=r"topic gpu is not declared like this in .*/broker-1/broker.yaml"):
         check_same(tmp_path, homes, planned(ASKED, config, []))
+
+
+def test_brokers_may_count_from_0(tmp_path: Path) -> None:
+    plan = planned(ASKED._replace(brokers=6, first_id=0), None, [])
+    homes = make_homes(tmp_path, plan)
+    assert [home.id for home in homes] == [0, 1, 2, 3, 4, 5]
+    assert [home.configs["broker.rack"] for home in homes] == ["a", "b"] * 3
+    voters = homes[0].configs["controller.quorum.voters"].split(",")
+    assert [voter.partition("@")[0] for voter in voters] == ["0", "1", "2", "3", "4"]
+    assert [home.configs["process.roles"] for home in homes[4:]] == ["broker,controller", "broker"]
+    check_same(tmp_path, homes_in(tmp_path), plan)
+    check_same(tmp_path, homes_in(tmp_path), plan._replace(first_id=None))
+    with pytest.raises(Failure, match="count from 0: leave --first-id out"):
+        check_same(tmp_path, homes_in(tmp_path), plan._replace(first_id=1))

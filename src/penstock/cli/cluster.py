@@ -12,6 +12,7 @@ from penstock.cli.failure import Failure, misused
 from penstock.cli.options import (
     DEFAULT_BOOTSTRAP,
     DEFAULT_BROKERS,
+    DEFAULT_FIRST_ID,
     DEFAULT_HOST,
     DEFAULT_PORT,
     DEFAULT_TIMEOUT,
@@ -52,6 +53,10 @@ def start(
     host: Annotated[
         str | None, typer.Option("--host", help=f"Address to listen on. [default: {DEFAULT_HOST}]")
     ] = None,
+    first_id: Annotated[
+        int | None,
+        typer.Option("--first-id", min=0, max=1, help=f"Of the first. [default: {DEFAULT_FIRST_ID}]"),
+    ] = None,
     racks: Annotated[
         str | None, typer.Option("--racks", metavar="A,B,...", help="Zones, given to the brokers in turn.")
     ] = None,
@@ -73,7 +78,9 @@ def start(
     zones = [zone.strip() for zone in racks.split(",")] if racks else []
     if not all(zones):
         misused(f"--racks {racks!r} has a zone without a name")
-    plan = planned(ClusterPlan(brokers, host and host.strip("[]"), port, zones), config, settings or [])
+    plan = planned(
+        ClusterPlan(brokers, host and host.strip("[]"), port, first_id, zones), config, settings or []
+    )
     homes = homes_in(data)
     is_new = not homes
     if is_new:

@@ -16,7 +16,7 @@ from penstock.cli.broker_home import BrokerHome
 from penstock.cli.config_sources import effective
 from penstock.cli.failure import misused
 from penstock.cli.listening import chosen_port, internal_port
-from penstock.cli.options import DEFAULT_BROKERS, DEFAULT_HOST, DEFAULT_PORT, pairs
+from penstock.cli.options import DEFAULT_BROKERS, DEFAULT_FIRST_ID, DEFAULT_HOST, DEFAULT_PORT, pairs
 
 if TYPE_CHECKING:
     from penstock.model.config import DeclaredTopic
@@ -51,6 +51,8 @@ class ClusterPlan(NamedTuple):
     host: str | None = None
     #: of the first broker; 0 for any
     port: int | None = None
+    #: the number of the first broker, 0 or 1
+    first_id: int | None = None
     #: given to the brokers in turn
     racks: Sequence[str] = ()
     configs: Mapping[str, str] = {}
@@ -78,7 +80,7 @@ def planned(plan: ClusterPlan, config: Path | None, settings: Sequence[str]) -> 
 
 
 def make_homes(directory: Path, plan: ClusterPlan) -> list[BrokerHome]:
-    """Folders for brokers 1 to n, the first five of which vote; all of them, or none."""
+    """Folders for n brokers, the first five of which vote; all of them, or none."""
     from penstock.model.config import BrokerConfig
     from penstock.model.config.layers import INTERNAL, MAX_VOTERS, bracketed
     from penstock.model.ids import format_topic_id
@@ -87,7 +89,8 @@ def make_homes(directory: Path, plan: ClusterPlan) -> list[BrokerHome]:
         misused("penstock.memory would lose votes with each broker that ends: remove it")
     brokers, bare = plan.brokers or DEFAULT_BROKERS, plan.host or DEFAULT_HOST
     first = DEFAULT_PORT if plan.port is None else plan.port
-    homes = [BrokerHome(directory, id_) for id_ in range(1, brokers + 1)]
+    first_id = DEFAULT_FIRST_ID if plan.first_id is None else plan.first_id
+    homes = [BrokerHome(directory, first_id + i) for i in range(brokers)]
     taken: set[int] = set()
     clients = [chosen_port(bare, first and first + i, taken) for i in range(brokers)]
     internal = [internal_port(bare, port, taken) for port in clients]
@@ -104,9 +107,9 @@ def make_homes(directory: Path, plan: ClusterPlan) -> list[BrokerHome]:
             "node.id": str(home.id),
             "listeners": f"PLAINTEXT://{host}:{client_port},{INTERNAL}://{host}:{inner_port}",
             "log.dirs": str(home.data.absolute()),
-            "process.roles": "broker,controller" if home.id <= MAX_VOTERS else "broker",
+            "process.roles": "broker,controller" if home in homes[:MAX_VOTERS] else "broker",
             **common,
-            **_configs_of(plan, home.id),
+            **_configs_of(plan, home.id - first_id),
         }
         for home, client_port, inner_port in zip(homes, clients, internal, strict=True)
     ]
@@ -129,9 +132,12 @@ def check_same(directory: Path, homes: Sequence[BrokerHome], plan: ClusterPlan) 
             f"the first broker in {directory} is at {homes[0].address}: leave --host and --port out, or "
             f"choose another --data for another cluster"
         )
+    first_id = 0 if homes[0].id == 0 else DEFAULT_FIRST_ID
+    if plan.first_id not in (None, first_id):
+        misused(f"the brokers in {directory} count from {first_id}: leave --first-id out")
     asked = plan._replace(configs={name: v for name, v in plan.configs.items() if name in plan.said})
     for home in homes:
-        for name, value in _configs_of(asked, home.id).items():
+        for name, value in _configs_of(asked, home.id - first_id).items():
             if (there := home.configs.get(name)) != value:
                 misused(
                     f"{name} is {there or 'not set'} in {home.config_file}, not {value}: edit the "
@@ -145,8 +151,9 @@ def check_same(directory: Path, homes: Sequence[BrokerHome], plan: ClusterPlan) 
                 )
 
 
-def _configs_of(plan: ClusterPlan, id_: int) -> dict[str, str]:
-    rack = {_RACK: plan.racks[(id_ - 1) % len(plan.racks)]} if plan.racks else {}
+def _configs_of(plan: ClusterPlan, position: int) -> dict[str, str]:
+    """The configs of the broker at a position, from 0."""
+    rack = {_RACK: plan.racks[position % len(plan.racks)]} if plan.racks else {}
     return {**plan.configs, **rack}
 
 
