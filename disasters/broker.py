@@ -1,7 +1,9 @@
-"""A Penstock broker whose clock can be wrong and whose disk can be full.
+"""A Penstock broker whose clock can be wrong, whose disk can be full and whose memory can be faulty.
 
 The file that `DISASTERS_CLOCK` names holds milliseconds that are added to the wall clock; timeouts keep the
-monotonic one. While the file that `DISASTERS_DISK_FULL` names exists, appends fail with ENOSPC.
+monotonic one. While the file that `DISASTERS_DISK_FULL` names exists, appends fail with ENOSPC. While the
+file that `DISASTERS_MEMORY` names exists, a bit of every topic that is applied to the metadata image is
+flipped.
 """
 
 from __future__ import annotations
@@ -14,12 +16,15 @@ from typing import Final
 
 from penstock.broker.world import OsFile, SystemClock
 from penstock.cli import main
+from penstock.metadata.image import ClusterImage
 from penstock.ports import Buffer
+from penstock.wire.metadata_records import TopicRecord
 
-__all__ = ["CLOCK", "DISK_FULL"]
+__all__ = ["CLOCK", "DISK_FULL", "MEMORY"]
 
 CLOCK: Final = "DISASTERS_CLOCK"
 DISK_FULL: Final = "DISASTERS_DISK_FULL"
+MEMORY: Final = "DISASTERS_MEMORY"
 _LOOK_S: Final = 0.2
 
 
@@ -57,9 +62,22 @@ def _refuse_appends_while(marker: str) -> None:
     setattr(OsFile, "append", append_if_room)  # noqa: B010 - mypy: a method
 
 
+def _flip_bits_while(marker: str) -> None:
+    apply = ClusterImage.apply
+
+    def apply_flipped(image: ClusterImage, record: object, offset: int) -> None:
+        apply(image, record, offset)
+        if isinstance(record, TopicRecord) and os.path.exists(marker):
+            image.topics[record.name].created_ms ^= 1 << 8
+
+    setattr(ClusterImage, "apply", apply_flipped)  # noqa: B010 - mypy: a method
+
+
 if __name__ == "__main__":
     if clock := os.environ.get(CLOCK):
         _shift_clock(clock)
     if full := os.environ.get(DISK_FULL):
         _refuse_appends_while(full)
+    if memory := os.environ.get(MEMORY):
+        _flip_bits_while(memory)
     main()

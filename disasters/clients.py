@@ -93,6 +93,10 @@ class Client:
             }
         )
 
+    def restart_producer(self) -> None:
+        """Goes on with another producer id, as an application that is restarted."""
+        self._producer = self._new_producer()
+
     def create_topic(
         self, topic: str, replicas: list[int], partitions: int, configs: Mapping[str, str]
     ) -> None:

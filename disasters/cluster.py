@@ -188,6 +188,13 @@ class Cluster:
     def free_disk(self, node: int) -> None:
         self.system.free(self.home(node))
 
+    def spoil_memory(self, node: int) -> None:
+        """Has the memory of a broker of ours flip bits of the metadata that it applies from now on."""
+        (self.home(node) / "faulty").touch()
+
+    def mend_memory(self, node: int) -> None:
+        (self.home(node) / "faulty").unlink()
+
     def runs(self, node: int) -> bool:
         process = self._servers[node].process
         return process is not None and process.poll() is None

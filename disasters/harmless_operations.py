@@ -160,3 +160,48 @@ def all_killed(scene: Scene) -> None:
         scene.watch(0.5)
         scene.kill(*scene.cluster.nodes)
         scene.start_all()
+
+
+@OPERATIONS(
+    "metadata-diverged", "a bit flipped in one broker's memory of the metadata", systems=("penstock",)
+)
+def metadata_diverged(scene: Scene) -> None:
+    """The runbook's action is a restart, after which the controller says that the metadata agrees."""
+    scene.cluster.spoil_memory(2)
+    _written(scene)
+    scene.expect_logged("metadata_diverged", 2)
+    scene.expect_logged("broker_metadata_diverged")
+    scene.cluster.mend_memory(2)
+    scene.roll(2)
+    scene.expect_logged("broker_metadata_agrees")
+
+
+@OPERATIONS(
+    "replica-set-aside",
+    "a disk given up by the operator, who had an older replica elected, turns up again",
+    systems=("penstock",),
+)
+def replica_set_aside(scene: Scene) -> None:
+    """The operator loses what only the lost disk has; when it is back, nothing of it is deleted."""
+    scene.create(replicas=(VICTIM, 2), configs={"min.insync.replicas": "1"})
+    scene.write(300)
+    on_both = set(scene.client.ledger.acknowledged)
+    scene.kill(2)
+    scene.wait_out_of_sync(2)
+    scene.write(90)
+    scene.kill(VICTIM)
+    scene.start(2)
+    scene.cluster.wait_ready(scene.cluster.system.whole_s)
+    config = ("--topic", scene.topic, "--bootstrap", scene.cluster.address(2))
+    scene.penstock("config", "set", *config, "unclean.recovery.strategy=aggressive")
+    scene.settle()
+    scene.penstock("config", "unset", *config, "unclean.recovery.strategy")
+    ledger = scene.client.ledger.acknowledged
+    given_up = {place: value for place, value in ledger.items() if place not in on_both}
+    scene.give_up(given_up)
+    # Its next sequence number would follow records that are no longer there.
+    scene.client.restart_producer()
+    scene.start(VICTIM)
+    scene.expect_logged("replica_set_aside", VICTIM)
+    scene.wait_whole(scene.cluster.system.whole_s)
+    scene.expect_in_quarantine(given_up, VICTIM)

@@ -66,12 +66,17 @@ def cell(result: Result | None) -> str:
             return str(result.verdict.value)
 
 
+def _cell_of(disaster: Disaster, result: Result | None) -> str:
+    """As `cell`; a disaster that only one kind of broker can have is not missing for the other."""
+    return "does not apply" if result is None and len(disaster.systems) == 1 else cell(result)
+
+
 def markdown(disasters: Iterable[Disaster], columns: Mapping[str, Sequence[Result]]) -> str:
     """Returns a table of these disasters for the documentation, with a column per kind of broker."""
     found = {name: {r.name: r for r in results} for name, results in columns.items()}
     lines = [f"| disaster | {' | '.join(columns)} |", f"|---|{'---|' * len(columns)}"]
     for disaster in disasters:
-        cells = [cell(found[name].get(disaster.name)) for name in columns]
+        cells = [_cell_of(disaster, found[name].get(disaster.name)) for name in columns]
         lines.append(f"| {disaster.done} | {' | '.join(cells)} |")
     return "\n".join(lines)
 

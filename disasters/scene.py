@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -118,6 +118,12 @@ class Scene:
         for place in [place for place in ledger.acknowledged if place.topic == topic]:
             del ledger.acknowledged[place]
             ledger.acknowledgements -= 1
+
+    def give_up(self, places: Iterable[Place]) -> None:
+        """Takes records out of the ledger that the operator has decided to lose."""
+        for place in places:
+            del self.client.ledger.acknowledged[place]
+            self.client.ledger.acknowledgements -= 1
 
     def stop_all(self, last: int = VICTIM) -> None:
         """Stops every broker cleanly; `last` is the only one in sync when it goes."""
@@ -231,6 +237,11 @@ class Scene:
         layout = self._layout()
         return bool(layout) and all(leader == node and isr == [node] for leader, isr in layout)
 
+    def wait_out_of_sync(self, node: int) -> None:
+        """Waits until a broker that is down is out of every ISR."""
+        if not wait_until(lambda: self._out_of_sync(node), 60):
+            raise TimeoutError(f"broker {node} stays in sync")
+
     def _out_of_sync(self, node: int) -> bool:
         layout = self._layout()
         return bool(layout) and all(node not in isr for _, isr in layout)
@@ -256,6 +267,26 @@ class Scene:
                 records = records_of(self.disk(node).partition(topic, number))
                 found |= {Place(topic, number, offset): value for offset, value in records.items()}
         return {place for place, value in acknowledged.items() if found.get(place) != value}
+
+    def expect_logged(self, event: str, *nodes: int, timeout_s: float = 60.0) -> None:
+        """Waits until one of these brokers, or of all, has logged an event; a missing one is a complaint."""
+
+        def is_logged() -> bool:
+            lines = [line for node in nodes or self.cluster.nodes for line in self.logged(node)]
+            return any(f"event={event} " in f"{line} " for line in lines)
+
+        if not wait_until(is_logged, timeout_s):
+            self.complaints.append(f"no broker has logged {event}")
+
+    def expect_in_quarantine(self, records: Mapping[Place, bytes], node: int) -> None:
+        """Complains if a broker's quarantine lacks one of these records of the scene's topic."""
+        found: dict[Place, bytes] = {}
+        for data in self.disk(node).directories:
+            for folder in data.glob(f"quarantine/{self.topic}-*/data/partition-*"):
+                number = int(folder.name.rpartition("-")[2])
+                found |= {Place(self.topic, number, o): value for o, value in records_of(folder).items()}
+        if missing := sum(found.get(place) != value for place, value in records.items()):
+            self.complaints.append(f"the quarantine of broker {node} lacks {missing} records")
 
     def logged(self, node: int) -> list[str]:
         """Returns the lines that a broker has logged since the scene began."""

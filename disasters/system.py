@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
-from disasters.broker import CLOCK, DISK_FULL
+from disasters.broker import CLOCK, DISK_FULL, MEMORY
 from disasters.layout import KAFKA, PENSTOCK, Layout
 from lab import LabError
 from lab.apache_kafka import CLUSTER_ID, kafka_node, tool
@@ -85,6 +85,7 @@ class _Penstock:
             "PYTHONPATH": os.pathsep.join(filter(None, paths)),
             CLOCK: str(home / "clock"),
             DISK_FULL: str(home / "full"),
+            MEMORY: str(home / "faulty"),
         }
         server.command = _limited(server.command, conditions)
 

@@ -75,7 +75,7 @@ def test_images_that_are_the_same_agree(errors: list[tuple[str, dict[str, Any]]]
 
 @pytest.mark.parametrize("controls", [True, False])
 def test_a_difference_is_told_and_deletes_nothing(
-    errors: list[tuple[str, dict[str, Any]]], controls: bool
+    errors: list[tuple[str, dict[str, Any]]], controls: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def main() -> None:
         async with three() as nodes:
@@ -104,9 +104,18 @@ def test_a_difference_is_told_and_deletes_nothing(
             healthy = next(node for node in ALL if node != wrong)
             assert nodes[healthy].partitions.directories[0].quarantine.entries() == []
 
+            agreed: list[int] = []
+            monkeypatch.setattr(
+                duties.log,
+                "info",
+                lambda event, **fields: (
+                    agreed.append(fields["broker"]) if event == "broker_metadata_agrees" else None
+                ),
+            )
             nodes[wrong].image.configs.pop((TOPIC_CONFIG, TOPIC), None)
             await make_topic(nodes, *ALL, name="third")
             await eventually(lambda: check.diverged is None)
+            assert agreed == [wrong]
 
     run(main())
 

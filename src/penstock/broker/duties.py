@@ -157,7 +157,9 @@ class Duties:
         if expected is None:
             return None
         if expected == found:
-            self._diverged.discard(broker_id)
+            if broker_id in self._diverged:
+                self._diverged.discard(broker_id)
+                log.info("broker_metadata_agrees", broker=broker_id, end_offset=found.end_offset)
         elif broker_id not in self._diverged:
             self._diverged.add(broker_id)
             log.error(
