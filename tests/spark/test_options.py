@@ -129,6 +129,15 @@ def test_a_time_goes_before_times_and_those_before_offsets() -> None:
         (False, {"subscribe": " ,"}, "names no topic"),
         (False, {"includeHeaders": "1"}, "false or true"),
         (False, {"includeRaw": "true"}, "bytes already"),
+        (False, {"startingTimestamp": "9", "endingTimestamp": "8"}, "timestamp 9 of all partitions is after"),
+        (
+            False,
+            {
+                "startingOffsetsByTimestamp": '{"t":{"0":9}}',
+                "endingOffsetsByTimestamp": '{"t":{"0":8}}',
+            },
+            "timestamp 9 of t-0 is after its end timestamp 8",
+        ),
         (True, {"kafka.security.protocol": "SASL_SSL"}, "in PLAINTEXT only"),
     ],
 )

@@ -103,6 +103,28 @@ def test_exact_offsets(topics: Topics, topic: str) -> None:
         batch_rows(topics.bootstrap, subscribe=topic, startingOffsets=f'{{"{topic}":{{"0":3}}}}')
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"startingOffsets": 11}, "the start offset 11 of {}-0 is greater than its end offset 10"),
+        (
+            {"startingOffsets": 7, "endingOffsets": 3},
+            "the start offset 7 of {}-0 is greater than its end offset 3",
+        ),
+    ],
+)
+def test_a_start_after_the_end_is_refused(
+    topics: Topics, topic: str, options: dict[str, int], message: str
+) -> None:
+    """As by Spark's connector: RESOLVED_START_OFFSET_GREATER_THAN_END_OFFSET."""
+    topics.fill(topic, numbers(10))
+    told = {name: f'{{"{topic}":{{"0":{offset}}}}}' for name, offset in options.items()}
+    with pytest.raises(WrongOption, match=message.format(topic)):
+        batch_rows(topics.bootstrap, assign=f'{{"{topic}":[0]}}', **told)
+    at_end = f'{{"{topic}":{{"0":10}}}}'
+    assert batch_rows(topics.bootstrap, assign=f'{{"{topic}":[0]}}', startingOffsets=at_end) == []
+
+
 def test_offsets_by_time(topics: Topics, topic: str) -> None:
     for number in range(10):
         topics.fill(topic, numbers(1, number), timestamp=1000 + number * 10)

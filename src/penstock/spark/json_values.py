@@ -25,7 +25,10 @@ from pyspark.sql.pandas.types import to_arrow_type
 
 from penstock.spark.errors import WrongOption
 
-__all__ = ["JsonValues"]
+__all__ = ["AS_WRITTEN", "JsonValues"]
+
+#: Metadata of a field of BinaryType: its value is the JSON as it is written, whatever it is; null is null.
+AS_WRITTEN: Final = {"as_written": True}
 
 _OPEN, _CLOSE = b"{}"
 
@@ -126,7 +129,9 @@ def _python_type(kind: sql.DataType, where: str, *, raw_maps: bool = False) -> A
     fields = [
         (
             f"f{number}",
-            _nullable(_python_type(field.dataType, f"{where}.{field.name}", raw_maps=raw_maps)),
+            msgspec.Raw
+            if field.metadata == AS_WRITTEN
+            else _nullable(_python_type(field.dataType, f"{where}.{field.name}", raw_maps=raw_maps)),
             None,
         )
         for number, field in enumerate(kind.fields)
@@ -144,7 +149,10 @@ def _column_of(kind: sql.DataType, *, raw_maps: bool = False) -> Callable[[Seque
     """A function from decoded values, or None, to an Arrow array."""
     arrow = to_arrow_type(kind, timezone="UTC")
     if isinstance(kind, sql.StructType):
-        children = [_column_of(field.dataType, raw_maps=raw_maps) for field in kind.fields]
+        children = [
+            _raw_column if field.metadata == AS_WRITTEN else _column_of(field.dataType, raw_maps=raw_maps)
+            for field in kind.fields
+        ]
         readers = [_reader_of(number) for number in range(len(children))]
         return lambda rows: _struct_column(rows, readers, children, arrow)
     if isinstance(kind, sql.ArrayType):
@@ -181,6 +189,11 @@ def _struct_column(
         rows = [nothing if row is None else row for row in rows]
     columns = [child(read(rows)) for child, read in zip(children, readers, strict=True)]
     return pa.StructArray.from_arrays(columns, fields=list(arrow), mask=mask)
+
+
+def _raw_column(rows: Sequence[Any]) -> Any:
+    texts = [None if row is None else bytes(row) for row in rows]
+    return pa.array([None if text == b"null" else text for text in texts], pa.binary())
 
 
 def _raw_map_column(

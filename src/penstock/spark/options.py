@@ -128,6 +128,7 @@ class ReadOptions:
         starting = _position(told, "starting", LATEST if streaming else EARLIEST)
         if not streaming and (starting.default == LATEST or LATEST in starting.exact.values()):
             raise WrongOption("startingOffsets of a batch query cannot be latest")
+        _check_times(starting, ending)
         return cls(
             endpoint=told.endpoint(),
             selection=_selection(told),
@@ -277,6 +278,20 @@ def _assigned(text: str) -> tuple[TopicPartition, ...]:
     return tuple(
         sorted({TopicPartition(topic, number) for topic, numbers in tree.items() for number in numbers})
     )
+
+
+def _check_times(starting: Position, ending: Position) -> None:
+    """Refuse a time to start at that is after the time to end at, whatever the topic holds."""
+    pairs = [(starting.timestamp_ms, ending.timestamp_ms, "all partitions")]
+    pairs += [
+        (at, ending.timestamps_ms.get(partition), str(partition))
+        for partition, at in starting.timestamps_ms.items()
+    ]
+    for start_ms, end_ms, where in pairs:
+        if start_ms is not None and end_ms is not None and start_ms > end_ms:
+            raise WrongOption(
+                f"the start timestamp {start_ms} of {where} is after its end timestamp {end_ms}"
+            )
 
 
 def _position(told: _Told, edge: str, default: int) -> Position:

@@ -14,9 +14,10 @@ from itertools import pairwise
 from pyspark.sql.datasource import InputPartition
 
 from penstock.model.ids import TopicPartition
+from penstock.spark.errors import WrongOption
 from penstock.spark.offsets import Offsets
 
-__all__ = ["OffsetRange", "limited", "plan", "ranges_between"]
+__all__ = ["OffsetRange", "check_order", "limited", "plan", "ranges_between"]
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,20 @@ def ranges_between(
     """What lies between two offsets. A partition that `start` does not know is new: it is read from 0."""
     ranges = [OffsetRange(*partition, start.get(partition, 0), stop) for partition, stop in end.items()]
     return sorted((each for each in ranges if each.size > 0), key=lambda each: (each.topic, each.partition))
+
+
+def check_order(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]) -> None:
+    """Refuse a batch that would start after its end, as Spark's connector does.
+
+    Both are resolved: "earliest", "latest" and times are offsets here.
+    """
+    for partition, at in sorted(start.items()):
+        stop = end.get(partition, at)
+        if at > stop:
+            raise WrongOption(
+                f"the start offset {at} of {partition} is greater than its end offset {stop}: the query "
+                "starts beyond its end, or beyond what the topic holds"
+            )
 
 
 def plan(

@@ -31,7 +31,7 @@ from penstock.spark.errors import DataLost, WrongOption
 from penstock.spark.fetching import RangeReader
 from penstock.spark.offsets import LATEST, Offsets, from_json, list_offsets, resolve, to_json
 from penstock.spark.options import ReadOptions, Selection
-from penstock.spark.planning import OffsetRange, limited, plan, ranges_between
+from penstock.spark.planning import OffsetRange, check_order, limited, plan, ranges_between
 from penstock.spark.rows import Rows
 
 __all__ = ["BatchReader", "StreamReader"]
@@ -93,6 +93,7 @@ class BatchReader(_RangeTasks, DataSourceReader):
         found = selected(cluster, options.selection)
         start = resolve(cluster, options.starting, found, committed=options.committed)
         end = resolve(cluster, options.ending, found, committed=options.committed)
+        check_order(start, end)
         return self._plan(ranges_between(start, end))
 
 
