@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from penstock.telemetry.message import MalformedSample, decode
 from tests.cli.conftest import PENSTOCK, WAIT_S, Command
@@ -133,6 +134,30 @@ def test_the_capture_that_comes_along(penstock: Command) -> None:
     assert len(messages) == 676 * 28
     assert {message.key() for message in messages} == {b"GPU-a96f7a21-5cb2-b38d-b51c-def811237f69"}
     assert decode(messages[0].value()).hostname == "h200"
+    # It is old, and stays: its records have the time of their arrival.
+    assert messages[0].timestamp()[0] == TIMESTAMP_LOG_APPEND_TIME
+    assert (done.stderr, "warning" in summary) == ("", False)
+
+
+def test_a_topic_that_would_not_keep_a_recording(penstock: Command) -> None:
+    admin = AdminClient({"bootstrap.servers": os.environ["PENSTOCK_BOOTSTRAP"]})
+    hour = {"retention.ms": "3600000", "message.timestamp.type": "CreateTime"}
+    admin.create_topics([NewTopic("hour", 1, config=hour)])["hour"].result(timeout=60)
+    done = penstock("telemetry", "replay", "sample:h200", "--speed", "0", "--topic", "hour", "--json")
+    assert done.returncode == 0, done.stderr
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("topic hour keeps records for 1 h by their own time")
+    assert json.loads(done.stdout)["warning"] == line
+
+
+def test_the_host_itself(penstock: Command) -> None:
+    done = penstock("telemetry", "host", "--rounds", "2", "--interval", "0.1", "--hostname", "h", "--json")
+    assert done.returncode == 0, done.stderr
+    summary = json.loads(done.stdout)
+    messages = stored("system-metrics")
+    assert summary["acknowledged"] == summary["samples"] == len(messages)
+    names = {json.loads(message.value())["metric_name"] for message in messages}
+    assert names >= {"system_load1", "system_memory_used_bytes"}
 
 
 def test_a_target_that_is_down(penstock: Command) -> None:

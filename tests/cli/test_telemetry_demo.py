@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from penstock.telemetry.pipeline.tables import Tables
 from tests.cli.conftest import PENSTOCK, Command
 
 OLD_JAVA = """#!/bin/sh
@@ -97,6 +98,9 @@ def test_half_a_minute_of_everything_ends_with_every_message_accounted_for(tmp_p
     assert produced == sent["acknowledged"] == valid + dead + duplicates + late > 16 * 40 * 20
     assert dead == sent["malformed"] + sent["sentinels"] > 0
     assert duplicates > 0
+    # All windows were closed at the end.
+    rollups = Tables(str(folder / "tables")).open("rollups_10s").to_pyarrow_table(columns=["count"])
+    assert sum(rollups["count"].to_pylist()) == valid
     # Faults of so short a run need not be found; which ones there were is said.
     assert set(re.findall(r"(\w+) +\d+ +\d+ +\d+ +\d+ +", done.stdout)) >= set(sent["faults"])
     assert "Traceback" not in "".join(path.read_text() for path in (folder / "logs").iterdir())

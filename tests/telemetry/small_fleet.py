@@ -69,7 +69,8 @@ def samples(first: int = 0, end: int = MINUTES) -> Iterator[dict[str, Any]]:
                 THERMAL: gpu.throttled_share * 60e9 * minute,
                 SM_ACTIVE: gpu.sm_active,
             }
-            about = {"hostname": gpu.hostname, "model": gpu.model, "job": gpu.job, "namespace": "team"}
+            about = {"hostname": gpu.hostname, "model": gpu.model, "workload": gpu.job, "job": gpu.job}
+            about |= {"pod": gpu.job and f"{gpu.job}-0", "namespace": "team"}
             for field, value in values.items():
                 measured = {"field": field, "at": BEGIN_MS + minute * _MINUTE_MS, "value": value}
                 yield {"gpu_id": gpu_id, "device": "nvidia0", "reason": None, **about, **measured}

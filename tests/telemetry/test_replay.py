@@ -43,7 +43,7 @@ def read(text: str) -> tuple[list[Sample], Counts]:
 
 def test_a_snapshot_of_dcgm() -> None:
     samples, _ = read(dcgm(("2025-07-18T20:42:34Z", "DCGM_FI_DEV_GPU_UTIL", UUID, "85")))
-    labels = {"driver_version": "535.129.03", "model_name": "NVIDIA H100", "job": "42"}
+    labels = {"driver_version": "535.129.03", "model_name": "NVIDIA H100", "hpc_job": "42"}
     at = parse_timestamp("2025-07-18T20:42:34Z")
     assert samples == [Sample(at, FIELDS[203], UUID, "nvidia0", "dgx", 85.0, labels)]
 

@@ -1,4 +1,4 @@
-"""`penstock telemetry simulate|replay|scrape|nvml`: collectors, which send GPU telemetry to a topic."""
+"""`penstock telemetry simulate|replay|scrape|nvml|host`: collectors, which send telemetry to a topic."""
 
 from __future__ import annotations
 
@@ -32,9 +32,11 @@ app.command()(telemetry_run.run)
 app.command()(telemetry_run.backfill)
 app.command()(telemetry_serve.serve)
 app.command()(telemetry_serve.report)
+app.command()(telemetry_serve.now)
 app.command()(telemetry_demo.demo)
 
-DEFAULT_TOPIC = "gpu.telemetry"
+DEFAULT_TOPIC = "gpu-telemetry"
+DEFAULT_HOST_TOPIC = "system-metrics"
 DEFAULT_PARTITIONS = 12
 Topic: TypeAlias = Annotated[
     str, typer.Option("--topic", help="Created if it is not there.", autocompletion=topic_names)
@@ -201,16 +203,41 @@ def nvml(
             _repeat(collector.round, interval, rounds, stop)
 
 
+@app.command()
+def host(
+    interval: Interval = 10.0,
+    rounds: Rounds = None,
+    hostname: Annotated[str | None, typer.Option(help="[default: this host's]")] = None,
+    topic: Topic = DEFAULT_HOST_TOPIC,
+    partitions: Partitions = 6,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+    as_json: AsJson = False,
+) -> None:
+    """Read this host's processors, memory, disks and network again and again, and send what they say."""
+    from penstock.telemetry.host import HostCollector, read_host
+
+    list(read_host())  # says what is missing before a topic is made
+    with _outlet(bootstrap, timeout, topic, partitions, "host", as_json) as (outlet, summary):
+        collector = HostCollector(outlet, hostname)
+        summary["describe"] = lambda: {"rounds": collector.rounds, "samples": collector.samples}
+        with stoppable() as stop:
+            _repeat(collector.round, interval, rounds, stop)
+
+
 @contextmanager
 def _outlet(
     bootstrap: str, timeout: float, topic: str, partitions: int, source: str, as_json: bool
 ) -> Iterator[tuple[TopicOutlet, dict[str, Callable[[], dict[str, Any]]]]]:
     """The topic, and a place for what the collector has to say at the end; prints both when all is stored."""
     from penstock.cli.connection import Cluster
+    from penstock.telemetry.keeping import KeepingWatch
     from penstock.telemetry.outlet import TopicOutlet
 
-    _ensure_topic(Cluster(bootstrap, timeout), topic, partitions)
-    outlet = TopicOutlet(bootstrap, topic, source, timeout_s=timeout)
+    cluster = Cluster(bootstrap, timeout)
+    _ensure_topic(cluster, topic, partitions)
+    watch = KeepingWatch(topic, _topic_configs(cluster, topic), lambda text: print(text, file=sys.stderr))
+    outlet = TopicOutlet(bootstrap, topic, source, timeout_s=timeout, watch=watch)
     summary: dict[str, Callable[[], dict[str, Any]]] = {}
     began = time.monotonic()
     yield outlet, summary
@@ -219,6 +246,7 @@ def _outlet(
     _print_summary(
         {
             "topic": topic,
+            **({} if watch.warning is None else {"warning": watch.warning}),
             **summary["describe"](),
             "acknowledged": outlet.acknowledged,
             "bytes": outlet.bytes,
@@ -233,12 +261,28 @@ def _ensure_topic(cluster: Any, topic: str, partitions: int) -> None:
     from confluent_kafka.admin import NewTopic
 
     from penstock.cli.outcomes import await_outcomes
+    from penstock.telemetry.keeping import TOPIC_CONFIGS
 
     if topic not in cluster.metadata(cluster.admin).topics:
         futures = cluster.admin.create_topics(
-            [NewTopic(topic, partitions, -1)], request_timeout=cluster.timeout_s
+            [NewTopic(topic, partitions, -1, config=TOPIC_CONFIGS)], request_timeout=cluster.timeout_s
         )
         await_outcomes(cluster, futures, "created", {"TOPIC_ALREADY_EXISTS": "exists"})
+
+
+def _topic_configs(cluster: Any, topic: str) -> dict[str, str]:
+    """What is known of a topic's configuration; nothing where that may not be asked."""
+    from confluent_kafka import KafkaException
+    from confluent_kafka.admin import ConfigResource, ResourceType
+
+    asked = cluster.admin.describe_configs(
+        [ConfigResource(ResourceType.TOPIC, topic)], request_timeout=cluster.timeout_s
+    )
+    try:
+        (answer,) = asked.values()
+        return {name: entry.value for name, entry in answer.result().items() if entry.value is not None}
+    except KafkaException:
+        return {}
 
 
 def _print_summary(summary: dict[str, Any], as_json: bool) -> None:

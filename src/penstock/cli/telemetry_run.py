@@ -66,6 +66,15 @@ Ahead: TypeAlias = Annotated[
 ]
 
 
+WorkloadLabels: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--workload-labels",
+        metavar="LABEL,…",
+        help="Labels that name a workload, the first that is there; `pod` is namespace/pod/container. "
+        "[default: pod,exported_job,hpc_job,slurm_job_id and others]",
+    ),
+]
 RetryLimit: TypeAlias = Annotated[
     int,
     typer.Option("--retries", min=0, help="Of transient failures, in a row and without a batch in between."),
@@ -83,7 +92,7 @@ class _Ending:
 
 def run(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    topic: Topic = "gpu.telemetry",
+    topic: Topic = "gpu-telemetry",
     tables: Place = "penstock-tables",
     master: Master = "local[*]",
     trigger: Annotated[float, typer.Option(min=0.1, help="Seconds between batches.")] = 5.0,
@@ -103,9 +112,10 @@ def run(
     ] = False,
     retries: RetryLimit = 5,
     spark_log: SparkLogFile = "",
+    workload_labels: WorkloadLabels = None,
 ) -> None:
     """Keep tables, rollups and alerts up to date, exactly once, until Ctrl-C."""
-    settings = _settings(shards, delay, ahead, thresholds)
+    settings = _settings(shards, delay, ahead, thresholds, workload_labels)
     job = _job(bootstrap, topic, tables, settings, batch_rows, storage_option)
     job = replace(job, trigger=f"{int(trigger * 1000)} milliseconds")
     _execute(job, master, compact_every, metrics_port, _Ending(close_windows, retries), _log(job, spark_log))
@@ -113,7 +123,7 @@ def run(
 
 def backfill(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    topic: Topic = "gpu.telemetry",
+    topic: Topic = "gpu-telemetry",
     tables: Place = "penstock-tables",
     master: Master = "local[*]",
     shards: Shards = 2,
@@ -124,19 +134,24 @@ def backfill(
     storage_option: StorageOptions = None,
     retries: RetryLimit = 5,
     spark_log: SparkLogFile = "",
+    workload_labels: WorkloadLabels = None,
 ) -> None:
     """The same for what is in the topic now, with all windows closed; then end. It goes on where it was."""
-    settings = _settings(shards, delay, ahead, thresholds)
+    settings = _settings(shards, delay, ahead, thresholds, workload_labels)
     job = _job(bootstrap, topic, tables, settings, batch_rows, storage_option)
     _execute(replace(job, until_end=True), master, 0, None, _Ending(False, retries), _log(job, spark_log))
 
 
-def _settings(shards: int, delay: float, ahead: float, thresholds: Path | None) -> Settings:
+def _settings(
+    shards: int, delay: float, ahead: float, thresholds: Path | None, workload_labels: str | None
+) -> Settings:
     from penstock.telemetry.pipeline.batches import Settings
     from penstock.telemetry.thresholds import load_thresholds
+    from penstock.telemetry.workloads import WORKLOAD_LABELS, parse_order
 
     told = load_thresholds(thresholds.read_text() if thresholds is not None else "")
-    return Settings(told, shards, int(delay * 1000), int(ahead * 1000))
+    order = WORKLOAD_LABELS if workload_labels is None else parse_order(workload_labels)
+    return Settings(told, shards, int(delay * 1000), int(ahead * 1000), order)
 
 
 def _job(

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import socket
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
 from penstock.cli.failure import Failure, misused
-from penstock.cli.options import pairs
+from penstock.cli.options import AsJson, pairs
 from penstock.cli.requirements import require_extra
 from penstock.cli.telemetry_run import StorageOptions, ThresholdFile
 
 if TYPE_CHECKING:
+    from penstock.telemetry.queries.now import NowGpu
     from penstock.telemetry.queries.reader import TableReader
     from penstock.telemetry.thresholds import Thresholds
 
-__all__ = ["report", "serve"]
+__all__ = ["now", "report", "serve"]
 
 Place: TypeAlias = Annotated[
     str, typer.Option("--tables", metavar="DIR|URL", help="Where `penstock telemetry run` keeps its tables.")
@@ -78,6 +80,55 @@ def report(
     typer.echo(made.summary)
     if made.files:
         typer.echo(f"{len(made.files)} files in {out}; begin with {made.files[0]}")
+
+
+def now(
+    tables: Place = "penstock-tables",
+    hostname: Annotated[str | None, typer.Option(help="Only GPUs of this host.")] = None,
+    workload: Annotated[str | None, typer.Option(help="Only GPUs that this workload holds.")] = None,
+    pod: Annotated[str | None, typer.Option(help="Only GPUs that this pod holds.")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="The most GPUs to show.")] = 40,
+    thresholds: ThresholdFile = None,
+    storage_option: StorageOptions = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what is true now, from the newest sample of each GPU: busy, idle, wasted, in trouble."""
+    require_extra("deltalake")
+    reader, told = _reader(tables, storage_option), _thresholds(thresholds)
+
+    from penstock.cli.output import print_json, print_table
+    from penstock.telemetry.queries.gpus import Only
+    from penstock.telemetry.queries.now import count_states, find_now
+
+    found = find_now(reader, told, Only(hostname, workload, pod))
+    states = count_states(found)
+    if as_json:
+        items = [{**asdict(one), "last_seen": one.last_seen.isoformat()} for one in found[:limit]]
+        print_json({"gpus": states, "total": len(found), "items": items})
+        return
+    if not found:
+        raise Failure(f"no samples in {tables} yet, or none of such GPUs")
+    print_table(
+        ["gpu", "host", "state", "workload", "util", "memory", "power", "temp", "why"],
+        map(_now_row, found[:limit]),
+    )
+    newest = max(one.last_seen for one in found)
+    counts = ", ".join(f"{number} {state}" for state, number in states.items() if number)
+    typer.echo(f"{newest:%Y-%m-%d %H:%M:%S} UTC: {len(found)} GPUs: {counts}")
+
+
+def _now_row(one: NowGpu) -> list[str]:
+    def measured(value: float | None, unit: str) -> str:
+        return "-" if value is None else f"{value:,.0f} {unit}"
+
+    why = "; ".join([*one.findings, *([one.evidence] if one.evidence else [])])
+    values = [
+        measured(one.gpu_util_percent, "%"),
+        measured(one.memory_used_mib, "MiB"),
+        measured(one.power_w, "W"),
+        measured(one.temperature_c, "°C"),
+    ]
+    return [one.gpu_id, one.hostname or "-", one.state, one.workload or "-", *values, why]
 
 
 def _reader(tables: str, storage_option: list[str] | None) -> TableReader:

@@ -1,7 +1,8 @@
 """Labels: who measured what, whatever the exporter calls it.
 
 dcgm-exporter's labels have changed their spelling over its versions, and clusters relabel them. The GPU, the
-device and the host leave the labels for fields of their own; the rest goes on under one spelling.
+device and the host leave the labels for fields of their own; the rest goes on under one spelling. Labels that
+may name a workload go on as they are: `workloads` judges them where samples are read.
 """
 
 from __future__ import annotations
@@ -23,14 +24,8 @@ _SPELLINGS: Final = {
     "name": "model_name",
     "DCGM_FI_DRIVER_VERSION": "driver_version",
     "driver": "driver_version",
-    "hpc_job": "job",
-    "exported_job": "job",
-    "slurm_job_id": "job",
-    "exported_pod": "pod",
     "pod_name": "pod",
-    "exported_namespace": "namespace",
     "pod_namespace": "namespace",
-    "exported_container": "container",
     "container_name": "container",
     "GPU_I_PROFILE": "mig_profile",
     "GPU_I_ID": "mig_instance",

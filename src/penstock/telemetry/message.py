@@ -36,7 +36,7 @@ __all__ = [
     "parse_timestamp",
 ]
 
-TOPIC: Final = "gpu.telemetry"
+TOPIC: Final = "gpu-telemetry"
 VERSION: Final = "1.0"
 CONTENT_TYPE: Final = "application/json"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)

@@ -8,7 +8,7 @@ flushed, what was not refused was acknowledged.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Final, Protocol
 
 from confluent_kafka import KafkaError, KafkaException, Producer
@@ -36,8 +36,17 @@ class TopicOutlet:
     """Sends to one topic; raises `MessageRefused` as soon as a message is known to be lost."""
 
     def __init__(
-        self, bootstrap: str, topic: str, source: str, *, compression: str = "lz4", timeout_s: float = 30.0
+        self,
+        bootstrap: str,
+        topic: str,
+        source: str,
+        *,
+        compression: str = "lz4",
+        timeout_s: float = 30.0,
+        watch: Callable[[int], None] = lambda timestamp_ms: None,
     ) -> None:
+        """`watch` is told the time of the first message of each `send`."""
+        self._watch = watch
         self._topic = topic
         self._headers = headers(source)
         self._first_error: KafkaError | None = None
@@ -73,7 +82,11 @@ class TopicOutlet:
         """Hand over, and wait where the queue is full."""
         producer, topic, headers = self._producer, self._topic, self._headers
         produce = producer.produce
+        is_first = True
         for key, value, timestamp_ms in messages:
+            if is_first:
+                self._watch(timestamp_ms)
+                is_first = False
             while True:
                 try:
                     produce(topic, value, key, timestamp=timestamp_ms, headers=headers)

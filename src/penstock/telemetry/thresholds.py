@@ -25,11 +25,14 @@ class _Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 class IdleOccupied(_Part, frozen=True):
     gpu_util_max_percent: float
     sm_active_max_share: float
+    memory_used_min_mib: float = 1024.0
 
 
 class FakeBusy(_Part, frozen=True):
     gpu_util_min_percent: float
     sm_active_max_share: float
+    power_max_share: float = 0.3
+    peer_power_max_share: float = 0.5
 
 
 class Throttle(_Part, frozen=True):
@@ -39,6 +42,7 @@ class Throttle(_Part, frozen=True):
 class Hot(_Part, frozen=True):
     excess_min_c: float
     temperature_min_c: float
+    excess_from_c: float = 60.0
 
 
 class Ecc(_Part, frozen=True):

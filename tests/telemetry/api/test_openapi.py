@@ -9,21 +9,24 @@ from fastapi.testclient import TestClient
 from jsonschema import Draft202012Validator
 from openapi_spec_validator import validate
 
+FILTERS = ("hostname", "workload", "pod")
 PARAMETERS = {
-    "/api/v1/gpus": {"start_time", "end_time", "limit", "cursor"},
+    "/api/v1/gpus": {"start_time", "end_time", "limit", "cursor", *FILTERS},
     "/api/v1/gpus/{uuid}/telemetry": {
         "uuid",
         "start_time",
         "end_time",
         "metric",
+        *FILTERS,
         "resolution",
         "limit",
         "cursor",
     },
-    "/api/v1/fleet/utilization": {"start_time", "end_time", "by", "limit"},
-    "/api/v1/fleet/idle": {"start_time", "end_time", "limit"},
-    "/api/v1/fleet/energy": {"start_time", "end_time", "by", "limit"},
-    "/api/v1/fleet/health": {"start_time", "end_time", "status", "limit"},
+    "/api/v1/fleet/now": {"state", "limit", *FILTERS},
+    "/api/v1/fleet/utilization": {"start_time", "end_time", "by", "limit", *FILTERS},
+    "/api/v1/fleet/idle": {"start_time", "end_time", "by", "limit", *FILTERS},
+    "/api/v1/fleet/energy": {"start_time", "end_time", "by", "limit", *FILTERS},
+    "/api/v1/fleet/health": {"start_time", "end_time", "status", "limit", *FILTERS},
     "/api/v1/alerts": {
         "start_time",
         "end_time",
@@ -31,7 +34,7 @@ PARAMETERS = {
         "rule",
         "severity",
         "subject",
-        "hostname",
+        *FILTERS,
         "limit",
         "cursor",
     },
@@ -92,5 +95,5 @@ def test_problems_are_what_it_says(client: TestClient, document: Any) -> None:
 def test_names_are_those_of_the_code(document: Any) -> None:
     parameters = document["paths"]["/api/v1/fleet/energy"]["get"]["parameters"]
     (by,) = [parameter["schema"] for parameter in parameters if parameter["name"] == "by"]
-    assert by["enum"] == ["gpu", "host", "model", "job", "namespace"]
+    assert by["enum"] == ["gpu", "host", "model", "workload", "job", "pod", "namespace"]
     assert by["default"] == "host"

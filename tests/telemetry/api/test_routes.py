@@ -50,7 +50,9 @@ def test_gpus(client: TestClient) -> None:
         "gpu_id": "GPU-a0",
         "hostname": "host-1",
         "model": "H200",
+        "workload": "train-1",
         "job": "train-1",
+        "pod": "train-1-0",
         "namespace": "team",
         "last_seen": "2025-07-18T22:29:00Z",
     }
@@ -84,7 +86,9 @@ def test_telemetry_of_a_time_window_is_inclusive(client: TestClient) -> None:
         "metric": UTIL,
         "unit": "%",
         "value": 80.0,
+        "workload": "train-1",
         "job": "train-1",
+        "pod": "train-1-0",
     }
 
 
@@ -170,15 +174,15 @@ def test_utilization(client: TestClient) -> None:
     assert (len(cut["items"]), cut["total"], cut["items"][0]["group"]) == (1, 4, "GPU-b0")
 
 
-def test_the_last_hour_is_what_fleets_are_asked_about(client: TestClient) -> None:
+def test_the_last_day_is_what_fleets_are_asked_about(client: TestClient) -> None:
     answer = get(client, "/api/v1/fleet/utilization", by="gpu")
     assert (answer["start_time"], answer["end_time"]) == (
-        "2025-07-18T21:29:00.001000Z",
+        "2025-07-17T22:29:00.001000Z",
         "2025-07-18T22:29:00Z",
     )
-    assert [one["group"] for one in answer["items"]] == ["GPU-b0", "GPU-a0", "GPU-a1"]
-    past = get(client, "/api/v1/fleet/utilization", by="gpu", end_time="2025-07-18T21:00:00Z")
-    assert len(past["items"]) == 4
+    assert len(answer["items"]) == 4
+    hour = get(client, "/api/v1/fleet/utilization", by="gpu", start_time="2025-07-18T21:29:00Z")
+    assert [one["group"] for one in hour["items"]] == ["GPU-b0", "GPU-a0", "GPU-a1"]
 
 
 def test_idle(client: TestClient) -> None:
@@ -244,3 +248,46 @@ def test_without_tables_there_is_nothing(nothing: TestClient, path: str) -> None
 
 def test_without_tables_no_gpu_is_known(nothing: TestClient) -> None:
     assert nothing.get(A0).status_code == 404
+
+
+@pytest.mark.parametrize("path", ["/gpus", "/fleet/idle", "/fleet/health", "/fleet/now", "/alerts"])
+@pytest.mark.parametrize(
+    ("asked", "hosts"),
+    [
+        ({"hostname": "host-2"}, {"host-2"}),
+        ({"workload": "train-1"}, {"host-1"}),
+        ({"pod": "infer-1-0"}, {"host-2"}),
+        ({"pod": "infer-1-0", "hostname": "host-1"}, set()),
+    ],
+)
+def test_questions_about_some_gpus(
+    client: TestClient, path: str, asked: dict[str, str], hosts: set[str]
+) -> None:
+    assert {one["hostname"] for one in get(client, f"/api/v1{path}", **asked)["items"]} == hosts
+
+
+def test_what_is_true_now(client: TestClient) -> None:
+    answer = get(client, "/api/v1/fleet/now")
+    assert answer["newest_sample"] == "2025-07-18T22:29:00Z"
+    assert answer["gpus"] == {
+        "idle_occupied": 1,
+        "fake_busy": 1,
+        "silent": 1,
+        "unknown": 0,
+        "busy": 1,
+        "idle": 0,
+    }
+    assert [one["state"] for one in answer["items"]] == ["idle_occupied", "fake_busy", "silent", "busy"]
+    assert [one["gpu_id"] for one in get(client, "/api/v1/fleet/now", state="silent")["items"]] == ["GPU-b1"]
+
+
+def test_idle_by_workload(client: TestClient) -> None:
+    answer = get(client, "/api/v1/fleet/idle", by="workload")
+    assert (answer["by"], [one["group"] for one in answer["items"]]) == ("workload", ["train-1", "infer-1"])
+
+
+def test_energy_is_that_of_the_report(client: TestClient, reader: TableReader, tmp_path: Path) -> None:
+    from penstock.telemetry.report import write_report
+
+    summary = write_report(reader, tmp_path).summary
+    assert f"{get(client, '/api/v1/fleet/energy')['energy_wh'] / 1000:.2f} kWh" in summary

@@ -25,7 +25,7 @@ def value(**changes: Any) -> bytes:
         "device": "nvidia0",
         "hostname": "host-1",
         "value": 40.0,
-        "labels": {"driver_version": "1", "model_name": "H200", "job": "job-1", "namespace": "team"},
+        "labels": {"driver_version": "1", "model_name": "H200", "hpc_job": "job-1"},
     } | changes
     return json.dumps({name: told for name, told in sample.items() if told is not None}).encode()
 

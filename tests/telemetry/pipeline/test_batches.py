@@ -62,7 +62,13 @@ def contents(place: Path) -> dict[str, list[str]]:
 
 
 def sample(at_s: int = 0, gpu: str = "GPU-1", field: int = 150, value: float = 40.0) -> dict[str, Any]:
-    about = {"hostname": "host-1", "device": "nvidia0", "model": "H200", "job": "job-1", "namespace": "team"}
+    about: dict[str, str | None] = {
+        "hostname": "host-1",
+        "device": "nvidia0",
+        "model": "H200",
+        "job": "job-1",
+    }
+    about |= {"workload": "job-1", "pod": None, "namespace": "team"}
     measured = {"field": field, "at": NOW_MS + at_s * 1000, "value": value}
     return {"gpu_id": gpu, **measured, "reason": None, **about}
 

@@ -13,7 +13,7 @@ from penstock.telemetry.fields import FIELDS
 from penstock.telemetry.logs import Counts, read_log
 from penstock.telemetry.message import format_timestamp
 from penstock.telemetry.pipeline.detectors import Alert, Detectors
-from penstock.telemetry.pipeline.detectors.features import FEATURES, FEATURES_SCHEMA, STEP_MS, features
+from penstock.telemetry.pipeline.detectors.features import ABOUT, FEATURES, FEATURES_SCHEMA, STEP_MS, features
 from penstock.telemetry.pipeline.detectors.rules import group_median
 from penstock.telemetry.simulate.faults import Fault, FaultClass, Plan, plan_faults
 from penstock.telemetry.simulate.fleet import Fleet, build_fleet
@@ -33,7 +33,8 @@ def rows(step: int, values: np.ndarray[Any, Any], gpus: list[str] | None = None)
     names = gpus if gpus is not None else [f"GPU-{number}" for number in range(len(values))]
     steps = [START_MS + step * STEP_MS] * len(values)
     return pa.table(
-        [steps, steps, names, ["host"] * len(values), [None] * len(values), *values.T], schema=FEATURES_SCHEMA
+        [steps, steps, names, ["host"] * len(values), *[[None] * len(values)] * 4, *values.T],
+        schema=FEATURES_SCHEMA,
     )
 
 
@@ -112,7 +113,8 @@ def test_memory_survives_being_kept() -> None:
 
 def test_features_are_the_last_values_of_a_step() -> None:
     columns = {"gpu_id": ["b", "a", "a", "a"], "field": [150, 150, 150, 101], "at": [0, 9_000, 1_000, 10_000]}
-    samples = pa.table({**columns, "value": [1.0, 3.0, 2.0, 5.0], "hostname": ["h"] * 4, "job": ["j"] * 4})
+    about = {name: ["a"] * 4 for name in ABOUT}
+    samples = pa.table({**columns, "value": [1.0, 3.0, 2.0, 5.0], **about})
     found = features(samples).select(["step", "gpu_id", "150"]).to_pylist()
     assert [tuple(row.values())[:2] for row in found] == [(0, "a"), (10_000, "a"), (0, "b")]
     assert [row["150"] for row in found if row["step"] == 0] == [3.0, 1.0]
@@ -122,7 +124,8 @@ def test_other_fields_are_no_features() -> None:
     others = [number for number in FIELDS if number not in FEATURES]
     size = len(others)
     columns = {"gpu_id": ["a"] * size, "field": pa.array(others, pa.int32()), "at": [0] * size}
-    samples = pa.table({**columns, "value": [1.0] * size, "hostname": ["h"] * size, "job": ["j"] * size})
+    about = {name: ["a"] * size for name in ABOUT}
+    samples = pa.table({**columns, "value": [1.0] * size, **about})
     (row,) = features(samples).to_pylist()
     assert min(others) < 0 and max(others) > max(FEATURES), "there are some on either side"
     assert all(np.isnan(row[str(number)]) for number in FEATURES)
@@ -139,22 +142,26 @@ def test_a_wrong_threshold_is_named(text: str) -> None:
         load_thresholds(text)
 
 
-def simulated(seed: int, hosts: int) -> tuple[Fleet, list[Fault], list[Alert]]:
+def simulated(seed: int, hosts: int, without: tuple[int, ...] = ()) -> tuple[Fleet, list[Fault], list[Alert]]:
     """An hour of a fleet, from physics to alerts."""
     fleet, plan = build_fleet(hosts, seed), Plan(seed)
     faults, physics = plan_faults(fleet, plan, 0), Physics(fleet, seed)
     detectors, alerts = Detectors(load_thresholds()), []
-    columns = [MEASURED.index(field) for field in FEATURES]
+    measured = [field for field in FEATURES if field in MEASURED and field not in without]
+    columns = [MEASURED.index(field) for field in measured]
     jobs = [job.name if job is not None else None for job in map(fleet.job, range(fleet.gpus))]
     for second in range(0, 3600, 10):
         active = [fault for fault in faults if fault.start_s <= second < fault.end_s]
-        values = physics.step(10.0, active)[:, columns]
+        values = np.full((fleet.gpus, len(FEATURES)), np.nan)
+        values[:, [FEATURES.index(field) for field in measured]] = physics.step(10.0, active)[:, columns]
         silent = {fault.gpu for fault in active if fault.fault_class is FaultClass.SILENT}
         heard = [gpu for gpu in range(fleet.gpus) if gpu not in silent]
         about = (
             [fleet.uuids[g] for g in heard],
             [fleet.hostnames[g // 8] for g in heard],
-            [jobs[g] for g in heard],
+            ["NVIDIA H200"] * len(heard),
+            *[[jobs[g] for g in heard]] * 2,
+            [None] * len(heard),
         )
         times = [[START_MS + second * 1000] * len(heard)] * 2
         step = pa.table([*times, *about, *values[heard].T], schema=FEATURES_SCHEMA)
@@ -169,11 +176,11 @@ def explains(fault: Fault, alert: Alert, fleet: Fleet) -> bool:
     return alert.subject == subject and alert.rule == fault.fault_class.value and is_then
 
 
-def scores(seeds: list[int], hosts: int) -> dict[str, tuple[float, float]]:
+def scores(seeds: list[int], hosts: int, without: tuple[int, ...] = ()) -> dict[str, tuple[float, float]]:
     """Recall of the faults that stand out of the noise, and precision, by fault class."""
     found = {each: np.zeros(4) for each in FaultClass}
     for seed in seeds:
-        fleet, faults, alerts = simulated(seed, hosts)
+        fleet, faults, alerts = simulated(seed, hosts, without)
         opened = [alert for alert in alerts if alert.state == "open"]
         for fault in faults:
             if not fault.within_noise:
@@ -189,6 +196,47 @@ def test_faults_of_a_small_fleet_are_found() -> None:
     for fault_class, (recall, precision) in scores([11], hosts=40).items():
         assert recall >= 0.95, fault_class
         assert precision >= 0.9, fault_class
+
+
+PROFILING, LIMITS = (1002,), (160, 164)
+
+
+@pytest.mark.parametrize("without", [PROFILING, PROFILING + LIMITS])
+def test_fake_busy_is_found_without_profiling_fields(without: tuple[int, ...]) -> None:
+    """By power against the limit that the GPU, or its model, has."""
+    recall, precision = scores([11, 12], hosts=20, without=without)["fake_busy"]
+    assert recall >= 0.6
+    assert precision >= 0.9
+
+
+def busy(power_w: list[float]) -> np.ndarray[Any, Any]:
+    values = np.full((len(power_w), len(FEATURES)), np.nan)
+    values[:, FEATURES.index(203)], values[:, FEATURES.index(155)] = 99.0, power_w
+    return values
+
+
+def test_peers_tell_who_is_fake_busy_where_no_limit_is_known() -> None:
+    detectors = Detectors(load_thresholds("fake_busy: {for_s: 0}"))
+    (alert,) = detectors.advance(rows(0, busy([300.0] * 8 + [100.0])), READ_MS, READ_MS)
+    assert (alert.rule, alert.subject) == ("fake_busy", "GPU-8")
+    assert alert.evidence == "99 % utilised; no SM_ACTIVE; power is 33% of the median of busy peers"
+    # Too few peers say nothing.
+    few = Detectors(load_thresholds("fake_busy: {for_s: 0}"))
+    assert few.advance(rows(0, busy([300.0] * 3 + [100.0])), READ_MS, READ_MS) == []
+
+
+def test_state_of_a_version_with_fewer_features_is_taken_over() -> None:
+    detectors = Detectors(load_thresholds())
+    detectors.advance(rows(0, with_code(0)), READ_MS, READ_MS)
+    table = detectors.fleet.to_table()
+    for name in ("last", "smooth"):
+        flat = table[name].combine_chunks().flatten().to_numpy(zero_copy_only=False)
+        old = flat.reshape(-1, len(FEATURES))[:, :14].reshape(-1)
+        place = table.column_names.index(name)
+        table = table.set_column(place, name, pa.FixedSizeListArray.from_arrays(pa.array(old), 14))
+    old_table = table.drop_columns(["model", "workload", "pod"]).replace_schema_metadata(None)
+    again = Detectors(load_thresholds(), old_table)
+    assert told(again.advance(rows(1, with_code(79)), READ_MS, READ_MS)) == [("xid", "GPU-0", "open")]
 
 
 @pytest.mark.slow
@@ -209,8 +257,7 @@ def test_phases_of_a_real_h200_are_recognised() -> None:
         "field": pa.array([sample.field.id for sample in recorded], pa.int32()),
         "at": [sample.timestamp_ms for sample in recorded],
         "value": [float(sample.value) for sample in recorded],
-        "hostname": ["host"] * len(recorded),
-        "job": ["capture"] * len(recorded),
+        **{name: ["capture"] * len(recorded) for name in ABOUT},
     }
     quick = "{idle_occupied: {for_s: 20, clear_s: 0}, power_throttle: {for_s: 10, clear_s: 10}}"
     alerts = Detectors(load_thresholds(quick)).advance(features(pa.table(columns)), READ_MS, READ_MS)

@@ -12,7 +12,13 @@ from tests.telemetry.pipeline.messages import NOW_MS
 
 def row(offset: int, at_s: int = 0, **changes: Any) -> dict[str, Any]:
     """A sample, as `judge` gives it."""
-    about = {"hostname": "host-1", "device": "nvidia0", "model": "H200", "job": "job-1", "namespace": "team"}
+    about: dict[str, str | None] = {
+        "hostname": "host-1",
+        "device": "nvidia0",
+        "model": "H200",
+        "job": "job-1",
+    }
+    about |= {"workload": "job-1", "pod": None, "namespace": "team"}
     place = {"topic": "t", "partition": 0, "offset": offset}
     measured = {"gpu_id": "GPU-1", "field": 150, "at": NOW_MS + at_s * 1000, "value": 40.0}
     return {**about, **place, **measured, "reason": None, **changes}

@@ -12,8 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from penstock.telemetry.pipeline import tables
+from penstock.telemetry.pipeline.gpus import gpus_of
 from penstock.telemetry.pipeline.storage import Store
-from penstock.telemetry.pipeline.tables import TABLES, TEXT, Tables, encoded
+from penstock.telemetry.pipeline.tables import TABLES, TEXT, Tables, encoded, timestamps, write_files
 
 OPTIONS = {"AWS_ENDPOINT_URL": "http://127.0.0.1:9000", "AWS_REGION": "eu-central-1"}
 
@@ -84,3 +85,38 @@ def test_a_store_is_reached_below_its_bucket() -> None:
     store = Store("s3://bucket/fleet", OPTIONS)
     assert store._path("samples/file") == "bucket/fleet/samples/file"
     assert store._files.region == "eu-central-1"
+
+
+def test_a_table_of_an_older_version_gets_the_columns_that_it_lacks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    older = pa.schema([each for each in TABLES["samples"] if each.name not in ("workload", "pod")])
+    row = {"gpu_id": ["GPU-1"], "at": timestamps([0])}
+    with monkeypatch.context() as patch:
+        patch.setitem(TABLES, "samples", older)
+        rows = pa.table([row.get(each.name, pa.nulls(1, each.type)) for each in older], schema=older)
+        files = write_files(Store(str(tmp_path)), "samples", rows)
+        Tables(str(tmp_path)).commit("samples", files, "query", 0)
+    schema = TABLES["samples"]
+    row |= {"workload": ["w"], "pod": ["p"]}
+    rows = pa.table([row.get(each.name, pa.nulls(1, each.type)) for each in schema], schema=schema)
+    tables = Tables(str(tmp_path))
+    assert tables.commit("samples", write_files(Store(str(tmp_path)), "samples", rows), "query", 1)
+    found = tables.open("samples").to_pyarrow_table(columns=["workload", "pod"]).to_pylist()
+    assert sorted(found, key=repr) == [{"workload": "w", "pod": "p"}, {"workload": None, "pod": None}]
+
+
+def test_gpus_that_an_older_version_kept() -> None:
+    kept = pa.table({"gpu_id": ["GPU-1"], "hostname": ["h"], "model": ["H200"], "job": ["j"], "at": [7]})
+    (gpu,) = gpus_of(kept).to_pylist()
+    assert gpu == {
+        "gpu_id": "GPU-1",
+        "hostname": "h",
+        "model": "H200",
+        "workload": None,
+        "job": "j",
+        "pod": None,
+        "namespace": None,
+        "at": 7,
+        "closed": 0,
+    }

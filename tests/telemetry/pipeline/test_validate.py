@@ -15,7 +15,14 @@ AHEAD_MS = 60_000
 def test_a_sample_goes_on_typed_and_by_the_number_of_its_field() -> None:
     renamed = value(metric_name="DCGM_FI_DEV_GPU_TEMP_CELSIUS")
     found = judge(messages([value(), renamed]), NOW_MS)
-    about = {"hostname": "host-1", "device": "nvidia0", "model": "H200", "job": "job-1", "namespace": "team"}
+    about: dict[str, str | None] = {
+        "hostname": "host-1",
+        "device": "nvidia0",
+        "model": "H200",
+        "workload": "job-1",
+        "job": "job-1",
+    }
+    about |= {"pod": None, "namespace": None}
     sample = {"gpu_id": "GPU-1", "field": 150, "at": NOW_MS, "value": 40.0, **about, "reason": None}
     expected = [{**sample, "topic": "t", "partition": 0, "offset": at, "raw": None} for at in (0, 1)]
     assert found.to_pylist() == expected
@@ -33,6 +40,8 @@ CASES: list[tuple[bytes | None, str | None]] = [
     (b"", "not a sample"),
     (None, "not a sample"),
     (value(value="40"), "not a sample"),
+    (value(labels=["no", "labels"]), "not a sample"),
+    (value(labels={"numbers": 1, "are": None}), None),
     (value(gpu_id=None), "no GPU"),
     (value(gpu_id=""), "no GPU"),
     (value(metric_name="DCGM_FI_DEV_NO_SUCH"), "unknown metric"),

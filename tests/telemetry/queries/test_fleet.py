@@ -9,7 +9,8 @@ import pytest
 
 from penstock.telemetry.queries import fleet
 from penstock.telemetry.queries.alerts import Incident, find_incidents
-from penstock.telemetry.queries.gpus import find_gpus, latest
+from penstock.telemetry.queries.gpus import Only, find_gpus, latest
+from penstock.telemetry.queries.idleness import find_idle, group_idle
 from penstock.telemetry.queries.reader import TableReader
 from penstock.telemetry.queries.spans import DAY_MS, HOUR_MS, ROLLUPS, Span
 from penstock.telemetry.thresholds import load_thresholds
@@ -59,7 +60,7 @@ def test_wide_windows_tell_the_same_as_narrow_ones(reader: TableReader, span: Sp
     wide = fleet.totals(reader, span).sort_by(order).select(exact).to_pylist()
     narrow = fleet.totals(reader, span, levels=ROLLUPS[2:]).sort_by(order).select(exact).to_pylist()
     assert wide == [pytest.approx(row) for row in narrow]
-    assert len(wide) == 20
+    assert len(wide) == 24
 
 
 def test_energy(reader: TableReader) -> None:
@@ -73,8 +74,8 @@ def test_energy(reader: TableReader) -> None:
 
 
 def test_idle_and_fake_busy(reader: TableReader) -> None:
-    idle, fake = fleet.idle(reader, FIRST_HOUR, TOLD)
-    assert (idle.gpu_id, idle.job, idle.observed_s, idle.idle_s, idle.fake_busy) == (
+    idle, fake = find_idle(reader, FIRST_HOUR, TOLD).gpus
+    assert (idle.gpu_id, idle.workload, idle.observed_s, idle.idle_s, idle.fake_busy) == (
         "GPU-a1",
         "train-1",
         3600.0,
@@ -86,13 +87,13 @@ def test_idle_and_fake_busy(reader: TableReader) -> None:
 
 
 def test_hours_count_as_idle_in_long_spans(reader: TableReader) -> None:
-    idle, _ = fleet.idle(reader, Span(BEGIN_MS - DAY_MS, BEGIN_MS + 2 * HOUR_MS), TOLD)
+    idle, _ = find_idle(reader, Span(BEGIN_MS - DAY_MS, BEGIN_MS + 2 * HOUR_MS), TOLD).gpus
     assert (idle.observed_s, idle.idle_s) == (7200.0, 7200.0)
 
 
 def test_other_thresholds_find_others(reader: TableReader) -> None:
     told = load_thresholds("idle_occupied: {gpu_util_max_percent: 85}")
-    assert [one.gpu_id for one in fleet.idle(reader, FIRST_HOUR, told)] == ["GPU-a0", "GPU-a1", "GPU-b0"]
+    assert [one.gpu_id for one in find_idle(reader, FIRST_HOUR, told).gpus] == ["GPU-a0", "GPU-a1", "GPU-b0"]
 
 
 def states(reader: TableReader, span: Span, incidents: list[Incident] | None = None) -> list[fleet.Health]:
@@ -133,5 +134,25 @@ def test_nothing_is_known_of_an_empty_place(tmp_path: Path) -> None:
     empty = latest(reader)
     assert fleet.utilization(fleet.totals(reader, empty), "host") == []
     assert fleet.energy(fleet.totals(reader, empty), "host") == []
-    assert fleet.idle(reader, empty, TOLD) == []
+    assert (find_idle(reader, empty, TOLD).gpus, find_idle(reader, empty, TOLD).gpu_hours) == ([], None)
     assert states(reader, empty) == []
+
+
+def test_idle_by_group(reader: TableReader) -> None:
+    found = group_idle(find_idle(reader, FIRST_HOUR, TOLD).gpus, "workload")
+    assert [(one.group, one.gpus, one.idle_gpu_hours, one.fake_busy_gpus) for one in found] == [
+        ("train-1", 1, 1.0, 0),
+        ("infer-1", 1, 0.0, 1),
+    ]
+
+
+def test_questions_about_some_gpus(reader: TableReader) -> None:
+    def hosts(only: Only) -> list[str | None]:
+        return [one.group for one in fleet.utilization(fleet.totals(reader, FIRST_HOUR, only=only), "host")]
+
+    assert hosts(Only(hostname="host-2")) == ["host-2"]
+    assert hosts(Only(workload="train-1")) == hosts(Only(pod="train-1-0")) == ["host-1"]
+    assert hosts(Only(hostname="host-2", pod="train-1-0")) == []
+    assert [one.gpu_id for one in find_idle(reader, FIRST_HOUR, TOLD, Only(pod="infer-1-0")).gpus] == [
+        "GPU-b0"
+    ]

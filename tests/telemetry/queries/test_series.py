@@ -42,7 +42,9 @@ def test_samples_in_order_of_time_and_field(reader: TableReader) -> None:
     assert page.last is None
     assert places(page.rows) == [(at(minute), field) for minute in range(MINUTES) for field in FIELDS]
     first = page.rows[3]
-    assert first == Sample(first.timestamp, "DCGM_FI_DEV_GPU_UTIL", "%", 80.0, "train-1")
+    assert first == Sample(
+        first.timestamp, "DCGM_FI_DEV_GPU_UTIL", "%", 80.0, "train-1", "train-1", "train-1-0"
+    )
 
 
 def test_bounds_are_inclusive_of_the_first_and_exclusive_of_the_end(reader: TableReader) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -53,3 +54,19 @@ def test_tables_in_an_object_store(tables: Path, tmp_path: Path, capfd: pytest.C
         assert run("--tables", place, "--out", str(tmp_path / "out"), *others) == 1
         assert "AccessDenied" in capfd.readouterr().err
     assert run("--tables", place, "--out", str(tmp_path / "out"), "--storage-option", "region") == 2
+
+
+def now(*arguments: str) -> int:
+    return guarded(lambda: app(["telemetry", "now", *arguments], prog_name="penstock", standalone_mode=False))
+
+
+def test_what_is_true_now(tables: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert now("--tables", str(tables)) == 0
+    output, errors = capfd.readouterr()
+    assert errors == ""
+    assert "2025-07-18 22:29:00 UTC: 4 GPUs: 1 idle_occupied, 1 fake_busy, 1 silent, 1 busy" in output
+    assert "held by train-1" in output
+    assert now("--tables", str(tables), "--pod", "infer-1-0", "--json") == 0
+    told = json.loads(capfd.readouterr().out)
+    assert [(one["gpu_id"], one["state"]) for one in told["items"]] == [("GPU-b0", "fake_busy")]
+    assert now("--tables", str(tables), "--workload", "none") == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import numpy as np
 import pytest
@@ -37,8 +38,11 @@ def incident(number: int, rule: str, minutes: float | None) -> Incident:
         changed_at=over or opened,
         resolved_at=over,
         hostname="node-1",
+        workload=None,
         job=None,
+        pod=None,
         measure=1.0,
+        evidence=None,
         action="look",
     )
 
@@ -94,7 +98,8 @@ def test_a_lane_for_each_rule_and_a_bar_for_each_alert() -> None:
     span = Span(BEGIN_MS, BEGIN_MS + 120 * STEP_MS)
     incidents = [incident(number, "hot", 5.0) for number in range(30)] + [incident(31, "xid", None)]
     (axes,) = plots.alerts(incidents, span).axes
-    assert [label.get_text() for label in axes.get_yticklabels()] == ["hot (30)", "xid (1)"]
+    labels = [label.get_text().splitlines()[0] for label in axes.get_yticklabels()]
+    assert labels == ["hot (30)", "xid (1)"]
     assert len(axes.patches) == 31
     assert len(axes.get_lines()) == 1
 
@@ -103,3 +108,17 @@ def test_no_alerts() -> None:
     figure = plots.alerts([], Span(BEGIN_MS, BEGIN_MS + STEP_MS))
     assert figure.get_suptitle() == "0 alerts on 0 GPUs and hosts"
     figure.canvas.draw()
+
+
+def texts(figure: Any) -> list[str]:
+    (axes,) = figure.axes
+    return [text.get_text().strip() for text in (*axes.texts, *axes.get_yticklabels())]
+
+
+def test_alert_bars_name_their_gpus() -> None:
+    span = Span(BEGIN_MS, BEGIN_MS + 3_600_000)
+    few = plots.alerts([incident(number, "hot", 5) for number in range(3)], span)
+    assert {"GPU-0 node-1", "GPU-1 node-1", "GPU-2 node-1"} <= set(texts(few))
+    many = plots.alerts([incident(number, "hot", 5) for number in range(50)], span)
+    (label,) = [text for text in texts(many) if text.startswith("hot (50)")]
+    assert label.splitlines()[1:] == ["GPU-0 node-1", "GPU-1 node-1", "GPU-2 node-1", "and 47 more"]

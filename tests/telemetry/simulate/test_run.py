@@ -114,7 +114,7 @@ def of_class(faulty: tuple[list[dict[str, Any]], list[Sample]], fault: FaultClas
 
 def test_labels_name_the_gpu_the_host_and_the_job(faulty: Any) -> None:
     labels, samples = faulty
-    hosts = {sample.gpu_id: (sample.hostname, sample.labels.get("job")) for sample in samples}
+    hosts = {sample.gpu_id: (sample.hostname, sample.labels.get("hpc_job")) for sample in samples}
     for label in labels:
         assert parse_timestamp(label["start"]) < parse_timestamp(label["end"])
         if label["gpu_id"] is not None:
@@ -185,7 +185,7 @@ def test_ecc_errors_come_at_the_rate_of_the_size(faulty: Any) -> None:
 def test_a_straggler_is_slower_than_its_siblings(faulty: Any) -> None:
     samples = faulty[1]
     for label in of_class(faulty, FaultClass.STRAGGLER):
-        siblings = {s.gpu_id for s in samples if s.labels.get("job") == label["job"]} - {label["gpu_id"]}
+        siblings = {s.gpu_id for s in samples if s.labels.get("hpc_job") == label["job"]} - {label["gpu_id"]}
         clock = np.median(inside(label, series(samples, 100, label["gpu_id"])))
         others = np.median([v for gpu in siblings for v in inside(label, series(samples, 100, gpu))])
         assert clock / others == pytest.approx(1 - label["size"], abs=0.03)

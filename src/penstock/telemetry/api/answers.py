@@ -8,8 +8,10 @@ from typing import Annotated, TypedDict
 from pydantic import BaseModel, Field
 
 from penstock.telemetry.queries.alerts import Incident
-from penstock.telemetry.queries.fleet import Energy, Health, Idle, Utilization
+from penstock.telemetry.queries.fleet import Energy, Health, Utilization
 from penstock.telemetry.queries.gpus import Gpu
+from penstock.telemetry.queries.idleness import Idle, IdleGroup
+from penstock.telemetry.queries.now import NowGpu
 from penstock.telemetry.queries.series import Sample, Window
 from penstock.telemetry.queries.spans import Span, instant
 
@@ -19,6 +21,7 @@ __all__ = [
     "GpuPage",
     "HealthAnswer",
     "IdleAnswer",
+    "NowAnswer",
     "State",
     "TelemetryPage",
     "UtilizationAnswer",
@@ -88,13 +91,23 @@ class EnergyAnswer(_Answer):
 
 
 class IdleAnswer(_Answer):
-    """GPUs that jobs hold and waste, the longest idle first."""
+    """GPUs that are held and wasted, the longest idle first; or groups of them."""
 
+    by: str
     idle_gpu_hours: Annotated[
         float | None, Field(description="Of all of them together; null where no utilisation was measured.")
     ]
     total: Total
-    items: list[Idle]
+    items: list[Idle | IdleGroup]
+
+
+class NowAnswer(BaseModel):
+    """Every GPU at its newest sample, those that are wasted or in trouble first."""
+
+    newest_sample: Annotated[datetime | None, Field(description="Of all GPUs; null without samples.")]
+    gpus: Annotated[dict[str, int], Field(description="How many GPUs are in which state.")]
+    total: Total
+    items: list[NowGpu]
 
 
 class HealthAnswer(_Answer):

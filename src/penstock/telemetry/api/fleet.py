@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 
@@ -11,16 +11,26 @@ from penstock.telemetry.api.answers import (
     EnergyAnswer,
     HealthAnswer,
     IdleAnswer,
+    NowAnswer,
     UtilizationAnswer,
     bounds,
 )
 from penstock.telemetry.api.cursors import read_cursor, write_cursor
-from penstock.telemetry.api.parameters import AlertQuery, GroupQuery, HealthQuery, IdleQuery, span_of
+from penstock.telemetry.api.parameters import (
+    AlertQuery,
+    GroupQuery,
+    HealthQuery,
+    IdleQuery,
+    NowQuery,
+    span_of,
+)
 from penstock.telemetry.queries import fleet
 from penstock.telemetry.queries.alerts import Incident, find_incidents
-from penstock.telemetry.queries.gpus import find_gpus
+from penstock.telemetry.queries.gpus import Only, find_gpus
+from penstock.telemetry.queries.idleness import find_idle, group_idle
+from penstock.telemetry.queries.now import count_states, find_now
 from penstock.telemetry.queries.reader import TableReader
-from penstock.telemetry.queries.spans import HOUR_MS, milliseconds
+from penstock.telemetry.queries.spans import DAY_MS, instant, milliseconds
 from penstock.telemetry.thresholds import Thresholds
 
 __all__ = ["alert_routes", "fleet_routes"]
@@ -29,30 +39,54 @@ __all__ = ["alert_routes", "fleet_routes"]
 def fleet_routes(reader: TableReader, thresholds: Thresholds) -> APIRouter:
     routes = APIRouter(prefix="/api/v1/fleet", tags=["fleet"])
 
-    @routes.get("/utilization", summary="How busy GPUs are, by GPU, host, model, job or namespace")
+    @routes.get("/now", summary="What is true now, from the newest sample of each GPU")
+    def now(query: Annotated[NowQuery, Query()]) -> NowAnswer:
+        """GPUs of the last 24 hours of samples. No rule waits for a time, and no window must be closed."""
+        extent = reader.extent()
+        found = find_now(reader, thresholds, Only(query.hostname, query.workload, query.pod))
+        chosen = [one for one in found if query.state in (None, one.state)]
+        return NowAnswer(
+            newest_sample=None if extent is None else instant(extent.end - 1),
+            gpus=count_states(found),
+            total=len(chosen),
+            items=chosen[: query.limit],
+        )
+
+    @routes.get(
+        "/utilization", summary="How busy GPUs are, by GPU, host, model, workload, job, pod or namespace"
+    )
     def utilization(query: Annotated[GroupQuery, Query()]) -> UtilizationAnswer:
-        """Without `start_time`, in the hour before the end."""
-        span = span_of(query, reader.extent(), HOUR_MS)
-        found = fleet.utilization(fleet.totals(reader, span), query.by)
+        """Without `start_time`, in the 24 hours before the end."""
+        span = span_of(query, reader.extent(), DAY_MS)
+        found = fleet.utilization(fleet.totals(reader, span, only=query.only), query.by)
         return UtilizationAnswer(**bounds(span), by=query.by, total=len(found), items=found[: query.limit])
 
-    @routes.get("/idle", summary="GPUs that jobs hold and do not use")
+    @routes.get("/idle", summary="GPUs that something holds and does not use")
     def idle(query: Annotated[IdleQuery, Query()]) -> IdleAnswer:
-        """Idle, or busy in name only. Without `start_time`, in the hour before the end.
+        """Idle, or busy in name only. Without `start_time`, in the 24 hours before the end.
 
         Minutes count as idle if nothing in them exceeded the threshold; in time windows of more than a day it
         is hours that count.
         """
-        span = span_of(query, reader.extent(), HOUR_MS)
-        found = fleet.idle(reader, span, thresholds)
-        hours = sum(one.idle_s for one in found) / 3600
-        return IdleAnswer(**bounds(span), idle_gpu_hours=hours, total=len(found), items=found[: query.limit])
+        span = span_of(query, reader.extent(), DAY_MS)
+        found = find_idle(reader, span, thresholds, query.only)
+        items: list[Any] = found.gpus if query.by == "gpu" else group_idle(found.gpus, query.by)
+        return IdleAnswer(
+            **bounds(span),
+            by=query.by,
+            idle_gpu_hours=found.gpu_hours,
+            total=len(items),
+            items=items[: query.limit],
+        )
 
-    @routes.get("/energy", summary="Watt-hours, by GPU, host, model, job or namespace")
+    @routes.get("/energy", summary="Watt-hours, by GPU, host, model, workload, job, pod or namespace")
     def energy(query: Annotated[GroupQuery, Query()]) -> EnergyAnswer:
-        """From the GPUs' own counters. Without `start_time`, in the hour before the end."""
-        span = span_of(query, reader.extent(), HOUR_MS)
-        found = fleet.energy(fleet.totals(reader, span), query.by)
+        """From the GPUs' own counters, and from their power where they have none (`measured_by`).
+
+        Without `start_time`, in the 24 hours before the end.
+        """
+        span = span_of(query, reader.extent(), DAY_MS)
+        found = fleet.energy(fleet.totals(reader, span, only=query.only), query.by)
         used_wh = [one.energy_wh for one in found if one.energy_wh is not None]
         sum_wh = sum(used_wh) if used_wh else None
         return EnergyAnswer(
@@ -61,9 +95,11 @@ def fleet_routes(reader: TableReader, thresholds: Thresholds) -> APIRouter:
 
     @routes.get("/health", summary="The state of every GPU")
     def health(query: Annotated[HealthQuery, Query()]) -> HealthAnswer:
-        """Alerts that are open now; temperature and throttling of the hour before the end."""
-        span = span_of(query, reader.extent(), HOUR_MS)
-        found = fleet.health(fleet.totals(reader, span), find_gpus(reader, span), find_incidents(reader))
+        """Alerts that are open now; temperature, memory and throttling of the 24 hours before the end."""
+        span = span_of(query, reader.extent(), DAY_MS)
+        gpus = find_gpus(reader, span, query.only)
+        rows = fleet.totals(reader, span, only=query.only)
+        found = [one for one in fleet.health(rows, gpus, find_incidents(reader)) if query.only.has(one)]
         states = fleet.count_by_status(found)
         chosen = [one for one in found if query.status in (None, one.status)]
         return HealthAnswer(**bounds(span), gpus=states, total=len(chosen), items=chosen[: query.limit])
@@ -81,7 +117,7 @@ def alert_routes(reader: TableReader) -> APIRouter:
         if query.cursor is not None:
             span, after = read_cursor(query.cursor, query, "", tuple[int, str, str])
         asked = query.model_dump(
-            include={"state", "rule", "severity", "subject", "hostname"}, exclude_none=True
+            include={"state", "rule", "severity", "subject", "hostname", "workload", "pod"}, exclude_none=True
         )
         found = [
             one

@@ -31,7 +31,7 @@ def gpu_routes(reader: TableReader) -> APIRouter:
         span, after = span_of(query, reader.extent(), DAY_MS), ""
         if query.cursor is not None:
             span, after = read_cursor(query.cursor, query, "", str)
-        found = [gpu for gpu in find_gpus(reader, span) if gpu.gpu_id > after]
+        found = [gpu for gpu in find_gpus(reader, span, query.only) if gpu.gpu_id > after]
         page = found[: query.limit]
         more = write_cursor(query, "", span, page[-1].gpu_id) if len(found) > len(page) else None
         return GpuPage(**bounds(span), items=page, next_cursor=more)
@@ -50,7 +50,7 @@ def gpu_routes(reader: TableReader) -> APIRouter:
         else:
             span, after = read_cursor(query.cursor, query, uuid, Place)
         resolution = _resolution(query, span)
-        page = read_page(reader, uuid, resolution, span, fields, query.limit, after)
+        page = read_page(reader, uuid, resolution, span, fields, query.limit, after, query.only)
         if not page.rows and not _is_known(reader, uuid, resolution, span):
             raise UnknownGpu(
                 f"no telemetry of {uuid} in this time window, nor in the last 24 hours of samples"

@@ -15,6 +15,8 @@ from penstock.telemetry.api.problems import BadParameter
 from penstock.telemetry.fields import FIELDS, field
 from penstock.telemetry.pipeline.detectors.rules import RULES
 from penstock.telemetry.queries.fleet import GROUPS, SEVERITIES
+from penstock.telemetry.queries.gpus import Only
+from penstock.telemetry.queries.now import STATES
 from penstock.telemetry.queries.series import RESOLUTIONS
 from penstock.telemetry.queries.spans import Span, milliseconds
 
@@ -24,6 +26,7 @@ __all__ = [
     "GroupQuery",
     "HealthQuery",
     "IdleQuery",
+    "NowQuery",
     "Period",
     "TelemetryQuery",
     "field_ids",
@@ -68,15 +71,8 @@ Cursor = Annotated[
 ]
 
 
-class Period(BaseModel):
-    """A time window; the base of all parameters."""
-
-    start_time: Annotated[
-        Instant | None, Field(description="RFC 3339, inclusive. What is left out depends on the question.")
-    ] = None
-    end_time: Annotated[
-        Instant | None, Field(description="RFC 3339, inclusive. Default: the time of the newest sample.")
-    ] = None
+class _Known(BaseModel):
+    """The base of all parameters."""
 
     @model_validator(mode="before")
     @classmethod
@@ -91,12 +87,35 @@ class Period(BaseModel):
         return told
 
 
-class GpuQuery(Period):
+class Period(_Known):
+    """A time window."""
+
+    start_time: Annotated[
+        Instant | None, Field(description="RFC 3339, inclusive. What is left out depends on the question.")
+    ] = None
+    end_time: Annotated[
+        Instant | None, Field(description="RFC 3339, inclusive. Default: the time of the newest sample.")
+    ] = None
+
+
+class Filtered(Period):
+    """Questions about some of the GPUs."""
+
+    hostname: Annotated[str | None, Field(description="Only GPUs of this host.")] = None
+    workload: Annotated[str | None, Field(description="Only while this workload holds the GPU.")] = None
+    pod: Annotated[str | None, Field(description="Only while this pod holds the GPU.")] = None
+
+    @property
+    def only(self) -> Only:
+        return Only(self.hostname, self.workload, self.pod)
+
+
+class GpuQuery(Filtered):
     limit: Limit = 1000
     cursor: Cursor = None
 
 
-class TelemetryQuery(Period):
+class TelemetryQuery(Filtered):
     metric: Annotated[
         list[str],
         Field(description="A metric by any name of its DCGM field, or the field's number. May be repeated."),
@@ -109,25 +128,40 @@ class TelemetryQuery(Period):
     cursor: Cursor = None
 
 
-class IdleQuery(Period):
+class IdleQuery(Filtered):
+    by: Annotated[
+        str, _OneOf(tuple(GROUPS)), Field(description="What a group is: its GPUs are put together.")
+    ] = "gpu"
     limit: Limit = 1000
 
 
-class GroupQuery(Period):
+class NowQuery(_Known):
+    """There is no time window: the newest sample of each GPU counts."""
+
+    hostname: Annotated[str | None, Field(description="Only GPUs of this host.")] = None
+    workload: Annotated[str | None, Field(description="Only GPUs that this workload holds.")] = None
+    pod: Annotated[str | None, Field(description="Only GPUs that this pod holds.")] = None
+    state: Annotated[Annotated[str, _OneOf(STATES)] | None, Field(description="Only GPUs in this state.")] = (
+        None
+    )
+    limit: Limit = 1000
+
+
+class GroupQuery(Filtered):
     by: Annotated[
         str, _OneOf(tuple(GROUPS)), Field(description="What a group is: its GPUs are put together.")
     ] = "host"
     limit: Limit = 1000
 
 
-class HealthQuery(Period):
+class HealthQuery(Filtered):
     status: Annotated[
         Annotated[str, _OneOf(SEVERITIES)] | None, Field(description="Only GPUs in this state.")
     ] = None
     limit: Limit = 1000
 
 
-class AlertQuery(Period):
+class AlertQuery(Filtered):
     state: Annotated[
         Annotated[str, _OneOf(("open", "resolved"))] | None, Field(description="Only alerts in this state.")
     ] = None
@@ -138,7 +172,6 @@ class AlertQuery(Period):
         Annotated[str, _OneOf(SEVERITIES[:-1])] | None, Field(description="Only alerts this bad.")
     ] = None
     subject: Annotated[str | None, Field(description="Only alerts about this GPU, or host.")] = None
-    hostname: Annotated[str | None, Field(description="Only alerts about this host and its GPUs.")] = None
     limit: Limit = 1000
     cursor: Cursor = None
 

@@ -33,7 +33,8 @@ _DIRT: Final = {
 _LATENESS_S: Final = 40.0
 _DELAY_S: Final = 10.0
 _TRIGGER_S: Final = 2.0
-_SIMULATOR_S, _PIPELINE_S, _API_S = 20.0, 30.0, 10.0
+#: The pipeline ends its batch and closes all windows, on a machine that may be busy.
+_SIMULATOR_S, _PIPELINE_S, _API_S = 20.0, 120.0, 10.0
 #: A JVM that lives for minutes and shares two cores gains nothing from its optimising compiler.
 _JVM: Final = {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 

@@ -36,6 +36,7 @@ from penstock.telemetry.pipeline.tables import TABLES, DataFile, Tables, timesta
 from penstock.telemetry.pipeline.tasks import ShardResult, ShardTask, run_on_spark
 from penstock.telemetry.pipeline.validate import now_ms
 from penstock.telemetry.thresholds import Thresholds
+from penstock.telemetry.workloads import WORKLOAD_LABELS
 
 __all__ = ["BatchReport", "Batches", "PipelineBroken", "PipelineEnded", "Settings"]
 
@@ -60,6 +61,8 @@ class Settings:
     delay_ms: int = 30_000
     #: how far ahead of our clock a sample may be
     ahead_ms: int = 300_000
+    #: which labels name a workload, in this order
+    workload_labels: tuple[str, ...] = WORKLOAD_LABELS
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +73,7 @@ class _Begun:
     delay_ms: int
     ahead_ms: int
     thresholds: Thresholds
+    workload_labels: tuple[str, ...] = WORKLOAD_LABELS
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,6 +223,7 @@ class Batches:
             ahead_ms=begun.ahead_ms,
             before=self._manifest.shards,
             topics=self._topics,
+            workload_labels=begun.workload_labels,
         )
 
     def _write_own(self, report: BatchReport) -> list[DataFile]:
@@ -273,7 +278,7 @@ class Batches:
     def _begin(self, path: str) -> _Begun:
         if not self._state.exists(path):
             told = self._settings
-            begun = _Begun(self._clock(), told.delay_ms, told.ahead_ms, told.thresholds)
+            begun = _Begun(self._clock(), told.delay_ms, told.ahead_ms, told.thresholds, told.workload_labels)
             self._state.write(path, msgspec.json.encode(begun))
         try:
             return msgspec.json.decode(self._state.read(path), type=_Begun)

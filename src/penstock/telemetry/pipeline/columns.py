@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from penstock.telemetry.fields import FIELDS, Kind
 
-__all__ = ["Floats", "Ints", "Mask", "field_of", "firsts", "gpu_of", "is_counter", "series_of"]
+__all__ = ["Floats", "Ints", "Mask", "field_of", "firsts", "gpu_of", "is_counter", "is_power", "series_of"]
 
 Ints: TypeAlias = npt.NDArray[np.int64]
 Floats: TypeAlias = npt.NDArray[np.float64]
@@ -23,6 +23,9 @@ _FIELD_BITS: Final = 16
 _FIELD_MASK: Final = (1 << _FIELD_BITS) - 1
 _IS_COUNTER: Final = np.zeros(1 << _FIELD_BITS, dtype=bool)
 _IS_COUNTER[[each.id & _FIELD_MASK for each in FIELDS.values() if each.kind is Kind.COUNTER]] = True
+#: POWER_USAGE and POWER_USAGE_INSTANT
+_IS_POWER: Final = np.zeros(1 << _FIELD_BITS, dtype=bool)
+_IS_POWER[[155, 157]] = True
 
 
 def series_of(gpu: Ints, field: Ints) -> Ints:
@@ -41,6 +44,12 @@ def field_of(series: Ints) -> Ints:
 
 def is_counter(series: Ints) -> Mask:
     mask: Mask = _IS_COUNTER[series & _FIELD_MASK]
+    return mask
+
+
+def is_power(series: Ints) -> Mask:
+    """Fields in watts, which are integrated over time."""
+    mask: Mask = _IS_POWER[series & _FIELD_MASK]
     return mask
 
 

@@ -17,7 +17,7 @@ from penstock.telemetry.pipeline.columns import Ints
 __all__ = ["ABOUT", "GPUS", "about_columns", "gpus_of", "number_gpus"]
 
 #: what is said about a GPU beside its values
-ABOUT: Final = ("hostname", "model", "job", "namespace")
+ABOUT: Final = ("hostname", "model", "workload", "job", "pod", "namespace")
 GPUS: Final = pa.schema(
     [
         ("gpu_id", pa.string()),
@@ -29,7 +29,7 @@ GPUS: Final = pa.schema(
 )
 _COLUMNS: Final = GPUS.names
 #: what a GPU may cease to have: a newest sample without it says so
-_TRANSIENT: Final = ("job", "namespace")
+_TRANSIENT: Final = ("workload", "job", "pod", "namespace")
 
 
 def gpus_of(kept: Any) -> Any:
@@ -50,7 +50,7 @@ def number_gpus(known: Any, samples: Any) -> tuple[Any, Ints]:
     """The GPUs with what the newest samples say about them, and the number of each sample's GPU.
 
     A GPU's number is its row, for ever. What the newest sample does not say stays as an older one said it;
-    only its job and namespace end so.
+    only its workload, job, pod and namespace end so.
     """
     told, codes = _told(samples)
     place = pc.index_in(told["gpu_id"], known["gpu_id"])

@@ -24,7 +24,7 @@ __all__ = [
 ]
 
 ALERTS: Final = "gpu.alerts"
-DEAD_LETTERS: Final = "gpu.telemetry.dlq"
+DEAD_LETTERS: Final = "gpu-telemetry.dlq"
 _TIMEOUT_S: Final = 30.0
 #: What a dead letter's record tells of it. Not its time: Python has no year 10000, which a sample may claim.
 _TOLD: Final = ["reason", "topic", "partition", "offset", "raw"]

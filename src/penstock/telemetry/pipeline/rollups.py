@@ -2,7 +2,8 @@
 
 A window's summary merges with others of its series, so the longer ones need no samples. Counters are followed
 from sample to sample, in order and across windows: what a counter gained, and over how long. One that falls
-has started again at zero. Windows close in order of time, so of each longer width at most one is open.
+has started again at zero. Power is followed in the same way: its increase is the energy between two samples,
+in joules, by their mean. Windows close in order of time, so of each longer width at most one is open.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.telemetry.pipeline.admission import Window
-from penstock.telemetry.pipeline.columns import Floats, Ints, firsts, is_counter
+from penstock.telemetry.pipeline.columns import Floats, Ints, firsts, is_counter, is_power
 from penstock.telemetry.pipeline.sketch import Sketch, merge_sketches, quantiles, sketch_of
 
 __all__ = [
@@ -31,7 +32,7 @@ __all__ = [
 
 
 class Counters(NamedTuple):
-    """The last sample of each counter in a window that has closed, in order of series."""
+    """The last sample of each counter, and of power, in a window that has closed, in order of series."""
 
     series: Ints
     at: Ints
@@ -48,7 +49,7 @@ class Summaries(NamedTuple):
     sum: Floats
     last_at: Ints
     last: Floats
-    #: of counters; 0 for all others
+    #: of counters and of power; 0 for all others
     increase: Floats
     covered_ms: Ints
 
@@ -71,6 +72,8 @@ _SUMMARY: Final = pa.schema(
         ),
     ]
 )
+#: power is integrated between samples that are no farther apart
+_SILENCE_MS: Final = 300_000
 _SKETCH: Final = pa.schema([(name, pa.int64()) for name in Sketch._fields])
 
 
@@ -96,7 +99,7 @@ def _follow_counters(
 
     Samples are in order of series and time. A series' first one has gained nothing yet.
     """
-    own = np.flatnonzero(is_counter(series))
+    own = np.flatnonzero(is_counter(series) | is_power(series))
     both = Counters(
         np.concatenate([before.series, series[own]]),
         np.concatenate([before.at, at[own]]),
@@ -109,8 +112,13 @@ def _follow_counters(
     follows = np.ones(len(order), dtype=bool)
     follows[first] = False
     step = np.diff(ordered.value, prepend=0.0)
-    gained = np.where(follows, np.where(step < 0, ordered.value, step), 0.0)
     elapsed = np.where(follows, np.diff(ordered.at, prepend=0), 0)
+    in_watts = is_power(ordered.series)
+    # What a GPU drew in a long silence is not known.
+    elapsed[in_watts & (elapsed > _SILENCE_MS)] = 0
+    energy_j = (ordered.value - step / 2) * elapsed / 1000.0
+    counted = np.where(step < 0, ordered.value, step)
+    gained = np.where(follows, np.where(in_watts, energy_j, counted), 0.0)
     is_new = order >= len(before.series)
     place = own[order[is_new] - len(before.series)]
     increase, covered_ms = np.zeros(len(series)), np.zeros(len(series), dtype=np.int64)

@@ -31,6 +31,7 @@ __all__ = ["HOUR_MS", "MINUTE_MS", "ROWS", "Counts", "Outcome", "ShardState", "a
 
 MINUTE_MS: Final = 60_000
 HOUR_MS: Final = 3_600_000
+_TEXTS: Final = ("hostname", "device", "model", "workload", "job", "pod", "namespace", "reason", "topic")
 #: The rows of `validate`, as they arrive.
 ROWS: Final = pa.schema(
     [
@@ -38,7 +39,7 @@ ROWS: Final = pa.schema(
         ("field", pa.int32()),
         ("at", pa.int64()),
         ("value", pa.float64()),
-        *((name, TEXT) for name in ("hostname", "device", "model", "job", "namespace", "reason", "topic")),
+        *((name, TEXT) for name in _TEXTS),
         ("partition", pa.int32()),
         ("offset", pa.int64()),
         ("raw", pa.binary()),

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.telemetry.fields import FIELDS
-from penstock.telemetry.pipeline.columns import Ints, field_of, gpu_of, is_counter
+from penstock.telemetry.pipeline.columns import Ints, field_of, gpu_of, is_counter, is_power
 from penstock.telemetry.pipeline.gpus import about_columns
 from penstock.telemetry.pipeline.rollups import Rollup, Summaries, quantile_columns
 from penstock.telemetry.pipeline.tables import TEXT, encoded, timestamps
@@ -54,6 +54,7 @@ def rollup_rows(windows: list[Rollup], gpus: Any) -> Any:
     quantiles = [quantile_columns(each, (0.5, 0.95)) for each in windows]
     p50, p95 = (np.concatenate(columns) for columns in zip(*quantiles, strict=True))
     counts_up = is_counter(found.series)
+    is_followed = counts_up | is_power(found.series)
     field_ids = field_of(found.series)
     columns = [
         timestamps(starts),
@@ -67,7 +68,7 @@ def rollup_rows(windows: list[Rollup], gpus: Any) -> Any:
         found.last,
         pa.array(p50, mask=counts_up),
         pa.array(p95, mask=counts_up),
-        pa.array(found.increase, mask=~counts_up),
-        pa.array(found.covered_ms / 1000.0, mask=~counts_up),
+        pa.array(found.increase, mask=~is_followed),
+        pa.array(found.covered_ms / 1000.0, mask=~is_followed),
     ]
     return pa.table(columns, schema=schema)

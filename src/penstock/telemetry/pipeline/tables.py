@@ -15,7 +15,7 @@ from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
-from deltalake import DeltaTable
+from deltalake import DeltaTable, Schema
 from deltalake.exceptions import TableNotFoundError
 from deltalake.transaction import AddAction, CommitProperties, Transaction
 
@@ -31,7 +31,9 @@ _GPU: Final = [
     ("gpu_id", pa.string()),
     ("hostname", pa.string()),
     ("model", pa.string()),
+    ("workload", pa.string()),
     ("job", pa.string()),
+    ("pod", pa.string()),
     ("namespace", pa.string()),
     ("field", pa.int32()),
     ("metric", pa.string()),
@@ -75,8 +77,11 @@ TABLES: Final[dict[str, Any]] = {
             ("severity", pa.string()),
             ("since", _INSTANT),
             ("hostname", pa.string()),
+            ("workload", pa.string()),
             ("job", pa.string()),
+            ("pod", pa.string()),
             ("measure", pa.float64()),
+            ("evidence", pa.string()),
             ("action", pa.string()),
             ("batch_id", pa.int64()),
         ]
@@ -167,6 +172,7 @@ class Tables:
         shown = opened.transaction_version(query_id)
         if shown is not None and shown >= batch_id:
             return False
+        _add_columns(opened, table)
         now_ms = int(datetime.now(UTC).timestamp() * 1000)
         actions = [
             AddAction(each.path, each.size, {DAY: each.day}, now_ms, True, _stats(table, each))
@@ -185,6 +191,14 @@ class Tables:
         opened.optimize.compact()
         opened.vacuum(retention_hours, dry_run=False, enforce_retention_duration=False, full=True)
         opened.cleanup_metadata()
+
+
+def _add_columns(opened: DeltaTable, table: str) -> None:
+    """Give a table of an older version the columns that it lacks: its rows have null in them."""
+    known = {field.name for field in opened.schema().fields}
+    missing = [each for each in TABLES[table] if each.name not in known]
+    if missing:
+        opened.alter.add_columns(Schema.from_arrow(pa.schema(missing)).fields)
 
 
 def _stats(table: str, file: DataFile) -> str:

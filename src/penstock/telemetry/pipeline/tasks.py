@@ -23,6 +23,7 @@ from penstock.telemetry.pipeline.shard import ROWS, Counts, ShardState, advance,
 from penstock.telemetry.pipeline.storage import Store
 from penstock.telemetry.pipeline.tables import DataFile, write_files
 from penstock.telemetry.pipeline.validate import validate
+from penstock.telemetry.workloads import WORKLOAD_LABELS
 
 __all__ = ["ShardResult", "ShardTask", "run_on_spark"]
 
@@ -73,8 +74,9 @@ class ShardTask:
     #: by shard: the files of its state after the batch before
     before: dict[int, dict[str, str]]
     topics: Topics | None
-    #: close all windows, after the rows
+    #: close all windows
     closes: bool = False
+    workload_labels: tuple[str, ...] = WORKLOAD_LABELS
 
     def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
         context = TaskContext.get()
@@ -127,6 +129,6 @@ def run_on_spark(messages: DataFrame | None, task: ShardTask) -> list[ShardResul
         nothing = SparkSession.active().range(0, task.shards, 1, task.shards)
         shards = nothing.selectExpr("CAST(NULL AS BINARY) AS rows", "0 AS read")
         return [ShardResult.of(row) for row in shards.mapInArrow(task, _RESULT_DDL).toArrow().to_pylist()]
-    blocks = validate(messages, task.shards, task.read_at_ms, task.ahead_ms)
+    blocks = validate(messages, task.shards, task.read_at_ms, task.ahead_ms, task.workload_labels)
     found = blocks.repartitionById(task.shards, "shard").mapInArrow(task, _RESULT_DDL).toArrow()
     return [ShardResult.of(row) for row in found.to_pylist()]

@@ -8,33 +8,33 @@ times for each of its GPUs what they are called and what time it is.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 from zlib import crc32
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
-from pyspark.sql.types import DoubleType, StringType, StructType
+from pyspark.sql.types import BinaryType, DoubleType, StringType, StructType
 
-from penstock.spark.json_values import JsonValues
+from penstock.spark.json_values import AS_WRITTEN, JsonValues
 from penstock.telemetry.fields import FIELDS, FIRST_BLANK, FieldType
 from penstock.telemetry.message import MalformedSample, parse_timestamp
 from penstock.telemetry.pipeline.columns import Floats, Ints, Mask
 from penstock.telemetry.pipeline.shard import ROWS
+from penstock.telemetry.workloads import WORKLOAD_LABELS, workload_of
 
 __all__ = ["REASONS", "judge", "now_ms", "validate"]
 
-#: The message's JSON. Labels that no table has a column for are left out.
-_LABELS: Final = StructType()
-for _name in ("model_name", "job", "namespace"):
-    _LABELS.add(_name, StringType())
+#: The message's JSON. Labels stay as they are written: samples of a GPU have the same, which are read once.
 _SAMPLE: Final = StructType()
 for _name in ("timestamp", "metric_name", "gpu_id", "device", "hostname"):
     _SAMPLE.add(_name, StringType())
-_SAMPLE.add("value", DoubleType()).add("labels", _LABELS)
+_SAMPLE.add("value", DoubleType()).add("labels", BinaryType(), metadata=AS_WRITTEN)
 _DECODER: Final = JsonValues(_SAMPLE)
+_LABELS: Final = msgspec.json.Decoder(dict[str, Any])
 _MESSAGE: Final = ("value", "topic", "partition", "offset")
 _BLOCK_DDL: Final = "shard INT, rows BINARY, read INT"
 
@@ -66,7 +66,13 @@ _LOW: Final = _limits(lambda number: FIELDS[number].low)
 _HIGH: Final = _limits(lambda number: FIELDS[number].high)
 
 
-def validate(messages: DataFrame, shards: int, now_ms: int, ahead_ms: int) -> DataFrame:
+def validate(
+    messages: DataFrame,
+    shards: int,
+    now_ms: int,
+    ahead_ms: int,
+    workload_labels: Sequence[str] = WORKLOAD_LABELS,
+) -> DataFrame:
     """Blocks of judged messages: rows of ROWS, as an Arrow stream, of GPUs that belong to one shard.
 
     `read` adds up to the messages that were read. It is counted before anything is done with them, and goes
@@ -77,7 +83,7 @@ def validate(messages: DataFrame, shards: int, now_ms: int, ahead_ms: int) -> Da
 
     def blocks(batches: Iterator[Any]) -> Iterator[Any]:
         for batch in filter(len, batches):
-            rows = judge(batch, now_ms + ahead_ms)
+            rows = judge(batch, now_ms + ahead_ms, workload_labels)
             owners = _shard_of(rows, shards)
             found = [(shard, rows.filter(pa.array(owners == shard))) for shard in np.unique(owners)]
             yield pa.RecordBatch.from_arrays(
@@ -92,16 +98,16 @@ def validate(messages: DataFrame, shards: int, now_ms: int, ahead_ms: int) -> Da
     return messages.select(*_MESSAGE).mapInArrow(blocks, _BLOCK_DDL)
 
 
-def judge(messages: Any, latest_ms: int) -> Any:
+def judge(messages: Any, latest_ms: int, workload_labels: Sequence[str] = WORKLOAD_LABELS) -> Any:
     """Rows of ROWS from messages of the connector, one for each."""
     samples, _ = _DECODER.decode(messages["value"])
     timestamp, metric, gpu, device, hostname, value, labels = map(_encoded, samples.flatten())
-    model, job, namespace = map(_encoded, labels.flatten())
+    are_labels, about = _about(labels, workload_labels)
     field = _each(metric, lambda name: _NAMES.get(name, _UNKNOWN), _UNKNOWN)
     at = _each(timestamp, _milliseconds, _NEVER)
     values = value.to_numpy(zero_copy_only=False)
     reason = _reasons(
-        samples.is_null().to_numpy(zero_copy_only=False),
+        samples.is_null().to_numpy(zero_copy_only=False) | ~are_labels,
         _each(gpu, bool, False) == 0,
         field == _UNKNOWN,
         at == _NEVER,
@@ -111,10 +117,38 @@ def judge(messages: Any, latest_ms: int) -> Any:
         (values < _LOW[field]) | (values > _HIGH[field]),
     )
     columns = [gpu, pa.array(field.astype(np.int32), mask=field == _UNKNOWN), pa.array(at, mask=at == _NEVER)]
-    columns += [value, hostname, device, model, job, namespace, reason, _encoded(messages["topic"])]
+    columns += [value, hostname, device, *about, reason, _encoded(messages["topic"])]
     # The bytes are only of use where they end as a dead letter.
     raw = pc.if_else(reason.is_valid(), messages["value"], None)
     return pa.table([*columns, messages["partition"], messages["offset"], raw], schema=ROWS)
+
+
+def _about(labels: Any, workload_labels: Sequence[str]) -> tuple[Mask, list[Any]]:
+    """Whether each row's labels are labels, and columns of model, workload, job, pod and namespace."""
+    encoded = labels.dictionary_encode()
+    told = [_labels_of(text) for text in encoded.dictionary.to_pylist()]
+    named = [(_model_of(each), *workload_of(each, workload_labels)) for each in (one or {} for one in told)]
+    place = encoded.indices.fill_null(len(told)).to_numpy()
+    columns = []
+    for texts in zip(*named, (None,) * 5, strict=True):
+        # One dictionary entry for each name: many labels may say the same.
+        distinct = pa.array(texts, pa.string()).dictionary_encode()
+        columns.append(
+            pa.DictionaryArray.from_arrays(distinct.indices.take(pa.array(place)), distinct.dictionary)
+        )
+    return np.array([*(each is not None for each in told), True])[place], columns
+
+
+def _labels_of(text: bytes) -> dict[str, Any] | None:
+    try:
+        return _LABELS.decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+
+
+def _model_of(labels: dict[str, Any]) -> str | None:
+    model = labels.get("model_name")
+    return None if model is None else str(model)
 
 
 def _encoded(column: Any) -> Any:

@@ -14,9 +14,9 @@ from penstock.telemetry.queries.spans import Span, milliseconds
 __all__ = ["Incident", "find_incidents"]
 
 _KEY: Final = ["rule", "subject", "since"]
-_LAST: Final = ("state", "severity", "hostname", "job", "measure", "action")
+_LAST: Final = ("state", "severity", "hostname", "workload", "job", "pod", "measure", "evidence", "action")
 #: what was wrong: a resolution says something else, or nothing, about it
-_WHILE_OPEN: Final = ("measure", "action")
+_WHILE_OPEN: Final = ("measure", "evidence", "action")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +33,12 @@ class Incident:
     changed_at: datetime
     resolved_at: datetime | None
     hostname: str | None
+    workload: str | None
     job: str | None
+    pod: str | None
     measure: float | None
+    #: what the rule has judged by
+    evidence: str | None
     action: str | None
 
     def overlaps(self, span: Span) -> bool:

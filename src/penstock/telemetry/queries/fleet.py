@@ -1,7 +1,7 @@
-"""What a fleet's owner asks: how busy, how idle, how much energy, how healthy.
+"""What a fleet's owner asks: how busy, how much energy, how healthy (`idleness`: how idle).
 
 The same questions as the pipeline's `views`, without Spark. All of them are functions of `totals`: for each
-GPU, job and field the sums of a span's windows, which merge whatever their widths.
+GPU, workload and field the sums of a span's windows, which merge whatever their widths.
 """
 
 from __future__ import annotations
@@ -15,29 +15,35 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.telemetry.queries.alerts import Incident
-from penstock.telemetry.queries.gpus import ABOUT, Gpu
+from penstock.telemetry.queries.gpus import ABOUT, ALL, Gpu, Only
 from penstock.telemetry.queries.reader import Measure, TableReader
-from penstock.telemetry.queries.spans import DAY_MS, ROLLUPS, Level, Span
-from penstock.telemetry.thresholds import Thresholds
+from penstock.telemetry.queries.spans import ROLLUPS, Level, Span
 
 __all__ = [
     "GROUPS",
     "SEVERITIES",
     "Energy",
     "Health",
-    "Idle",
     "Utilization",
+    "by_field",
     "count_by_status",
     "energy",
     "health",
-    "idle",
+    "mean_of",
     "totals",
     "utilization",
 ]
 
 _UTIL, _SM_ACTIVE, _ENERGY, _TEMPERATURE = 203, 1002, 156, 150
 _POWER_NS, _THERMAL_NS = 240, 241
-_FIELDS: Final = (_UTIL, _SM_ACTIVE, _ENERGY, _TEMPERATURE, _POWER_NS, _THERMAL_NS)
+#: the mean of the last second or so, and the power of an instant
+_POWERS: Final = (155, 157)
+_LIMITS: Final = (160, 164)
+_MEMORY_TOTAL, _MEMORY_FREE, _MEMORY_USED = 250, 251, 252
+_FIELDS: Final = (
+    *(_UTIL, _SM_ACTIVE, _ENERGY, _TEMPERATURE, _POWER_NS, _THERMAL_NS, *_POWERS, *_LIMITS),
+    *(_MEMORY_TOTAL, _MEMORY_FREE, _MEMORY_USED),
+)
 _SUMS: Final = ("samples", "weighted", "increase", "covered_s", "observed_s", "idle_s")
 _NOTHING: Final = pa.schema(
     [
@@ -47,14 +53,16 @@ _NOTHING: Final = pa.schema(
         *((name, pa.float64()) for name in (*_SUMS[1:], "max")),
     ]
 ).empty_table()
-_MJ_PER_WH: Final = 3.6e6
+_MJ_PER_WH, _J_PER_WH = 3.6e6, 3600.0
 _NS_PER_S: Final = 1e9
 #: by what GPUs can be put together, and the column that says it
 GROUPS: Final = {
     "gpu": "gpu_id",
     "host": "hostname",
     "model": "model",
+    "workload": "workload",
     "job": "job",
+    "pod": "pod",
     "namespace": "namespace",
 }
 #: what a GPU's state can be, the worst first
@@ -69,31 +77,24 @@ class Utilization:
     gpus: int
     gpu_util_percent: float | None
     sm_active_share: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class Idle:
-    """A GPU that a job holds, and uses too little: it was idle for a time, or is busy in name only."""
-
-    gpu_id: str
-    hostname: str | None
-    job: str
-    observed_s: float
-    idle_s: float
-    gpu_util_percent: float | None
-    sm_active_share: float | None
-    fake_busy: bool
+    #: of one GPU
+    memory_used_mib: float | None
+    memory_used_share: float | None
 
 
 @dataclass(frozen=True, slots=True)
 class Energy:
-    """What a group's GPUs have used, and their mean power while they were measured."""
+    """What a group's GPUs have used, and their mean power while they were measured.
+
+    `measured_by` says how: by energy counters, by integrating power for GPUs that have none, or both.
+    """
 
     group: str | None
     gpus: int
     #: None where nothing was measured over any time
     energy_wh: float | None
     gpu_power_mean_w: float | None
+    measured_by: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,16 +103,25 @@ class Health:
 
     gpu_id: str
     hostname: str | None
+    workload: str | None
+    pod: str | None
     job: str | None
     status: str
     open_alerts: list[str]
     temperature_max_c: float | None
+    memory_used_mib: float | None
     power_throttled_share: float | None
     thermal_throttled_share: float | None
 
 
-def totals(reader: TableReader, span: Span, idle_max: float = 0.0, levels: Sequence[Level] = ROLLUPS) -> Any:
-    """For each GPU, job and field: what its windows add up to.
+def totals(
+    reader: TableReader,
+    span: Span,
+    idle_max: float = 0.0,
+    levels: Sequence[Level] = ROLLUPS,
+    only: Only = ALL,
+) -> Any:
+    """For each GPU, workload and field: what its windows add up to.
 
     samples, weighted (mean × samples), max, increase, covered_s, and observed_s, of which idle_s in windows
     that have never exceeded `idle_max`.
@@ -130,7 +140,8 @@ def totals(reader: TableReader, span: Span, idle_max: float = 0.0, levels: Seque
             Measure("idle_s", "sum", pc.if_else(is_idle, width_s, 0.0)),
             Measure("max", "max", pc.field("max")),
         ]
-        parts.append(reader.aggregate(piece, keys, measures, pc.field("field").isin(list(_FIELDS))))
+        wanted = pc.field("field").isin(list(_FIELDS)) & only.where()
+        parts.append(reader.aggregate(piece, keys, measures, wanted))
     return _merged(pa.concat_tables(parts), tuple(keys))
 
 
@@ -141,7 +152,7 @@ def _merged(rows: Any, keys: Sequence[str]) -> Any:
     return merged.rename_columns([*keys, *_SUMS, "max"])
 
 
-def _by_field(rows: Any, *keys: str) -> dict[tuple[Any, ...], dict[int, dict[str, Any]]]:
+def by_field(rows: Any, *keys: str) -> dict[tuple[Any, ...], dict[int, dict[str, Any]]]:
     """By key, and then by field: what the windows add up to."""
     found: dict[tuple[Any, ...], dict[int, dict[str, Any]]] = {}
     for row in _merged(rows, (*keys, "field")).to_pylist():
@@ -158,7 +169,7 @@ def _gpus_by(rows: Any, key: str) -> dict[Any, int]:
     return dict(zip(counted[key].to_pylist(), counted["gpu_id_count_distinct"].to_pylist(), strict=True))
 
 
-def _mean(row: dict[str, Any] | None) -> float | None:
+def mean_of(row: dict[str, Any] | None) -> float | None:
     return row["weighted"] / row["samples"] if row and row["samples"] else None
 
 
@@ -169,65 +180,81 @@ def _share(row: dict[str, Any] | None) -> float | None:
 
 def utilization(rows: Any, by: str) -> list[Utilization]:
     """From totals, how busy the GPUs of each group were; the busiest group first."""
-    own = _of(rows, _UTIL, _SM_ACTIVE)
+    own = _of(rows, _UTIL, _SM_ACTIVE, _MEMORY_TOTAL, _MEMORY_FREE, _MEMORY_USED)
     gpus = _gpus_by(own, GROUPS[by])
     found = [
-        Utilization(group, gpus[group], _mean(fields.get(_UTIL)), _mean(fields.get(_SM_ACTIVE)))
-        for (group,), fields in _by_field(own, GROUPS[by]).items()
+        Utilization(
+            group,
+            gpus[group],
+            mean_of(fields.get(_UTIL)),
+            mean_of(fields.get(_SM_ACTIVE)),
+            mean_of(fields.get(_MEMORY_USED)),
+            _memory_share(fields),
+        )
+        for (group,), fields in by_field(own, GROUPS[by]).items()
     ]
-    return sorted(found, key=lambda one: (-(one.gpu_util_percent or 0.0), one.group or ""))
+    return sorted(found, key=lambda one: (-_or_less(one.gpu_util_percent), one.group or ""))
+
+
+def _or_less(measured: float | None) -> float:
+    """What was not measured comes after all that was."""
+    return -1.0 if measured is None else measured
+
+
+def _memory_share(fields: dict[int, dict[str, Any]]) -> float | None:
+    used, free = mean_of(fields.get(_MEMORY_USED)), mean_of(fields.get(_MEMORY_FREE))
+    total = mean_of(fields.get(_MEMORY_TOTAL)) or (None if used is None or free is None else used + free)
+    return None if used is None or not total else used / total
 
 
 def energy(rows: Any, by: str) -> list[Energy]:
-    """From totals, watt-hours by the counters; the group that has used most first."""
-    own = _of(rows, _ENERGY)
+    """From totals, watt-hours of each group; the group that has used most first."""
+    own = _of(rows, _ENERGY, *_POWERS)
     gpus = _gpus_by(own, GROUPS[by])
+    used: dict[Any, list[tuple[float, float, str]]] = {}
+    # By GPU first: each may be measured in its own way.
+    keys = dict.fromkeys((GROUPS[by], "gpu_id"))
+    for (group, *_), fields in by_field(own, *keys).items():
+        used.setdefault(group, []).extend(_used(fields))
     found = []
-    for (group,), fields in _by_field(own, GROUPS[by]).items():
-        used = fields[_ENERGY]
-        # A counter's first sample has gained nothing yet, and says nothing of the time before it.
-        used_wh = used["increase"] / _MJ_PER_WH if used["covered_s"] else None
-        mean_w = None if used_wh is None else used_wh * 3600 / used["covered_s"]
-        found.append(Energy(group, gpus[group], used_wh, mean_w))
-    return sorted(found, key=lambda one: (-(one.energy_wh or 0.0), one.group or ""))
+    for group, parts in used.items():
+        used_wh = sum(wh for wh, _, _ in parts)
+        covered_s = sum(seconds for _, seconds, _ in parts)
+        measured_by = " and ".join(sorted({source for _, _, source in parts})) or None
+        if covered_s:
+            found.append(Energy(group, gpus[group], used_wh, used_wh * 3600 / covered_s, measured_by))
+        else:
+            found.append(Energy(group, gpus[group], None, None, None))
+    return sorted(found, key=lambda one: (-_or_less(one.energy_wh), one.group or ""))
 
 
-def idle(reader: TableReader, span: Span, told: Thresholds) -> list[Idle]:
-    """GPUs that jobs hold and waste, the longest idle first.
-
-    A window is idle if nothing in it exceeded the threshold, so windows are of a minute at most, except in
-    spans of more than a day, where those would be too many.
-    """
-    levels = ROLLUPS if span.width > DAY_MS else ROLLUPS[1:]
-    rows = totals(reader, span, told.idle_occupied.gpu_util_max_percent, levels)
-    found = []
-    for (gpu_id, hostname, job), fields in _by_field(rows, "gpu_id", "hostname", "job").items():
-        used, busy, active = fields.get(_UTIL), _mean(fields.get(_UTIL)), _mean(fields.get(_SM_ACTIVE))
-        if not job or used is None or busy is None:
-            continue
-        is_fake = (
-            active is not None
-            and busy >= told.fake_busy.gpu_util_min_percent
-            and active <= told.fake_busy.sm_active_max_share
-        )
-        if used["idle_s"] or is_fake:
-            about = (gpu_id, hostname, job, used["observed_s"], used["idle_s"])
-            found.append(Idle(*about, busy, active, is_fake))
-    return sorted(found, key=lambda one: (-one.idle_s, one.gpu_id, one.job))
+def _used(fields: dict[int, dict[str, Any]]) -> list[tuple[float, float, str]]:
+    """A GPU's watt-hours, over how many seconds, and how that is known; nothing if it is not."""
+    ways = (
+        (_ENERGY, _MJ_PER_WH, "energy counter"),
+        *((field, _J_PER_WH, "integrated power") for field in _POWERS),
+    )
+    for field, unit, source in ways:
+        row = fields.get(field)
+        # The first sample has gained nothing yet, and says nothing of the time before it.
+        if row and row["covered_s"]:
+            return [(row["increase"] / unit, row["covered_s"], source)]
+    return []
 
 
 def health(rows: Any, gpus: Iterable[Gpu], incidents: Iterable[Incident]) -> list[Health]:
     """The state of these GPUs, and of those that have an open alert but were not heard of; worst first."""
-    measured = _by_field(rows, "gpu_id")
+    measured = by_field(rows, "gpu_id")
     by_subject: dict[str, list[Incident]] = {}
-    places = {gpu.gpu_id: (gpu.hostname, gpu.job) for gpu in gpus}
+    places = {gpu.gpu_id: (gpu.hostname, gpu.workload, gpu.pod, gpu.job) for gpu in gpus}
     for incident in incidents:
         if incident.state == "open":
             by_subject.setdefault(incident.subject, []).append(incident)
             if incident.subject != incident.hostname:
-                places.setdefault(incident.subject, (incident.hostname, incident.job))
+                held = (incident.workload, incident.pod, incident.job)
+                places.setdefault(incident.subject, (incident.hostname, *held))
     found = []
-    for gpu_id, (hostname, job) in places.items():
+    for gpu_id, (hostname, workload, pod, job) in places.items():
         # An alert about a host is one about each of its GPUs.
         own = by_subject.get(gpu_id, []) + by_subject.get(hostname or "", [])
         status = min((one.severity for one in own), key=SEVERITIES.index, default="ok")
@@ -235,7 +262,9 @@ def health(rows: Any, gpus: Iterable[Gpu], incidents: Iterable[Incident]) -> lis
         fields = measured.get((gpu_id,), {})
         hottest = fields[_TEMPERATURE]["max"] if _TEMPERATURE in fields else None
         shares = _share(fields.get(_POWER_NS)), _share(fields.get(_THERMAL_NS))
-        found.append(Health(gpu_id, hostname, job, status, rules, hottest, *shares))
+        memory = mean_of(fields.get(_MEMORY_USED))
+        about = (gpu_id, hostname, workload, pod, job)
+        found.append(Health(*about, status, rules, hottest, memory, *shares))
     return sorted(found, key=lambda one: (SEVERITIES.index(one.status), -len(one.open_alerts), one.gpu_id))
 
 

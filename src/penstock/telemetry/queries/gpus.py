@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
+from functools import reduce
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -12,10 +14,36 @@ import pyarrow.compute as pc
 from penstock.telemetry.queries.reader import Measure, TableReader, time_column
 from penstock.telemetry.queries.spans import DAY_MS, HOUR_MS, ROLLUPS, SAMPLES, Span
 
-__all__ = ["ABOUT", "Gpu", "find_gpus", "is_of_gpu", "latest"]
+__all__ = ["ABOUT", "ALL", "Gpu", "Only", "find_gpus", "is_of_gpu", "latest"]
 
 #: what rows of every table say about a GPU besides its measurements
-ABOUT: Final = ("gpu_id", "hostname", "model", "job", "namespace")
+ABOUT: Final = ("gpu_id", "hostname", "model", "workload", "job", "pod", "namespace")
+
+
+@dataclass(frozen=True, slots=True)
+class Only:
+    """Which rows a question is about; None is any."""
+
+    hostname: str | None = None
+    workload: str | None = None
+    pod: str | None = None
+
+    def has(self, row: Any) -> bool:
+        """Whether an object with these attributes is meant."""
+        return all(getattr(row, name) == value for name, value in self._named().items())
+
+    def where(self) -> pc.Expression:
+        """The same for rows of a table."""
+        return reduce(
+            operator.and_, (pc.field(name) == value for name, value in self._named().items()), pc.scalar(True)
+        )
+
+    def _named(self) -> dict[str, str]:
+        told = {"hostname": self.hostname, "workload": self.workload, "pod": self.pod}
+        return {name: value for name, value in told.items() if value is not None}
+
+
+ALL: Final = Only()
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +53,9 @@ class Gpu:
     gpu_id: str
     hostname: str | None
     model: str | None
+    workload: str | None
     job: str | None
+    pod: str | None
     namespace: str | None
     #: of windows that have closed, the end; so it is exact for as long as a sample's window is open
     last_seen: datetime
@@ -47,8 +77,8 @@ def is_of_gpu() -> pc.Expression:
     return pc.field("field") >= 0
 
 
-def find_gpus(reader: TableReader, span: Span) -> list[Gpu]:
-    """The GPUs that were heard of in a span, by their ids."""
+def find_gpus(reader: TableReader, span: Span, only: Only = ALL) -> list[Gpu]:
+    """The GPUs that were heard of in a span, by their ids; `only` is about their newest state."""
     keys = {name: pc.field(name) for name in ABOUT}
     found = []
     for piece in reader.cover(span, (*ROLLUPS, SAMPLES)):
@@ -63,4 +93,7 @@ def find_gpus(reader: TableReader, span: Span) -> list[Gpu]:
         return []
     rows = pa.concat_tables(found).sort_by([("gpu_id", "ascending"), ("seen", "ascending")]).to_pylist()
     newest = {row["gpu_id"]: row for row in rows}
-    return [Gpu(**{name: row[name] for name in ABOUT}, last_seen=row["seen"]) for row in newest.values()]
+    found_gpus = [
+        Gpu(**{name: row[name] for name in ABOUT}, last_seen=row["seen"]) for row in newest.values()
+    ]
+    return [gpu for gpu in found_gpus if only.has(gpu)]

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from penstock.telemetry.fields import FIELDS
+from penstock.telemetry.queries.gpus import ALL, Only
 from penstock.telemetry.queries.reader import TableReader, time_column
 from penstock.telemetry.queries.spans import DAY_MS, HOUR_MS, ROLLUPS, SAMPLES, Level, Span, milliseconds
 
@@ -65,7 +66,9 @@ class Sample:
     metric: str
     unit: str
     value: float
+    workload: str | None
     job: str | None
+    pod: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +91,9 @@ class Window:
     p95: float | None
     increase: float | None
     covered_s: float | None
+    workload: str | None
     job: str | None
+    pod: str | None
 
 
 class Page(NamedTuple):
@@ -111,13 +116,14 @@ def read_page(
     fields: Sequence[int],
     limit: int,
     after: Place | None = None,
+    only: Only = ALL,
 ) -> Page:
     """The first `limit` rows of a span that come after a place; of all fields if none is named."""
     table = resolution.level.table
     at = time_column(table)
     own = Sample if table == SAMPLES.table else Window
     told = [name for name in own.__dataclass_fields__ if name not in ("timestamp", "unit")]
-    is_wanted = pc.field("gpu_id") == gpu_id
+    is_wanted = (pc.field("gpu_id") == gpu_id) & only.where()
     if fields:
         is_wanted &= pc.field("field").isin(list(fields))
     begun = span if after is None else span._replace(start=max(span.start, after.at_ms))
@@ -156,40 +162,18 @@ def _rejoined(rows: Any, at: str) -> Any:
     keys = [at, "field"]
     if at == time_column(SAMPLES.table) or rows.group_by(keys).aggregate([]).num_rows == len(rows):
         return rows
-    is_split = pc.field("parts") > 1
     weighted = pc.multiply(rows["mean"], rows["count"].cast(pa.float64()))
-    sums = [
-        ("count", "sum"),
-        ("count", "count"),
-        ("weighted", "sum"),
-        ("increase", "sum"),
-        ("covered_s", "sum"),
-    ]
-    edges = [
-        ("min", "min"),
-        ("max", "max"),
-        *((name, "max") for name in ("metric", "last", "p50", "p95", "job")),
-    ]
-    merged = rows.append_column("weighted", weighted).group_by(keys).aggregate([*sums, *edges])
-    names = [
-        "count",
-        "parts",
-        "mean",
-        "increase",
-        "covered_s",
-        "min",
-        "max",
-        "metric",
-        "last",
-        "p50",
-        "p95",
-        "job",
-    ]
-    merged = merged.rename_columns([*keys, *names])
-    nothing = pa.scalar(None, pa.float64())
-    only_whole = {name: pc.if_else(is_split, nothing, pc.field(name)) for name in ("last", "p50", "p95")}
-    columns = {name: pc.field(name) for name in rows.column_names} | only_whole
-    columns["mean"] = pc.divide(pc.field("mean"), pc.field("count").cast(pa.float64()))
+    texts = ("metric", "workload", "job", "pod")
+    sums = [(name, "sum") for name in ("count", "weighted", "increase", "covered_s")]
+    edges = [("min", "min"), *((name, "max") for name in ("max", "last", "p50", "p95", *texts))]
+    merged = (
+        rows.append_column("weighted", weighted).group_by(keys).aggregate([("count", "count"), *sums, *edges])
+    )
+    merged = merged.rename_columns([*keys, "parts", *(name for name, _ in (*sums, *edges))])
+    is_split, nothing = pc.field("parts") > 1, pa.scalar(None, pa.float64())
+    columns = {name: pc.field(name) for name in rows.column_names}
+    columns |= {name: pc.if_else(is_split, nothing, pc.field(name)) for name in ("last", "p50", "p95")}
+    columns["mean"] = pc.divide(pc.field("weighted"), pc.field("count").cast(pa.float64()))
     return ds.dataset(merged).to_table(columns=columns)
 
 

@@ -26,6 +26,11 @@ __all__ = ["alerts", "heatmap", "over_time"]
 _DPI: Final = 120
 _WIDTH_IN: Final = 12.0
 #: colours that people who see fewer of them can tell apart
+#: GPU- and the first eight digits
+_SUBJECT_SHOWN: Final = 12
+#: lanes with more alerts name some of their GPUs at the side
+_BARS_NAMED_MOST, _LANE_NAMES_MOST = 12, 3
+_BAR_NAME_IN: Final = 0.16
 _COLOURS: Final = {"critical": "#c1272d", "warning": "#e69f00"}
 _UTIL_COLOUR, _ACTIVE_COLOUR, _POWER_COLOUR = "#0072b2", "#009e73", "#d55e00"
 _LABELS_MOST: Final = 40
@@ -178,14 +183,15 @@ def alerts(incidents: Sequence[Incident], span: Span) -> Figure:
     for one in sorted(incidents, key=lambda one: (one.rule, one.opened_at, one.subject)):
         by_rule.setdefault(one.rule, []).append(one)
     count = sum(map(len, by_rule.values()))
+    most = min(_BARS_NAMED_MOST, max(map(len, by_rule.values()), default=0))
     figure = _figure(
-        2.0 + 0.55 * max(2, len(by_rule)),
+        float(np.clip(2.0 + max(0.55, _BAR_NAME_IN * most) * max(2, len(by_rule)), 3.1, 18.0)),
         f"{count:,} alerts on {len({one.subject for one in incidents}):,} GPUs and hosts",
     )
     axes = figure.subplots()
     for lane, own in enumerate(by_rule.values()):
         _draw_lane(axes, lane, own, span)
-    labels = [f"{rule} ({len(own):,})" for rule, own in by_rule.items()]
+    labels = [_lane_label(rule, own) for rule, own in by_rule.items()]
     axes.set_yticks(range(len(labels)), labels)
     axes.set_ylim(max(1, len(by_rule)) - 0.5, -0.5)
     axes.hlines(
@@ -206,6 +212,24 @@ def alerts(incidents: Sequence[Incident], span: Span) -> Figure:
     return figure
 
 
+def _subject_text(incident: Incident) -> str:
+    """A GPU by the first of its digits and its host; a host by its name."""
+    if incident.subject == incident.hostname:
+        return incident.subject
+    return f"{incident.subject[:_SUBJECT_SHOWN]} {incident.hostname or ''}".rstrip()
+
+
+def _lane_label(rule: str, incidents: Sequence[Incident]) -> str:
+    label = f"{rule} ({len(incidents):,})"
+    if len(incidents) <= _BARS_NAMED_MOST:
+        return label
+    # Bars are too thin for names of their own.
+    subjects = list(dict.fromkeys(map(_subject_text, incidents)))
+    shown = subjects[:_LANE_NAMES_MOST]
+    left = len(subjects) - len(shown)
+    return "\n".join([label, *shown, *([f"and {left:,} more"] if left else [])])
+
+
 def _draw_lane(axes: Axes, lane: int, incidents: Sequence[Incident], span: Span) -> None:
     start, end = _date(span.start), _date(span.end)
     # Bars share the lane's height: few are thick, many become a silhouette.
@@ -217,6 +241,8 @@ def _draw_lane(axes: Axes, lane: int, incidents: Sequence[Incident], span: Span)
         over = end if one.resolved_at is None else float(date2num(one.resolved_at))
         middle = top + height * (number + 0.5)
         axes.barh(middle, max(over - opened, least), height * 0.85, opened, color=_COLOURS[one.severity])
+        if len(incidents) <= _BARS_NAMED_MOST:
+            axes.text(opened, middle, f" {_subject_text(one)}", fontsize=7, va="center", clip_on=True)
         if one.resolved_at is None:
             axes.plot(
                 end,

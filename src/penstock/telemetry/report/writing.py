@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from penstock.telemetry.queries.alerts import Incident, find_incidents
 from penstock.telemetry.queries.fleet import (
+    SEVERITIES,
     Energy,
     Health,
-    Idle,
     Utilization,
     count_by_status,
     energy,
     health,
-    idle,
     totals,
     utilization,
 )
 from penstock.telemetry.queries.gpus import find_gpus, latest
+from penstock.telemetry.queries.idleness import Idle, find_idle
 from penstock.telemetry.queries.reader import TableReader
 from penstock.telemetry.queries.spans import HOUR_MS, Span, instant
 from penstock.telemetry.queries.timeline import read_timelines
@@ -68,14 +68,31 @@ def _sections(reader: TableReader, span: Span, incidents: list[Incident], told: 
     rows = totals(reader, span)
     states = health(rows, find_gpus(reader, span), incidents)
     return [
-        Section("utilization_by_host", "Utilisation by host", Utilization, utilization(rows, "host")),
-        Section("utilization_by_model", "Utilisation by model", Utilization, utilization(rows, "model")),
-        Section("utilization_by_job", "Utilisation by job", Utilization, utilization(rows, "job")),
-        Section("idle", "Held by a job and not used", Idle, idle(reader, span, told)),
+        *(
+            Section(f"utilization_by_{by}", f"Utilisation by {by}", Utilization, _wasteful_first(rows, by))
+            for by in ("host", "model", "workload")
+        ),
+        Section("idle", "Held and not used", Idle, find_idle(reader, span, told).gpus),
         Section("energy_by_host", "Energy by host", Energy, energy(rows, "host")),
         Section("health", "Health", Health, states),
-        Section("alerts", "Alerts", Incident, incidents),
+        Section("alerts", "Alerts", Incident, sorted(incidents, key=_urgency)),
     ]
+
+
+def _wasteful_first(rows: Any, by: str) -> list[Utilization]:
+    """The group whose GPUs leave most of their time unused comes first; what was not measured, last."""
+
+    def unused(one: Utilization) -> float:
+        return -1.0 if one.gpu_util_percent is None else one.gpus * (100.0 - one.gpu_util_percent)
+
+    return sorted(utilization(rows, by), key=lambda one: (-unused(one), one.group or ""))
+
+
+def _urgency(incident: Incident) -> tuple[bool, int, float, str, str]:
+    """Open alerts first, the worst of them first, and of these the newest."""
+    severity = SEVERITIES.index(incident.severity)
+    opened = -incident.opened_at.timestamp()
+    return incident.state != "open", severity, opened, incident.rule, incident.subject
 
 
 def _summary(span: Span, sections: dict[str, Section]) -> str:

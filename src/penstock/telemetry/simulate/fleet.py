@@ -67,7 +67,7 @@ class Fleet:
         job = self.job(gpu)
         if job is not None:
             host = gpu // GPUS_PER_HOST
-            labels |= {"job": job.name, "namespace": job.namespace, "pod": f"{job.name}-{host}"}
+            labels |= {"hpc_job": job.name, "namespace": job.namespace, "pod": f"{job.name}-{host}"}
         return labels
 
 

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from penstock.telemetry.fields import FIELDS, Kind
 
 __all__ = [
+    "ABOUT",
     "COUNTERS",
     "FEATURES",
     "FEATURES_SCHEMA",
@@ -23,14 +24,16 @@ __all__ = [
 
 STEP_MS: Final = 10_000
 #: the fields by number, in the order of a matrix's columns
-FEATURES: Final = (100, 112, 150, 155, 203, 230, 240, 241, 310, 311, 393, 395, 396, 1002)
+FEATURES: Final = (100, 112, 150, 155, 203, 230, 240, 241, 310, 311, 393, 395, 396, 1002, 160, 164, 252)
 COUNTERS: Final = np.array([FIELDS[each].kind is Kind.COUNTER for each in FEATURES])
 LAST_CODES: Final = np.array([FIELDS[each].kind is Kind.LAST_CODE for each in FEATURES])
 _COLUMN: Final = {number: column for column, number in enumerate(FEATURES)}
 #: the same by number, -1 for fields that nobody looks at; numbers below zero count from the end, as in numpy
 _COLUMN_OF: Final = np.full(max(FIELDS) - min(FIELDS) + 1, -1)
 _COLUMN_OF[list(FEATURES)] = np.arange(len(FEATURES))
-_NAMES: Final = ("gpu_id", "hostname", "job")
+#: what is said of a GPU beside its values
+ABOUT: Final = ("hostname", "model", "workload", "job", "pod")
+_NAMES: Final = ("gpu_id", *ABOUT)
 FEATURES_SCHEMA: Final = pa.schema(
     [
         ("step", pa.int64()),

@@ -6,6 +6,7 @@ measured are NaN. Times are milliseconds of the samples' own time, 0 for never.
 
 from __future__ import annotations
 
+import json
 from typing import Any, Final
 
 import numpy as np
@@ -16,6 +17,9 @@ from penstock.telemetry.pipeline.detectors.features import COUNTERS, FEATURES, L
 __all__ = ["Fleet"]
 
 _SBE: Final = column_of(310)
+_FEATURES_KEY: Final = b"features"
+#: those of state that does not name them
+_FIRST_FEATURES: Final = json.dumps(FEATURES[:14])
 
 
 class Fleet:
@@ -30,10 +34,13 @@ class Fleet:
         "hostnames",
         "jobs",
         "last",
+        "models",
         "number_of",
+        "pods",
         "rules",
         "seen_ms",
         "smooth",
+        "workloads",
     )
 
     def __init__(self, rules: tuple[str, ...]) -> None:
@@ -41,7 +48,10 @@ class Fleet:
         self.gpu_ids: list[str] = []
         self.number_of: dict[str, int] = {}
         self.hostnames: list[str] = []
+        self.models: list[str | None] = []
+        self.workloads: list[str | None] = []
         self.jobs: list[str | None] = []
+        self.pods: list[str | None] = []
         self.seen_ms = np.zeros(0, dtype=np.int64)
         self.last = np.zeros((0, len(FEATURES)))
         #: gauges as they are and counters as rates per second, smoothed
@@ -96,9 +106,13 @@ class Fleet:
             if number == len(self.gpu_ids):
                 self.gpu_ids.append(gpu_id)
                 self.hostnames.append("")
-                self.jobs.append(None)
+                for texts in (self.models, self.workloads, self.jobs, self.pods):
+                    texts.append(None)
             self.hostnames[number] = about["hostname"][row] or ""
+            self.models[number] = about["model"][row] or self.models[number]
+            self.workloads[number] = about["workload"][row]
             self.jobs[number] = about["job"][row]
+            self.pods[number] = about["pod"][row]
             numbers[row] = number
         self._grow(len(self.gpu_ids))
         return numbers
@@ -126,7 +140,10 @@ class Fleet:
         columns = {
             "gpu_id": pa.array(self.gpu_ids, pa.string()),
             "hostname": pa.array(self.hostnames, pa.string()),
+            "model": pa.array(self.models, pa.string()),
+            "workload": pa.array(self.workloads, pa.string()),
             "job": pa.array(self.jobs, pa.string()),
+            "pod": pa.array(self.pods, pa.string()),
             "seen_ms": pa.array(self.seen_ms),
             "last": lists(self.last),
             "smooth": lists(self.smooth),
@@ -135,7 +152,7 @@ class Fleet:
             "held": lists(self.held),
         }
         assert all(len(column) == size for column in columns.values())
-        return pa.table(columns)
+        return pa.table(columns, metadata={_FEATURES_KEY: json.dumps(FEATURES)})
 
     @classmethod
     def from_table(cls, table: Any, rules: tuple[str, ...]) -> Fleet:
@@ -143,24 +160,33 @@ class Fleet:
         fleet.gpu_ids = table["gpu_id"].to_pylist()
         fleet.number_of = {gpu_id: number for number, gpu_id in enumerate(fleet.gpu_ids)}
         fleet.hostnames = table["hostname"].to_pylist()
-        fleet.jobs = table["job"].to_pylist()
+
+        def texts(name: str) -> list[str | None]:
+            known: list[str | None] = table[name].to_pylist() if name in table.column_names else []
+            return known or [None] * len(fleet.gpu_ids)
+
+        fleet.models, fleet.workloads, fleet.jobs, fleet.pods = map(
+            texts, ("model", "workload", "job", "pod")
+        )
         fleet._grow(len(fleet.gpu_ids))
+        kept = json.loads((table.schema.metadata or {}).get(_FEATURES_KEY, _FIRST_FEATURES))
+
+        def flat(name: str) -> Any:
+            return table[name].combine_chunks().flatten().to_numpy(zero_copy_only=False)
 
         def matrix(name: str, like: Any) -> Any:
-            return (
-                table[name]
-                .combine_chunks()
-                .flatten()
-                .to_numpy(zero_copy_only=False)
-                .reshape(like.shape)
-                .copy()
-            )
+            """By field: one that was not kept is not known."""
+            found = np.full(like.shape, np.nan)
+            for place, field in enumerate(kept):
+                if field in FEATURES:
+                    found[:, column_of(field)] = flat(name).reshape(len(like), len(kept))[:, place]
+            return found
 
         fleet.seen_ms = table["seen_ms"].to_numpy().copy()
         fleet.last, fleet.smooth = matrix("last", fleet.last), matrix("smooth", fleet.smooth)
         fleet.corrected = table["corrected"].to_numpy().copy()
         fleet.hardware_ms = table["hardware_ms"].to_numpy().copy()
-        fleet.held = matrix("held", fleet.held)
+        fleet.held = flat("held").reshape(fleet.held.shape).copy()
         return fleet
 
 

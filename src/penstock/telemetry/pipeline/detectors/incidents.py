@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from penstock.telemetry.pipeline.columns import Ints
-from penstock.telemetry.pipeline.detectors.features import FEATURES, STEP_MS
+from penstock.telemetry.pipeline.detectors.features import ABOUT, FEATURES, STEP_MS
 from penstock.telemetry.pipeline.detectors.fleet import Fleet
 from penstock.telemetry.pipeline.detectors.rules import RULES, Finding, is_application_xid, xid_action
 from penstock.telemetry.thresholds import Thresholds
@@ -31,8 +31,12 @@ class Alert(NamedTuple):
     severity: str
     since_ms: int
     hostname: str
+    workload: str | None
     job: str | None
+    pod: str | None
     measure: float
+    #: what the rule has judged by, for people
+    evidence: str | None
     action: str
 
     @property
@@ -59,7 +63,7 @@ class Detectors:
         alerts: list[Alert] = []
         steps = features["step"].to_numpy()
         matrix = np.column_stack([features[str(each)].to_numpy() for each in FEATURES])
-        about = {name: features[name].to_pylist() for name in ("gpu_id", "hostname", "job")}
+        about = {name: features[name].to_pylist() for name in ("gpu_id", *ABOUT)}
         order = np.argsort(steps, kind="stable")
         bounds = np.flatnonzero(np.diff(steps[order])) + 1
         now_ms = min(self.fleet.newest_ms, since_ms // STEP_MS * STEP_MS)
@@ -107,8 +111,11 @@ class Detectors:
             severity=rule.severity,
             since_ms=int(fleet.held[gpu, tuple(RULES).index(name), _OPEN]),
             hostname=fleet.hostnames[gpu],
+            workload=None if is_host else fleet.workloads[gpu],
             job=None if is_host else fleet.jobs[gpu],
+            pod=None if is_host else fleet.pods[gpu],
             measure=0.0 if np.isnan(measure) else measure,
+            evidence=finding.evidence(gpu) if finding.evidence is not None and state == "open" else None,
             action=xid_action(measure) if name == "xid" else rule.action,
         )
 

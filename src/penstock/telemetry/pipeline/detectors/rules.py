@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from penstock.telemetry.models import power_limit_w
 from penstock.telemetry.pipeline.columns import Floats, Ints
 from penstock.telemetry.pipeline.detectors.features import column_of
 from penstock.telemetry.pipeline.detectors.fleet import Fleet
@@ -22,7 +23,7 @@ __all__ = ["RULES", "Finding", "Rule", "group_median", "xid_action"]
 _CLOCK, _REASONS, _TEMP, _POWER, _UTIL = (column_of(each) for each in (100, 112, 150, 155, 203))
 _XID, _POWER_NS, _THERMAL_NS = (column_of(each) for each in (230, 240, 241))
 _DBE, _REMAPPED, _REMAP_FAILED, _REMAP_PENDING = (column_of(each) for each in (311, 393, 395, 396))
-_SM_ACTIVE = column_of(1002)
+_SM_ACTIVE, _LIMIT_SET, _LIMIT_ENFORCED, _MEMORY = (column_of(each) for each in (1002, 160, 164, 252))
 _NS_PER_S: Final = 1e9
 #: the reasons for low clocks that are the power limit or the power supply, and those that are heat
 _REASON_BITS: Final = {_POWER_NS: 0x04 | 0x80, _THERMAL_NS: 0x20 | 0x40}
@@ -52,6 +53,8 @@ class Finding(NamedTuple):
     measure: Floats
     #: something new has happened to one that is bad already
     again: Any = None
+    #: what a GPU was judged by, in words
+    evidence: Callable[[int], str] | None = None
 
 
 class Rule(NamedTuple):
@@ -82,8 +85,8 @@ def group_median(groups: Ints, values: Floats) -> Floats:
     return out
 
 
-def _has_job(fleet: Fleet) -> Any:
-    return np.array([bool(job) for job in fleet.jobs])
+def _has_workload(fleet: Fleet) -> Any:
+    return np.array([bool(workload) for workload in fleet.workloads], dtype=bool)
 
 
 def _only(heard: Ints, fleet: Fleet, known: Any) -> Any:
@@ -98,17 +101,73 @@ def _recent(fleet: Fleet, step_ms: int, told: Thresholds) -> Any:
 
 
 def idle_occupied(fleet: Fleet, heard: Ints, step_ms: int, told: Thresholds) -> Finding:
-    util, active = fleet.last[:, _UTIL], fleet.last[:, _SM_ACTIVE]
+    """Nothing runs on it, and a workload holds it or its memory is in use."""
+    util, active, used_mib = fleet.last[:, _UTIL], fleet.last[:, _SM_ACTIVE], fleet.last[:, _MEMORY]
     limit = told.idle_occupied
     # Without profiling metrics utilisation alone must do.
     bad = (util <= limit.gpu_util_max_percent) & (np.nan_to_num(active) <= limit.sm_active_max_share)
-    return Finding(bad & _has_job(fleet), _only(heard, fleet, ~np.isnan(util)), util)
+    fills = np.nan_to_num(used_mib) >= limit.memory_used_min_mib
+
+    def evidence(gpu: int) -> str:
+        holders = [f"held by {fleet.workloads[gpu]}"] if fleet.workloads[gpu] else []
+        memory = [f"{used_mib[gpu]:,.0f} MiB of memory in use"] if fills[gpu] else []
+        return f"{util[gpu]:.0f} % utilised, {' with '.join(holders + memory)}"
+
+    known = _only(heard, fleet, ~np.isnan(util))
+    return Finding(bad & (_has_workload(fleet) | fills), known, util, evidence=evidence)
 
 
 def fake_busy(fleet: Fleet, heard: Ints, step_ms: int, told: Thresholds) -> Finding:
-    util, active = fleet.smooth[:, _UTIL], fleet.smooth[:, _SM_ACTIVE]
-    bad = (util >= told.fake_busy.gpu_util_min_percent) & (active <= told.fake_busy.sm_active_max_share)
-    return Finding(bad, _only(heard, fleet, ~np.isnan(util + active)), active)
+    """Busy by its utilisation alone.
+
+    Few multiprocessors are active; without that field, it draws little of its power limit; where no limit is
+    known, little of what busy GPUs of its model draw.
+    """
+    limit = told.fake_busy
+    util, active, power = (fleet.smooth[:, column] for column in (_UTIL, _SM_ACTIVE, _POWER))
+    of_limit = power / _power_limits(fleet)
+    is_busy = util >= limit.gpu_util_min_percent
+    of_peers = power / _busy_peers_power(fleet, is_busy & _recent(fleet, step_ms, told))
+    shares = (
+        (active, limit.sm_active_max_share, "SM_ACTIVE is {:.2f}"),
+        (of_limit, limit.power_max_share, "no SM_ACTIVE; power is {:.0%} of the limit"),
+        (of_peers, limit.peer_power_max_share, "no SM_ACTIVE; power is {:.0%} of the median of busy peers"),
+    )
+    share, bad = np.full(len(util), np.nan), np.zeros(len(util), dtype=bool)
+    source = np.full(len(util), -1)
+    for number, (own, highest, _) in enumerate(shares):
+        first = np.isnan(share) & ~np.isnan(own)
+        share[first], source[first], bad[first] = own[first], number, own[first] <= highest
+
+    def evidence(gpu: int) -> str:
+        return f"{util[gpu]:.0f} % utilised; {shares[source[gpu]][2].format(share[gpu])}"
+
+    known = _only(heard, fleet, ~np.isnan(util + share))
+    return Finding(is_busy & bad, known, share, evidence=evidence)
+
+
+def _power_limits(fleet: Fleet) -> Floats:
+    """What each GPU may draw, as it says itself or as its model does; NaN where neither is known."""
+    own = np.where(
+        np.isnan(fleet.last[:, _LIMIT_ENFORCED]), fleet.last[:, _LIMIT_SET], fleet.last[:, _LIMIT_ENFORCED]
+    )
+    by_model = {model: power_limit_w(model) or np.nan for model in set(fleet.models)}
+    models = np.array([by_model[model] for model in fleet.models], dtype=np.float64)
+    return np.where(own > 0, own, models)
+
+
+def _busy_peers_power(fleet: Fleet, is_busy: Any) -> Floats:
+    """The median power of busy GPUs of the same model; NaN where there are too few."""
+    median = np.full(len(fleet.gpu_ids), np.nan)
+    power = fleet.smooth[:, _POWER]
+    peers = np.flatnonzero(is_busy & ~np.isnan(power))
+    if len(peers):
+        models = np.unique([fleet.models[each] or "" for each in peers], return_inverse=True)[1].astype(
+            np.int64
+        )
+        enough = np.bincount(models)[models] >= _BAND_MEMBERS_MIN
+        median[peers] = np.where(enough, group_median(models, power[peers]), np.nan)
+    return median
 
 
 def _throttled_share(fleet: Fleet, column: int) -> Floats:
@@ -148,9 +207,17 @@ def hot(fleet: Fleet, heard: Ints, step_ms: int, told: Thresholds) -> Finding:
     throttled = (
         np.nan_to_num(_throttled_share(fleet, _THERMAL_NS)) >= told.thermal_throttle.throttled_min_share
     )
-    bad = (excess >= told.hot.excess_min_c) | (temperature >= told.hot.temperature_min_c)
+    # Idle GPUs differ by what surrounds them; below the floor no difference harms.
+    stands_out = (excess >= told.hot.excess_min_c) & (temperature >= told.hot.excess_from_c)
+    bad = stands_out | (temperature >= told.hot.temperature_min_c)
+
+    def evidence(gpu: int) -> str:
+        above = f", {excess[gpu]:.0f} °C above GPUs at the same power" if stands_out[gpu] else ""
+        return f"{temperature[gpu]:.0f} °C{above}"
+
     # One that is throttled has an alert for that.
-    return Finding(bad & ~throttled, _only(heard, fleet, ~np.isnan(temperature)), temperature)
+    known = _only(heard, fleet, ~np.isnan(temperature))
+    return Finding(bad & ~throttled, known, temperature, evidence=evidence)
 
 
 def straggler(fleet: Fleet, heard: Ints, step_ms: int, told: Thresholds) -> Finding:
@@ -160,11 +227,11 @@ def straggler(fleet: Fleet, heard: Ints, step_ms: int, told: Thresholds) -> Find
     clock = np.maximum(fleet.smooth[:, _CLOCK], fleet.last[:, _CLOCK])
     deficit = np.full(len(clock), np.nan)
     bad = np.zeros(len(clock), dtype=bool)
-    peers = np.flatnonzero(~np.isnan(clock) & _recent(fleet, step_ms, told) & _has_job(fleet))
+    peers = np.flatnonzero(~np.isnan(clock) & _recent(fleet, step_ms, told) & _has_workload(fleet))
     if len(peers):
-        jobs = np.unique([fleet.jobs[number] or "" for number in peers], return_inverse=True)[1].astype(
-            np.int64
-        )
+        # A job may have many pods; without one its pod's GPUs are its siblings.
+        names = [fleet.jobs[number] or fleet.workloads[number] or "" for number in peers]
+        jobs = np.unique(names, return_inverse=True)[1].astype(np.int64)
         middle = group_median(jobs, clock[peers])
         behind = middle - clock[peers]
         spread = np.maximum(_MAD_TO_SIGMA * group_median(jobs, np.abs(behind)), _SPREAD_MIN * middle)
@@ -222,7 +289,7 @@ def lemon_node(fleet: Fleet, heard: Ints, step_ms: int, told: Thresholds) -> Fin
 
 
 RULES: Final[dict[str, Rule]] = {
-    "idle_occupied": Rule(idle_occupied, "warning", "free the GPU, or ask the job's owner"),
+    "idle_occupied": Rule(idle_occupied, "warning", "free the GPU, or ask the owner of what holds it"),
     "fake_busy": Rule(fake_busy, "warning", "profile the job: it keeps few multiprocessors busy"),
     "thermal_throttle": Rule(thermal_throttle, "critical", "check the cooling"),
     "power_throttle": Rule(power_throttle, "warning", "check the power limit and the supply"),

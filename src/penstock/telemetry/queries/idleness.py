@@ -1,0 +1,144 @@
+"""GPUs that something holds and does not use: idle, or busy in name only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from penstock.telemetry.models import power_limit_w
+from penstock.telemetry.queries.fleet import GROUPS, by_field, mean_of, totals
+from penstock.telemetry.queries.gpus import ALL, Only
+from penstock.telemetry.queries.reader import TableReader
+from penstock.telemetry.queries.spans import DAY_MS, ROLLUPS, Span
+from penstock.telemetry.thresholds import Thresholds
+
+__all__ = ["Idle", "IdleGroup", "Idleness", "fake_busy", "find_idle", "group_idle"]
+
+_UTIL, _SM_ACTIVE, _POWER, _MEMORY = 203, 1002, 155, 252
+_LIMITS: Final = (164, 160)
+_KEYS: Final = ("gpu_id", "hostname", "model", "workload", "pod", "job", "namespace")
+
+
+@dataclass(frozen=True, slots=True)
+class Idle:
+    """A GPU that a workload holds, or whose memory is in use, and that does too little."""
+
+    gpu_id: str
+    hostname: str | None
+    model: str | None
+    workload: str | None
+    pod: str | None
+    job: str | None
+    namespace: str | None
+    observed_s: float
+    idle_s: float
+    gpu_util_percent: float | None
+    sm_active_share: float | None
+    memory_used_mib: float | None
+    fake_busy: bool
+    #: what says that it is busy in name only
+    evidence: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class IdleGroup:
+    """What a group's GPUs waste."""
+
+    group: str | None
+    gpus: int
+    idle_gpu_hours: float
+    fake_busy_gpus: int
+    memory_used_mib: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Idleness:
+    """All of them, the longest idle first; `is_known` where any utilisation was measured."""
+
+    gpus: list[Idle]
+    is_known: bool
+
+    @property
+    def gpu_hours(self) -> float | None:
+        return sum(one.idle_s for one in self.gpus) / 3600 if self.is_known else None
+
+
+def fake_busy(
+    told: Thresholds, util: float, active: float | None, power_w: float | None, limit_w: float | None
+) -> str | None:
+    """What says that a GPU is busy in name only, by its means or its newest values; None if nothing does."""
+    limit = told.fake_busy
+    if util < limit.gpu_util_min_percent:
+        return None
+    if active is not None:
+        return f"SM_ACTIVE is {active:.2f}" if active <= limit.sm_active_max_share else None
+    if power_w is None or not limit_w or power_w > limit.power_max_share * limit_w:
+        return None
+    return f"no SM_ACTIVE; power is {power_w / limit_w:.0%} of the limit"
+
+
+def find_idle(reader: TableReader, span: Span, told: Thresholds, only: Only = ALL) -> Idleness:
+    """GPUs that are held and wasted.
+
+    A window is idle if nothing in it exceeded the threshold, so windows are of a minute at most, except in
+    spans of more than a day, where those would be too many.
+    """
+    levels = ROLLUPS if span.width > DAY_MS else ROLLUPS[1:]
+    rows = totals(reader, span, told.idle_occupied.gpu_util_max_percent, levels, only)
+    found, is_known = [], False
+    for about, fields in by_field(rows, *_KEYS).items():
+        used, busy = fields.get(_UTIL), mean_of(fields.get(_UTIL))
+        if used is None or busy is None:
+            continue
+        is_known = True
+        one = _judged(dict(zip(_KEYS, about, strict=True)), fields, used, busy, told)
+        if one is not None:
+            found.append(one)
+    return Idleness(sorted(found, key=lambda one: (-one.idle_s, one.gpu_id, one.workload or "")), is_known)
+
+
+def _judged(
+    about: dict[str, Any],
+    fields: dict[int, dict[str, Any]],
+    used: dict[str, Any],
+    busy: float,
+    told: Thresholds,
+) -> Idle | None:
+    active, memory = mean_of(fields.get(_SM_ACTIVE)), mean_of(fields.get(_MEMORY))
+    limits = [limit for limit in (mean_of(fields.get(field)) for field in _LIMITS) if limit]
+    limit_w = next(iter(limits), None) or power_limit_w(about["model"])
+    evidence = fake_busy(told, busy, active, mean_of(fields.get(_POWER)), limit_w)
+    is_held = about["workload"] or (memory or 0.0) >= told.idle_occupied.memory_used_min_mib
+    if not is_held or not (used["idle_s"] or evidence):
+        return None
+    return Idle(
+        **about,
+        observed_s=used["observed_s"],
+        idle_s=used["idle_s"],
+        gpu_util_percent=busy,
+        sm_active_share=active,
+        memory_used_mib=memory,
+        fake_busy=evidence is not None,
+        evidence=evidence,
+    )
+
+
+def group_idle(gpus: Iterable[Idle], by: str) -> list[IdleGroup]:
+    """The same by host, workload and so on; the group that wastes most first."""
+    groups: dict[str | None, list[Idle]] = {}
+    for one in gpus:
+        groups.setdefault(getattr(one, GROUPS[by]), []).append(one)
+    found = []
+    for group, own in groups.items():
+        memory = [one.memory_used_mib for one in own if one.memory_used_mib is not None]
+        found.append(
+            IdleGroup(
+                group,
+                len({one.gpu_id for one in own}),
+                sum(one.idle_s for one in own) / 3600,
+                len({one.gpu_id for one in own if one.fake_busy}),
+                sum(memory) if memory else None,
+            )
+        )
+    return sorted(found, key=lambda one: (-one.idle_gpu_hours, -one.fake_busy_gpus, one.group or ""))

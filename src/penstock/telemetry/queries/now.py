@@ -1,0 +1,164 @@
+"""What is true now, from the newest sample of each GPU: no rule waits here, and no window must be closed.
+
+A recording with one scrape is enough. What needs two samples (counters) or a time (an alert) is not judged.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.telemetry.models import power_limit_w
+from penstock.telemetry.queries.gpus import ALL, Gpu, Only, find_gpus, latest
+from penstock.telemetry.queries.idleness import fake_busy
+from penstock.telemetry.queries.reader import TableReader
+from penstock.telemetry.queries.spans import HOUR_MS, SAMPLES, Span, instant
+from penstock.telemetry.thresholds import Thresholds
+
+__all__ = ["STATES", "NowGpu", "count_states", "find_now"]
+
+_REASONS, _TEMPERATURE, _POWER, _UTIL, _XID = 112, 150, 155, 203, 230
+_LIMITS: Final = (164, 160)
+_TOTAL, _FREE, _USED, _SM_ACTIVE = 250, 251, 252, 1002
+_REMAP_FAILED, _REMAP_PENDING = 395, 396
+_FIELDS: Final = (
+    *(_REASONS, _TEMPERATURE, _POWER, _UTIL, _XID, *_LIMITS),
+    *(_TOTAL, _FREE, _USED, _SM_ACTIVE, _REMAP_FAILED, _REMAP_PENDING),
+)
+_POWER_BITS, _HEAT_BITS = 0x04 | 0x80, 0x20 | 0x40
+#: How far back a GPU's newest values are looked for, step by step: most are in the first.
+_LOOKS_MS: Final = (60_000, 600_000, HOUR_MS)
+#: what a GPU can be doing, those that waste it first
+STATES: Final = ("idle_occupied", "fake_busy", "silent", "unknown", "busy", "idle")
+
+
+@dataclass(frozen=True, slots=True)
+class NowGpu:
+    """A GPU at its newest sample; what it has not said is None."""
+
+    gpu_id: str
+    hostname: str | None
+    model: str | None
+    workload: str | None
+    pod: str | None
+    job: str | None
+    namespace: str | None
+    state: str
+    #: what is wrong besides: hot, thermal_throttle, power_throttle, xid, row_remap
+    findings: list[str]
+    #: why it is said to be in its state
+    evidence: str | None
+    gpu_util_percent: float | None
+    sm_active_share: float | None
+    memory_used_mib: float | None
+    memory_used_share: float | None
+    power_w: float | None
+    temperature_c: float | None
+    last_seen: datetime
+    #: behind the newest sample of all GPUs
+    age_s: float
+
+
+def find_now(reader: TableReader, told: Thresholds, only: Only = ALL) -> list[NowGpu]:
+    """The GPUs of the last 24 hours of samples, those that are wasted or in trouble first."""
+    extent = reader.extent()
+    if extent is None:
+        return []
+    gpus = find_gpus(reader, latest(reader), only)
+    values = _newest_values(reader, extent.end, [gpu.gpu_id for gpu in gpus])
+    found = [_judged(gpu, values.get(gpu.gpu_id, {}), extent.end - 1, told) for gpu in gpus]
+    return sorted(found, key=lambda one: (STATES.index(one.state), -len(one.findings), one.gpu_id))
+
+
+def count_states(found: Iterable[NowGpu]) -> dict[str, int]:
+    """How many GPUs are in which state; every state is named."""
+    counted = Counter(one.state for one in found)
+    return {state: counted[state] for state in STATES}
+
+
+def _newest_values(
+    reader: TableReader, end_ms: int, gpu_ids: list[str]
+) -> dict[str, dict[int, tuple[int, float]]]:
+    """By GPU and field: when it was last measured, and the value."""
+    found: dict[str, dict[int, tuple[int, float]]] = {}
+    stop_ms = end_ms
+    for width_ms in _LOOKS_MS:
+        left = [gpu_id for gpu_id in gpu_ids if gpu_id not in found]
+        if not left:
+            break
+        wanted = pc.field("field").isin(list(_FIELDS))
+        if len(left) < len(gpu_ids):
+            wanted &= pc.field("gpu_id").isin(left)
+        rows = reader.read(
+            SAMPLES.table, Span(end_ms - width_ms, stop_ms), ["at", "gpu_id", "field", "value"], wanted
+        )
+        newest = rows.sort_by("at").group_by(["gpu_id", "field"], use_threads=False)
+        newest = newest.aggregate([("value", "last"), ("at", "last")])
+        at_ms = pc.divide(newest["at_last"].cast(pa.int64()), 1000).to_pylist()
+        for row, at in zip(newest.to_pylist(), at_ms, strict=True):
+            found.setdefault(row["gpu_id"], {})[row["field"]] = (at, row["value_last"])
+        stop_ms = end_ms - width_ms
+    return found
+
+
+def _judged(gpu: Gpu, values: Mapping[int, tuple[int, float]], now_ms: int, told: Thresholds) -> NowGpu:
+    def value(*fields: int) -> float | None:
+        return next((values[field][1] for field in fields if field in values), None)
+
+    seen_ms = max((at for at, _ in values.values()), default=None)
+    last_seen = gpu.last_seen if seen_ms is None else instant(seen_ms)
+    # A closed window says when it ends, which may be after its newest sample.
+    age_s = max(0.0, now_ms / 1000 - last_seen.timestamp())
+    state, evidence = _state(gpu, value, age_s, told)
+    used, free = value(_USED), value(_FREE)
+    total = value(_TOTAL) or (None if used is None or free is None else used + free)
+    return NowGpu(
+        **{name: getattr(gpu, name) for name in ("gpu_id", "hostname", "model", "workload", "pod", "job")},
+        namespace=gpu.namespace,
+        state=state,
+        findings=_findings(value, told),
+        evidence=evidence,
+        gpu_util_percent=value(_UTIL),
+        sm_active_share=value(_SM_ACTIVE),
+        memory_used_mib=used,
+        memory_used_share=None if used is None or not total else used / total,
+        power_w=value(_POWER),
+        temperature_c=value(_TEMPERATURE),
+        last_seen=last_seen,
+        age_s=age_s,
+    )
+
+
+def _state(gpu: Gpu, value: Any, age_s: float, told: Thresholds) -> tuple[str, str | None]:
+    limit, util = told.idle_occupied, value(_UTIL)
+    if age_s >= told.silent.for_s:
+        return "silent", f"last sample {age_s:,.0f} s before the newest of the fleet"
+    if util is None:
+        return "unknown", None
+    active, used = value(_SM_ACTIVE), value(_USED) or 0.0
+    if util > limit.gpu_util_max_percent or (active or 0.0) > limit.sm_active_max_share:
+        limit_w = value(*_LIMITS) or power_limit_w(gpu.model)
+        evidence = fake_busy(told, util, active, value(_POWER), limit_w)
+        return ("busy", None) if evidence is None else ("fake_busy", f"{util:.0f} % utilised; {evidence}")
+    held = [f"held by {gpu.workload}"] if gpu.workload else []
+    held += [f"{used:,.0f} MiB of memory in use"] if used >= limit.memory_used_min_mib else []
+    return ("idle_occupied", ", ".join(held)) if held else ("idle", None)
+
+
+def _findings(value: Any, told: Thresholds) -> list[str]:
+    reasons, code = int(value(_REASONS) or 0), int(value(_XID) or 0)
+    is_hot = (value(_TEMPERATURE) or 0.0) >= told.hot.temperature_min_c
+    findings = {
+        "hot": is_hot,
+        "thermal_throttle": bool(reasons & _HEAT_BITS),
+        "power_throttle": bool(reasons & _POWER_BITS),
+        f"xid {code}": code != 0,
+        "row_remap": bool(value(_REMAP_FAILED) or value(_REMAP_PENDING)),
+    }
+    return [name for name, is_so in findings.items() if is_so]
