@@ -332,11 +332,11 @@ class PartitionInvariants:
             replica = replicas.get(node_id)
             if replica is None or (node_id in self._fenced and self.is_tampered(node_id, name)):
                 continue
-            what = f"{name}: {replica}, committed up to {committed}, {partition}"
-            if replica.end < committed:
-                raise Violation("candidate completeness", what)
-            if replica.safe_end < committed:
-                raise Violation("committed, and not on the disk", what)
+            if min(replica.end, replica.safe_end) < committed:
+                rule = (
+                    "candidate completeness" if replica.end < committed else "committed, and not on the disk"
+                )
+                raise Violation(rule, f"{name}: {replica}, committed up to {committed}, {partition}")
 
     def _unclean_leader_is_complete(self, partition: PartitionView) -> None:
         """Where ISR and ELR are empty the most complete replica leads, which has all that was committed."""

@@ -51,6 +51,8 @@ class SimLoop(asyncio.BaseEventLoop):
         self._halted = False
         self._work_s: dict[str, Callable[[], float]] = {}
         self.processes: list[Process] = []
+        #: those that may still have a turn, with their indexes
+        self._living: list[tuple[int, Process]] = []
         #: what callbacks and forgotten tasks of living processes raised, and nobody caught
         self.unhandled: list[dict[str, Any]] = []
         #: called after each callback, with the process that it was of
@@ -66,6 +68,9 @@ class SimLoop(asyncio.BaseEventLoop):
 
     def new_process(self, name: str, host: str) -> Process:
         process = Process(name, host)
+        # Those that have died since are left out: every restart of a broker leaves one behind.
+        self._living = [(i, p) for i, p in self._living if p.state is not State.DEAD]
+        self._living.append((len(self.processes), process))
         self.processes.append(process)
         return process
 
@@ -153,7 +158,7 @@ class SimLoop(asyncio.BaseEventLoop):
 
     def _choose(self) -> int:
         """The index of the process whose turn it is, -1 if none can run."""
-        ready = [i for i, p in enumerate(self.processes) if p.ready and p.state is State.RUNNING]
+        ready = [i for i, p in self._living if p.ready and p.state is State.RUNNING]
         if len(ready) < 2:
             return ready[0] if ready else -1
         return ready[int(self._rng.random() * len(ready))]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from penstock.broker.broker import Broker
 from penstock.broker.partition import Partition
@@ -39,6 +39,8 @@ from penstock.testing.simulation.process import Process
 __all__ = ["Observation", "incarnation", "partition_views"]
 
 _READ_BYTES: Final = 1 << 20
+#: a replica's log end, high watermark, recovery point and log start; whether it leads, and in which epoch
+_ReplicaState: TypeAlias = tuple[int, int, int, int, bool, int]
 
 
 class _Appended(NamedTuple):
@@ -106,9 +108,7 @@ class _Seen:
         self.unclean = not after_clean_stop
         self.raft: tuple[object, ...] = ()
         self.metadata = _LogMirror()
-        #: by replica: where its log ends, its high watermark, up to where its disk counts as having it; where
-        #: the log starts; whether it leads, and in which epoch
-        self.replicas: dict[Partition, tuple[int, int, int, int, bool, int]] = {}
+        self.replicas: dict[Partition, _ReplicaState] = {}
         self.logs: dict[Partition, _LogMirror] = {}
         #: a replica that was set aside has another log afterwards
         self.opened: dict[Partition, Log] = {}
@@ -229,38 +229,48 @@ class Observation:
             self._coordinates(node, epoch)
 
     def _look_at_replicas(self, seen: _Seen) -> None:
+        known = seen.replicas
         for partition in seen.broker.partitions:
             log = partition.log
-            safe_end = log.recovery_point if partition.flusher.acks_wait else log.end_offset
-            ends = log.end_offset, log.high_watermark, safe_end
-            state = (*ends, log.log_start_offset, partition.leading, partition.leader_epoch)
-            known = seen.replicas.get(partition)
-            if known == state:
-                continue
-            mirror = seen.logs.setdefault(partition, _LogMirror())
-            stored_end = mirror.batches[-1].end if mirror.batches else 0
-            gone = [batch for batch in mirror.batches if batch.end <= log.log_start_offset]
-            name = incarnation(partition.topic, partition.topic_id, partition.index)
-            tampered = self._partitions.is_tampered(seen.broker.node_id, name)
-            try:
-                appended = mirror.refresh(log, tampered=tampered)
-            except PenstockError:
-                if tampered:
-                    # Damage that nobody has noticed yet: where the log ends is known all the same.
-                    self._partitions.replica_changed(ReplicaView(name, seen.broker.node_id, *ends))
-                continue
-            if known is not None and seen.opened.get(partition) is log:
-                committed = min(stored_end, known[1])
-                self._partitions.kept(name, seen.broker.node_id, committed, log.end_offset)
-            seen.replicas[partition] = state
-            seen.opened[partition] = log
-            for part in appended:
-                self._partitions.appended(name, seen.broker.node_id, *part)
-            self._partitions.replica_changed(ReplicaView(name, seen.broker.node_id, *ends))
-            if not tampered or partition.leading:
-                self._starts.check(
-                    _start_view(seen.broker, partition, None if known is None else gone, mirror.batches)
-                )
+            state = (
+                log.end_offset,
+                log.high_watermark,
+                log.recovery_point,
+                log.log_start_offset,
+                partition.leading,
+                partition.leader_epoch,
+            )
+            if known.get(partition) != state:
+                self._look_at_replica(seen, partition, state)
+
+    def _look_at_replica(self, seen: _Seen, partition: Partition, state: _ReplicaState) -> None:
+        log, known = partition.log, seen.replicas.get(partition)
+        safe_end = log.recovery_point if partition.flusher.acks_wait else log.end_offset
+        ends = log.end_offset, log.high_watermark, safe_end
+        mirror = seen.logs.setdefault(partition, _LogMirror())
+        stored_end = mirror.batches[-1].end if mirror.batches else 0
+        gone = [batch for batch in mirror.batches if batch.end <= log.log_start_offset]
+        name = incarnation(partition.topic, partition.topic_id, partition.index)
+        tampered = self._partitions.is_tampered(seen.broker.node_id, name)
+        try:
+            appended = mirror.refresh(log, tampered=tampered)
+        except PenstockError:
+            if tampered:
+                # Damage that nobody has noticed yet: where the log ends is known all the same.
+                self._partitions.replica_changed(ReplicaView(name, seen.broker.node_id, *ends))
+            return
+        if known is not None and seen.opened.get(partition) is log:
+            committed = min(stored_end, known[1])
+            self._partitions.kept(name, seen.broker.node_id, committed, log.end_offset)
+        seen.replicas[partition] = state
+        seen.opened[partition] = log
+        for part in appended:
+            self._partitions.appended(name, seen.broker.node_id, *part)
+        self._partitions.replica_changed(ReplicaView(name, seen.broker.node_id, *ends))
+        if not tampered or partition.leading:
+            self._starts.check(
+                _start_view(seen.broker, partition, None if known is None else gone, mirror.batches)
+            )
 
 
 def _start_view(
