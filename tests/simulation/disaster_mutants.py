@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Final
 
 from penstock.broker import metadata_check, stored_partitions
 from penstock.broker.clock_watch import ClockWatch
 from penstock.broker.data_directories import DataDirectories
+from penstock.broker.metadata_log import QUORUM_STATE, MetadataLog
+from penstock.broker.scrubber import Scrubber
 from penstock.broker.stored_partitions import StoredPartitions
 from penstock.broker.unclean_replicas import UncleanReplicas
 from penstock.metadata import unclean_recovery
+from penstock.metadata.clocks import Clocks
 from penstock.metadata.unclean_recovery import ReplicaReport
+from penstock.ports import Rng
 from penstock.raft.messages import ReplicaKey
 from penstock.raft.quorum import Quorum
 from penstock.raft.recovery import LogRecovery
+from penstock.raft.state import QuorumState, UnreadableQuorumState, decode_quorum_state
+from penstock.raft.voters import VoterSet
 from penstock.replication.follower import FollowerState, Step, Truncate
-from penstock.storage import directory, loading
+from penstock.storage import directory, health, loading, offset_checkpoints
 from penstock.storage.directory import DataDirectory
 from penstock.storage.folders import PartitionFolder, StoredPartition
 from penstock.storage.offset_checkpoints import OffsetCheckpoints
@@ -64,6 +71,23 @@ def _last_leader(reports: Iterable[ReplicaReport], last_leader: Iterable[int] = 
     """Elect as if the last known leader were complete."""
     found, led = list(reports), list(last_leader)
     return next((report for report in found if report.broker in led), found[0] if found else None)
+
+
+def _same_voter(self: MetadataLog, node_id: int, voters: VoterSet, rng: Rng) -> QuorumState:
+    """Vote again under the same key, whatever the votes were that are forgotten."""
+    with suppress(FileNotFoundError, UnreadableQuorumState):
+        return decode_quorum_state(self._files.read(f"{self.log.path}/{QUORUM_STATE}"))
+    voter = voters.get(node_id)
+    return QuorumState(self.last_epoch, directory_id=voter.key.directory_id if voter else bytes(16))
+
+
+def _unchecked(data: bytes) -> list[str]:
+    """The entries of a checkpoint, whatever its checksum is."""
+    return data.decode(errors="replace").split("\n")[2:-2]
+
+
+async def _no_scrubbing(self: Scrubber) -> None:
+    return None
 
 
 def _any_clock(self: ClockWatch) -> int:
@@ -144,5 +168,30 @@ DISASTER_MUTANTS: Final = (
         guard="a wrong clock deletes nothing",
         changes=((ClockWatch, "now_ms", _any_clock),),
         disaster="clock_ahead",
+    ),
+    Mutant(
+        guard="a wrong clock does not lead",
+        changes=((Clocks, "off", property(lambda self: {}, _nothing)),),
+        disaster="clock_behind",
+    ),
+    Mutant(
+        guard="a lost vote makes another voter",
+        changes=((MetadataLog, "load_state", _same_voter),),
+        disaster="votes_lost",
+    ),
+    Mutant(
+        guard="checkpoints have checksums",
+        changes=((offset_checkpoints, "parse_checkpoint", _unchecked),),
+        disaster="checkpoints_lost",
+    ),
+    Mutant(
+        guard="damage is found and mended",
+        changes=((Scrubber, "scrub_all", _no_scrubbing),),
+        disaster="newest_segment_flipped",
+    ),
+    Mutant(
+        guard="a lack of descriptors is no disk failure",
+        changes=((health, "_EXHAUSTED", frozenset()), (health, "_NO_DESCRIPTOR", frozenset())),
+        disaster="no_descriptors",
     ),
 )

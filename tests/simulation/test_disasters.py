@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from random import Random
 
 import pytest
@@ -11,12 +12,14 @@ from penstock.records.record import Record, build_batch
 from penstock.testing.disk import FaultyDisk
 from penstock.testing.simulation.__main__ import main
 from penstock.testing.simulation.checkers import ClientChecker, Violation
-from penstock.testing.simulation.disasters import copies, tampering
+from penstock.testing.simulation.disasters import Outlook, copies, tampering
+from penstock.testing.simulation.disasters.small_files import WAYS
+from penstock.testing.simulation.disasters.stage import damage_of
 from penstock.testing.simulation.history import Acked, Batch, Read, Sent
 from penstock.testing.simulation.invariants import PartitionInvariants, PartitionView, ReplicaView
-from penstock.testing.simulation.scenario import Options, simulate
+from penstock.testing.simulation.scenario import Options, Simulation, simulate
 
-#: a seed of each that lost something, or never came to rest, before brokers had the rules against it
+#: a seed of each; where one lost something, or never came to rest, before brokers had the rules, that one
 _SEEDS = {
     "folder_removed": 1,
     "folder_rolled_back": 1,
@@ -35,6 +38,13 @@ _SEEDS = {
     "single_metadata_flipped": 3,
     "single_directory_rolled_back": 0,
     "operator_gives_up": 0,
+    "checkpoints_lost": 0,
+    "identity_lost": 1,
+    "votes_lost": 0,
+    "quorum_recovered": 0,
+    "newest_segment_flipped": 0,
+    "header_flipped": 0,
+    "no_descriptors": 0,
 }
 _EVENTS = TopicPartition("events", 0)
 _FOLDER = "/disk/topics/events/partition-0"
@@ -84,6 +94,7 @@ def test_files_say_what_a_disk_holds(disk: FaultyDisk) -> None:
     assert tampering.folders(disk, ["/disk"]) == [tampering.Folder("/disk", _EVENTS)]
     assert copies.values_in(disk, _FOLDER) == copies.values_on(disk) == {b"a", b"b", b"c", b"d"}
     assert copies.end_offset(disk, _FOLDER) == 4
+    assert copies.last_batch(disk, _FOLDER) == (-1, 4)
     assert copies.damaged_offset(disk, _FOLDER) is None
 
 
@@ -130,7 +141,44 @@ def test_a_link_to_nothing_is_listed_and_cannot_be_opened(disk: FaultyDisk) -> N
         disk.open("/disk/topics/gone", create=True)
 
 
+def test_a_short_disk_finds_no_descriptors(disk: FaultyDisk) -> None:
+    disk.descriptor_shortage = 1.0
+    with pytest.raises(OSError, match="Too many open files"):
+        disk.open(f"{_FOLDER}/{0:020}.log")
+    assert disk.read(f"{_FOLDER}/{0:020}.log")
+
+
 # -- what is owed after a disaster
+
+
+@pytest.fixture
+def simulation() -> Iterator[Simulation]:
+    made = Simulation(1, Options.draw(1, 3).with_disaster("mixture"))
+    for node in made.nodes:
+        node.disk.makedirs(f"{node.directories[0]}/topics/__cluster_metadata/partition-0")
+        node.disk.makedirs(f"{node.directories[0]}/topics/events/partition-0")
+    yield made
+    made.loop.close()
+
+
+@pytest.mark.parametrize("how", WAYS)
+def test_a_spoiled_file_does_not_make_a_replica_tampered(simulation: Simulation, how: str) -> None:
+    damage = damage_of(simulation)
+    for node in simulation.nodes:
+        path = f"{node.directories[0]}/topics/events/partition-0/leader-epoch-checkpoint"
+        tampering.write(node.disk, path, b"0")
+        damage.spoil(node, path, how)
+        assert not node.disk.exists(path) or node.disk.read(path) != b"0"
+    damage.assess_rest()
+    assert damage.outlook is Outlook.WHOLE
+
+
+def test_a_disaster_that_breaks_off_is_assessed(simulation: Simulation) -> None:
+    for node in simulation.nodes[:2]:
+        damage_of(simulation).spoil_vote(node, "removed")
+    assert damage_of(simulation).outlook is Outlook.WHOLE
+    damage_of(simulation).assess_rest()
+    assert damage_of(simulation).outlook is Outlook.REFUSED
 
 
 def _sent(*values: bytes) -> Batch:

@@ -299,3 +299,19 @@ def test_an_unclean_leader_has_all_that_was_committed() -> None:
     with pytest.raises(Violation, match="incomplete leader"):
         partitions.image_changed([led._replace(leader=2, isr=(2,))], set())
     PartitionInvariants().image_changed([led._replace(leader=1, isr=(1,))], set())
+
+
+def test_a_recovered_quorum_may_use_an_epoch_again_that_committed_nothing() -> None:
+    invariants = RaftInvariants()
+    for voter in (1, 2, 3):
+        invariants.check(raft(voter))
+    invariants.appended(1, None, [FIRST, SECOND])
+    invariants.check(COMMITTED)
+    invariants.appended(1, SECOND, [THIRD])
+    invariants.check(raft(1, [FIRST, SECOND, THIRD], is_leader=True, epoch=2, high_watermark=2))
+    invariants.recovered()
+    other = THIRD._replace(crc=7)
+    invariants.appended(2, SECOND, [other])
+    invariants.check(raft(2, [FIRST, SECOND, other], is_leader=True, epoch=2, high_watermark=2))
+    with pytest.raises(Violation, match="offset and epoch name two records"):
+        invariants.appended(2, FIRST, [SECOND._replace(crc=8)])

@@ -30,6 +30,8 @@ _Node: TypeAlias = Inode | Directory
 
 #: what is written as a whole or not at all
 _SECTOR_BYTES: Final = 512
+#: of the attempts that find no descriptor, the share that finds none in a broker's reserve either
+_RESERVE_SPENT: Final = 0.02
 
 
 class PowerLoss(BaseException):
@@ -94,6 +96,8 @@ class FaultyDisk(MemoryFiles):
         #: the errno that syncs and reads fail with
         self.sync_error: int | None = None
         self.read_error: int | None = None
+        #: the share of attempts to open a file that find no descriptor
+        self.descriptor_shortage = 0.0
         #: how many bytes fit
         self.capacity: int | None = None
         self._cold: set[int] = set()
@@ -278,6 +282,10 @@ class FaultyDisk(MemoryFiles):
         parent, name = self._place(path)
         if isinstance(parent.get(name), Dangling):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        if self.descriptor_shortage:
+            # Brokers keep descriptors in reserve for files that are made; few attempts find none left.
+            share = self.descriptor_shortage * (_RESERVE_SPENT if create else 1.0)
+            self._fail(errno.EMFILE if self._rng.random() < share else None)
         return super().open(path, create=create)
 
     def _file_history(self, inode: Inode) -> _FileHistory:

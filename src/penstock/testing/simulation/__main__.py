@@ -48,6 +48,7 @@ def main(arguments: list[str] | None = None) -> int:
         elif not options.operated:
             drawn = Options.choose(seed, options.brokers)
         outcome = simulate(seed, drawn.with_operator() if options.operated else drawn)
+        gc.collect()
         failed += outcome.violation is not None
         if outcome.violation is not None or options.replay or options.seeds == 1:
             _print(outcome, history=options.replay or outcome.violation is not None)

@@ -240,6 +240,7 @@ def heal(simulation: Simulation) -> None:
     for node in simulation.nodes:
         node.disk.capacity = None
         node.disk.crash_at = None
+        node.disk.descriptor_shortage = 0.0
         node.sync_s = _HEALTHY_SYNC_S
         node.supervised = True
         node.resume()

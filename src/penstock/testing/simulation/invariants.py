@@ -12,21 +12,10 @@ from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
 from penstock.model.ids import TopicPartition
+from penstock.testing.simulation.batch_names import BatchNames, BatchView
 from penstock.testing.simulation.checkers import Violation
 
 __all__ = ["BatchView", "PartitionInvariants", "PartitionView", "RaftInvariants", "RaftView", "ReplicaView"]
-
-
-class BatchView(NamedTuple):
-    """A batch in a log: offsets from `base` to before `end`."""
-
-    base: int
-    end: int
-    epoch: int
-    #: None where compaction has been: it leaves a batch its place, and takes records out of it
-    crc: int | None
-    #: when its youngest record was made
-    timestamp_ms: int = -1
 
 
 class RaftView(NamedTuple):
@@ -80,42 +69,11 @@ class ReplicaView(NamedTuple):
     safe_end: int
 
 
-class _Names:
-    """(offset, epoch) names one batch for ever, and so all that lies before it (Raft 5.3).
-
-    That every batch has one predecessor is log matching, told batch by batch.
-    """
-
-    def __init__(self) -> None:
-        self._known: dict[tuple[int, int], BatchView] = {}
-        self._before: dict[tuple[int, int], tuple[int, int]] = {}
-
-    def check(self, where: str, before: BatchView | None, batches: Sequence[BatchView]) -> None:
-        """`batches` are new in some log, behind `before`."""
-        for batch in batches:
-            name = batch.base, batch.epoch
-            known = self._known.get(name)
-            if known is None or known.crc is None:
-                self._known[name] = batch
-            if known is not None and not _same(known, batch):
-                raise Violation("offset and epoch name two records", f"{where} at {name}")
-            if before is not None:
-                first = self._before.setdefault(name, (before.base, before.epoch))
-                if first != (before.base, before.epoch):
-                    raise Violation("log matching", f"{where}: {first} and {before} both come before {name}")
-            before = batch
-
-
-def _same(one: BatchView, other: BatchView) -> bool:
-    """Whether two batches of one name may be the same one."""
-    return one.end == other.end and (one.crc == other.crc or one.crc is None or other.crc is None)
-
-
 class RaftInvariants:
     """The metadata quorum's rules (Raft figure 3, KIP-595, KIP-630, KIP-996)."""
 
     def __init__(self) -> None:
-        self._names = _Names()
+        self._names = BatchNames()
         self._leaders: dict[int, int] = {}
         self._votes: dict[tuple[int, int], int] = {}
         self._high_watermarks: dict[int, int] = {}
@@ -141,6 +99,15 @@ class RaftInvariants:
         self._tampered.add(node_id)
         for key in [key for key in self._votes if key[0] == node_id]:
             del self._votes[key]
+
+    def recovered(self) -> None:
+        """An operator has made one node's log that of a new quorum: what was not committed is forgotten.
+
+        Epochs that only other nodes had heard of may be used a second time.
+        """
+        self._leaders.clear()
+        self._votes.clear()
+        self._names.forget(self._committed_end)
 
     def appended(self, node_id: int, before: BatchView | None, batches: Sequence[BatchView]) -> None:
         """A node's log has `batches` now, behind `before`."""
@@ -248,7 +215,7 @@ class PartitionInvariants:
     """The rules of replicated partitions (KIP-101, 497, 966)."""
 
     def __init__(self) -> None:
-        self._names: dict[TopicPartition, _Names] = {}
+        self._names: dict[TopicPartition, BatchNames] = {}
         self._partitions: dict[TopicPartition, PartitionView] = {}
         self._replicas: dict[TopicPartition, dict[int, ReplicaView]] = {}
         #: the highest that any replica ever called committed
@@ -279,7 +246,11 @@ class PartitionInvariants:
         self, partition: TopicPartition, node_id: int, before: BatchView | None, batches: Sequence[BatchView]
     ) -> None:
         """A replica has `batches` now, behind `before`."""
-        self._names.setdefault(partition, _Names()).check(f"{partition} on {node_id}", before, batches)
+        self._names.setdefault(partition, BatchNames()).check(f"{partition} on {node_id}", before, batches)
+
+    def as_appended(self, partition: TopicPartition, batch: BatchView) -> BatchView:
+        """What `batch`, which was on a disk that was tampered with, was when it was appended."""
+        return self._names.setdefault(partition, BatchNames()).as_appended(batch)
 
     def kept(self, name: TopicPartition, node_id: int, committed: int, end: int) -> None:
         """A log had batches up to `committed`, below its high watermark, and ends at `end` now."""

@@ -10,6 +10,7 @@ from random import Random
 from typing import Final
 
 from penstock.broker.broker import Broker, World
+from penstock.broker.descriptors import DESCRIPTORS
 from penstock.model.config import BrokerConfig
 from penstock.model.errors import PenstockError
 from penstock.testing.disk import FaultyDisk
@@ -40,7 +41,7 @@ class Node:
             **settings,
         }
         self.clock = SimClock(loop)
-        self._rng = SimRng(Random(f"{seed}/{self.name}"))
+        self.rng = SimRng(Random(f"{seed}/{self.name}"))
         self._disk_rng = Random(f"{seed}/{self.name}/disk")
         self.disk = FaultyDisk(self._disk_rng, self.clock)
         self.disk.on_power_loss = self._power_went
@@ -118,7 +119,7 @@ class Node:
         self._exit()
 
     def _world(self) -> World:
-        return World(self.clock, self._rng, self.disk, SimWorkers(self._loop))
+        return World(self.clock, self.rng, self.disk, SimWorkers(self._loop))
 
     async def _stop(self, broker: Broker) -> None:
         await broker.stop()
@@ -175,12 +176,17 @@ class Node:
 
     def _end(self, *, silently: bool) -> None:
         assert self.process is not None
+        self.release()
         self.broker = self.program = None
         self.process.kill()
         self._loop.network.process_died(self.process, silently=silently)
         if self.supervised and not self._restart_due:
             self._restart_due = True
             self._loop.world_later(_RESTART_S, self._restart)
+
+    def release(self) -> None:
+        """Have the real process forget a simulated broker that ends without being stopped."""
+        DESCRIPTORS.forget(getattr(self.program, "maintenance", None))
 
     def _restart(self) -> None:
         self._restart_due = False

@@ -110,6 +110,8 @@ class _Seen:
         self.metadata = _LogMirror()
         self.replicas: dict[Partition, _ReplicaState] = {}
         self.logs: dict[Partition, _LogMirror] = {}
+        #: of logs that were tampered with: batches as they were found, and as they were appended
+        self.rot: dict[TopicPartition, dict[BatchView, BatchView]] = {}
         #: a replica that was set aside has another log afterwards
         self.opened: dict[Partition, Log] = {}
         #: the epoch in which it leads what the simulated group is stored in, if it does
@@ -143,6 +145,10 @@ class Observation:
     def suspend(self) -> None:
         """Check nothing from now on: the cluster may have to start over from an older state."""
         self._suspended = True
+
+    def quorum_recovered(self) -> None:
+        """As `RaftInvariants.recovered`."""
+        self._raft.recovered()
 
     def tampered(
         self, replicas: AbstractSet[tuple[int, TopicPartition]], kept: Mapping[TopicPartition, int]
@@ -264,6 +270,8 @@ class Observation:
             self._partitions.kept(name, seen.broker.node_id, committed, log.end_offset)
         seen.replicas[partition] = state
         seen.opened[partition] = log
+        if tampered:
+            appended = self._as_appended(seen, name, appended, is_first_look=known is None)
         for part in appended:
             self._partitions.appended(name, seen.broker.node_id, *part)
         self._partitions.replica_changed(ReplicaView(name, seen.broker.node_id, *ends))
@@ -271,6 +279,22 @@ class Observation:
             self._starts.check(
                 _start_view(seen.broker, partition, None if known is None else gone, mirror.batches)
             )
+
+    def _as_appended(
+        self, seen: _Seen, name: TopicPartition, parts: Sequence[_Appended], *, is_first_look: bool
+    ) -> list[_Appended]:
+        """Batches of a log that was tampered with, before bits of their headers changed."""
+        rot = seen.rot.setdefault(name, {})
+        if is_first_look:
+            found = [batch for part in parts for batch in part.batches]
+            rot.update((batch, self._partitions.as_appended(name, batch)) for batch in found)
+        return [
+            _Appended(
+                None if part.before is None else rot.get(part.before, part.before),
+                [rot.get(batch, batch) for batch in part.batches],
+            )
+            for part in parts
+        ]
 
 
 def _start_view(

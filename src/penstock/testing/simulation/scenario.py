@@ -85,7 +85,7 @@ class Simulation:
             self.loop.after_step = self._observation.after_step
         self.damage: Damage | None = None
         if options.disaster is not None:
-            self.damage = Damage(self.nodes, self.checker, self._observation, self.note)
+            self.damage = Damage(self.nodes, self.checker, self._observation, self.note, self.rng)
         self._running: list[asyncio.Task[None]] = []
         self.partitions = [TopicPartition(TOPIC, i) for i in range(options.partitions)]
         self.admin = self.client("admin")
@@ -112,6 +112,8 @@ class Simulation:
         finally:
             virtual_s = self.loop.time()
             self._verify_copies()
+            for node in self.nodes:
+                node.release()
             self.loop.close()
         if self.loop.unhandled and (self.violation is None or self.violation.name == "liveness"):
             # What nobody caught is why nothing went on.
@@ -162,6 +164,8 @@ class Simulation:
                 await (PLOTS | DISASTERS | HEALING)[name](self)
             except CameToNothing:
                 self.note("scenario", "the plot came to nothing")
+                if self.damage is not None:
+                    self.damage.assess_rest()
             return
         for moment, fault in self._schedule():
             await asyncio.sleep(max(0.0, moment - self.loop.time()))

@@ -13,7 +13,7 @@ from penstock.storage.memory import Directory
 from penstock.testing.disk import FaultyDisk
 from penstock.testing.simulation.disasters.tampering import content, log_files, segments
 
-__all__ = ["covered", "damaged_offset", "end_offset", "values_in", "values_on"]
+__all__ = ["covered", "damaged_offset", "end_offset", "last_batch", "values_in", "values_on"]
 
 #: where files lie that a broker has decided to delete
 _DELETED: Final = "/deleted/"
@@ -43,6 +43,15 @@ def end_offset(disk: FaultyDisk, folder: str) -> int:
         if ends:
             return max(ends)
     return 0
+
+
+def last_batch(disk: FaultyDisk, folder: str) -> tuple[int, int]:
+    """(leader epoch, end) of the last intact batch in a partition folder; (-1, 0) if there is none."""
+    for path in reversed(segments(disk, folder)):
+        batches = [(header.leader_epoch, header.next_offset) for _, header in _batches(content(disk, path))]
+        if batches:
+            return batches[-1]
+    return -1, 0
 
 
 def damaged_offset(disk: FaultyDisk, folder: str) -> int | None:

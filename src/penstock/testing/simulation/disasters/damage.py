@@ -30,6 +30,7 @@ from penstock.testing.simulation.plots import CameToNothing
 __all__ = ["Damage", "Outlook", "Voter"]
 
 _METADATA: Final = TopicPartition(METADATA_TOPIC, 0)
+_QUORUM_STATE: Final = "quorum-state"
 
 
 class Voter(Enum):
@@ -62,14 +63,19 @@ class Damage:
         checker: ClientChecker,
         observation: Observation | None,
         note: Callable[[str, str], None],
+        rng: Random,
     ) -> None:
         self._nodes = nodes
         self._checker = checker
         self._observation = observation
         self._note = note
+        self._rng = rng
         self._tampered: set[tuple[int, TopicPartition]] = set()
         self._voters = dict.fromkeys((node.id for node in nodes), Voter.INTACT)
         self._promised: set[bytes] = set()
+        self._assessed = False
+        #: what an operator who has recovered the quorum may expect
+        self._recovered: Outlook | None = None
         self.outlook = Outlook.WHOLE
 
     # -- tampering
@@ -138,6 +144,36 @@ class Damage:
         node.disk.root.clear()
         node.disk.settle()
 
+    def spoil(self, node: Node, path: str, how: str) -> None:
+        """Remove, empty or damage a file that holds no records: no replica counts as tampered with."""
+        node.note(f"disaster: {path} is {how}")
+        size, rng = node.disk.size(path), self._rng
+        if how == "removed":
+            tampering.remove(node.disk, path)
+        elif how == "emptied" or not size:
+            tampering.cut(node.disk, path, 0)
+        else:
+            assert how == "flipped"
+            tampering.flip(node.disk, path, rng.randrange(size), rng.randrange(8))
+
+    def spoil_vote(self, node: Node, how: str) -> None:
+        """As `spoil`, for the quorum state: the node is another voter from now on."""
+        path = f"{self.metadata_path(node)}/{_QUORUM_STATE}"
+        if node.disk.exists(path):
+            self.spoil(node, path, how)
+        self._voters[node.id] = Voter.DAMAGED
+
+    def recovered(self, end: int) -> None:
+        """An operator has made one node's metadata, up to offset `end`, the cluster's.
+
+        All other nodes have forgotten their metadata, and fetch that.
+        """
+        assert self._observation is not None
+        self._tampered |= {(node.id, _METADATA) for node in self._nodes}
+        lacks = end < self._observation.committed_metadata
+        self._recovered = Outlook.KEPT if lacks else Outlook.WHOLE
+        self._observation.quorum_recovered()
+
     def flip_metadata(self, node: Node, rng: Random) -> None:
         """Invert a bit of the metadata log that no start can overlook."""
         places = self._metadata_places(node)
@@ -180,6 +216,7 @@ class Damage:
 
     def assess(self) -> None:
         """Decide what has to hold from here on; to be called after the last change to any disk."""
+        self._assessed = True
         for node in self._nodes:
             node.mount()
         known = self._checker.known_values()
@@ -197,6 +234,12 @@ class Damage:
         self._note("disaster", f"the cluster has to be {self.outlook.value}")
         if self.outlook is not Outlook.WHOLE:
             self._suspend()
+
+    def assess_rest(self) -> None:
+        """As `assess`, for a disaster that broke off half-way; does nothing if it has not begun."""
+        begun = self._tampered or any(voter is not Voter.INTACT for voter in self._voters.values())
+        if begun and not self._assessed:
+            self.assess()
 
     def accept_loss(self) -> None:
         """An operator prefers a leader that lacks records: their copies must be kept all the same."""
@@ -226,6 +269,8 @@ class Damage:
                 self._checker.excuse_groups()
 
     def _quorum_outlook(self, observation: Observation) -> Outlook:
+        if self._recovered is not None:
+            return self._recovered
         committed, majority = observation.committed_metadata, len(self._nodes) // 2 + 1
         behind = sound = 0
         for node in self._nodes:

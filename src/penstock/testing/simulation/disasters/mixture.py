@@ -1,18 +1,18 @@
 """Disasters that a seed puts together: some brokers, some ways to end, some damage to each disk.
 
-Damage has a scope (segment, partition folder, topic folder, data directory, broker, metadata log) and a kind
-(remove, cut, zero, flip, roll back, swap, add). At least one broker's disk is left alone.
+Damage has a scope (segment, checkpoint, partition folder, topic folder, data directory, broker, metadata log,
+vote) and a kind (remove, cut, zero, flip, roll back, swap, add). At least one broker's disk is left alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from penstock.records.batch import HEADER_SIZE
-from penstock.records.record import iter_batches
 from penstock.storage.memory import Directory
-from penstock.testing.simulation.disasters import tampering
+from penstock.testing.simulation.disasters.rot import flip_somewhere
+from penstock.testing.simulation.disasters.small_files import WAYS, spoil_some
 from penstock.testing.simulation.disasters.stage import (
     DOWN,
     all_up,
@@ -50,7 +50,9 @@ async def mixture(simulation: Simulation) -> None:
         await bring_down(simulation, [node], rng.choice(DOWN) if how == "any" else how)
     for node in victims:
         for _ in range(rng.choice((1, 1, 2))):
-            rng.choice(_BLOWS)(simulation, node, backups.get(node.id))
+            # What an earlier blow has removed cannot be damaged any more.
+            with suppress(CameToNothing):
+                rng.choice(_BLOWS)(simulation, node, backups.get(node.id))
     if rng.random() < 0.1:
         node = rng.choice(simulation.nodes)
         node.clock.jump(rng.choice((-2, 2, 8)) * _DAY_MS)
@@ -63,15 +65,6 @@ def _folder(simulation: Simulation, node: Node) -> Folder:
     if not folders:
         raise CameToNothing
     return simulation.rng.choice(folders)
-
-
-def _sealed(simulation: Simulation, node: Node) -> str:
-    """A segment that is not the newest of its log: brokers read the others again all the time."""
-    folders = damage_of(simulation).folders(node)
-    found = [path for folder in folders for path in damage_of(simulation).segments(node, folder)[:-1]]
-    if not found:
-        raise CameToNothing
-    return simulation.rng.choice(found)
 
 
 def _segment(simulation: Simulation, node: Node) -> str:
@@ -94,21 +87,24 @@ def _cut_segment(simulation: Simulation, node: Node, backup: Directory | None) -
 
 
 def _zero_segment(simulation: Simulation, node: Node, backup: Directory | None) -> None:
-    path = _sealed(simulation, node)
+    path = _segment(simulation, node)
     begin, end = sorted(simulation.rng.randint(0, node.disk.size(path)) for _ in range(2))
     damage_of(simulation).zero(node, path, begin, end)
 
 
 def _flip_segment(simulation: Simulation, node: Node, backup: Directory | None) -> None:
-    """Change a bit of a batch's records, which its checksum covers."""
-    path, rng = _sealed(simulation, node), simulation.rng
-    found = list(iter_batches(tampering.content(node.disk, path)))
-    batches = [(start, header) for start, header in found if header.size > HEADER_SIZE]
-    if not batches:
-        raise CameToNothing
-    start, header = rng.choice(batches)
-    position = start + rng.randrange(HEADER_SIZE, header.size)
-    damage_of(simulation).flip(node, path, position, rng.randrange(8))
+    flip_somewhere(simulation, node, _segment(simulation, node), 0)
+
+
+# -- files beside the segments
+
+
+def _spoil_files(simulation: Simulation, node: Node, backup: Directory | None) -> None:
+    spoil_some(simulation, node)
+
+
+def _spoil_vote(simulation: Simulation, node: Node, backup: Directory | None) -> None:
+    damage_of(simulation).spoil_vote(node, simulation.rng.choice(WAYS))
 
 
 # -- folders
@@ -179,6 +175,10 @@ _BLOWS: Final[tuple[Blow, ...]] = (
     _cut_segment,
     _zero_segment,
     _flip_segment,
+    _flip_segment,
+    _spoil_files,
+    _spoil_files,
+    _spoil_vote,
     _remove_folder,
     _empty_folder,
     _remove_topic,

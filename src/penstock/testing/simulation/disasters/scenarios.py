@@ -6,12 +6,14 @@ tampered with, brokers start. `Damage.assess` says what has to hold from then on
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 from penstock.model.ids import OFFSETS_TOPIC
+from penstock.testing.simulation.checkers import Violation
 from penstock.testing.simulation.disasters.stage import (
     DOWN,
+    Disaster,
+    all_down,
     all_up,
     backup_at_clean_stop,
     below,
@@ -20,6 +22,7 @@ from penstock.testing.simulation.disasters.stage import (
     down,
     folder_of,
     load,
+    one_or_all_down,
     pause,
     staggered,
     start,
@@ -29,19 +32,19 @@ from penstock.testing.simulation.node import Node
 from penstock.testing.simulation.plots import CameToNothing
 
 if TYPE_CHECKING:
-    from penstock.testing.simulation.cast import Cast
     from penstock.testing.simulation.scenario import Simulation
 
-__all__ = ["DIRECTED", "SINGLE", "Disaster"]
+__all__ = ["DIRECTED", "SINGLE"]
 
-Disaster: TypeAlias = Callable[["Simulation"], Awaitable[None]]
 _DAY_MS: Final = 86_400_000
 _TAIL_BYTES: Final = 4096
+#: how long a broker with a wrong clock may go on leading: some heartbeats and elections
+_HAND_OVER_S: Final = 10.0
 
 
 async def folder_removed(simulation: Simulation) -> None:
     """A partition's or a topic's folder is removed on one broker after a clean stop of all."""
-    cast, victim = await _all_down(simulation, "stopped")
+    cast, victim = await all_down(simulation, "stopped")
     damage = damage_of(simulation)
     folder = folder_of(simulation, victim, cast.partition)
     damage.remove(victim, simulation.rng.choice((folder.path, folder.topic_path)))
@@ -64,7 +67,7 @@ async def folder_rolled_back(simulation: Simulation) -> None:
 
 async def top_segment_removed(simulation: Simulation) -> None:
     """The newest segment is removed on the broker that stopped last."""
-    cast, victim = await _all_down(simulation, "stopped")
+    cast, victim = await all_down(simulation, "stopped")
     damage = damage_of(simulation)
     damage.remove(victim, damage.segments(victim, folder_of(simulation, victim, cast.partition))[-1])
     await all_up(simulation, victim)
@@ -84,7 +87,7 @@ async def directory_rolled_back(simulation: Simulation) -> None:
 async def tail_lost(simulation: Simulation) -> None:
     """All brokers are killed in turn, and the last one loses the end of a log."""
     how = simulation.rng.choice(("killed", "powerless"))
-    cast, victim = await _all_down(simulation, how)
+    cast, victim = await all_down(simulation, how)
     damage = damage_of(simulation)
     folder = folder_of(simulation, victim, cast.partition)
     last = damage.segments(victim, folder)[-1]
@@ -121,7 +124,7 @@ async def operator_gives_up(simulation: Simulation) -> None:
 
 async def middle_segment_removed(simulation: Simulation) -> None:
     """A segment in the middle of a log is removed on one replica."""
-    cast, victim = await _one_or_all_down(simulation)
+    cast, victim = await one_or_all_down(simulation)
     damage = damage_of(simulation)
     segments = damage.segments(victim, folder_of(simulation, victim, cast.partition))
     if len(segments) < 3:
@@ -132,7 +135,7 @@ async def middle_segment_removed(simulation: Simulation) -> None:
 
 async def first_segment_removed(simulation: Simulation) -> None:
     """The oldest segment is removed on one replica, which leads later."""
-    cast, victim = await _one_or_all_down(simulation)
+    cast, victim = await one_or_all_down(simulation)
     damage = damage_of(simulation)
     segments = damage.segments(victim, folder_of(simulation, victim, cast.partition))
     if len(segments) < 2:
@@ -144,7 +147,7 @@ async def first_segment_removed(simulation: Simulation) -> None:
 async def metadata_flipped(simulation: Simulation) -> None:
     """One bit of the metadata log changes, on one voter or on all but one."""
     how = simulation.rng.choice(("stopped", "stopped", "killed"))
-    _, victim = await _all_down(simulation, how)
+    _, victim = await all_down(simulation, how)
     others = [node for node in simulation.nodes if node is not victim]
     count = simulation.rng.choice((1, max(1, len(simulation.nodes) - 1)))
     for node in [victim, *others][:count]:
@@ -195,7 +198,7 @@ async def clock_behind(simulation: Simulation) -> None:
 
 async def folders_swapped(simulation: Simulation) -> None:
     """Two partition folders of one broker are exchanged."""
-    _, victim = await _one_or_all_down(simulation)
+    _, victim = await one_or_all_down(simulation)
     damage = damage_of(simulation)
     folders = damage.folders(victim)
     if len(folders) < 2:
@@ -206,7 +209,7 @@ async def folders_swapped(simulation: Simulation) -> None:
 
 async def foreign_files(simulation: Simulation) -> None:
     """Files and links that no broker made lie in a data directory."""
-    cast, victim = await _one_or_all_down(simulation)
+    cast, victim = await one_or_all_down(simulation)
     damage = damage_of(simulation)
     damage.litter(victim, folder_of(simulation, victim, cast.partition), simulation.rng)
     await all_up(simulation, victim)
@@ -253,24 +256,23 @@ async def _clock_apart(simulation: Simulation, days: int) -> None:
     node.boot()
     # Long enough for preferred leaders to be elected, and for retention to look at every log.
     await pause(simulation, 3.0, 6.0)
+    await _hands_over(simulation, node)
 
 
-async def _all_down(simulation: Simulation, how: str) -> tuple[Cast, Node]:
-    """Load, and then all brokers end; the victim is mostly the last."""
-    cast = await load(simulation)
-    victim = simulation.rng.choice([cast.leader, cast.leader, *cast.followers])
-    await down(simulation, victim, how)
-    return cast, victim
+async def _hands_over(simulation: Simulation, node: Node) -> None:
+    """A broker with a wrong clock leads nothing that another in-sync replica can lead."""
+    others = [each for each in simulation.nodes if each is not node]
 
+    def leads() -> str | None:
+        image = max((each.broker.image for each in others if each.broker), key=lambda each: each.offset)
+        led = [p for p in image.partitions if p.leader == node.id and len(p.isr) > 1]
+        return str(led[0]) if led else None
 
-async def _one_or_all_down(simulation: Simulation) -> tuple[Cast, Node]:
-    """Load, and then all brokers end, or only the victim, which leads or follows."""
-    if simulation.rng.random() < 0.5:
-        return await _all_down(simulation, "stopped")
-    cast = await load(simulation)
-    victim = simulation.rng.choice([cast.leader, *cast.followers])
-    await bring_down(simulation, [victim], "stopped")
-    return cast, victim
+    deadline = simulation.loop.time() + _HAND_OVER_S
+    while (led := leads()) is not None:
+        if simulation.loop.time() > deadline:
+            raise Violation("wrong clock leads", f"{node.name}: {led}")
+        await pause(simulation, 0.1, 0.1)
 
 
 DIRECTED: Final[dict[str, Disaster]] = {

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from penstock.model.ids import TopicPartition
 from penstock.storage.memory import Directory
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DOWN",
+    "Disaster",
+    "all_down",
     "all_up",
     "backup_at_clean_stop",
     "below",
@@ -28,6 +30,7 @@ __all__ = [
     "down",
     "folder_of",
     "load",
+    "one_or_all_down",
     "pause",
     "staggered",
     "start",
@@ -35,6 +38,7 @@ __all__ = [
     "until",
 ]
 
+Disaster: TypeAlias = Callable[["Simulation"], Awaitable[None]]
 #: ways in which a broker ends
 DOWN: Final = ("stopped", "killed", "powerless")
 _GLANCE_S: Final = 0.02
@@ -145,6 +149,24 @@ async def down(simulation: Simulation, victim: Node, how: str) -> None:
     if simulation.rng.random() < 0.3:
         simulation.rng.shuffle(order)
     await bring_down(simulation, order, how)
+
+
+async def all_down(simulation: Simulation, how: str) -> tuple[Cast, Node]:
+    """Load, and then all brokers end; the victim is mostly the last."""
+    cast = await load(simulation)
+    victim = simulation.rng.choice([cast.leader, cast.leader, *cast.followers])
+    await down(simulation, victim, how)
+    return cast, victim
+
+
+async def one_or_all_down(simulation: Simulation, how: str = "stopped") -> tuple[Cast, Node]:
+    """Load, and then all brokers end, or only the victim, which leads or follows."""
+    if simulation.rng.random() < 0.5:
+        return await all_down(simulation, how)
+    cast = await load(simulation)
+    victim = simulation.rng.choice([cast.leader, *cast.followers])
+    await bring_down(simulation, [victim], how)
+    return cast, victim
 
 
 async def all_up(simulation: Simulation, victim: Node) -> None:

@@ -1,0 +1,70 @@
+"""What batches are known by: an offset and an epoch, which name one batch for ever, on every node."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from penstock.testing.simulation.checkers import Violation
+
+__all__ = ["BatchNames", "BatchView"]
+
+
+class BatchView(NamedTuple):
+    """A batch in a log: offsets from `base` to before `end`."""
+
+    base: int
+    end: int
+    epoch: int
+    #: None where compaction has been: it leaves a batch its place, and takes records out of it
+    crc: int | None
+    #: when its youngest record was made
+    timestamp_ms: int = -1
+
+
+class BatchNames:
+    """(offset, epoch) names one batch for ever, and so all that lies before it (Raft 5.3).
+
+    That every batch has one predecessor is log matching, told batch by batch.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[int, int], BatchView] = {}
+        self._before: dict[tuple[int, int], tuple[int, int]] = {}
+        #: by base offset and checksum: the epochs that such a batch was appended in
+        self._epochs: dict[tuple[int, int], set[int]] = {}
+
+    def as_appended(self, batch: BatchView) -> BatchView:
+        """A batch that was on a disk that was tampered with, in an epoch that it was appended in.
+
+        Checksums do not cover the epoch, so a bit that changes there leaves the batch intact.
+        """
+        epochs = set() if batch.crc is None else self._epochs.get((batch.base, batch.crc), set())
+        return batch if batch.epoch in epochs or not epochs else batch._replace(epoch=max(epochs))
+
+    def forget(self, end: int) -> None:
+        """Forget the batches from `end` on."""
+        self._known = {name: batch for name, batch in self._known.items() if batch.end <= end}
+        self._before = {name: before for name, before in self._before.items() if name in self._known}
+
+    def check(self, where: str, before: BatchView | None, batches: Sequence[BatchView]) -> None:
+        """`batches` are new in some log, behind `before`."""
+        for batch in batches:
+            name = batch.base, batch.epoch
+            known = self._known.get(name)
+            if known is None or known.crc is None:
+                self._known[name] = batch
+                if batch.crc is not None:
+                    self._epochs.setdefault((batch.base, batch.crc), set()).add(batch.epoch)
+            if known is not None and not _same(known, batch):
+                raise Violation("offset and epoch name two records", f"{where} at {name}")
+            if before is not None:
+                first = self._before.setdefault(name, (before.base, before.epoch))
+                if first != (before.base, before.epoch):
+                    raise Violation("log matching", f"{where}: {first} and {before} both come before {name}")
+            before = batch
+
+
+def _same(one: BatchView, other: BatchView) -> bool:
+    """Whether two batches of one name may be the same one."""
+    return one.end == other.end and (one.crc == other.crc or one.crc is None or other.crc is None)

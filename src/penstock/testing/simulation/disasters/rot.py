@@ -1,0 +1,93 @@
+"""Bits that change in segments, in the newest one and in headers of batches, too; and no descriptors left."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from penstock.records.batch import CRC_START, HEADER_SIZE
+from penstock.records.record import iter_batches
+from penstock.testing.simulation.checkers import Violation
+from penstock.testing.simulation.disasters import tampering
+from penstock.testing.simulation.disasters.stage import (
+    DOWN,
+    Disaster,
+    all_up,
+    bring_down,
+    damage_of,
+    folder_of,
+    load,
+    one_or_all_down,
+    pause,
+    start,
+)
+from penstock.testing.simulation.node import Node
+from penstock.testing.simulation.plots import CameToNothing
+
+if TYPE_CHECKING:
+    from penstock.testing.simulation.scenario import Simulation
+
+__all__ = ["ROT", "flip_somewhere"]
+
+#: where a batch has its base offset, length, leader epoch, magic and checksum, and the rest of its header
+_FIELDS: Final = ((0, 8), (8, 12), (12, 16), (16, 17), (17, CRC_START), (CRC_START, HEADER_SIZE))
+#: the shares of attempts to open a file that fail while descriptors are short
+_SHORTAGES: Final = (0.1, 0.5, 0.9)
+
+
+async def newest_segment_flipped(simulation: Simulation) -> None:
+    """A bit of a batch in the newest segment of one replica changes: in its header or in its records."""
+    cast, victim = await one_or_all_down(simulation, simulation.rng.choice(DOWN))
+    segments = damage_of(simulation).segments(victim, folder_of(simulation, victim, cast.partition))
+    flip_somewhere(simulation, victim, segments[-1], 0)
+    await all_up(simulation, victim)
+
+
+async def header_flipped(simulation: Simulation) -> None:
+    """A bit of the header of a batch changes, in any segment of one replica."""
+    cast, victim = await one_or_all_down(simulation, simulation.rng.choice(DOWN))
+    segments = damage_of(simulation).segments(victim, folder_of(simulation, victim, cast.partition))
+    flip_somewhere(simulation, victim, simulation.rng.choice(segments), *simulation.rng.choice(_FIELDS))
+    await all_up(simulation, victim)
+
+
+def flip_somewhere(simulation: Simulation, node: Node, path: str, begin: int, end: int | None = None) -> None:
+    """Invert a bit of some batch of a segment, in its bytes from `begin` to before `end`."""
+    rng = simulation.rng
+    batches = [each for each in iter_batches(tampering.content(node.disk, path)) if each[1].size > begin]
+    if not batches:
+        raise CameToNothing
+    start, header = rng.choice(batches)
+    position = start + rng.randrange(begin, header.size if end is None else min(end, header.size))
+    damage_of(simulation).flip(node, path, position, rng.randrange(8))
+
+
+async def no_descriptors(simulation: Simulation) -> None:
+    """One broker is short of file descriptors for a while, from its start or while it runs."""
+    rng = simulation.rng
+    cast = await load(simulation)
+    victim = rng.choice([cast.leader, *cast.followers])
+    restarts = rng.random() < 0.7
+    if restarts:
+        await bring_down(simulation, [victim], rng.choice(DOWN))
+    victim.disk.descriptor_shortage = rng.choice(_SHORTAGES)
+    victim.note(f"disaster: {victim.disk.descriptor_shortage:.0%} of opens find no descriptor")
+    damage_of(simulation).assess()
+    if restarts:
+        await start(simulation, [victim])
+    for _ in range(rng.randint(2, 5)):
+        await pause(simulation, 0.5, 1.0)
+        _check_online(victim)
+    victim.disk.descriptor_shortage = 0.0
+    victim.note("disaster: descriptors are free again")
+
+
+def _check_online(node: Node) -> None:
+    """A shortage of descriptors is no failure of a disk."""
+    for directory in [] if node.broker is None else node.broker.partitions.directories:
+        if directory.health.offline is not None:
+            raise Violation("directory offline", f"{node.name}: {directory.health.offline}")
+
+
+ROT: Final[dict[str, Disaster]] = {
+    disaster.__name__: disaster for disaster in (newest_segment_flipped, header_flipped, no_descriptors)
+}

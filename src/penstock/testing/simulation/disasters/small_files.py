@@ -1,0 +1,168 @@
+"""Disasters to the files beside the segments: identities, votes, checkpoints, manifests and indexes.
+
+None of them holds a record, so no replica counts as tampered with: after a restart, or after what the runbook
+has the operator do, everything has to be as if the files were there.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from penstock.broker.quorum_recovery import recover, rejoin
+from penstock.testing.simulation.checkers import Violation
+from penstock.testing.simulation.disasters import copies, tampering
+from penstock.testing.simulation.disasters.stage import (
+    DOWN,
+    Disaster,
+    all_up,
+    bring_down,
+    damage_of,
+    load,
+    one_or_all_down,
+    pause,
+    start,
+)
+from penstock.testing.simulation.node import Node
+
+if TYPE_CHECKING:
+    from penstock.testing.simulation.scenario import Simulation
+
+__all__ = ["SMALL_FILES", "WAYS", "spoil_some"]
+
+_META: Final = "meta.json"
+#: what happens to a file
+WAYS: Final = ("removed", "emptied", "flipped")
+#: in a data directory, all of them with checksums
+_CHECKED: Final = (
+    "recovery-point-offset-checkpoint",
+    "log-start-offset-checkpoint",
+    "replication-offset-checkpoint",
+    "clean-shutdown",
+)
+#: in a partition folder
+_BESIDE_SEGMENTS: Final = (
+    "leader-epoch-checkpoint",
+    "partition.metadata",
+    ".index",
+    ".timeindex",
+    ".txnindex",
+    ".snapshot",
+)
+
+
+async def checkpoints_lost(simulation: Simulation) -> None:
+    """Checkpoints, manifests, indexes and producer snapshots of one broker are removed or damaged."""
+    _, victim = await one_or_all_down(simulation, simulation.rng.choice(DOWN))
+    spoil_some(simulation, victim)
+    await all_up(simulation, victim)
+
+
+async def identity_lost(simulation: Simulation) -> None:
+    """A `meta.json` of one broker is removed or damaged; an operator restores it if the broker misses it."""
+    rng = simulation.rng
+    _, victim = await one_or_all_down(simulation, rng.choice(DOWN))
+    paths = [f"{directory}/{_META}" for directory in victim.directories]
+    kept = {path: tampering.content(victim.disk, path) for path in paths}
+    how = rng.choice(WAYS)
+    damage_of(simulation).spoil(victim, rng.choice(paths), how)
+    await all_up(simulation, victim)
+    # A broker with one data directory makes itself another `meta.json`.
+    if len(paths) > 1 or how != "removed":
+        await pause(simulation, 1.0, 3.0)
+        await bring_down(simulation, [victim], rng.choice(DOWN))
+        victim.note("disaster: an operator restores meta.json")
+        for path, content in kept.items():
+            tampering.write(victim.disk, path, content)
+        await start(simulation, [victim])
+
+
+async def votes_lost(simulation: Simulation) -> None:
+    """`quorum-state` is removed or damaged on less than half of the voters."""
+    rng = simulation.rng
+    _, victim = await one_or_all_down(simulation, rng.choice(DOWN))
+    others = [node for node in simulation.nodes if node is not victim and not node.is_up]
+    minority = (len(simulation.nodes) - 1) // 2
+    for node in [victim, *others][: rng.randint(1, minority)]:
+        damage_of(simulation).spoil_vote(node, rng.choice(WAYS))
+    await all_up(simulation, victim)
+
+
+async def quorum_recovered(simulation: Simulation) -> None:
+    """All voters lose `quorum-state`, or all but one their disks; an operator recovers the quorum."""
+    rng, damage = simulation.rng, damage_of(simulation)
+    await load(simulation)
+    order = list(simulation.nodes)
+    rng.shuffle(order)
+    await bring_down(simulation, order, rng.choice(DOWN))
+    if rng.random() < 0.5:
+        for node in order:
+            damage.spoil_vote(node, rng.choice(WAYS))
+        await start(simulation, order)
+        await pause(simulation, 2.0, 5.0)
+        _check_no_controller(simulation)
+        await bring_down(simulation, order, "killed")
+        left = order
+    else:
+        left = order[:1]
+        for node in order[1:]:
+            damage.wipe(node)
+    chosen = _recover(simulation, left)
+    damage.assess()
+    await start(simulation, [chosen])
+    await pause(simulation, 0.5, 2.0)
+    await start(simulation, [node for node in order if node is not chosen])
+
+
+def _recover(simulation: Simulation, nodes: list[Node]) -> Node:
+    """Do what the runbook says for a quorum whose majority is gone for good; returns the only voter."""
+    damage = damage_of(simulation)
+    chosen = max(nodes, key=lambda node: copies.last_batch(node.disk, damage.metadata_path(node)))
+    end = copies.end_offset(chosen.disk, damage.metadata_path(chosen))
+    chosen.note(f"disaster: an operator recovers the quorum from here, up to offset {end}")
+    recover(chosen.disk, chosen.directories, chosen.clock, chosen.rng)
+    chosen.disk.settle()
+    for node in nodes:
+        if node is not chosen:
+            node.note("disaster: an operator has the node rejoin")
+            rejoin(node.disk, node.directories, node.rng)
+            node.disk.settle()
+    damage.recovered(end)
+    return chosen
+
+
+def _check_no_controller(simulation: Simulation) -> None:
+    for node in simulation.nodes:
+        if node.broker is not None and node.broker.controller.is_active:
+            raise Violation("damaged quorum decides", f"{node.name} is the controller, no voter has a vote")
+
+
+def spoil_some(simulation: Simulation, node: Node) -> None:
+    """Remove or damage a few files that are derived from logs, or all of one name."""
+    rng, found = simulation.rng, _derived_files(node)
+    if rng.random() < 0.5:
+        chosen = rng.sample(found, min(len(found), rng.randint(1, 4)))
+    else:
+        suffix = rng.choice((*_CHECKED, *_BESIDE_SEGMENTS))
+        chosen = [each for each in found if each[0].endswith(suffix)]
+    for path, has_checksum in chosen:
+        damage_of(simulation).spoil(node, path, rng.choice(WAYS if has_checksum else WAYS[:2]))
+
+
+def _derived_files(node: Node) -> list[tuple[str, bool]]:
+    """Paths of files that say something about logs, and whether a checksum covers each."""
+    found = [
+        (f"{directory}/{name}", True)
+        for directory in node.directories
+        for name in _CHECKED
+        if node.disk.exists(f"{directory}/{name}")
+    ]
+    for folder in tampering.folders(node.disk, node.directories):
+        names = node.disk.listdir(folder.path)
+        found += [(f"{folder.path}/{name}", False) for name in names if name.endswith(_BESIDE_SEGMENTS)]
+    return found
+
+
+SMALL_FILES: Final[dict[str, Disaster]] = {
+    disaster.__name__: disaster
+    for disaster in (checkpoints_lost, identity_lost, votes_lost, quorum_recovered)
+}
