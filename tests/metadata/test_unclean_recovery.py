@@ -67,6 +67,20 @@ def test_the_most_complete_replica_leads_once_all_have_reported() -> None:
     assert (partition.leader_recovery, partition.last_known_leader) == (RECOVERING, [])
 
 
+def test_an_epoch_that_the_partition_never_had_makes_no_log_complete() -> None:
+    """No checksum covers a batch's leader epoch: a bit of it may have changed on one disk."""
+    stage = Stage(2)
+    partition = crashed(stage, 1, 2)
+    stage.beat(1)
+    stage.beat(2)
+    reports = stage.reports(partition, {1: 5, 2: 9})
+    reports[1] = reports[1]._replace(last_epoch=1 << 23)
+    recovery = recover(stage.image, stage.policy, partition, Strategy.BALANCED, reports)
+    assert recovery.elected is not None and recovery.elected.broker == 2
+    alone = recover(stage.image, stage.policy, partition, Strategy.AGGRESSIVE, {1: reports[1]}, patient=False)
+    assert alone.elected is not None and alone.elected.broker == 1
+
+
 def test_a_broker_that_was_unregistered_is_not_waited_for() -> None:
     stage = Stage(3)
     partition = crashed(stage, 1, 2, 3)

@@ -100,7 +100,8 @@ def recover(
         return Recovery(None, None, missing)
     if patient and any(_is_active(image, node) and node not in reports for node in missing):
         return Recovery(None, None, missing)
-    best = most_complete(current.values(), partition.last_known_leader)
+    possible = [_possible(partition, report) for report in current.values()]
+    best = most_complete(possible, partition.last_known_leader)
     if best is None:
         return Recovery(None, None, missing)
     change = begin_change(image, policy, partition)
@@ -117,6 +118,17 @@ def is_current(image: ClusterImage, partition: PartitionImage, report: ReplicaRe
         and broker.epoch == report.broker_epoch
         and partition.leader_epoch == report.leader_epoch
     )
+
+
+def _possible(partition: PartitionImage, report: ReplicaReport) -> ReplicaReport:
+    """The report, whose last epoch counts for nothing if the partition has not had that epoch yet.
+
+    Why: no checksum covers the leader epoch of a batch. A bit that changed there must not make a log that
+    lacks records the one that goes furthest.
+    """
+    if report.last_epoch <= partition.leader_epoch:
+        return report
+    return report._replace(last_epoch=-1, damaged=True)
 
 
 def most_complete(reports: Iterable[ReplicaReport], last_leader: Iterable[int] = ()) -> ReplicaReport | None:
