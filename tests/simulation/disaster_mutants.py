@@ -24,7 +24,7 @@ from penstock.raft.recovery import LogRecovery
 from penstock.raft.state import QuorumState, UnreadableQuorumState, decode_quorum_state
 from penstock.raft.voters import VoterSet
 from penstock.replication.follower import FollowerState, Step, Truncate
-from penstock.storage import directory, health, loading, offset_checkpoints
+from penstock.storage import directory, health, loading
 from penstock.storage.directory import DataDirectory
 from penstock.storage.folders import PartitionFolder, StoredPartition
 from penstock.storage.offset_checkpoints import OffsetCheckpoints
@@ -79,11 +79,6 @@ def _same_voter(self: MetadataLog, node_id: int, voters: VoterSet, rng: Rng) -> 
         return decode_quorum_state(self._files.read(f"{self.log.path}/{QUORUM_STATE}"))
     voter = voters.get(node_id)
     return QuorumState(self.last_epoch, directory_id=voter.key.directory_id if voter else bytes(16))
-
-
-def _unchecked(data: bytes) -> list[str]:
-    """The entries of a checkpoint, whatever its checksum is."""
-    return data.decode(errors="replace").split("\n")[2:-2]
 
 
 async def _no_scrubbing(self: Scrubber) -> None:
@@ -177,12 +172,7 @@ DISASTER_MUTANTS: Final = (
     Mutant(
         guard="a lost vote makes another voter",
         changes=((MetadataLog, "load_state", _same_voter),),
-        disaster="votes_lost",
-    ),
-    Mutant(
-        guard="checkpoints have checksums",
-        changes=((offset_checkpoints, "parse_checkpoint", _unchecked),),
-        disaster="checkpoints_lost",
+        disaster="vote_forgotten",
     ),
     Mutant(
         guard="damage is found and mended",

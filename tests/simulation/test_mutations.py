@@ -30,6 +30,10 @@ _SLOW = {
     "rebuilds need brokers",
     "rebuilds end when the broker is back",
     "old replicas stay until the new are in sync",
+    "a wrong clock does not lead",
+    "a lost vote makes another voter",
+    "damage is found and mended",
+    "a lack of descriptors is no disk failure",
 }
 
 

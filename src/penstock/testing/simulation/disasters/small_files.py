@@ -20,9 +20,11 @@ from penstock.testing.simulation.disasters.stage import (
     load,
     one_or_all_down,
     pause,
+    staggered,
     start,
 )
 from penstock.testing.simulation.node import Node
+from penstock.testing.simulation.plots import CameToNothing
 
 if TYPE_CHECKING:
     from penstock.testing.simulation.scenario import Simulation
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
 __all__ = ["SMALL_FILES", "WAYS", "spoil_some"]
 
 _META: Final = "meta.json"
+_ELECTION_S: Final = 10.0
+_GLANCE_S: Final = 0.0005
 #: what happens to a file
 WAYS: Final = ("removed", "emptied", "flipped")
 #: in a data directory, all of them with checksums
@@ -85,6 +89,39 @@ async def votes_lost(simulation: Simulation) -> None:
     for node in [victim, *others][: rng.randint(1, minority)]:
         damage_of(simulation).spoil_vote(node, rng.choice(WAYS))
     await all_up(simulation, victim)
+
+
+async def vote_forgotten(simulation: Simulation) -> None:
+    """A voter is killed right after it has voted, loses `quorum-state`, and meets another candidate."""
+    await load(simulation)
+    nodes = list(simulation.nodes)
+    active = [node for node in nodes if node.broker is not None and node.broker.controller.is_active]
+    if not active:
+        raise CameToNothing
+    before = active[0]
+    await bring_down(simulation, [before], "killed")
+    voter = await _voter(simulation, [node for node in nodes if node is not before])
+    others = [node for node in nodes if node not in (before, voter)]
+    for node in (voter, *others):
+        node.kill()
+        node.mount()
+    damage_of(simulation).spoil_vote(voter, simulation.rng.choice(WAYS))
+    await staggered(simulation, [before, voter, *others[len(nodes) // 2 :]], others[: len(nodes) // 2])
+
+
+async def _voter(simulation: Simulation, nodes: list[Node]) -> Node:
+    """A node whose vote for another is on its disk, while no record of that epoch is."""
+    deadline = simulation.loop.time() + _ELECTION_S
+    while simulation.loop.time() < deadline:
+        for node in nodes:
+            if node.broker is None or node.broker.node.quorum.is_saving:
+                continue
+            raft = node.broker.node.quorum.node
+            voted = raft.state.voted
+            if voted is not None and voted.id != node.id and raft.epoch > raft.log.last_epoch:
+                return node
+        await pause(simulation, _GLANCE_S, _GLANCE_S)
+    raise CameToNothing
 
 
 async def quorum_recovered(simulation: Simulation) -> None:
@@ -164,5 +201,5 @@ def _derived_files(node: Node) -> list[tuple[str, bool]]:
 
 SMALL_FILES: Final[dict[str, Disaster]] = {
     disaster.__name__: disaster
-    for disaster in (checkpoints_lost, identity_lost, votes_lost, quorum_recovered)
+    for disaster in (checkpoints_lost, identity_lost, votes_lost, vote_forgotten, quorum_recovered)
 }
