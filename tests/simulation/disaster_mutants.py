@@ -173,6 +173,7 @@ DISASTER_MUTANTS: Final = (
         guard="a lost vote makes another voter",
         changes=((MetadataLog, "load_state", _same_voter),),
         disaster="vote_forgotten",
+        brokers=5,
     ),
     Mutant(
         guard="damage is found and mended",

@@ -41,6 +41,7 @@ _SEEDS = {
     "checkpoints_lost": 0,
     "identity_lost": 1,
     "votes_lost": 0,
+    "vote_forgotten": 0,
     "quorum_recovered": 0,
     "newest_segment_flipped": 0,
     "header_flipped": 0,

@@ -92,36 +92,45 @@ async def votes_lost(simulation: Simulation) -> None:
 
 
 async def vote_forgotten(simulation: Simulation) -> None:
-    """A voter is killed right after it has voted, loses `quorum-state`, and meets another candidate."""
+    """Voters are killed right after they have voted, lose `quorum-state`, and meet another candidate."""
     await load(simulation)
     nodes = list(simulation.nodes)
-    active = [node for node in nodes if node.broker is not None and node.broker.controller.is_active]
-    if not active:
+    leader = next((node for node in nodes if node.broker and node.broker.controller.is_active), None)
+    if leader is None:
         raise CameToNothing
-    before = active[0]
-    await bring_down(simulation, [before], "killed")
-    voter = await _voter(simulation, [node for node in nodes if node is not before])
-    others = [node for node in nodes if node not in (before, voter)]
-    for node in (voter, *others):
+    # Of three, only the leader is left to know nothing of the next epoch.
+    apart = (
+        leader if len(nodes) < 5 else simulation.rng.choice([node for node in nodes if node is not leader])
+    )
+    for node in {apart: None, leader: None}:
+        await bring_down(simulation, [node], "killed")
+    voters = await _voters(simulation, (len(nodes) - 1) // 2)
+    for node in nodes:
         node.kill()
         node.mount()
-    damage_of(simulation).spoil_vote(voter, simulation.rng.choice(WAYS))
-    await staggered(simulation, [before, voter, *others[len(nodes) // 2 :]], others[: len(nodes) // 2])
+    for node in voters:
+        damage_of(simulation).spoil_vote(node, simulation.rng.choice(WAYS))
+    first = [apart, *voters]
+    await staggered(simulation, first, [node for node in nodes if node not in first])
 
 
-async def _voter(simulation: Simulation, nodes: list[Node]) -> Node:
-    """A node whose vote for another is on its disk, while no record of that epoch is."""
+async def _voters(simulation: Simulation, count: int) -> list[Node]:
+    """Nodes whose votes for another node are on their disks, while no record of that epoch is."""
     deadline = simulation.loop.time() + _ELECTION_S
     while simulation.loop.time() < deadline:
-        for node in nodes:
-            if node.broker is None or node.broker.node.quorum.is_saving:
-                continue
-            raft = node.broker.node.quorum.node
-            voted = raft.state.voted
-            if voted is not None and voted.id != node.id and raft.epoch > raft.log.last_epoch:
-                return node
+        found = [node for node in simulation.nodes if _has_just_voted(node)]
+        if len(found) >= count:
+            return found[:count]
         await pause(simulation, _GLANCE_S, _GLANCE_S)
     raise CameToNothing
+
+
+def _has_just_voted(node: Node) -> bool:
+    if node.broker is None or node.broker.node.quorum.is_saving:
+        return False
+    raft = node.broker.node.quorum.node
+    voted = raft.state.voted
+    return voted is not None and voted.id != node.id and raft.epoch > raft.log.last_epoch
 
 
 async def quorum_recovered(simulation: Simulation) -> None:
