@@ -182,6 +182,18 @@ def test_out_of_range_above_the_leaders_end_cuts_and_compares_by_epoch() -> None
     assert ask(follower) == FetchPosition(3, 1, 5, 0)
 
 
+@pytest.mark.parametrize("leader_end", [2, 9])
+def test_records_of_epochs_to_come_are_set_aside(leader_end: int) -> None:
+    """A bit of a batch's epoch has changed, or the metadata went back: no leader knows such an epoch."""
+    log, leader = ModelLog("0077"), ModelLog("000055555")
+    with pytest.raises(OffsetOutOfRange):
+        diverging_epoch(leader, 5, 4, 7)
+    follower = following(log)
+    assert follower.offsets_listed(ask(follower), 0, leader_end, 0) == SetAside(2)
+    losing = FollowerState(1, 5, log, BACKOFF_MS, may_lose=True)
+    assert losing.offsets_listed(ask(losing), 0, leader_end, 0) == Truncate(2, committed_lost=None)
+
+
 def test_out_of_range_that_is_in_range_by_now_is_asked_again_later() -> None:
     follower = following(ModelLog("0011"))
     assert follower.offsets_listed(ask(follower), 0, 9, 0) is Hold.BACKOFF

@@ -172,6 +172,8 @@ class FollowerState:
         """The leader told where its log starts and ends, after our offset was out of its range."""
         if self._is_stale(sent):
             return Hold.STALE
+        if sent.last_fetched_epoch > self.leader_epoch:
+            return self._beyond_leader_epoch()
         end = self._log.end_offset
         if leader_end < end:
             # What is left is compared by epoch with the next fetch.
@@ -198,6 +200,15 @@ class FollowerState:
             or sent.last_fetched_epoch != log.leader_epochs.latest
             or sent.leader_epoch != self.leader_epoch
         )
+
+    def _beyond_leader_epoch(self) -> Step:
+        """Our log has records of epochs that are yet to come: the leader cannot tell where the logs part.
+
+        Either a bit of a batch's epoch has changed, which no checksum covers, or the metadata went back.
+        Neither shows that the records are not committed.
+        """
+        offset = max(self._log.end_offset_for_epoch(self.leader_epoch)[1], self._log.log_start_offset)
+        return Truncate(offset, committed_lost=None) if self._may_lose else SetAside(offset)
 
     def _truncate(self, offset: int, now_ms: int) -> Step:
         if offset >= self._log.end_offset:

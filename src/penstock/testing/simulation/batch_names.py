@@ -31,16 +31,19 @@ class BatchNames:
     def __init__(self) -> None:
         self._known: dict[tuple[int, int], BatchView] = {}
         self._before: dict[tuple[int, int], tuple[int, int]] = {}
-        #: by base offset and checksum: the epochs that such a batch was appended in
-        self._epochs: dict[tuple[int, int], set[int]] = {}
+        #: by checksum: offsets and epochs that such a batch was appended with
+        self._places: dict[int, set[tuple[int, int]]] = {}
 
     def as_appended(self, batch: BatchView) -> BatchView:
-        """A batch that was on a disk that was tampered with, in an epoch that it was appended in.
+        """A batch of a disk that was tampered with, as it was appended.
 
-        Checksums do not cover the epoch, so a bit that changes there leaves the batch intact.
+        Checksums cover neither offset nor epoch: a bit that changes there leaves the batch intact.
         """
-        epochs = set() if batch.crc is None else self._epochs.get((batch.base, batch.crc), set())
-        return batch if batch.epoch in epochs or not epochs else batch._replace(epoch=max(epochs))
+        places = set() if batch.crc is None else self._places.get(batch.crc, set())
+        if not places or (batch.base, batch.epoch) in places:
+            return batch
+        base, epoch = max(places, key=lambda place: (place[0] == batch.base, place[1] == batch.epoch, place))
+        return batch._replace(base=base, end=base + batch.end - batch.base, epoch=epoch)
 
     def forget(self, end: int) -> None:
         """Forget the batches from `end` on."""
@@ -55,7 +58,7 @@ class BatchNames:
             if known is None or known.crc is None:
                 self._known[name] = batch
                 if batch.crc is not None:
-                    self._epochs.setdefault((batch.base, batch.crc), set()).add(batch.epoch)
+                    self._places.setdefault(batch.crc, set()).add(name)
             if known is not None and not _same(known, batch):
                 raise Violation("offset and epoch name two records", f"{where} at {name}")
             if before is not None:

@@ -85,9 +85,14 @@ class _LogMirror:
             for start, header in iter_batches(data):
                 if tampered and not crc_matches(data[start : start + header.size], header):
                     return appended
-                if (log.config.compact or tampered) and header.base_offset > position:
-                    appended.append(_Appended(None, []))
                 batch = _batch_view(header)
+                if tampered and not position <= batch.base < batch.end <= end:
+                    # A bit of its base offset has changed, or of the one before.
+                    appended.append(_Appended(None, []))
+                    position += batch.end - batch.base
+                    continue
+                if (log.config.compact or tampered) and batch.base > position:
+                    appended.append(_Appended(None, []))
                 batches.append(batch)
                 appended[-1].batches.append(batch)
                 position = batch.end
