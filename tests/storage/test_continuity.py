@@ -10,12 +10,14 @@ import pytest
 
 from penstock.model.ids import TopicId
 from penstock.ports import File
+from penstock.records.record import iter_batches
 from penstock.storage.config import LogConfig
 from penstock.storage.continuity import MISPLACED
 from penstock.storage.directory import DataDirectory, StoredPartition
 from penstock.storage.log import Log
 from penstock.storage.memory import MemoryFiles
 from penstock.storage.scan import CorruptLog
+from penstock.storage.scrub import Piece, describe, scrub
 from penstock.storage.segment import COMPACTED, LOG, SUFFIXES, file_name
 from tests.storage.compacted import COMPACT, CompactedLog
 from tests.storage.logs import CLOCK, PATH, Tokens, batch, flush, note_rot, open_log, records
@@ -283,3 +285,23 @@ def test_a_log_that_is_as_its_manifest_says_is_opened_without_reading_sealed_seg
     Watched.opened.clear()
     directory.open_log("t", 0, LogConfig(), CLOCK)
     assert not {segment_path(0), segment_path(2)} & set(Watched.opened)
+
+
+@CLEAN
+def test_a_changed_length_in_the_last_batch_of_a_segment_does_not_shorten_it(clean: bool) -> None:
+    """The bytes are all there. A shorter segment would have no room for a sound copy of the batch."""
+    files = MemoryFiles()
+    end_offset = rolled(files, clean)
+    file = files.open(segment_path(4))
+    data = file.pread(file.size(), 0)
+    last = [position for position, _ in iter_batches(data)][-1]
+    length = int.from_bytes(data[last + 8 : last + 12], "big")
+    file.pwrite((length - 1).to_bytes(4, "big"), last + 8)
+    log = reopened(files, clean, end_offset)
+    segment = log.segments.holding(4)
+    assert (missing(log), segment.size) == ([], len(data))
+    sealed = describe(log, segment)
+    assert sealed is not None
+    (damage,) = scrub(files, sealed, Piece(0, 0), 1 << 20).damage
+    assert (damage.first_offset, damage.next_offset) == (7, 8)
+    assert (damage.position, damage.size) == (last, len(data) - last)

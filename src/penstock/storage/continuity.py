@@ -87,7 +87,9 @@ def _end_of(segment: Segment, following_base: int) -> int:
     """The offset up to which a sealed segment holds, or rightly leaves out, everything."""
     if not segment.is_compacted:
         end = sound_end(segment)
-        segment.size = end.position
+        # Bytes behind the last offset that belongs here are damaged in place: `scrub` has to see them.
+        if end.next_offset < following_base:
+            segment.size = end.position
         return end.next_offset
     coverage = segment.coverage()
     if coverage is None:
