@@ -128,7 +128,7 @@ async def _voters(simulation: Simulation, count: int) -> list[Node]:
 def _has_just_voted(node: Node) -> bool:
     if node.broker is None or node.broker.node.quorum.is_saving:
         return False
-    raft = node.broker.node.quorum.node
+    raft = node.broker.node.quorum.node.quorum
     voted = raft.state.voted
     return voted is not None and voted.id != node.id and raft.epoch > raft.log.last_epoch
 
