@@ -7,14 +7,14 @@ that are up may not have been able to say so.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from math import inf
 from typing import Final, NamedTuple
 
 from penstock.broker.controller import Controller
 from penstock.broker.logs import get_logger
 from penstock.metadata.absences import Absences
-from penstock.metadata.healing import Decision, Settings, Situation, decide, obstacles, records_of
+from penstock.metadata.healing import Decision, Planned, Settings, Situation, decide, obstacles, records_of
 from penstock.metadata.image import ClusterImage, Origin
 from penstock.metadata.policy import Policy
 from penstock.model.config import BrokerConfig
@@ -63,6 +63,7 @@ class Healer:
         self._listening_since_ms = 0.0
         self._last_round_ms = 0.0
         self._sharing = False
+        self._planned: Sequence[Planned] = ()
         #: what the last decision was made on, if it came to nothing
         self._idle: _Basis | None = None
         self._obstacles: list[str] = []
@@ -74,7 +75,8 @@ class Healer:
     def begin(self) -> None:
         """This node is the active controller now."""
         self._listening_since_ms = self._last_round_ms = self._now_ms()
-        self._sharing, self._idle, self._obstacles = False, None, []
+        self._sharing, self._planned = False, ()
+        self._idle, self._obstacles = None, []
 
     @property
     def next_ms(self) -> float:
@@ -105,7 +107,7 @@ class Healer:
         if basis == self._idle:
             return
         decision = await self._controller.change(self._decide)
-        self._sharing = decision.sharing
+        self._sharing, self._planned = decision.sharing, decision.planned
         self._idle = None if decision.start or decision.cancel else basis
         self._report(decision)
 
@@ -148,7 +150,11 @@ class Healer:
     def _situation(self) -> Situation:
         now_ms = self._now_ms()
         return Situation(
-            self._absences.gone(now_ms), self._absences.quiet_ms(now_ms), self._full(), self._sharing
+            self._absences.gone(now_ms),
+            self._absences.quiet_ms(now_ms),
+            self._full(),
+            self._sharing,
+            self._planned,
         )
 
     def _basis(self) -> _Basis:

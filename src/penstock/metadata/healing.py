@@ -20,7 +20,7 @@ Pure: the active controller decides, once in a while (`broker.healer`).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from penstock.metadata.balance import begin_step
@@ -33,7 +33,17 @@ from penstock.model.errors import ApiError
 from penstock.model.ids import TopicPartition
 from penstock.wire.schema import Struct
 
-__all__ = ["Cancel", "Decision", "Settings", "Situation", "Start", "decide", "obstacles", "records_of"]
+__all__ = [
+    "Cancel",
+    "Decision",
+    "Planned",
+    "Settings",
+    "Situation",
+    "Start",
+    "decide",
+    "obstacles",
+    "records_of",
+]
 
 #: several brokers are started one after the other, and an operator may move replicas to a new broker, too
 _QUIET_MS: Final = 60_000
@@ -62,6 +72,13 @@ class Settings(NamedTuple):
         return min(_QUIET_MS, self.delay_ms)
 
 
+class Planned(NamedTuple):
+    """A move of a share, and the replicas that the partition had when it was planned."""
+
+    move: Move
+    before: Sequence[int]
+
+
 class Situation(NamedTuple):
     """What the active controller knows beside the image."""
 
@@ -71,8 +88,9 @@ class Situation(NamedTuple):
     quiet_ms: float
     #: brokers with a data directory that is full or has failed
     full: Collection[int] = ()
-    #: whether a share has begun and not ended
+    #: whether a share has begun and not ended, and what is left of its plan
     sharing: bool = False
+    planned: Sequence[Planned] = ()
 
 
 class Start(NamedTuple):
@@ -90,11 +108,12 @@ class Cancel(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """What to do now; `sharing` is for the next situation."""
+    """What to do now; `sharing` and `planned` are for the next situation."""
 
     start: list[Start]
     cancel: list[Cancel]
     sharing: bool = False
+    planned: Sequence[Planned] = ()
 
 
 def decide(image: ClusterImage, settings: Settings, situation: Situation) -> Decision:
@@ -106,8 +125,7 @@ def decide(image: ClusterImage, settings: Settings, situation: Situation) -> Dec
     start = [Start(move, Origin.REBUILD) for move in healing.rebuilds()]
     if start or not healing.may_share():
         return Decision(start, [], situation.sharing)
-    moves, sharing = healing.shares()
-    return Decision([Start(move, Origin.SHARE) for move in moves], [], sharing)
+    return healing.share()
 
 
 def records_of(image: ClusterImage, policy: Policy, decision: Decision) -> tuple[list[Struct], Decision]:
@@ -133,7 +151,7 @@ def records_of(image: ClusterImage, policy: Policy, decision: Decision) -> tuple
         if record is not None:
             records.append(record)
             cancel.append(one)
-    return records, Decision(start, cancel, decision.sharing)
+    return records, decision._replace(start=start, cancel=cancel)
 
 
 def obstacles(image: ClusterImage, settings: Settings, situation: Situation) -> list[str]:
@@ -149,6 +167,11 @@ class _Healing:
         self._up = [broker.id for broker in image.brokers.values() if broker.active]
         self._due = [node for node, ms in situation.gone.items() if ms >= settings.delay_ms]
         self._closed = {*settings.excluded, *situation.full}
+        self._receivers = {
+            broker.id
+            for broker in image.brokers.values()
+            if may_receive(broker) and broker.id not in self._closed
+        }
         self._ours = [p for p in image.reassigning.values() if p.origin in _OURS]
         self._places = max(0, settings.partitions_max - len(self._ours))
 
@@ -211,6 +234,8 @@ class _Healing:
             return "have a leader that recovers"
         if len(partition.replicas) > len(self._up):
             return f"have more replicas than brokers are up ({len(self._up)})"
+        if self._receivers.issubset(partition.replicas):
+            return "have no broker left that takes a replica"
         return ""
 
     def obstacles(self) -> Iterator[str]:
@@ -219,10 +244,6 @@ class _Healing:
         counts: dict[str, int] = {}
         for partition in self._unhealed():
             obstacle = self._obstacle(partition)
-            if not obstacle and not plan_evacuation(
-                self._image, [partition], self._due, excluded=self._closed
-            ):
-                obstacle = "have no broker left that takes a replica"
             if obstacle:
                 counts[obstacle] = counts.get(obstacle, 0) + 1
         for obstacle, count in counts.items():
@@ -241,43 +262,51 @@ class _Healing:
             and self._situation.quiet_ms >= self._settings.quiet_ms
         )
 
-    def shares(self) -> tuple[list[Move], bool]:
-        """Moves to brokers with far fewer replicas than the mean; and whether more will follow."""
-        under_way = len(self._ours)
-        if 2 * under_way > self._settings.partitions_max:
-            # Planning takes time for each partition of the cluster: not for every single one that arrives.
-            return [], True
-        if not (self._situation.sharing or under_way or self._is_uneven()):
-            return [], False
-        plan = plan_rebalance(
-            self._image, {}, excluded=self._closed, tolerance=min(0.1, self._settings.tolerance / 2)
-        )
-        copies = [move for move in plan if self._copies(move)]
+    def share(self) -> Decision:
+        """Moves to brokers with far fewer replicas than the mean.
+
+        A plan takes time for each partition of the cluster, so it is made once and carried out piece by
+        piece. It is given up when a broker comes or goes: nothing is shared then for a while.
+        """
+        situation, is_moving = self._situation, bool(self._ours)
+        planned = [each for each in situation.planned if self._is_open(each)]
+        if not planned:
+            if is_moving or not (situation.sharing or self._is_uneven()):
+                return Decision([], [], is_moving)
+            planned = self._plan()
+        copies = [each for each in planned if set(each.move.replicas) != set(each.before)]
         if copies:
-            moves = [move for move in copies if self._is_in_sync(move)][: self._places]
+            chosen = [each for each in copies if self._is_in_sync(each)][: self._places]
         else:
             # Other preferred leaders move no data: last, when the replicas are where they stay.
-            moves = [] if under_way else plan
-        return moves, bool(plan) or under_way > 0
+            chosen = [] if is_moving else planned
+        left = [each for each in planned if each not in chosen]
+        start = [Start(each.move, Origin.SHARE) for each in chosen]
+        return Decision(start, [], bool(planned), left)
+
+    def _plan(self) -> list[Planned]:
+        tolerance = min(0.1, self._settings.tolerance / 2)
+        moves = plan_rebalance(self._image, {}, excluded=self._closed, tolerance=tolerance)
+        return [Planned(move, _find(self._image, move.partition).replicas) for move in moves]
+
+    def _is_open(self, planned: Planned) -> bool:
+        """Whether the partition is there, and as it was when this was planned."""
+        name = planned.move.partition
+        topic = self._image.topics.get(name.topic)
+        if topic is None or name.partition not in topic.partitions:
+            return False
+        return topic.partitions[name.partition].replicas == planned.before
+
+    def _is_in_sync(self, planned: Planned) -> bool:
+        return set(_find(self._image, planned.move.partition).isr) == set(planned.before)
 
     def _is_uneven(self) -> bool:
         image = self._image
-        held = [
-            len(image.partitions_on(broker.id))
-            for broker in image.brokers.values()
-            if may_receive(broker) and broker.id not in self._closed
-        ]
+        held = [len(image.partitions_on(node)) for node in self._receivers]
         if not held or max(held) - min(held) < _DIFFERENCE_MIN:
             return False
         mean = sum(held) / len(held)
         return min(held) < mean * (1 - self._settings.tolerance)
-
-    def _copies(self, move: Move) -> bool:
-        return set(move.replicas) != set(_find(self._image, move.partition).replicas)
-
-    def _is_in_sync(self, move: Move) -> bool:
-        partition = _find(self._image, move.partition)
-        return set(partition.isr) == set(partition.replicas)
 
     def _name(self, partition: PartitionImage) -> TopicPartition:
         return TopicPartition(self._image.topics_by_id[partition.topic_id].name, partition.index)

@@ -1,0 +1,116 @@
+"""When the healer decides: not right after silence, and not again while nothing has changed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from math import inf
+from typing import Any, TypeVar
+
+import pytest
+
+from penstock.broker.healer import Healer
+from penstock.model.config import BrokerConfig
+from penstock.wire.schema import Struct
+from tests.metadata.stage import Stage
+
+T = TypeVar("T")
+SESSION_MS = 3000
+DELAY_MS = 20_000
+ON = {"penstock.self.healing.enable": "true", "penstock.self.healing.delay.ms": str(DELAY_MS)}
+
+
+class World:
+    """A stage with brokers 1 to 4, of which 3 is gone since 0, and a healer that decides on it."""
+
+    def __init__(self, **settings: str) -> None:
+        self.stage, self.now_ms, self.decisions = Stage(4), 0.0, 0
+        self.partition = self.stage.topic("t", [1, 2, 3])
+        config = BrokerConfig({"node.id": "1", "broker.session.timeout.ms": str(SESSION_MS), **settings})
+        controller: Any = self
+        self.healer = Healer(
+            config,
+            self.stage.image,
+            controller,
+            lambda: self.stage.policy,
+            lambda: (),
+            lambda: self.now_ms,
+        )
+        self.stage.fence(3)
+        self.healer.observed()
+
+    async def change(self, decide: Callable[[], tuple[Sequence[Struct], T]]) -> T:
+        """As the controller does it."""
+        self.decisions += 1
+        records, result = decide()
+        self.stage.commit(records)
+        self.healer.observed()
+        return result
+
+    def pass_time(self, until_ms: float) -> None:
+        """Let the controller's loop run, twice a second."""
+        while self.now_ms < until_ms:
+            self.now_ms += 500
+            asyncio.run(self.healer.work())
+
+
+def test_it_decides_when_it_is_time_and_not_again_before_something_changes() -> None:
+    world = World(**ON)
+    world.healer.begin()
+    world.pass_time(DELAY_MS - 500)
+    assert (world.partition.adding, world.decisions) == ([], 1)
+    world.pass_time(DELAY_MS)
+    assert world.partition.adding == [4]
+    decisions = world.decisions
+    world.pass_time(DELAY_MS + 5000)
+    assert world.decisions == decisions + 1
+    world.stage.beat(3)
+    world.healer.observed()
+    world.pass_time(DELAY_MS + 6000)
+    assert not world.partition.reassigning
+
+
+def test_a_new_controller_gives_brokers_time_to_be_heard() -> None:
+    """By what it has observed as a follower the broker is gone for long."""
+    world = World(**ON)
+    world.now_ms = 10 * DELAY_MS
+    world.healer.begin()
+    world.pass_time(10 * DELAY_MS + 2 * SESSION_MS - 500)
+    assert world.decisions == 0
+    world.pass_time(10 * DELAY_MS + 2 * SESSION_MS)
+    assert world.partition.adding == [4]
+
+
+def test_a_controller_that_was_held_up_gives_them_time_as_well() -> None:
+    world = World(**ON)
+    world.healer.begin()
+    world.pass_time(DELAY_MS - 1000)
+    world.now_ms += 10 * DELAY_MS
+    world.pass_time(world.now_ms + 2 * SESSION_MS - 500)
+    assert world.partition.adding == []
+    world.pass_time(world.now_ms + 1000)
+    assert world.partition.adding == [4]
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_it_costs_nothing_while_it_is_off(enabled: bool) -> None:
+    world = World(**(ON if enabled else {}))
+    world.healer.begin()
+    assert world.healer.next_ms == (500 if enabled else inf)
+    world.pass_time(10_000)
+    assert world.decisions == (1 if enabled else 0)
+
+
+def test_what_is_said_of_it() -> None:
+    world = World(**ON)
+    world.now_ms = 5000
+    assert world.healer.notes() == [
+        "broker 3 has been gone for 5 s; its 1 replicas are rebuilt on other brokers in 15 s"
+    ]
+    world.stage.fence(4)
+    world.now_ms = 25_000
+    assert world.healer.notes() == [
+        "broker 3 has been gone for 25 s; 1 of its replicas are not rebuilt yet",
+        "1 partition(s) of gone brokers have more replicas than brokers are up (2)",
+    ]
+    assert World().healer.notes() == []
