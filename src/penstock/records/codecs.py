@@ -11,9 +11,7 @@ broker must do runs in a worker thread, not in a subprocess.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from enum import IntEnum
-from struct import Struct, error
+from struct import Struct
 from types import ModuleType
 from typing import Final
 
@@ -21,54 +19,22 @@ import cramjam
 
 from penstock.model.errors import CorruptMessage, RecordListTooLarge
 from penstock.ports import Buffer
+from penstock.records.codec import Codec
+from penstock.records.frames import XERIAL_MAGIC, snappy_blocks
 
-__all__ = ["DECOMPRESSED_BYTES_MAX", "Codec", "check_lz4_frame", "compress", "decompress"]
+__all__ = ["DECOMPRESSED_BYTES_MAX", "Codec", "compress", "decompress", "unpack"]
 
 #: What one batch may unpack to unless the caller says otherwise: the most memory that a hostile batch costs.
 DECOMPRESSED_BYTES_MAX: Final = 256 * 1024 * 1024
 
-_XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
-_XERIAL_HEADER: Final = _XERIAL_MAGIC + bytes((0, 0, 0, 1, 0, 0, 0, 1))
+_XERIAL_HEADER: Final = XERIAL_MAGIC + bytes((0, 0, 0, 1, 0, 0, 0, 1))
 _XERIAL_BLOCK_BYTES: Final = 32 * 1024
 _BLOCK_LENGTH: Final = Struct(">i")
 _GUESS_BYTES_MIN: Final = 64 * 1024
-_LZ4_MAGIC: Final = b"\x04\x22\x4d\x18"
-#: magic, flags, block descriptor, checksum of the header
-_LZ4_HEADER_BYTES_MIN: Final = 7
-_LZ4_VERSION: Final = 1
-_LZ4_INDEPENDENT: Final = 0x20
-#: a reserved bit and, in later versions of the format, that of a dictionary's id
-_LZ4_RESERVED: Final = 0x03
-_LZ4_BLOCK_RESERVED: Final = 0x8F
-#: 64 KiB
-_LZ4_BLOCK_SIZE_MIN: Final = 4
+#: gzip's best, near enough; a frame that declares more gets its buffer in steps
+_RATIO_MAX: Final = 1024
 #: How Rust's standard library words "the output slice is full": the one failure that is cured by more room.
 _OUTPUT_FULL: Final = "failed to write whole buffer"
-
-
-class Codec(IntEnum):
-    """A batch's codec: the low three bits of its attributes."""
-
-    NONE = 0
-    GZIP = 1
-    SNAPPY = 2
-    LZ4 = 3
-    ZSTD = 4
-
-    @property
-    def label(self) -> str:
-        """The value of `compression.type` that means this codec; on the command line, too."""
-        return self.name.lower()
-
-    @classmethod
-    def from_label(cls, label: str) -> Codec:
-        """The inverse of `label` ("uncompressed", as topics say, is "none"); ValueError on anything else."""
-        if label == "uncompressed":
-            return cls.NONE
-        for codec in cls:
-            if codec.label == label:
-                return codec
-        raise ValueError(f"{label!r} is not a codec: use {', '.join(codec.label for codec in cls)}")
 
 
 #: Kafka's default levels, and the libraries' names for them: gzip's -1 is 6, LZ4's 9 is the fast compressor.
@@ -102,52 +68,55 @@ def decompress(codec: Codec, data: Buffer, limit: int = DECOMPRESSED_BYTES_MAX) 
         if len(data) > limit:
             raise _too_large(codec, limit)
         return bytes(data)
+    output, size = unpack(codec, data, limit)
+    return bytes(memoryview(output)[:size])
+
+
+def unpack(
+    codec: Codec,
+    data: Buffer,
+    limit: int = DECOMPRESSED_BYTES_MAX,
+    expected: int | None = None,
+    buffer: bytearray | None = None,
+) -> tuple[bytearray, int]:
+    """A buffer that begins with what compressed `data` holds, and how many bytes that is; errors as above.
+
+    `expected` is the size that the frame declares, if it does. It is not trusted with memory: the first
+    buffer is no larger than the usual codecs could fill. `buffer` is used if it is large enough: fresh memory
+    costs as much as a fast codec.
+    """
     try:
         if codec is Codec.SNAPPY:
-            return _snappy_decompress(data, limit)
-        return _decompress_growing(codec, data, limit)
+            return _unpack_snappy(data, limit, buffer or bytearray())
+        return _unpack_growing(codec, data, limit, expected, buffer or bytearray())
     except cramjam.DecompressionError as e:
         raise CorruptMessage(f"the records cannot be decompressed with {codec.label}: {e}") from e
-
-
-def check_lz4_frame(data: Buffer) -> None:
-    """Refuse a frame that Java's reader cannot read; CorruptMessage says why.
-
-    It reads version 1 of the format with independent blocks, without a dictionary.
-    """
-    if len(data) < _LZ4_HEADER_BYTES_MIN or bytes(data[:4]) != _LZ4_MAGIC:
-        raise CorruptMessage("the records are not an LZ4 frame")
-    flags, descriptor = data[4], data[5]
-    if flags >> 6 != _LZ4_VERSION or flags & _LZ4_RESERVED or descriptor & _LZ4_BLOCK_RESERVED:
-        raise CorruptMessage(f"an LZ4 frame of another version, or with a dictionary (flags {flags:#04x})")
-    if not flags & _LZ4_INDEPENDENT:
-        raise CorruptMessage(
-            "an LZ4 frame with linked blocks, which Java cannot read; use independent blocks"
-        )
-    if descriptor >> 4 < _LZ4_BLOCK_SIZE_MIN:
-        raise CorruptMessage(f"an LZ4 frame with an unknown block size ({descriptor >> 4})")
 
 
 def _too_large(codec: Codec, limit: int) -> RecordListTooLarge:
     return RecordListTooLarge(f"a batch in {codec.label} unpacks to more than {limit} bytes")
 
 
-def _decompress_growing(codec: Codec, data: Buffer, limit: int) -> bytes:
-    """Unpack into a bounded buffer, four times larger at each try: streams do not say how long they are."""
+def _unpack_growing(
+    codec: Codec, data: Buffer, limit: int, expected: int | None, output: bytearray
+) -> tuple[bytearray, int]:
+    """Unpack into a bounded buffer, four times larger at each try: streams need not say how long they are."""
     module = _MODULE[codec]
-    size = min(limit, max(_GUESS_BYTES_MIN, 4 * len(data)))
+    size = max(_GUESS_BYTES_MIN, 4 * len(data))
+    if expected is not None:
+        size = min(expected, max(size, _RATIO_MAX * len(data)))
+    size = min(limit, max(size, len(output)))
     while True:
-        output = bytearray(size)
+        if len(output) < size:
+            output = bytearray(size)
         try:
-            written = module.decompress_into(data, output)
+            return output, module.decompress_into(data, memoryview(output)[:size])
         except cramjam.DecompressionError as e:
             if _OUTPUT_FULL not in str(e):
                 raise
-        else:
-            return bytes(memoryview(output)[:written])
         if size >= limit:
             raise _too_large(codec, limit)
-        size = min(limit, 4 * size)
+        size = min(limit, max(_GUESS_BYTES_MIN, 4 * size))
 
 
 def _xerial_compress(data: Buffer) -> bytes:
@@ -159,27 +128,14 @@ def _xerial_compress(data: Buffer) -> bytes:
     return b"".join(parts)
 
 
-def _snappy_decompress(data: Buffer, limit: int) -> bytes:
-    view = memoryview(data)
-    blocks = list(_xerial_blocks(view)) if bytes(view[:8]) == _XERIAL_MAGIC else [view]
-    sizes = [cramjam.snappy.decompress_raw_len(block) for block in blocks]
-    if sum(sizes) > limit:
+def _unpack_snappy(data: Buffer, limit: int, output: bytearray) -> tuple[bytearray, int]:
+    blocks = list(snappy_blocks(data))
+    total = sum(size for _, size in blocks)
+    if total > limit:
         raise _too_large(Codec.SNAPPY, limit)
-    return b"".join(
-        bytes(cramjam.snappy.decompress_raw(block, output_len=size))
-        for block, size in zip(blocks, sizes, strict=True)
-    )
-
-
-def _xerial_blocks(view: memoryview) -> Iterator[memoryview]:
-    position = len(_XERIAL_HEADER)
-    while position < len(view):
-        try:
-            (length,) = _BLOCK_LENGTH.unpack_from(view, position)
-        except error as e:
-            raise CorruptMessage("a snappy block's length is cut short") from e
-        position += _BLOCK_LENGTH.size
-        if not 0 <= length <= len(view) - position:
-            raise CorruptMessage(f"a snappy block of {length} bytes where {len(view) - position} are left")
-        yield view[position : position + length]
-        position += length
+    if len(output) < total:
+        output = bytearray(total)
+    view, position = memoryview(output), 0
+    for block, size in blocks:
+        position += cramjam.snappy.decompress_raw_into(block, view[position : position + size])
+    return output, position

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from struct import error
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from penstock.model.errors import CorruptMessage
 from penstock.ports import Buffer
@@ -24,6 +24,7 @@ from penstock.records.batch import (
     NO_EPOCH,
     NO_PRODUCER_ID,
     NO_SEQUENCE,
+    NO_TIMESTAMP,
     TIMESTAMP_TYPE_BIT,
     TRANSACTIONAL_BIT,
     BatchHeader,
@@ -31,6 +32,7 @@ from penstock.records.batch import (
 )
 from penstock.records.checksum import crc32c
 from penstock.records.codecs import DECOMPRESSED_BYTES_MAX, Codec, compress, decompress
+from penstock.records.structure import check_records
 from penstock.records.varint import LONG_BYTES_MAX, decode_varint, encode_varint
 
 __all__ = [
@@ -48,6 +50,7 @@ __all__ = [
 ]
 
 Header: TypeAlias = tuple[str, bytes | None]
+_TIMESTAMP_MAX: Final = (1 << 63) - 1
 
 
 class Record(NamedTuple):
@@ -280,17 +283,24 @@ def recompress(
     """A producer's records in another codec, numbered from 0; control batches stay as they are.
 
     The header gets the true maximum timestamp. As in Kafka, offset deltas of the producer are not believed.
+    Every record of the result is valid; CorruptMessage where that cannot be.
     """
     header, data = open_batch(batch, limit)
     if header.is_control or header.compression == codec:
         return bytes(batch)
-    spans = list(walk(data, header.record_count))
-    if any(span.offset_delta != index for index, span in enumerate(spans)):
+    try:
+        facts = check_records(data, 0, len(data), header.record_count)
+    except CorruptMessage:
+        # Perhaps it is only the offset deltas that are wrong.
+        spans = walk(data, header.record_count)
         data = b"".join(_numbered(data, span, index) for index, span in enumerate(spans))
+        facts = check_records(data, 0, len(data), header.record_count)
     attributes = header.attributes & ~COMPRESSION_MASK | codec
-    if spans and not header.is_log_append_time:
-        largest = header.base_timestamp + max(span.timestamp_delta for span in spans)
-        header = header._replace(max_timestamp=largest)
+    if header.record_count and not header.is_log_append_time:
+        largest = header.base_timestamp + facts.timestamp_delta_max
+        if largest > _TIMESTAMP_MAX:
+            raise CorruptMessage(f"a record has timestamp {largest}, which is more than 64 bits hold")
+        header = header._replace(max_timestamp=max(largest, NO_TIMESTAMP))
     return seal(header._replace(attributes=attributes), compress(codec, data, level))
 
 
