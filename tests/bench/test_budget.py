@@ -136,11 +136,11 @@ def measured(folder: Path, frames: Callable[[bytes], Frames], warm_up: int) -> C
 
 
 BUDGETS = {
-    "one record": (one_record, WARM_UP, Cost(1540, 31, 58, 3, 5000, 1)),
-    "one idempotent record": (one_idempotent_record, WARM_UP, Cost(1710, 34, 63, 3, 5000, 1)),
-    "1-MB batch": (one_megabyte, 4, Cost(2090, 49, 80, 4, 5000, 5)),
-    "fetch at the tail": (tail, WARM_UP, Cost(3800, 91, 138, 4, 7500, 3)),
-    "steady fetch": (steady, WARM_UP, Cost(3300, 67, 99, 4, 7500, 3)),
+    "one record": (one_record, WARM_UP, Cost(1610, 32, 60, 3, 5000, 1)),
+    "one idempotent record": (one_idempotent_record, WARM_UP, Cost(1780, 35, 65, 3, 5000, 1)),
+    "1-MB batch": (one_megabyte, 4, Cost(2170, 50, 82, 4, 5000, 5)),
+    "fetch at the tail": (tail, WARM_UP, Cost(3900, 92, 140, 4, 7500, 3)),
+    "steady fetch": (steady, WARM_UP, Cost(3400, 68, 101, 4, 7500, 3)),
     "fetch of a file range": (file_range, FILLED, Cost(2300, 66, 87, 6.1, 13_000, 2)),
 }
 

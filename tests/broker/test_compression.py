@@ -255,7 +255,8 @@ def test_a_bomb_is_refused(client: RawClient, gzip_topic: Topic) -> None:
 
     answer = produce(client, gzip_topic, bomb)
 
-    assert answer.error_code == ErrorCode.RECORD_LIST_TOO_LARGE
+    assert answer.error_code == ErrorCode.INVALID_RECORD
+    assert "penstock.record.decompressed.bytes.max" in (answer.error_message or "")
 
 
 def test_recompressed_batches_are_flushed_before_they_are_acknowledged(tmp_path: Path) -> None:

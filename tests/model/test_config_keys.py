@@ -59,11 +59,12 @@ KAFKA_TOPIC_DEFAULTS = {
 
 # KIP-966 has it; no release of Kafka does yet.
 AHEAD_OF_KAFKA = {"unclean.recovery.strategy": "balanced"}
+OWN = {"penstock.record.decompressed.bytes.max": "104857600", "penstock.record.validation": "records"}
 
 
 def test_topic_configs_are_kafkas() -> None:
     shown = {key.name: key.format(key.default) for key in TOPIC_KEYS.values() if not key.internal}
-    assert shown == KAFKA_TOPIC_DEFAULTS | AHEAD_OF_KAFKA
+    assert shown == KAFKA_TOPIC_DEFAULTS | AHEAD_OF_KAFKA | OWN
 
 
 @pytest.mark.parametrize("key", ALL_KEYS, ids=lambda key: key.name)

@@ -205,28 +205,33 @@ def test_an_idempotent_batch_needs_nothing_more() -> None:
 # -- records that take long to look at
 
 
+#: records of irregular size that are checked without a worker
+SHORT = 2000
+
+
 def keyed(count: int, *, last_timestamp: int = NOW_MS) -> memoryview:
-    sent = [Record(i, NOW_MS, b"", None) for i in range(count)]
+    """Records that have to be checked one by one."""
+    sent = [Record(i, NOW_MS, b"k", bytes(i % 7), (("h", bytes(i % 3)),)) for i in range(count)]
     sent[-1] = sent[-1]._replace(timestamp=last_timestamp)
     return memoryview(bytearray(build_batch(sent)))
 
 
 def test_a_long_batch_is_appended_once_its_records_were_checked() -> None:
     log = open_log(cleanup_policy=COMPACT)
-    assert log.append(keyed(1000), 0).last_offset == 999
+    assert log.append(keyed(SHORT), 0).last_offset == SHORT - 1
     with pytest.raises(LongWalk) as walk:
-        log.append(keyed(1001), 0)
+        log.append(keyed(SHORT + 1), 0)
     walk.value.check()
-    assert log.append(keyed(1001), 0, checked_by=walk.value.rules).base_offset == 1000
+    assert log.append(keyed(SHORT + 1), 0, checked_by=walk.value.rules).base_offset == SHORT
 
 
 def test_a_check_by_rules_of_before_does_not_count() -> None:
     log = open_log(cleanup_policy=COMPACT)
     with pytest.raises(LongWalk) as walk:
-        log.append(keyed(1001), 0)
+        log.append(keyed(SHORT + 1), 0)
     log.reconfigure(replace(log.config, message_timestamp_before_max_ms=1000))
     with pytest.raises(LongWalk):
-        log.append(keyed(1001), 0, checked_by=walk.value.rules)
+        log.append(keyed(SHORT + 1), 0, checked_by=walk.value.rules)
 
 
 def test_logs_share_the_rules_of_configs_that_are_the_same_and_of_no_others() -> None:
@@ -237,17 +242,19 @@ def test_logs_share_the_rules_of_configs_that_are_the_same_and_of_no_others() ->
 
 def test_only_clients_send_batches_that_take_long() -> None:
     log = open_log(cleanup_policy=COMPACT)
-    assert log.append(keyed(1001), 0, AppendOrigin.COORDINATOR).last_offset == 1000
+    assert log.append(keyed(SHORT + 1), 0, AppendOrigin.COORDINATOR).last_offset == SHORT
 
 
 def test_to_name_the_records_of_a_long_batch_is_a_long_walk_too() -> None:
     log = open_log(message_timestamp_after_max_ms=1000)
-    assert log.append(keyed(1001), 0).last_offset == 1000
+    equal = [Record(i, NOW_MS, b"", None) for i in range(SHORT + 1)]
+    assert log.append(memoryview(bytearray(build_batch(equal))), 0).last_offset == SHORT
+    equal[-1] = equal[-1]._replace(timestamp=NOW_MS + 1001)
     with pytest.raises(LongWalk) as walk:
-        log.append(keyed(1001, last_timestamp=NOW_MS + 1001), 0)
+        log.append(memoryview(bytearray(build_batch(equal))), 0)
     with pytest.raises(InvalidTimestamp) as raised:
         walk.value.check()
-    assert [index for index, _ in raised.value.record_errors] == [1000]
+    assert [index for index, _ in raised.value.record_errors] == [SHORT]
 
 
 def test_no_more_than_a_thousand_records_are_named() -> None:

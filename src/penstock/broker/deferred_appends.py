@@ -1,4 +1,4 @@
-"""Appends that take work first: another codec, because the topic asks for it, or a walk through many records.
+"""Appends that take work first: another codec, because the topic asks for it, or a long check of the records.
 
 The work runs in a worker thread, on a copy of the batch that counts as memory of requests in flight. Batches
 of one partition keep their order: while one of them is `pending`, those behind it come here, too, and queue
@@ -12,14 +12,23 @@ from typing import Protocol
 
 from penstock.broker.logs import get_logger
 from penstock.broker.partition import Partition
-from penstock.model.errors import ApiError, CorruptMessage, ErrorCode, InvalidRecord, MessageTooLarge
+from penstock.model.errors import (
+    ApiError,
+    CorruptMessage,
+    ErrorCode,
+    InvalidRecord,
+    MessageTooLarge,
+    RecordListTooLarge,
+)
 from penstock.net.buffers import BufferPool
 from penstock.ports import Workers
 from penstock.records.batch import codec_of, crc_matches, read_header
 from penstock.records.codecs import Codec
 from penstock.records.record import recompress
 from penstock.storage.log import Appended, LongWalk
-from penstock.storage.validation import check_codec, one_batch
+from penstock.storage.record_checks import check_codec, too_large
+from penstock.storage.rules import Rules
+from penstock.storage.validation import one_batch
 
 __all__ = ["PendingAppends", "append_at_once", "append_later"]
 
@@ -81,9 +90,17 @@ async def _append(
     async with order:
         try:
             codec = partition.codec
+            checked_by = None
             if codec is not None and codec_of(batch) != codec:
-                batch = await workers.in_thread(_recompress, batch, codec, partition.compression_level)
-            appended: Appended | ApiError = await _append_checked(workers, partition, memoryview(batch))
+                rules = partition.log.rules
+                batch = await workers.in_thread(
+                    _recompress, batch, codec, partition.compression_level, rules.decompressed_bytes_max
+                )
+                # Recompression checks the structure of every record, but not keys and timestamps.
+                checked_by = None if rules.walk else rules
+            appended: Appended | ApiError = await _append_checked(
+                workers, partition, memoryview(batch), checked_by
+            )
         except ApiError as e:
             appended = e
         except Exception as e:
@@ -92,25 +109,28 @@ async def _append(
     result(partition, appended)
 
 
-async def _append_checked(workers: Workers, partition: Partition, batch: memoryview) -> Appended:
-    checked_by = None
+async def _append_checked(
+    workers: Workers, partition: Partition, batch: memoryview, checked_by: Rules | None
+) -> Appended:
     while True:
         try:
             return partition.append(batch, checked_by=checked_by)
         except LongWalk as walk:
-            # A pure-Python walk: threads take turns every few milliseconds, so the event loop gets its own.
+            # Decompression releases the interpreter; pure Python takes turns with the event loop.
             await workers.in_thread(walk.check)
             checked_by = walk.rules
 
 
-def _recompress(batch: bytearray, codec: Codec, level: int | None) -> bytearray:
+def _recompress(batch: bytearray, codec: Codec, level: int | None, limit: int) -> bytearray:
     """The batch in another codec. Its checksum is checked first: corruption must not get a new one."""
     one = one_batch(memoryview(batch))
     if not crc_matches(one, read_header(one)):
         raise CorruptMessage("The checksum of the batch does not match its content")
     check_codec(one, codec_of(one))
     try:
-        return bytearray(recompress(one, codec, level))
+        return bytearray(recompress(one, codec, level, limit))
+    except RecordListTooLarge as e:
+        raise too_large(limit) from e
     except CorruptMessage as e:
         # Not on the way: the client made it so, and would send it again.
         raise InvalidRecord(str(e)) from e

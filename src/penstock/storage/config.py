@@ -37,6 +37,8 @@ class LogConfig:
     min_cleanable_dirty_ratio: float = 0.5
     min_compaction_lag_ms: int = 0
     min_insync_replicas: int = 1
+    penstock_record_decompressed_bytes_max: int = 100 * 1024 * 1024
+    penstock_record_validation: str = "records"
     preallocate: bool = False
     remote_storage_enable: bool = False
     retention_bytes: int = -1

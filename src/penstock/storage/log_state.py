@@ -20,12 +20,12 @@ from penstock.storage.loading import EPOCHS_FILE, Loaded, load_producers, prune_
 from penstock.storage.producers import ProducerStates
 from penstock.storage.removal import Removal
 from penstock.storage.retention import expired_segments, segments_before
+from penstock.storage.rules import Rules, rules_of, rules_without_clock
 from penstock.storage.segment import Segment
 from penstock.storage.segments import Segments
 from penstock.storage.snapshot import encode_snapshot
 from penstock.storage.store import SegmentStore
 from penstock.storage.swap import Swap
-from penstock.storage.validation import rules_of, rules_without_clock
 
 __all__ = ["NOTHING_NEW", "LogState"]
 
@@ -107,6 +107,11 @@ class LogState:
         self._rules = rules_of(config) if self._clock_trusted else rules_without_clock(config)
         self._index_interval = config.index_interval_bytes
         self._store.reconfigure(config)
+
+    @property
+    def rules(self) -> Rules:
+        """What `append` checks a client's batches by."""
+        return self._rules
 
     def trust_clock(self, trusted: bool) -> None:
         """Check timestamps against the wall clock, or accept all of them while the clock is not trusted."""

@@ -1,16 +1,14 @@
 """What may enter a log: batches are checked by header and checksum, and stamped with the append time.
 
-Records are looked at only where the topic asks for something that no header tells (keys in compacted topics,
-a bound on how old a timestamp may be), where the header's timestamps cannot be right, and to name the records
-of a batch that is refused anyway. Then, as in Kafka, the header gets the true maximum timestamp, and the
-offset deltas of a compressed batch have to be consecutive. Only what may have been damaged on the way is a
-CorruptMessage: clients send that again.
+The records of a client's batch are checked as far as `penstock.record.validation` says. Below the level
+`records` they are checked only where the topic asks for something that no header tells (keys in compacted
+topics, a bound on how old a timestamp may be), and where the header's timestamps cannot be right. Where
+records are checked the header gets the true maximum timestamp, as in Kafka. Only what may have been damaged
+on the way is a CorruptMessage: clients send that again.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
-from functools import lru_cache
 from struct import Struct, error
 from typing import Final
 
@@ -21,7 +19,6 @@ from penstock.model.errors import (
     InvalidTimestamp,
     MessageTooLarge,
     PenstockError,
-    UnsupportedCompressionType,
 )
 from penstock.ports import Buffer
 from penstock.records.batch import (
@@ -32,16 +29,13 @@ from penstock.records.batch import (
     HEADER_SIZE,
     LOG_OVERHEAD,
     MAGIC,
-    NO_TIMESTAMP,
     TIMESTAMP_TYPE_BIT,
-    BatchHeader,
-    is_long,
 )
 from penstock.records.checksum import crc32c
-from penstock.records.codecs import Codec, check_lz4_frame
-from penstock.records.record import open_batch, walk
-from penstock.storage.config import FOREVER, LogConfig
+from penstock.records.structure import TooManyRecords, is_plain_record
 from penstock.storage.producers import AppendOrigin
+from penstock.storage.record_checks import SHORT_FRAME_BYTES_MAX, check_batch, check_codec
+from penstock.storage.rules import Rules, rules_of, rules_without_clock
 
 __all__ = [
     "LongWalk",
@@ -56,7 +50,6 @@ __all__ = [
 ]
 
 _CLIENT: Final = AppendOrigin.CLIENT
-_CODEC_MAX: Final = max(Codec)
 _LENGTH: Final = Struct(">i")
 _LENGTH_POSITION: Final = 8
 _MAGIC_POSITION: Final = 16
@@ -68,55 +61,8 @@ _MAX_TIMESTAMP: Final = Struct(">q")
 _CRC_POSITION: Final = 17
 _ATTRIBUTES_POSITION: Final = 21
 _MAX_TIMESTAMP_POSITION: Final = 35
-_KEYLESS: Final = "a compacted topic takes no record without a key"
-#: how many of a batch's bad records are named: the answer must not take longer than the check
-_NAMED_MAX: Final = 1000
-#: for how many configs rules are remembered: topics hardly have that many different ones
-_RULES_KEPT: Final = 64
 #: a batch from a client has no business with these
 _FORBIDDEN: Final = CONTROL_BIT | TIMESTAMP_TYPE_BIT
-
-
-class Rules:
-    """A topic's config as `validate` needs it: worked out once, not once per batch."""
-
-    __slots__ = (
-        "after_max_ms",
-        "ahead_max_ms",
-        "before_max_ms",
-        "compact",
-        "log_append_time",
-        "message_bytes_max",
-        "segment_bytes",
-        "walk",
-    )
-
-    def __init__(self, config: LogConfig) -> None:
-        self.message_bytes_max = config.max_message_bytes
-        self.segment_bytes = config.segment_bytes
-        self.after_max_ms = config.message_timestamp_after_max_ms
-        self.before_max_ms = config.message_timestamp_before_max_ms
-        self.log_append_time = config.log_append_time
-        #: how far ahead of the broker's clock a producer's timestamps may be, if they are kept at all
-        self.ahead_max_ms = FOREVER if self.log_append_time else self.after_max_ms
-        self.compact = config.compact
-        bounded = self.before_max_ms < FOREVER and not self.log_append_time
-        #: whether records themselves have to be looked at
-        self.walk = self.compact or bounded
-
-
-@lru_cache(_RULES_KEPT)
-def rules_of(config: LogConfig) -> Rules:
-    """Logs with the same config share their rules: those of many logs stay in the processor's caches."""
-    return Rules(config)
-
-
-@lru_cache(_RULES_KEPT)
-def rules_without_clock(config: LogConfig) -> Rules:
-    """As `rules_of`, for a wall clock that is not trusted: it must not refuse timestamps."""
-    return Rules(
-        replace(config, message_timestamp_after_max_ms=FOREVER, message_timestamp_before_max_ms=FOREVER)
-    )
 
 
 class NotOneBatch(InvalidRecord):
@@ -134,20 +80,23 @@ class LongWalk(PenstockError):
 
     def check(self) -> None:
         """Raise what the append would; if nothing, the batch meets `rules`, and its header is put right."""
-        batch = self._batch
-        header, largest = _check_records(batch, self.rules, self._now_ms)
-        if largest != header.max_timestamp:
-            _stamp_max_timestamp(batch, 0, len(batch), tuple(header), largest)
+        validate(self._batch, self.rules, _CLIENT, self._now_ms, at_length=True)
 
 
 def validate(
-    batches: memoryview, rules: Rules, origin: AppendOrigin, now_ms: int, checked_by: Rules | None = None
+    batches: memoryview,
+    rules: Rules,
+    origin: AppendOrigin,
+    now_ms: int,
+    checked_by: Rules | None = None,
+    at_length: bool = False,
 ) -> list[tuple[int, ...]]:
     """The header fields of each of `batches`, all of which may enter the log; raises an ApiError otherwise.
 
     Where the topic says so, batches get the append time: attributes, largest timestamp and checksum change.
     Records that meet the rules of `checked_by` are not looked at again for these. What `one_batch` leaves out
-    of a client's bytes is not among the headers.
+    of a client's bytes is not among the headers. A client's batch whose check would take long is a LongWalk,
+    unless `at_length`; then nothing gets the append time, which is left to the append.
 
     The hot path: everything that every batch needs is written out here.
     """
@@ -183,6 +132,15 @@ def validate(
             raise MessageTooLarge(
                 f"a batch of {end - position} bytes; max.message.bytes is {rules.message_bytes_max}"
             )
+        if (
+            attributes & COMPRESSION_MASK
+            and length > SHORT_FRAME_BYTES_MAX
+            and not (checked_by is rules or at_length)
+            and client
+            and rules.records
+        ):
+            # The worker checks everything, the checksum included.
+            raise LongWalk(batches, rules, now_ms)
         if crc32c(batches[position + CRC_START : end]) != crc:
             raise CorruptMessage("a batch's checksum does not match its content")
         if client and (
@@ -194,22 +152,34 @@ def validate(
             or end != size
         ):
             if end != size:
-                return validate(one_batch(batches), rules, origin, now_ms, checked_by)
+                return validate(one_batch(batches), rules, origin, now_ms, checked_by, at_length)
             raise _refusal(header)
         if attributes and attributes & COMPRESSION_MASK:
-            check_codec(batches[position:end], attributes & COMPRESSION_MASK)
-        if (
-            rules.walk
-            or max_timestamp > max_timestamp_max
-            # No record can be later than the only one, or earlier than all.
-            or (max_timestamp != base_timestamp and (not delta or max_timestamp < base_timestamp))
-        ) and checked_by is not rules:
-            if client and is_long(batches):
-                raise LongWalk(batches, rules, now_ms)
-            _, largest = _check_records(batches[position:end], rules, now_ms)
+            check_codec(batches[position:end], attributes & COMPRESSION_MASK, rules if client else None)
+        if max_timestamp > max_timestamp_max or (
+            checked_by is not rules
+            and (
+                (
+                    client
+                    and rules.records
+                    and (
+                        delta
+                        or attributes & COMPRESSION_MASK
+                        or not is_plain_record(batches, HEADER_SIZE, size)
+                    )
+                )
+                or rules.walk
+                # No record can be later than the only one, or earlier than all.
+                or (max_timestamp != base_timestamp and (not delta or max_timestamp < base_timestamp))
+            )
+        ):
+            try:
+                largest = check_batch(batches[position:end], header, rules, now_ms, at_length or not client)
+            except TooManyRecords:
+                raise LongWalk(batches, rules, now_ms) from None
             if largest != max_timestamp:
                 header = _stamp_max_timestamp(batches, position, end, header, largest)
-        if rules.log_append_time:
+        if rules.log_append_time and not at_length:
             header = _stamp_append_time(batches, position, end, header, now_ms)
         headers.append(header)
         if end == size:
@@ -302,17 +272,6 @@ def _refusal(header: tuple[int, ...]) -> ApiError:
     return InvalidRecord(f"a batch with a producer id has sequence {sequence}")
 
 
-def check_codec(batch: memoryview, codec: int) -> None:
-    """Refuse a compressed batch that consumers cannot read, as far as its first bytes tell."""
-    if codec > _CODEC_MAX:
-        raise UnsupportedCompressionType(f"there is no codec {codec}")
-    if codec == Codec.LZ4:
-        try:
-            check_lz4_frame(batch[HEADER_SIZE:])
-        except CorruptMessage as e:
-            raise InvalidRecord(str(e)) from e
-
-
 def _stamp_append_time(
     batches: memoryview, position: int, end: int, header: tuple[int, ...], now_ms: int
 ) -> tuple[int, ...]:
@@ -329,47 +288,3 @@ def _stamp_max_timestamp(
     crc = crc32c(batches[position + CRC_START : end])
     _CRC.pack_into(batches, position + _CRC_POSITION, crc)
     return (*header[:4], crc, *header[5:8], max_timestamp, *header[9:])
-
-
-def _check_records(batch: memoryview, rules: Rules, now_ms: int) -> tuple[BatchHeader, int]:
-    try:
-        return _check_each(batch, rules, now_ms)
-    except CorruptMessage as e:
-        # Its checksum matches: this is what the client made, and would send again.
-        raise InvalidRecord(str(e)) from e
-
-
-def _check_each(batch: memoryview, rules: Rules, now_ms: int) -> tuple[BatchHeader, int]:
-    """The header, and the largest timestamp of the records.
-
-    Like Kafka, name every record that is refused, and have a bad timestamp decide about the code.
-    """
-    header, data = open_batch(batch)
-    dated, compact = not rules.log_append_time, rules.compact
-    low, high = now_ms - rules.before_max_ms, now_ms + rules.after_max_ms
-    base, largest, numbered = header.base_timestamp, NO_TIMESTAMP, True
-    errors: list[tuple[int, str]] = []
-    kind: type[InvalidRecord | InvalidTimestamp] = InvalidRecord
-    for index, span in enumerate(walk(data, header.record_count)):
-        timestamp = base + span.timestamp_delta
-        if timestamp > largest:
-            largest = timestamp
-        if span.offset_delta != index:
-            numbered = False
-        if compact and span.key is None:
-            why = _KEYLESS
-        elif dated and timestamp != NO_TIMESTAMP and not low <= timestamp <= high:
-            kind = InvalidTimestamp
-            why = f"timestamp {timestamp} is not within [{low}, {high}]"
-        else:
-            continue
-        if len(errors) < _NAMED_MAX:
-            errors.append((index, why))
-    if errors:
-        message = (
-            _KEYLESS if kind is InvalidRecord else "records have timestamps that the topic does not accept"
-        )
-        raise kind(message, tuple(errors))
-    if header.compression and not numbered:
-        raise InvalidRecord("the offset deltas of a compressed batch are not 0, 1, 2, …")
-    return header, largest

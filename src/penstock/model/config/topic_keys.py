@@ -236,6 +236,25 @@ TOPIC_KEYS: dict[str, ConfigKey] = table(
             synonyms=_same("min.insync.replicas"),
         ),
         ConfigKey(
+            "penstock.record.decompressed.bytes.max",
+            _I,
+            100 * _MIB,
+            "The most bytes that the records of a compressed batch may take when decompressed: a producer's "
+            "batch beyond it is refused. The broker never decompresses more than this.",
+            low=1,
+            synonyms=_same("penstock.record.decompressed.bytes.max"),
+        ),
+        ConfigKey(
+            "penstock.record.validation",
+            _S,
+            "records",
+            "How far a producer's batch is checked before it is stored. `header` checks the batch header and "
+            "the checksum; `frame` also the first bytes of compressed records, and the decompressed size "
+            "where they declare it; `records` also the structure of every record, as Apache Kafka does.",
+            choices=("header", "frame", "records"),
+            synonyms=_same("penstock.record.validation"),
+        ),
+        ConfigKey(
             "preallocate",
             _B,
             False,
