@@ -94,3 +94,15 @@ def test_more_replicas_than_there_are_cannot_be_waited_for(client: RawClient) ->
     topic = create_topic(client, configs={"min.insync.replicas": "2"})
 
     assert produce(client, topic, batch_of([b"x"]), acks=-1).error_code == ErrorCode.NONE
+
+
+@EDGES
+def test_a_partition_that_does_not_exist_is_refused_for_that(
+    client: RawClient, topic: Topic, version: int
+) -> None:
+    request = produce_request(topic, batch_of([b"x"]), acks=2, version=version)
+    request.topic_data[0].partition_data[0].index = 99
+
+    answer = client.ask(PRODUCE, version, request).responses[0].partition_responses[0]
+
+    assert answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -333,6 +333,26 @@ def test_assignments_that_cannot_be(
     assert not topic_exists(client, result.name)
 
 
+def test_the_first_of_several_reasons_is_kafkas(client: RawClient, topic: Topic) -> None:
+    def refused(name: str, config: str) -> ErrorCode:
+        wrong = CreatableTopic(
+            name=name,
+            num_partitions=-1,
+            replication_factor=-1,
+            assignments=[CreatableReplicaAssignment(partition_index=0, broker_ids=[NODE + 1])] * 2,
+            configs=[CreatableTopicConfig(name="max.message.bytes", value=config)],
+        )
+        (result,) = client.ask(CREATE_TOPICS, 7, CreateTopicsRequest(topics=[wrong])).topics
+        return ErrorCode(result.error_code)
+
+    assert refused(topic.name, "x") == ErrorCode.TOPIC_ALREADY_EXISTS
+    assert refused(new_name("wrong"), "1000") == ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    unplaceable = ask_for_topic(
+        client, new_name("wrong"), replication_factor=7, configs={"max.message.bytes": "x"}
+    )
+    assert unplaceable.error_code == ErrorCode.INVALID_CONFIG
+
+
 @pytest.mark.parametrize(("partitions", "factor"), [(1, -1), (-1, 1)])
 def test_assignments_and_numbers_exclude_each_other(client: RawClient, partitions: int, factor: int) -> None:
     result = create_assigned(client, {0: [NODE]}, partitions=partitions, replication_factor=factor)

@@ -145,6 +145,8 @@ def test_a_session_speaks_of_topics_by_name_or_by_id_not_both(
     session.version = after
 
     assert session.ask().error_code == ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+    session.epoch += 1
+    assert session.ask().error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
 
 
 @VERSIONS

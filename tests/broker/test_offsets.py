@@ -227,6 +227,8 @@ def test_special_timestamps_need_the_version_that_brought_them(
     asked = list_offset(client, topic, timestamp, version=version)
 
     assert (asked.error_code, asked.offset) == (ErrorCode.UNSUPPORTED_VERSION, -1)
+    missing = list_offset(client, Topic("missing", topic.id), timestamp, version=version)
+    assert missing.error_code == ErrorCode.UNSUPPORTED_VERSION
 
 
 @pytest.mark.parametrize("version", edge_versions(LIST_OFFSETS))

@@ -178,10 +178,10 @@ class FetchSessions:
         session = self._sessions.get(request.session_id)
         if session is None:
             raise ApiError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
-        if session.by_id != by_id:
-            raise ApiError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
         if session.epoch != request.session_epoch:
             raise ApiError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        if session.by_id != by_id:
+            raise ApiError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
         session.epoch = 1 if session.epoch == _LAST_EPOCH else session.epoch + 1
         session.used_at = self._now()
         # Order of use is order of eviction.

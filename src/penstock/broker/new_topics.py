@@ -39,9 +39,14 @@ async def decide_topics(
         for topic in topics:
             try:
                 made = create_topic(
-                    broker.image, topic, defaults, lambda: _new_topic_id(broker), together, now_ms
+                    broker.image,
+                    topic,
+                    defaults,
+                    lambda: _new_topic_id(broker),
+                    together,
+                    now_ms,
+                    lambda configs: resolve_topic_configs(configs, config),
                 )
-                resolve_topic_configs(topic.configs, config)
             except ApiError as e:
                 results.append(e)
                 continue

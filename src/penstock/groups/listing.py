@@ -107,7 +107,7 @@ def _consumer_member(group: ConsumerGroup, member: ConsumerMember, image: Cluste
         client_id=member.client_id,
         client_host=member.client_host,
         subscribed_topic_names=list(member.topics),
-        subscribed_topic_regex=member.regex,
+        subscribed_topic_regex=member.regex or "",
         assignment=_shown(has, image),
         target_assignment=_shown(group.target.get(member.id, {}), image),
         member_type=_CLASSIC_MEMBER if member.classic is not None else _CONSUMER_MEMBER,

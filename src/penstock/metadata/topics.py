@@ -99,10 +99,13 @@ def create_topic(
     new_id: Callable[[], TopicId],
     together: NewTopics | None = None,
     now_ms: int = NO_TIME,
+    check_configs: Callable[[Mapping[str, str]], object] = lambda _: None,
 ) -> list[Struct]:
-    """The records that make `topic`: the topic, its configs (validated by the caller), its partitions.
+    """The records that make `topic`: the topic, its configs, its partitions.
 
     `together` has the topics that the same change makes before it, `now_ms` is the controller's wall clock.
+    `check_configs` raises what is wrong with the configs; as in Kafka, that comes before what is wrong with
+    partitions and replicas.
     """
     name = topic.name
     together = together or NewTopics(image)
@@ -112,6 +115,7 @@ def create_topic(
         raise InvalidRequest(f"The topic {METADATA_TOPIC} is the cluster's own and cannot be created")
     check_topic_name(name)
     _check_collision(image, name, together)
+    check_configs(topic.configs)
     topic_id = new_id()
     if topic.assignments:
         replicas = _manual_placement(image, topic)

@@ -55,6 +55,8 @@ EARLIEST_PENDING_UPLOAD: Final = -6
 
 #: the first version that may ask for a special timestamp
 _SINCE: Final = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
+#: above every version
+_NEVER: Final = 1 << 15
 _READ_COMMITTED: Final = 1
 _HIGH_WATERMARK: Final = -1
 _NOT_AVAILABLE_FROM: Final = 5
@@ -119,14 +121,14 @@ async def _list_offset(
     reader: _Reader,
     answer: ListOffsetsPartitionResponse,
 ) -> None:
+    timestamp = wanted.timestamp
+    if timestamp < EARLIEST and context.version < _SINCE.get(timestamp, _NEVER):
+        raise UnsupportedVersion
     partition = _find(context, topic, wanted.partition_index)
     partition.check_leader_epoch(wanted.current_leader_epoch)
     partition.check_online()
-    timestamp = wanted.timestamp
     log = partition.log
     if timestamp >= 0 or timestamp == MAX_TIMESTAMP:
-        if context.version < _SINCE.get(timestamp, 0):
-            raise UnsupportedVersion
         await _by_timestamp(context, partition, timestamp, reader, answer)
         return
     if timestamp == LATEST:
@@ -134,8 +136,6 @@ async def _list_offset(
         answer.offset = _readable_end(partition, reader)
     elif timestamp == EARLIEST:
         answer.offset = log.log_start_offset
-    elif timestamp not in _SINCE or context.version < _SINCE[timestamp]:
-        raise UnsupportedVersion
     elif timestamp == EARLIEST_LOCAL:
         answer.offset = log.local_log_start_offset
     else:

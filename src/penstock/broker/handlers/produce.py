@@ -7,6 +7,7 @@ from typing import Final
 from penstock.broker.context import Context
 from penstock.broker.deferred_appends import append_at_once, append_later
 from penstock.broker.partition import Partition
+from penstock.broker.partitions import Partitions
 from penstock.broker.unfinished_produce import Acknowledgement, Rest, Uncommitted, finished, refuse
 from penstock.model.errors import (
     ApiError,
@@ -47,7 +48,7 @@ def produce(
     version = context.version
     acks = request.acks
     if acks not in _VALID_ACKS:
-        return _refuse_acks(request)
+        return _refuse_acks(broker.partitions, version, request)
     find = broker.partitions.find
     metrics = broker.metrics
     topics: list[TopicProduceResponse] = []
@@ -127,14 +128,21 @@ def _acknowledged(
     return skeleton, (partition.index, appended[0], appended[3])
 
 
-def _refuse_acks(request: ProduceRequest) -> ProduceResponse:
-    code, message = ErrorCode.INVALID_REQUIRED_ACKS, "acks must be -1, 0 or 1"
-    return ProduceResponse(
-        responses=[
-            _topic_answer(topic, [_refused(data.index, code, message) for data in topic.partition_data])
-            for topic in request.topic_data
-        ]
-    )
+def _refuse_acks(partitions: Partitions, version: int, request: ProduceRequest) -> ProduceResponse:
+    """Refuse every partition for its acks, or because there is no such partition."""
+    responses = []
+    for topic in request.topic_data:
+        key = TopicId(topic.topic_id) if version >= _BY_TOPIC_ID else topic.name
+        answers = []
+        for data in topic.partition_data:
+            found = partitions.find(key, data.index)
+            if isinstance(found, ErrorCode):
+                answers.append(_refused(data.index, found))
+            else:
+                code = ErrorCode.INVALID_REQUIRED_ACKS
+                answers.append(_refused(data.index, code, "acks must be -1, 0 or 1"))
+        responses.append(_topic_answer(topic, answers))
+    return ProduceResponse(responses=responses)
 
 
 def _checked_batch(records: memoryview | None, version: int, transactional_id: str | None) -> memoryview:

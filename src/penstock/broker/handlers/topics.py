@@ -10,7 +10,7 @@ from penstock.broker.new_topics import decide_topics
 from penstock.metadata.image import ClusterImage
 from penstock.metadata.topics import NewTopic, check_new_partitions, delete_topic, grow_topic
 from penstock.model.config import BrokerConfig
-from penstock.model.errors import ApiError, ErrorCode, InvalidPartitions
+from penstock.model.errors import ApiError, ErrorCode, InvalidPartitions, TopicAlreadyExists
 from penstock.model.ids import (
     NO_TOPIC_ID,
     OFFSETS_TOPIC,
@@ -101,6 +101,9 @@ def _new_partitions(request: CreateTopicsRequest, default: int) -> int:
 
 
 def _wanted(context: Context, topic: CreatableTopic) -> NewTopic:
+    if topic.name in context.broker.image.topics:
+        # Before the other checks, as in Kafka.
+        raise TopicAlreadyExists(f"Topic '{topic.name}' already exists.")
     wanted = NewTopic(
         topic.name,
         topic.num_partitions,
@@ -108,10 +111,10 @@ def _wanted(context: Context, topic: CreatableTopic) -> NewTopic:
         {a.partition_index: a.broker_ids for a in topic.assignments},
         {c.name: c.value for c in topic.configs if c.value is not None},
     )
-    if len(wanted.assignments) != len(topic.assignments):
-        raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "A partition is assigned more than once")
     if any(c.value is None for c in topic.configs):
         raise ApiError(ErrorCode.INVALID_CONFIG, "Null value not supported for topic configs")
+    if len(wanted.assignments) != len(topic.assignments):
+        raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "A partition is assigned more than once")
     _check_coordinator_topic(context.broker.config, wanted)
     return wanted
 
