@@ -4,7 +4,7 @@ VENV := .venv
 PY := $(VENV)/bin/python
 READY := $(VENV)/.ready
 
-.PHONY: help run test test-brokers test-clients test-pipeline test-conformance lint format docs bench profile fuzz sim mutants chaos disasters exactly-once test-spark-next conformance clean
+.PHONY: help run test test-brokers test-clients test-pipeline test-conformance lint format docs bench profile fuzz sim mutants chaos differential disasters exactly-once test-spark-next conformance clean
 .DEFAULT_GOAL := help
 
 help: ## show this list
@@ -65,6 +65,9 @@ mutants: $(READY) ## remove guards from the broker, one at a time, and see which
 
 chaos: $(READY) ## kill, stop and cut off real brokers under real clients (SECONDS=…, SEED=…, BROKERS=…)
 	$(PY) -m chaos --seconds $(or $(SECONDS),60) --brokers $(or $(BROKERS),3) $(if $(SEED),--seed $(SEED))
+
+differential: $(READY) ## send the same random requests to Apache Kafka and compare the answers (SEED=…, SEEDS=…, ONLY=fetch,…)
+	nice -n 5 $(PY) -m differential --seeds $(or $(SEEDS),10) $(if $(SEED),--seed $(SEED)) $(if $(ONLY),--only $(ONLY))
 
 disasters: $(READY) ## damage, roll back and swap real brokers' files and count what is lost (ONLY=…, AGAINST=kafka)
 	nice -n 5 $(PY) -m disasters $(if $(ONLY),--only $(ONLY)) $(if $(AGAINST),--against $(AGAINST)) --results docs/disasters/$(or $(AGAINST),penstock).json; \

@@ -1,0 +1,141 @@
+"""Documented differences: answers that may differ from Apache Kafka's, each with its reason.
+
+`docs/differential.md` is rendered from this list, so that an entry without a reason cannot be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from differential.compare import ABSENT, Difference
+from differential.normalise import CLOSED
+from differential.operations import Operation
+from penstock.model.errors import ErrorCode
+
+__all__ = ["ALLOWED", "Allowed", "is_allowed"]
+
+Applies = Callable[[Operation, Difference], bool]
+
+
+def _always(operation: Operation, difference: Difference) -> bool:
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """A field of an API's response that may differ where `applies` says so."""
+
+    id: str
+    #: the API's name; None for all
+    api: str | None
+    #: the path without indexes, or `*` and how it ends
+    fields: str
+    reason: str
+    applies: Applies = _always
+
+    def covers(self, operation: Operation, difference: Difference) -> bool:
+        return (
+            self.api in (None, operation.api.name)
+            and self._matches(difference.fields)
+            and self.applies(operation, difference)
+        )
+
+    def _matches(self, fields: str) -> bool:
+        return fields.endswith(self.fields[1:]) if self.fields.startswith("*") else fields == self.fields
+
+
+def _ours_only(_: Operation, difference: Difference) -> bool:
+    return bool(difference.theirs == ABSENT)
+
+
+def _same_value(_: Operation, difference: Difference) -> bool:
+    ours, theirs = (str(value).strip().lower() for value in (difference.ours, difference.theirs))
+    try:
+        return ours == theirs or float(ours) == float(theirs)
+    except ValueError:
+        return False
+
+
+def _malformed(operation: Operation, difference: Difference) -> bool:
+    return operation.mangle is not None and bool(difference.ours == CLOSED)
+
+
+ALLOWED: Final[tuple[Allowed, ...]] = (
+    Allowed(
+        "waiting-heartbeat-interval",
+        "ConsumerGroupHeartbeat",
+        "heartbeat_interval_ms",
+        "A member that waits for partitions is given a shorter heartbeat interval, so that it gets released "
+        "partitions within half a second.",
+        lambda _, difference: difference.ours < difference.theirs,
+    ),
+    Allowed(
+        "own-topic-configs",
+        "CreateTopics",
+        "topics.configs",
+        "Penstock has topic configs of its own, such as `unclean.recovery.strategy`.",
+        _ours_only,
+    ),
+    Allowed(
+        "own-topic-configs-described",
+        "DescribeConfigs",
+        "results.configs",
+        "Penstock has topic configs of its own, such as `unclean.recovery.strategy`.",
+        _ours_only,
+    ),
+    Allowed(
+        "error-messages",
+        None,
+        "*error_message",
+        "Penstock gives a reason where Kafka gives none, and none where Kafka's says `NONE`. Clients decide "
+        "by the error code.",
+    ),
+    Allowed(
+        "validated-topic-id",
+        "CreateTopics",
+        "topics.topic_id",
+        "A topic that is only validated has no id; Kafka answers with one that no topic will have.",
+        lambda operation, _: bool(getattr(operation.request, "validate_only", False)),
+    ),
+    Allowed(
+        "aborted-transactions",
+        "Fetch",
+        "responses.partitions.aborted_transactions",
+        "Where no record is returned there is no aborted transaction either: Penstock answers with an empty "
+        "list, Kafka with null in some of these cases.",
+        lambda _, difference: not difference.ours and not difference.theirs,
+    ),
+    Allowed(
+        "created-config-values",
+        "CreateTopics",
+        "topics.configs.value",
+        "The response shows configs as they take effect (`false`), as DescribeConfigs does in both; Kafka's "
+        "shows them as they were written (`FALSE`, `0`).",
+        _same_value,
+    ),
+    Allowed(
+        "deleted-topic-in-a-session",
+        "Fetch",
+        "responses.partitions.error_code",
+        "A fetch session has a topic by its id that was deleted since: Penstock answers UNKNOWN_TOPIC_ID, as "
+        "to every id that no topic has, Kafka UNKNOWN_TOPIC_OR_PARTITION. Clients refresh their metadata.",
+        lambda _, d: (d.ours, d.theirs) == (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    ),
+    Allowed(
+        "malformed-requests",
+        None,
+        "",
+        "A request with a text that is not UTF-8, or with a length below -1, is malformed, so Penstock "
+        "closes the connection. Kafka replaces the bytes of such a text, takes such a length for null, and answers.",
+        _malformed,
+    ),
+)
+
+
+def is_allowed(
+    operation: Operation, difference: Difference, allowed: Sequence[Allowed] = ALLOWED
+) -> Allowed | None:
+    """The entry that covers a difference, if there is one."""
+    return next((entry for entry in allowed if entry.covers(operation, difference)), None)

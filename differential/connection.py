@@ -1,0 +1,101 @@
+"""One raw connection to a broker: an operation's request out, its answer back."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from random import Random
+from typing import Final
+
+from differential.normalise import CLOSED, SILENT
+from differential.operations import Operation
+from penstock.model.errors import ProtocolError
+from penstock.wire.messages import decode_response, encode_request
+from penstock.wire.schema import Struct
+
+__all__ = ["Connection", "mangled"]
+
+_ANSWER_S: Final = 20.0
+#: a mangled request may ask for an answer after hours
+_MANGLED_ANSWER_S: Final = 1.0
+_SIZE: Final = struct.Struct(">i")
+_CORRELATION_ID: Final = 1
+
+
+def mangled(frame: bytes, header_size: int, seed: int) -> bytes:
+    """A request frame with some bytes of its body changed, cut off or added; the size in front is right."""
+    random = Random(seed)
+    body = bytearray(frame[header_size:])
+    for _ in range(random.choice((1, 1, 2))):
+        at = random.randrange(len(body) + 1)
+        action = random.randrange(3)
+        if action == 0 and at < len(body):
+            body[at] ^= 1 << random.randrange(8)
+        elif action == 1:
+            del body[at:]
+        else:
+            body[at:at] = random.randbytes(random.randrange(1, 4))
+    changed = frame[4:header_size] + bytes(body)
+    return _SIZE.pack(len(changed)) + changed
+
+
+class Connection:
+    """Connects when it is needed, and again after the broker has closed."""
+
+    def __init__(self, host: str, port: int, client_id: str = "differential") -> None:
+        self._address = host, port
+        self._client_id = client_id
+        self._socket: socket.socket | None = None
+
+    def close(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+    def ask(self, operation: Operation, request: Struct) -> Struct | str:
+        """The response, or what the broker did instead."""
+        api, version = operation.api, operation.version
+        parts = encode_request(api, version, _CORRELATION_ID, self._client_id, request)
+        frame = b"".join(bytes(part) for part in parts)  # type: ignore[arg-type]
+        timeout_s = _ANSWER_S
+        if operation.mangle is not None:
+            tags = 1 if version >= api.flexible_from else 0
+            frame = mangled(frame, 14 + len(self._client_id) + tags, operation.mangle)
+            timeout_s = _MANGLED_ANSWER_S
+        try:
+            answer = self._exchange(frame, timeout_s, operation.answered)
+        except TimeoutError:
+            self.close()
+            return SILENT
+        except ConnectionError:
+            self.close()
+            return CLOSED
+        if answer is None:
+            return SILENT
+        try:
+            response: Struct = decode_response(api, version, memoryview(answer))
+        except ProtocolError as e:
+            self.close()
+            return f"sent what is no response: {e}"
+        return response
+
+    def _exchange(self, frame: bytes, timeout_s: float, answered: bool) -> bytes | None:
+        if self._socket is None:
+            self._socket = socket.create_connection(self._address, _ANSWER_S)
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._socket.settimeout(timeout_s)
+        self._socket.sendall(frame)
+        if not answered:
+            return None
+        (size,) = _SIZE.unpack(self._read(_SIZE.size))
+        return self._read(size)
+
+    def _read(self, size: int) -> bytes:
+        assert self._socket is not None
+        data = bytearray()
+        while len(data) < size:
+            piece = self._socket.recv(size - len(data))
+            if not piece:
+                raise ConnectionResetError("closed")
+            data += piece
+        return bytes(data)
