@@ -7,6 +7,7 @@ contenders, so each row leaves the broker as it found it.
 from __future__ import annotations
 
 from bench import (
+    active,
     beside,
     clients,
     cluster,
@@ -31,6 +32,7 @@ ROWS: tuple[Row, ...] = (
     *lifecycle.ROWS,
     *beside.ROWS,
     *groups.ROWS,
+    *active.ROWS,
     *clients.ROWS,
     *scaling.ROWS,
     *spark.ROWS,
