@@ -128,7 +128,8 @@ ALLOWED: Final[tuple[Allowed, ...]] = (
         None,
         "",
         "A request with a text that is not UTF-8, or with a length below -1, is malformed, so Penstock "
-        "closes the connection. Kafka replaces the bytes of such a text, takes such a length for null, and answers.",
+        "closes the connection. Kafka replaces the bytes of such a text, takes such a length for null, and "
+        "answers.",
         _malformed,
     ),
 )

@@ -27,8 +27,8 @@ About one request in fifteen of some kinds is mangled: its frame is right and it
 `python -m differential --keep-going` reports every kind of difference once instead of ending a seed.
 
 What each broker chooses by itself is compared by its role, not its value: topic ids, producer ids, member
-ids, ids of fetch sessions, the cluster's id, ports, append times. Throttle times and the texts of errors are not
-compared. Lists are compared by their elements' names, not by their order.
+ids, ids of fetch sessions, the cluster's id, ports, append times. Throttle times and the texts of errors are
+not compared. Lists are compared by their elements' names, not by their order.
 
 ## Documented differences
 
