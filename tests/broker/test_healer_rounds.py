@@ -101,6 +101,24 @@ def test_it_costs_nothing_while_it_is_off(enabled: bool) -> None:
     assert world.decisions == (1 if enabled else 0)
 
 
+def test_a_failed_decision_does_not_end_the_controllers_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise KeyError("a bug")
+
+    world = World(**ON)
+    world.healer.begin()
+    monkeypatch.setattr("penstock.broker.healer.decide", fail)
+    world.pass_time(DELAY_MS)
+    assert world.partition.adding == []
+    monkeypatch.undo()
+    world.stage.beat(4)
+    world.stage.fence(4)
+    world.stage.beat(4)
+    world.healer.observed()
+    world.pass_time(DELAY_MS + 1000)
+    assert world.partition.adding == [4]
+
+
 def test_what_is_said_of_it() -> None:
     world = World(**ON)
     world.now_ms = 5000

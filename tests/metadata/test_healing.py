@@ -41,8 +41,8 @@ def heal(
     last: Decision | None = None,
 ) -> Decision:
     """Decide once and carry it out; nothing is quiet unless a test says so."""
-    sharing, planned = (last.sharing, last.planned) if last is not None else (False, ())
-    situation = Situation(gone or {}, quiet_ms, full, sharing, planned)
+    last = last or Decision([], [])
+    situation = Situation(gone or {}, quiet_ms, full, last.sharing, last.planned, last.settled)
     records, done = records_of(stage.image, stage.policy, decide(stage.image, settings, situation))
     stage.commit(records)
     return done
@@ -328,6 +328,20 @@ def test_a_plan_is_made_once_and_given_up_when_a_broker_goes(monkeypatch: pytest
     balanced(stage)
     # One more for the rest, one that finds the leaders uneven at the end, one that finds nothing.
     assert len(plans) <= 4
+
+
+def test_a_plan_that_moves_nothing_is_not_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Racks are in the way: what broker 4 could take from another has a replica in its rack already."""
+    stage = Stage()
+    for node, rack in enumerate("ABAB", start=1):
+        stage.register(node, rack=rack)
+        stage.beat(node)
+    stage.topic("t", *[[1, 2]] * 4, *[[3, 2]] * 4, min_isr=1)
+    decision = heal(stage, quiet_ms=DELAY_MS, full=[2])
+    assert decision.start == []
+    assert decision.settled == {1: 4, 3: 4, 4: 0}
+    monkeypatch.setattr("penstock.metadata.healing.plan_rebalance", None)
+    assert heal(stage, quiet_ms=DELAY_MS, full=[2], last=decision).settled == decision.settled
 
 
 def test_its_reason_is_listed() -> None:

@@ -7,17 +7,18 @@ that are up may not have been able to say so.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from math import inf
 from typing import Final, NamedTuple
 
 from penstock.broker.controller import Controller
 from penstock.broker.logs import get_logger
 from penstock.metadata.absences import Absences
-from penstock.metadata.healing import Decision, Planned, Settings, Situation, decide, obstacles, records_of
+from penstock.metadata.healing import Decision, Settings, Situation, decide, obstacles, records_of
 from penstock.metadata.image import ClusterImage, Origin
 from penstock.metadata.policy import Policy
 from penstock.model.config import BrokerConfig
+from penstock.model.errors import PenstockError
 from penstock.wire.schema import Struct
 
 __all__ = ["Healer"]
@@ -62,8 +63,7 @@ class Healer:
         self._absences = Absences()
         self._listening_since_ms = 0.0
         self._last_round_ms = 0.0
-        self._sharing = False
-        self._planned: Sequence[Planned] = ()
+        self._last = Decision([], [])
         #: what the last decision was made on, if it came to nothing
         self._idle: _Basis | None = None
         self._obstacles: list[str] = []
@@ -75,8 +75,7 @@ class Healer:
     def begin(self) -> None:
         """This node is the active controller now."""
         self._listening_since_ms = self._last_round_ms = self._now_ms()
-        self._sharing, self._planned = False, ()
-        self._idle, self._obstacles = None, []
+        self._last, self._idle, self._obstacles = Decision([], []), None, []
 
     @property
     def next_ms(self) -> float:
@@ -106,8 +105,16 @@ class Healer:
         basis = self._basis()
         if basis == self._idle:
             return
-        decision = await self._controller.change(self._decide)
-        self._sharing, self._planned = decision.sharing, decision.planned
+        try:
+            decision = await self._controller.change(self._decide)
+        except PenstockError:
+            raise
+        except Exception as e:
+            # The controller's loop also fences brokers, which must go on whatever is wrong here.
+            log.error("healing_failed", error=repr(e), exc_info=e)
+            self._idle = basis
+            return
+        self._last = decision
         self._idle = None if decision.start or decision.cancel else basis
         self._report(decision)
 
@@ -148,13 +155,14 @@ class Healer:
         )
 
     def _situation(self) -> Situation:
-        now_ms = self._now_ms()
+        now_ms, last = self._now_ms(), self._last
         return Situation(
             self._absences.gone(now_ms),
             self._absences.quiet_ms(now_ms),
             self._full(),
-            self._sharing,
-            self._planned,
+            last.sharing,
+            last.planned,
+            last.settled,
         )
 
     def _basis(self) -> _Basis:

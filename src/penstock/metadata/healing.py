@@ -91,6 +91,8 @@ class Situation(NamedTuple):
     #: whether a share has begun and not ended, and what is left of its plan
     sharing: bool = False
     planned: Sequence[Planned] = ()
+    #: the brokers' numbers of replicas with which the last plan found nothing to move
+    settled: Mapping[int, int] | None = None
 
 
 class Start(NamedTuple):
@@ -108,12 +110,13 @@ class Cancel(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """What to do now; `sharing` and `planned` are for the next situation."""
+    """What to do now; `sharing`, `planned` and `settled` are for the next situation."""
 
     start: list[Start]
     cancel: list[Cancel]
     sharing: bool = False
     planned: Sequence[Planned] = ()
+    settled: Mapping[int, int] | None = None
 
 
 def decide(image: ClusterImage, settings: Settings, situation: Situation) -> Decision:
@@ -271,9 +274,13 @@ class _Healing:
         situation, is_moving = self._situation, bool(self._ours)
         planned = [each for each in situation.planned if self._is_open(each)]
         if not planned:
-            if is_moving or not (situation.sharing or self._is_uneven()):
-                return Decision([], [], is_moving)
+            held = {node: len(self._image.partitions_on(node)) for node in sorted(self._receivers)}
+            is_wanted = situation.sharing or self._is_uneven(held.values())
+            if is_moving or not is_wanted or held == situation.settled:
+                return Decision([], [], is_moving, settled=situation.settled)
             planned = self._plan()
+            if not planned:
+                return Decision([], [], settled=held)
         copies = [each for each in planned if set(each.move.replicas) != set(each.before)]
         if copies:
             chosen = [each for each in copies if self._is_in_sync(each)][: self._places]
@@ -300,9 +307,7 @@ class _Healing:
     def _is_in_sync(self, planned: Planned) -> bool:
         return set(_find(self._image, planned.move.partition).isr) == set(planned.before)
 
-    def _is_uneven(self) -> bool:
-        image = self._image
-        held = [len(image.partitions_on(node)) for node in self._receivers]
+    def _is_uneven(self, held: Collection[int]) -> bool:
         if not held or max(held) - min(held) < _DIFFERENCE_MIN:
             return False
         mean = sum(held) / len(held)
