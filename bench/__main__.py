@@ -30,6 +30,7 @@ from lab import LabError, MissingTool
 from lab.apache_kafka import apache_kafka
 from lab.cluster import kafka_cluster, penstock_cluster
 from lab.penstock import penstock
+from penstock.model.config.topic_keys import TOPIC_KEYS
 
 ROUNDS = 5
 QUICK_ROUNDS = 2
@@ -88,7 +89,14 @@ def measure(rows: list[Row], names: list[str], quick: bool) -> Run:
     with ExitStack() as folders:
         contenders = _made(folders, names)
         run = Run(
-            machine(), versions(), commit(), rounds, scale, [each.name for each in contenders], date=today()
+            machine(),
+            versions(),
+            commit(),
+            rounds,
+            scale,
+            [each.name for each in contenders],
+            date=today(),
+            record_validation=str(TOPIC_KEYS["penstock.record.validation"].default),
         )
         alone = [row for row in rows if row.brokers == 1]
         if alone:

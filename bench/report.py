@@ -139,6 +139,9 @@ CIRCUMSTANCES: dict[str, Callable[[Run], str]] = {
     "Machine": lambda run: run.machine,
     "Versions": _versions,
     "Commit": _commit,
+    "Record validation": lambda run: (
+        f"Kafka checks every record; ours is `penstock.record.validation={run.record_validation}`"
+    ),
     "Rounds": lambda run: f"{run.rounds} of each row with an ask, {FEWER}",
 }
 

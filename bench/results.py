@@ -40,6 +40,8 @@ class Run:
     """What could not be measured, and why."""
     date: str = ""
     """The day, in UTC; empty in files from before days were noted."""
+    record_validation: str = "header"
+    """`penstock.record.validation` of the brokers measured; files from before it have the level of then."""
 
     def add(self, row: str, contender: str, measured: dict[str, float]) -> None:
         for metric, value in measured.items():

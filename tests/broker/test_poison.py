@@ -10,7 +10,7 @@ from penstock.records.record import iter_records
 from penstock.wire.apis.produce import PRODUCE, PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.broker.conftest import penstock_only
 from tests.broker.raw import RawClient
-from tests.broker.requests import Topic, create_topic, fetch, produce, produce_request, read_all
+from tests.broker.requests import Topic, create_topic, fetch, list_offset, produce, produce_request, read_all
 from tests.records import poison
 from tests.records.poison import field, packed, raw_record
 
@@ -117,6 +117,20 @@ def test_a_topic_chooses_its_level(client: RawClient) -> None:
     for level, accepted in (("header", [True, True]), ("frame", [True, False]), ("records", [False, False])):
         topic = create_topic(client, configs={"penstock.record.validation": level})
         assert [not produce(client, topic, batch).error_code for batch in (bad, no_frame)] == accepted
+
+
+@penstock_only
+def test_requests_that_meet_stored_poison_are_answered(client: RawClient) -> None:
+    """A topic may have had a lower level. A search by time, and compaction, read records."""
+    topic = create_topic(client, configs={"penstock.record.validation": "header"})
+    for name in ("none: random bytes", "gzip: plain records", "zstd: zeros", "none: zeros"):
+        assert produce(client, topic, POISON[name]).error_code == ErrorCode.NONE
+    assert produce(client, topic, GOOD).error_code == ErrorCode.NONE
+
+    found = list_offset(client, topic, poison.NOW_MS)
+    assert found.error_code in (ErrorCode.NONE, ErrorCode.CORRUPT_MESSAGE)
+    assert fetch(client, topic, 0).error_code == ErrorCode.NONE
+    assert produce(client, topic, GOOD).error_code == ErrorCode.NONE
 
 
 @penstock_only

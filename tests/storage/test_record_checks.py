@@ -12,10 +12,12 @@ from penstock.model.errors import ApiError, ErrorCode, InvalidRecord
 from penstock.records.batch import crc_matches, read_header
 from penstock.records.codecs import Codec, compress
 from penstock.records.record import Record, build_batch, iter_records
+from penstock.storage.dump import dump, verify
 from penstock.storage.log import AppendOrigin, Log
+from penstock.storage.memory import MemoryFiles
 from tests.records import poison
 from tests.records.poison import COMPRESSED, batch_with, field, packed, plain, raw_record
-from tests.storage.logs import NOW_MS, append_checked, open_log, records
+from tests.storage.logs import CLOCK, NOW_MS, PATH, append_checked, open_log, records
 
 POISON = poison.poison()
 UNUSUAL = poison.unusual()
@@ -168,6 +170,21 @@ def test_followers_and_readers_take_what_an_earlier_leader_accepted() -> None:
         accepted += 1
     assert accepted > 100
     assert follower.end_offset == leader.end_offset
+
+
+def test_dump_and_verify_name_poison_and_get_past_it() -> None:
+    files = MemoryFiles(CLOCK)
+    log = open_log(files, penstock_record_validation="header")
+    stored = sum(not code_of(log, batch) for batch in POISON.values())
+    log.close()
+
+    entries = list(dump(files, PATH, records=True))
+    assert sum("crc" in entry for entry in entries) == stored
+    assert sum("unreadable_records" in entry for entry in entries) > 100
+    report = verify(files, PATH)
+    assert report.batches == stored
+    assert len(report.problems) > 100
+    assert all("cannot be read" in problem for problem in report.problems)
 
 
 def test_what_a_coordinator_writes_is_not_checked_again() -> None:
