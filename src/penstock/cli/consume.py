@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from contextlib import closing
 from dataclasses import dataclass
+from threading import Thread
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -76,13 +77,35 @@ def consume(
 
     cluster = Cluster(bootstrap, timeout)
     consumer = cluster.consumer(SETTINGS if group is None else _group_settings(group, from_beginning))
-    with closing(consumer):
+    end = _End(consumer, timeout)
+    with closing(end):
         share = _begin(cluster, consumer, topic, start, group)
         printer = _Printer(consumer, share, MessageFormat.JSON if as_json else format, key_separator.encode())
         with stoppable(patient=False) as stop:
             printer.run(count, exit_at_end, stop)
+    if group is not None and not end.has_left:
+        raise Failure(
+            f"no answer from group {group} within {timeout:g} s: {printer.printed} messages were printed; "
+            "what is not committed is printed again next time"
+        )
     if stop.is_set():
         _say_interrupted(printer.printed, group, by_itself=count is not None or exit_at_end)
+
+
+class _End:
+    """The end of a consumer. In a group it commits and leaves, and waits for the broker's answer."""
+
+    def __init__(self, consumer: Consumer, timeout_s: float) -> None:
+        self._consumer = consumer
+        self._timeout_s = timeout_s
+        self.has_left = False
+
+    def close(self) -> None:
+        """Wait for the group's answer, but not longer than for any other; the process ends without it."""
+        leaving = Thread(target=self._consumer.close, daemon=True)
+        leaving.start()
+        leaving.join(self._timeout_s)
+        self.has_left = not leaving.is_alive()
 
 
 @dataclass(frozen=True, slots=True)
