@@ -144,3 +144,14 @@ def test_acknowledged_records_are_counted() -> None:
     checker.observe("p", Sent(FIRST))
     checker.observe("p", Acked(FIRST, 0))
     assert checker.acknowledged == 2
+
+
+def test_reads_of_a_partition_whose_offsets_changed_are_excused_until_the_end() -> None:
+    checker = ClientChecker()
+    checker.observe("producer", Sent(FIRST))
+    checker.observe("producer", Acked(FIRST, 0))
+    checker.excuse_reads(PARTITION)
+    checker.observe("client", read(0, (1 << 20, b"a")))
+    checker.finish({PARTITION: LOG[:2]})
+    with pytest.raises(Violation, match="record changed"):
+        checker.finish({PARTITION: [(1 << 20, b"a"), (1 << 20 | 1, b"b")]})

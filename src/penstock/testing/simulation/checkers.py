@@ -147,6 +147,7 @@ class ClientChecker:
         self._partitions: dict[TopicPartition, _PartitionSeen] = {}
         self._groups: dict[str, _GroupSeen] = {}
         self._checks_groups = self._checks = True
+        self._excused_reads: set[TopicPartition] = set()
 
     @property
     def acknowledged(self) -> int:
@@ -166,6 +167,10 @@ class ClientChecker:
         """Stop checking committed offsets: a disaster has taken every copy of some."""
         self._checks_groups = False
 
+    def excuse_reads(self, partition: TopicPartition) -> None:
+        """Stop checking what is read of a partition before the end: a disk has changed offsets."""
+        self._excused_reads.add(partition)
+
     def suspend(self) -> None:
         """Check nothing from now on: the cluster may have to start over from an older state."""
         self._checks = False
@@ -184,7 +189,8 @@ class ClientChecker:
             case Unsure():
                 """Anything may have become of it."""
             case Read():
-                self._read(event)
+                if event.partition not in self._excused_reads:
+                    self._read(event)
             case Committed(group, partition, offset):
                 self._group(group).stored(partition, offset)
             case Deleting(partition, before):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from penstock.records.batch import CRC_START, HEADER_SIZE
+from penstock.records.batch import HEADER_SIZE
 from penstock.records.record import iter_batches
 from penstock.testing.simulation.checkers import Violation
 from penstock.testing.simulation.disasters import tampering
@@ -28,8 +28,9 @@ if TYPE_CHECKING:
 
 __all__ = ["ROT", "flip_somewhere"]
 
+_BASE_OFFSET_END: Final = 8
 #: where a batch has its base offset, length, leader epoch, magic and checksum, and the rest of its header
-_FIELDS: Final = ((0, 8), (8, 12), (12, 16), (16, 17), (17, CRC_START), (CRC_START, HEADER_SIZE))
+_FIELDS: Final = ((0, _BASE_OFFSET_END), (8, 12), (12, 16), (16, 17), (17, 21), (21, HEADER_SIZE))
 #: the shares of attempts to open a file that fail while descriptors are short
 _SHORTAGES: Final = (0.1, 0.5, 0.9)
 
@@ -51,14 +52,21 @@ async def header_flipped(simulation: Simulation) -> None:
 
 
 def flip_somewhere(simulation: Simulation, node: Node, path: str, begin: int, end: int | None = None) -> None:
-    """Invert a bit of some batch of a segment, in its bytes from `begin` to before `end`."""
+    """Invert a bit of some batch of a segment, in its bytes from `begin` to before `end`.
+
+    No checksum covers a batch's base offset. A leader serves a changed one until the scrubber has found it.
+    """
     rng = simulation.rng
     batches = [each for each in iter_batches(tampering.content(node.disk, path)) if each[1].size > begin]
     if not batches:
         raise CameToNothing
     start, header = rng.choice(batches)
-    position = start + rng.randrange(begin, header.size if end is None else min(end, header.size))
-    damage_of(simulation).flip(node, path, position, rng.randrange(8))
+    at = rng.randrange(begin, header.size if end is None else min(end, header.size))
+    damage = damage_of(simulation)
+    damage.flip(node, path, start + at, rng.randrange(8))
+    if at < _BASE_OFFSET_END:
+        for folder in damage.folders(node, path.rpartition("/")[0]):
+            simulation.checker.excuse_reads(folder.partition)
 
 
 async def no_descriptors(simulation: Simulation) -> None:
