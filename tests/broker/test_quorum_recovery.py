@@ -17,6 +17,7 @@ from penstock.cli.commands import app
 from penstock.model.config import BrokerConfig
 from penstock.model.errors import ErrorCode
 from penstock.storage.memory import MemoryFiles
+from tests.broker.events import Events
 from tests.broker.nodes import Cluster, cluster, eventually, run
 from tests.broker.test_damaged_metadata import (
     IMPATIENT,
@@ -119,6 +120,23 @@ def test_one_lost_quorum_state_heals_by_itself() -> None:
             await nodes.start()
             await all_vote(nodes)
             assert nodes[2].node.key != keys[2] and nodes[1].node.key == keys[1]
+
+    run(main())
+
+
+def test_a_damaged_quorum_state_beside_a_damaged_log_heals_by_itself(events: Events) -> None:
+    async def main() -> None:
+        async with cluster(3) as nodes:
+            assert await create(nodes, 1, "orders", factor=3) == ErrorCode.NONE
+            keys = {node: broker.node.key for node, broker in nodes.brokers.items()}
+            await nodes.stop()
+            flip(disk(nodes, 2))
+            flip(disk(nodes, 2), f"{METADATA}/quorum-state")
+            await nodes.start()
+            await all_vote(nodes)
+            assert nodes[2].node.key != keys[2] and nodes[1].node.key == keys[1]
+            assert set(nodes[2].image.topics) == {"orders"}
+            assert len(events.of("vote_lost")) == len(events.of("metadata_damaged")) == 1
 
     run(main())
 

@@ -20,7 +20,13 @@ from penstock.model.config import BrokerConfig
 from penstock.model.errors import PenstockError
 from penstock.model.ids import METADATA_TOPIC, METADATA_TOPIC_ID
 from penstock.ports import Clock, Files, Rng
-from penstock.raft.state import decode_quorum_state, encode_quorum_state
+from penstock.raft.state import (
+    QuorumState,
+    Recovery,
+    UnreadableQuorumState,
+    decode_quorum_state,
+    encode_quorum_state,
+)
 from penstock.storage.config import LogConfig
 from penstock.storage.directory import DataDirectory, StoredPartition
 from penstock.storage.log import Log
@@ -31,6 +37,7 @@ __all__ = ["MetadataRefused", "find_damage", "open_metadata_log"]
 log = get_logger("metadata")
 _DAMAGED: Final = "damaged"
 _CONFIG: Final = LogConfig(retention_ms=-1)
+_ANOTHER_KEY: Final = "this node joins the quorum under a new voter key"
 _ADVICE: Final = (
     "restore it from a backup, or stop all brokers and make what is sound of it the metadata of the cluster "
     "with `penstock quorum recover` (docs/cluster.md)"
@@ -73,7 +80,7 @@ def open_metadata_log(
 ) -> Log:
     """The metadata log in `home`; an empty one where it is damaged and other voters have it."""
     if damage is not None or files.is_dir(_way_out(home)):
-        _set_aside(files, home, damage, clock)
+        _set_aside(files, home, damage, clock, rng)
     opened = home.open_log(METADATA_TOPIC, 0, _CONFIG, clock, rng)
     if opened.recovery.corruption:
         first = opened.recovery.corruption[0]
@@ -81,7 +88,7 @@ def open_metadata_log(
         home.close_log(METADATA_TOPIC, 0, clean=False)
         if not has_other_voters(config):
             raise MetadataRefused(f"{found}. No other voter has the metadata: {_ADVICE}")
-        _set_aside(files, home, found, clock)
+        _set_aside(files, home, found, clock, rng)
         opened = home.open_log(METADATA_TOPIC, 0, _CONFIG, clock, rng)
     if config.internal_endpoint is not None:
         # A leader that lacks what was committed must not have it truncated here.
@@ -93,15 +100,15 @@ def _way_out(home: DataDirectory) -> str:
     return f"{home.partition_path(METADATA_TOPIC, 0).rpartition('/')[0]}/{_DAMAGED}"
 
 
-def _set_aside(files: Files, home: DataDirectory, damage: DamagedMetadata | None, clock: Clock) -> None:
+def _set_aside(
+    files: Files, home: DataDirectory, damage: DamagedMetadata | None, clock: Clock, rng: Rng
+) -> None:
     path, way_out = home.partition_path(METADATA_TOPIC, 0), _way_out(home)
     reason = "an earlier start was interrupted" if damage is None else str(damage)
     # Without a quorum state the node gets a new voter key, which has acknowledged nothing.
     with suppress(FileNotFoundError):
-        state = decode_quorum_state(files.read(f"{path}/{QUORUM_STATE}"))
         if damage is not None:
-            marked = state.damaged(recorded_high_watermark(files, path))
-            files.write_atomic(f"{path}/{QUORUM_STATE}", encode_quorum_state(marked))
+            files.write_atomic(f"{path}/{QUORUM_STATE}", encode_quorum_state(_marked(files, path, rng)))
     files.makedirs(way_out)
     for name in files.listdir(path):
         if name != QUORUM_STATE:
@@ -120,3 +127,17 @@ def _set_aside(files: Files, home: DataDirectory, damage: DamagedMetadata | None
         quarantine=home.quarantine.entry_path(entry.name),
         action="the log is fetched from the quorum; until it has everything, this node does not vote",
     )
+
+
+def _marked(files: Files, path: str, rng: Rng) -> QuorumState:
+    """The quorum state of a node that has lost its log; FileNotFoundError if there is none.
+
+    A damaged one says neither the key nor the votes of the node: it joins under another key, as after
+    `penstock quorum rejoin`.
+    """
+    try:
+        state = decode_quorum_state(files.read(f"{path}/{QUORUM_STATE}"))
+    except UnreadableQuorumState as e:
+        log.error("vote_lost", reason=f"{path}/{QUORUM_STATE} is damaged: {e}", action=_ANOTHER_KEY)
+        return QuorumState(recovery=Recovery.REJOINING, directory_id=rng.token(16))
+    return state.damaged(recorded_high_watermark(files, path))
