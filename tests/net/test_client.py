@@ -115,6 +115,9 @@ class TestRealBroker:
                 assert {len(answer.brokers) for answer in answers} == {1}
                 assert peer.is_connected
                 assert running.broker.server.counts.accepted == 1
+                assert peer._link is not None and peer._link._transport is not None
+                connected = peer._link._transport.get_extra_info("socket")
+                assert connected.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
 
         with broker() as running:
             run(scenario())

@@ -23,4 +23,5 @@ def test_the_examples_run(spark: SparkSession, topics: Topics, topic: str) -> No
     reader = spark.read.format("penstock").option("kafka.bootstrap.servers", topics.bootstrap)
     names["reader"] = reader.option("subscribe", topic)
     exec(typing, names)
-    assert names["typed"].select("offset", "value.gpu_id", "value.value").count() == 0
+    columns = ["offset", "gpu_id", "value"]
+    assert names["typed"].select("offset", "value.gpu_id", "value.value").columns == columns
