@@ -224,6 +224,10 @@ def test_controllers_are_found_and_asked_on_the_internal_listener() -> None:
             asked = DescribeClusterRequest(endpoint_type=2)
             found = await nodes.ask(3, DESCRIBE_CLUSTER, asked, internal=True)
             assert (found.endpoint_type, found.controller_id) == (2, controller.node_id)
+            for node in nodes.brokers:
+                # Clients of any broker see the active controller, too.
+                described = await nodes.ask(node, DESCRIBE_CLUSTER, DescribeClusterRequest(endpoint_type=1))
+                assert described.controller_id == controller.node_id
             addresses = {each.broker_id: f"{each.host}:{each.port}" for each in found.brokers}
             quorum = nodes.settings[1]["controller.quorum.voters"].split(",")
             assert addresses == {int(voter[0]): voter[2:] for voter in quorum}

@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 
 from penstock.broker.context import Context
 from penstock.broker.logs import get_logger
-from penstock.metadata.image import NO_LEADER, PartitionImage, TopicImage
+from penstock.metadata.image import NO_LEADER, ClusterImage, PartitionImage, TopicImage
 from penstock.metadata.topics import check_topic_name
 from penstock.model.errors import ApiError, ErrorCode, InvalidTopic
 from penstock.model.ids import INTERNAL_TOPICS, NO_TOPIC_ID, TopicId
@@ -257,7 +257,7 @@ def describe_cluster(context: Context, request: DescribeClusterRequest) -> Descr
     return DescribeClusterResponse(
         endpoint_type=_BROKERS,
         cluster_id=broker.cluster_id,
-        controller_id=broker.node_id,
+        controller_id=_active_controller(broker.image, broker.node.leader_id, broker.node_id),
         brokers=[
             DescribeClusterBroker(
                 broker_id=node,
@@ -275,6 +275,16 @@ def describe_cluster(context: Context, request: DescribeClusterRequest) -> Descr
         ),
         healing_notes="\n".join(broker.node.duties.healer.notes()) if request.include_fenced_brokers else "",
     )
+
+
+def _active_controller(image: ClusterImage, leader_id: int, node_id: int) -> int:
+    """The active controller, if it is a broker that clients can reach; else this broker.
+
+    Metadata names this broker, as clients send admin requests there and any broker forwards them. Kafka
+    names a random broker in both.
+    """
+    leader = image.brokers.get(leader_id)
+    return node_id if leader is None or leader.fenced else leader.id
 
 
 def _controllers(context: Context) -> DescribeClusterResponse:
