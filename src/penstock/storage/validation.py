@@ -94,9 +94,9 @@ def validate(
     """The header fields of each of `batches`, all of which may enter the log; raises an ApiError otherwise.
 
     Where the topic says so, batches get the append time: attributes, largest timestamp and checksum change.
-    Records that meet the rules of `checked_by` are not looked at again for these. What `one_batch` leaves out
-    of a client's bytes is not among the headers. A client's batch whose check would take long is a LongWalk,
-    unless `at_length`; then nothing gets the append time, which is left to the append.
+    A batch that meets the rules of `checked_by` is not checked again for these, its checksum included. What
+    `one_batch` leaves out of a client's bytes is not among the headers. A client's batch whose check would
+    take long is a LongWalk, unless `at_length`; then nothing gets the append time: the append stamps that.
 
     The hot path: everything that every batch needs is written out here.
     """
@@ -141,7 +141,7 @@ def validate(
         ):
             # The worker checks everything, the checksum included.
             raise LongWalk(batches, rules, now_ms)
-        if crc32c(batches[position + CRC_START : end]) != crc:
+        if checked_by is not rules and crc32c(batches[position + CRC_START : end]) != crc:
             raise CorruptMessage("a batch's checksum does not match its content")
         if client and (
             base_offset
