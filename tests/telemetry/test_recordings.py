@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from penstock.telemetry.logs import Counts, read_log
 from penstock.telemetry.queries import fleet
 from penstock.telemetry.queries.gpus import find_gpus, latest
 from penstock.telemetry.queries.idleness import find_idle
@@ -98,6 +100,14 @@ def test_one_scrape_says_nothing_of_energy(tmp_path: Path) -> None:
     run(recording(minutes=0, energy=True), tmp_path)
     reader = TableReader(str(tmp_path))
     assert {one.energy_wh for one in fleet.energy(fleet.totals(reader, latest(reader)), "host")} == {None}
+
+
+def test_other_names_of_the_columns(tmp_path: Path) -> None:
+    header = "timestamp,metric,gpu,device,uuid,model,host,container,pod,namespace,value,raw labels"
+    text = recording(minutes=0)
+    renamed = text.replace(text.splitlines()[0], header.replace("raw labels", "raw_labels"), 1)
+    first, second = (list(read_log(io.StringIO(each), Counts())) for each in (text, renamed))
+    assert first == second != []
 
 
 def test_recordings_are_in_the_form_that_they_say() -> None:

@@ -31,13 +31,17 @@ def shown(
 
 def table(progress: Progress) -> Table:
     totals = progress.totals
+
+    def measured(text: str) -> str:
+        return "-" if progress.batch_id is None else text
+
     told = {
         "batch": "waiting for the first" if progress.batch_id is None else str(progress.batch_id),
-        "batch time": f"{progress.batch_s:.1f} s",
+        "batch time": measured(f"{progress.batch_s:.1f} s"),
         "read": f"{progress.consumed:,}",
-        "rows/s": f"{progress.rows_per_s:,.0f}",
-        "lag": f"{progress.lag:,}",
-        "freshness": f"{progress.freshness_s:.1f} s",
+        "rows/s": measured(f"{progress.rows_per_s:,.0f}"),
+        "lag": measured(f"{progress.lag:,}"),
+        "freshness": measured(f"{progress.freshness_s:.1f} s"),
         "valid": f"{totals['valid']:,}",
         "dead letters": f"{totals['dead_lettered']:,}",
         "duplicates": f"{totals['duplicates']:,}",

@@ -25,6 +25,17 @@ from penstock.telemetry.message import MalformedSample, Sample, parse_timestamp
 __all__ = ["Counts", "UnknownLayout", "read_log"]
 
 _DCGM_NEEDS: Final = frozenset({"timestamp", "metric_name", "uuid", "value"})
+#: other names of these columns
+_DCGM_SPELLINGS: Final = {
+    "metric": "metric_name",
+    "gpu": "gpu_id",
+    "UUID": "uuid",
+    "model": "modelName",
+    "host": "Hostname",
+    "hostname": "Hostname",
+    "raw_labels": "labels_raw",
+    "labels": "labels_raw",
+}
 _SMI_NEEDS: Final = frozenset({"timestamp", "uuid"})
 #: columns of nvidia-smi's that say who a GPU is
 _SMI_LABELS: Final = {"name": "model_name", "driver_version": "driver_version", "pci.bus_id": "pci_bus_id"}
@@ -54,6 +65,7 @@ def read_log(lines: Iterable[str], counts: Counts, hostname: str = "") -> Iterat
     rows = csv.reader(lines, skipinitialspace=True)
     try:
         header = [column.strip() for column in next(rows, [])]
+        header = [_DCGM_SPELLINGS.get(column, column) for column in header]
         names = [column.split(" [")[0] for column in header]
         if set(header) >= _DCGM_NEEDS:
             yield from _dcgm(rows, header, counts, hostname)

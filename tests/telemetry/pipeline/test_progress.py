@@ -87,3 +87,13 @@ def test_elsewhere_each_batch_is_a_line(progress: Progress, capsys: pytest.Captu
     assert capsys.readouterr().out == (
         "batch 8: 100 read, 90 valid, 5 dead-lettered, 3 duplicates, 2 late, 1 alerts; 100 read so far\n"
     )
+
+
+def test_what_is_not_known_before_the_first_batch_is_not_zero() -> None:
+    screen = io.StringIO()
+    console = Console(file=screen, force_terminal=True, width=80)
+    with shown(Progress(CollectorRegistry()), console) as (_, show):
+        show()
+    for name in ("lag", "rows/s", "batch time", "freshness"):
+        (line, *_) = [line for line in screen.getvalue().splitlines() if f" {name} " in line]
+        assert " - " in line, name

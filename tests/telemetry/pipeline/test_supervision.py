@@ -138,6 +138,26 @@ def test_a_query_that_dies_says_why(query: Query, reason: str) -> None:
         started(query).wait(1)
 
 
+def test_the_error_of_a_batch_is_the_cause_and_not_what_spark_was_told_of_it() -> None:
+    failed = started(Query(StreamingQueryException("BatchFailed: batch 3: gpu.alerts: no answer in time")))
+    failed.guard.error = TopicsUnreachable("gpu.alerts: no answer in time")
+    with pytest.raises(QueryFailed, match="no answer in time") as raised:
+        failed.wait(1)
+    assert is_transient(cast(Exception, raised.value.__cause__))
+
+
+def test_a_disk_that_fails_is_not_the_jvm() -> None:
+    class FullDisk(FakeBatches):
+        def close(self) -> None:
+            raise OSError(28, "No space left on device")
+
+    backfill = Started(
+        cast(Any, Query(True)), cast(Any, FullDisk()), Guard(lambda messages, batch: None), True
+    )
+    with pytest.raises(OSError, match="No space left"):
+        backfill.complete()
+
+
 def test_a_batch_that_failed_fails_a_backfill_even_if_spark_knows_no_reason() -> None:
     backfill = started(Query(True), until_end=True)
     backfill.guard.error = RuntimeError(NO_WORKER)

@@ -91,9 +91,16 @@ class Started:
 
     def wait(self, timeout_s: int | None = None) -> bool:
         """Wait for the query's end; False if it still runs. QueryFailed if it, or the JVM, has died."""
-        with _explained():
-            has_ended = self.query.awaitTermination(timeout_s) if timeout_s else self._await_end()
-            cause = None if not has_ended else self.guard.error or self.query.exception()
+        try:
+            with _explained():
+                has_ended = self.query.awaitTermination(timeout_s) if timeout_s else self._await_end()
+                cause: BaseException | None = self.query.exception() if has_ended else None
+        except JvmEnded:
+            raise
+        except QueryFailed as error:
+            has_ended, cause = True, error.__cause__
+        # Of a batch's error Spark has a short form only.
+        cause = (self.guard.error or cause) if has_ended else None
         if cause is not None:
             raise QueryFailed(f"the query has ended: {reason_of(cause)}") from cause
         if has_ended and not self.until_end:
@@ -127,7 +134,7 @@ def _explained() -> Iterator[None]:
         yield
     except Py4JJavaError as error:
         raise QueryFailed(f"Spark has failed: {reason_of(error)}") from error
-    except (Py4JError, OSError) as error:
+    except (Py4JError, ConnectionError) as error:
         raise JvmEnded(f"the JVM of Spark has ended: {reason_of(error)}") from error
     except PySparkException as error:
         raise QueryFailed(f"the query has ended: {reason_of(error)}") from error
