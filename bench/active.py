@@ -88,7 +88,8 @@ def _expect(line: str, word: str) -> None:
 ROWS = (
     Row(
         "active-clients",
-        "10,000 producers that send a record a second, and 10,000 consumers that wait in a Fetch",
+        "producers that send a record a second, and as many consumers that wait in a Fetch: 10,000 each, or "
+        "what the limit on open files allows",
         (
             Metric("producers, and consumers", "", True),
             Metric("records a second", "", True),
