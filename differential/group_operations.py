@@ -154,38 +154,46 @@ def _leave(model: Model, group: Group) -> Operation:
 def consumer_member(model: Model) -> Operation:
     """A heartbeat of a member of the new protocol, which joins and leaves with it, too."""
     group = model.pick(*model.consumer_groups)
-    version = model.version(CONSUMER_GROUP_HEARTBEAT)
     if not group.members or model.chance(0.2):
-        member = model.new_member()
-        group.members[member] = 0
-        request = ConsumerGroupHeartbeatRequest(
-            group_id=group.name,
-            member_id=member,
-            rebalance_timeout_ms=30_000 if model.chance(0.95) else -1,
-            subscribed_topic_names=[topic.name for topic in model.some_topics()],
-            server_assignor=_assignor(model, group),
-            topic_partitions=[],
-        )
-        return Operation("consumer", CONSUMER_GROUP_HEARTBEAT, version, request, member=member)
+        return _join_consumers(model, group)
     member = model.pick(*group.members)
+    instance_id = group.members[member]
     leaves = model.chance(0.15)
+    epoch = epoch_label(member)
     if leaves:
         del group.members[member]
-    epoch = -1 if leaves else epoch_label(member)
-    if model.chance(0.05):
+        epoch = -1 if instance_id is None else model.pick(-1, -2)
+    elif model.chance(0.05):
         epoch = model.pick(0, 1, 100, -2, -3)
-    request = ConsumerGroupHeartbeatRequest(group_id=group.name, member_id=member, member_epoch=epoch)
+    request = ConsumerGroupHeartbeatRequest(
+        group_id=group.name, member_id=member, member_epoch=epoch, instance_id=instance_id
+    )
     if not leaves and model.chance(0.1):
         request.subscribed_topic_names = [topic.name for topic in model.some_topics()]
-    acknowledges = not leaves and epoch > 0 and model.chance(0.6)
     return Operation(
         "consumer",
         CONSUMER_GROUP_HEARTBEAT,
-        version,
+        model.version(CONSUMER_GROUP_HEARTBEAT),
         request,
         member=member,
-        acknowledges=acknowledges,
+        acknowledges=not leaves and epoch > 0 and model.chance(0.6),
     )
+
+
+def _join_consumers(model: Model, group: Group) -> Operation:
+    member = model.new_member()
+    instance_id = group.members[member] = model.pick(None, None, None, "~static-1", "~static-2")
+    request = ConsumerGroupHeartbeatRequest(
+        group_id=group.name,
+        member_id=member,
+        instance_id=instance_id,
+        rebalance_timeout_ms=30_000 if model.chance(0.95) else -1,
+        subscribed_topic_names=[topic.name for topic in model.some_topics()],
+        server_assignor=_assignor(model, group),
+        topic_partitions=[],
+    )
+    version = model.version(CONSUMER_GROUP_HEARTBEAT)
+    return Operation("consumer", CONSUMER_GROUP_HEARTBEAT, version, request, member=member)
 
 
 def commit(model: Model) -> Operation:

@@ -49,9 +49,8 @@ class Group:
 
     name: str
     member: str = ""
-    generation: int = 0
-    #: of members of the consumer protocol: their epochs
-    members: dict[str, int] = field(default_factory=dict)
+    #: members of the consumer protocol, and the instance ids of the static ones
+    members: dict[str, str | None] = field(default_factory=dict)
 
 
 @dataclass
