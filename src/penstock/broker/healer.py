@@ -177,7 +177,7 @@ class Healer:
 
     def _report(self, decision: Decision) -> None:
         gone = self._absences.gone(self._now_ms())
-        for origin, event in ((Origin.REBUILD, "replicas_rebuilt"), (Origin.SHARE, "replicas_shared")):
+        for origin, event in ((Origin.REBUILD, "rebuild_started"), (Origin.SHARE, "share_started")):
             started = [str(each.move.partition) for each in decision.start if each.origin == origin]
             if started and origin == Origin.REBUILD:
                 delay_ms = self._config.penstock_self_healing_delay_ms
@@ -188,7 +188,7 @@ class Healer:
         for reason in dict.fromkeys(each.reason for each in decision.cancel):
             cancelled = [str(each.partition) for each in decision.cancel if each.reason == reason]
             log.info(
-                "reassignments_cancelled",
+                "move_cancelled",
                 reason=reason,
                 partitions=len(cancelled),
                 first=cancelled[:_SHOWN],
