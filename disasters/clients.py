@@ -246,12 +246,7 @@ def _committed(consumer: Consumer, offsets: list[TopicPartition]) -> bool:
 
 def _read(consumer: Consumer, topic: str, partitions: int) -> dict[Place, bytes]:
     found: dict[Place, bytes] = {}
-    ends: dict[int, int] = {}
-    for number in range(partitions):
-        try:
-            ends[number] = consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=_ASK_S)[1]
-        except KafkaException:
-            ends[number] = 0
+    ends = {number: _end_of(consumer, TopicPartition(topic, number)) for number in range(partitions)}
     consumer.assign([TopicPartition(topic, number, 0) for number in ends if ends[number]])
     last = time.monotonic()
     while time.monotonic() < last + _STALLED_S and not _at_end(consumer, ends):
@@ -261,6 +256,17 @@ def _read(consumer: Consumer, topic: str, partitions: int) -> dict[Place, bytes]
                 found[place] = bytes(message.value())
                 last = time.monotonic()
     return found
+
+
+def _end_of(consumer: Consumer, partition: TopicPartition) -> int:
+    """Returns a partition's end, 0 if no leader tells it: a request fails while the leader moves."""
+    deadline = time.monotonic() + _STALLED_S
+    while True:
+        try:
+            return int(consumer.get_watermark_offsets(partition, timeout=_ASK_S)[1])
+        except KafkaException:
+            if time.monotonic() > deadline:
+                return 0
 
 
 def _at_end(consumer: Consumer, ends: dict[int, int]) -> bool:
