@@ -7,9 +7,12 @@ import tracemalloc
 
 import pytest
 import zstandard
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from penstock.model.errors import ApiError, ErrorCode, InvalidRecord
-from penstock.records.batch import crc_matches, read_header
+from penstock.records.batch import CRC_START, crc_matches, read_header
+from penstock.records.checksum import crc32c
 from penstock.records.codecs import Codec, compress
 from penstock.records.record import Record, build_batch, iter_records
 from penstock.storage.dump import dump, verify
@@ -100,6 +103,24 @@ def test_a_timestamp_beyond_64_bits_is_refused() -> None:
     log = open_log(message_timestamp_type="LogAppendTime")
     late = plain(raw_record(timestamp_delta=5), base_timestamp=(1 << 63) - 1, max_timestamp=(1 << 63) - 1)
     assert code_of(log, late) == ErrorCode.INVALID_RECORD
+
+
+@settings(max_examples=150)
+@given(st.sampled_from(list(Codec)), st.sampled_from([1, 3, 40]), st.data())
+def test_a_mutated_batch_is_refused_or_can_be_read(codec: Codec, count: int, data: st.DataObject) -> None:
+    """Any byte of the header, the compressed frame or the records, under a checksum that is right."""
+    sent = [Record(i, NOW_MS + i, b"k" * (i % 3), bytes(i % 5)) for i in range(count)]
+    batch = bytearray(build_batch(sent, codec=codec))
+    for _ in range(data.draw(st.integers(1, 3))):
+        at = data.draw(st.integers(CRC_START, len(batch) - 1))
+        batch[at] = data.draw(st.integers(0, 255) | st.just(batch[at] ^ 1))
+    batch[CRC_START - 4 : CRC_START] = crc32c(memoryview(batch)[CRC_START:]).to_bytes(4, "big")
+
+    log = open_log()
+    if code_of(log, bytes(batch)):
+        return
+    assert [record.offset for record in records(log)] == list(range(log.end_offset))
+    assert log.end_offset == read_header(batch).record_count
 
 
 # -- bombs
