@@ -113,5 +113,5 @@ def _partition(partition: PartitionImage) -> PartitionRecord:
         directories=partition.directories,
         eligible_leader_replicas=partition.elr or None,
         last_known_elr=partition.last_known_leader or None,
-        reassignment_origin=partition.origin,
+        reassignment_origin=int(partition.origin),
     )
