@@ -12,9 +12,11 @@ from penstock.storage.log import Log
 from penstock.storage.memory import MemoryFiles
 from penstock.storage.removal import Removal
 from penstock.storage.scan import ColdPages
+from penstock.storage.segment import TIME_INDEX, file_name
 from penstock.testing.disk import FaultyDisk
 from tests.storage.logs import (
     NOW_MS,
+    PATH,
     StillClock,
     batch,
     flush,
@@ -265,3 +267,30 @@ def test_a_log_knows_whether_retention_would_keep_any_of_it() -> None:
     assert log.has_unexpired(NOW_MS + 1001)
     assert not log.has_unexpired(NOW_MS + 1501)
     assert len(log.segments) == 2, "nothing was removed"
+
+
+@pytest.mark.parametrize("cached_only", [False, True])
+@pytest.mark.parametrize("byte", range(12))
+def test_a_changed_time_index_makes_no_segment_too_old(byte: int, cached_only: bool) -> None:
+    """The time index has no checksum: what it says is compared with the batches before anything goes."""
+    files = MemoryFiles()
+    log = segmented(3, files, retention_ms=1000)
+    flush(log)
+    log.close()
+    index = files.open(f"{PATH}/{file_name(0)}{TIME_INDEX}")
+    at = index.size() - 12 + byte
+    index.pwrite(bytes([index.pread(1, at)[0] ^ 0x81]), at)
+    log = open_log(files, clean=True, segment_bytes=2 * SIZE, retention_ms=1000)
+    log.advance_high_watermark(log.end_offset)
+    assert retained(log, NOW_MS + 1000, cached_only) == [0, 2, 4]
+
+
+def retained(log: Log, now_ms: int, cached_only: bool) -> list[int]:
+    """The segments that are left; in a worker thread, what is not in memory is read before."""
+    for _ in range(5):
+        try:
+            log.apply_retention(now_ms, cached_only=cached_only)
+            break
+        except ColdPages as cold:
+            cold.warm()
+    return bases(log)

@@ -6,8 +6,9 @@ import pytest
 
 from penstock.records.record import Record, build_batch
 from penstock.storage.memory import MemoryFiles
-from penstock.storage.segment import Segment
+from penstock.storage.segment import OFFSET_INDEX, Segment, file_name
 from penstock.storage.segments import SegmentCache
+from tests.storage.logs import PATH, batch, flush, open_log, records
 
 
 def sealed(files: MemoryFiles, base_offset: int, entries: int = 4) -> Segment:
@@ -78,3 +79,22 @@ def test_a_batch_whose_base_offset_is_damaged_is_not_indexed(base_offset: int) -
     segment.append(batch)
     segment.rebuild_indexes()
     assert segment.max_timestamp() == -1
+
+
+@pytest.mark.parametrize("byte", range(8))
+def test_an_index_whose_last_entry_changed_is_rebuilt(byte: int) -> None:
+    """The index is derived from the batches: whatever is wrong with it, they can be read."""
+    files = MemoryFiles()
+    log = open_log(files)
+    for _ in range(8):
+        log.append(batch(), 0)
+    log.roll()
+    log.append(batch(), 0)
+    flush(log)
+    log.close()
+    index = files.open(f"{PATH}/{file_name(0)}{OFFSET_INDEX}")
+    at = index.size() - 8 + byte
+    index.pwrite(bytes([index.pread(1, at)[0] ^ 1]), at)
+    reopened = open_log(files)
+    reopened.advance_high_watermark(9)
+    assert len(records(reopened)) == 9

@@ -1,13 +1,15 @@
 """Which segments a log no longer has to keep: too old, too many, or wholly before its start.
 
 Segments go from the oldest on, whole, and only below the high watermark. Their age is that of their youngest
-record, by its own timestamp; segments without timestamps go by when they were last written.
+record, by its own timestamp; segments without timestamps go by when they were last written. A time index that
+makes a segment too old has to agree with the batches.
 """
 
 from __future__ import annotations
 
 from penstock.ports import Files
 from penstock.storage.config import LogConfig
+from penstock.storage.scan import CorruptLog
 from penstock.storage.segment import LOG, Segment
 from penstock.storage.segments import Segments
 
@@ -62,6 +64,12 @@ def _too_old(
     if now_ms is None or not config.delete or config.retention_ms < 0:
         return False
     timestamp = segment.max_timestamp(cached_only)
+    if segment.size and now_ms - timestamp > config.retention_ms:
+        try:
+            timestamp = segment.proven_max_timestamp(cached_only)
+        except CorruptLog:
+            # Whoever finds the damage has it repaired; until then nothing shows how old the records are.
+            return False
     if timestamp < 0:
         timestamp = files.modified_ms(segment.path(LOG))
     return now_ms - timestamp > config.retention_ms

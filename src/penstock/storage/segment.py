@@ -278,7 +278,10 @@ class Segment:
     def _check_last_entry(self, offsets: OffsetIndex, cached_only: bool) -> None:
         """One batch looked at tells an index that belongs to this file from one that does not."""
         if offsets.positions:
-            _, header = next(scan(self.open_file(), offsets.positions[-1], self.size, cached_only))
+            try:
+                _, header = next(scan(self.open_file(), offsets.positions[-1], self.size, cached_only))
+            except CorruptLog as e:
+                raise IndexDamaged("its last entry points to no batch") from e
             if header[0] + header[6] - self.base_offset != offsets.ends[-1]:
                 raise IndexDamaged("its last entry does not name the end of a batch")
 
@@ -342,6 +345,35 @@ class Segment:
             self._max_timestamp, end = times.last()
             self._max_timestamp_end = self.base_offset + end
         return self._max_timestamp
+
+    def proven_max_timestamp(self, cached_only: bool = False) -> int:
+        """As `max_timestamp`, compared with the batches: the time index has no checksum.
+
+        Two headers are read: of the batch that the index names, and of the last one. Where they contradict
+        the index, it is rebuilt. CorruptLog if the batches cannot be read.
+        """
+        timestamp = self.max_timestamp(cached_only)
+        if self.damage or self._has_timestamp(timestamp, cached_only):
+            return timestamp
+        self._max_timestamp = self._offsets = self._times = None
+        if cached_only:
+            self._adopt_indexes()
+        else:
+            self.rebuild_indexes()
+        return self.max_timestamp(cached_only)
+
+    def _has_timestamp(self, timestamp: int, cached_only: bool) -> bool:
+        """Whether the batch that has the largest timestamp has it, and the last one none that is larger."""
+        end = self._max_timestamp_end
+        try:
+            positions = self.offsets(cached_only).positions
+            *_, (_, last) = scan(self.open_file(), positions[-1] if positions else 0, self.size, cached_only)
+            if timestamp < 0:
+                return bool(last[8] < 0)
+            _, named = next(scan(self.open_file(), self.find(end, cached_only), self.size, cached_only))
+        except (CorruptLog, StopIteration, ValueError):
+            return False
+        return bool(named[8] == timestamp >= last[8] and named[0] + named[6] == end)
 
     @property
     def max_timestamp_end(self) -> int:
