@@ -36,8 +36,9 @@ _ELECTION_S: Final = 10.0
 _GLANCE_S: Final = 0.0005
 #: what happens to a file
 WAYS: Final = ("removed", "emptied", "flipped")
-#: in a data directory, all of them with checksums
-_CHECKED: Final = (
+_IDENTITY: Final = "partition.metadata"
+#: in a data directory
+_IN_DIRECTORY: Final = (
     "recovery-point-offset-checkpoint",
     "log-start-offset-checkpoint",
     "replication-offset-checkpoint",
@@ -46,7 +47,7 @@ _CHECKED: Final = (
 #: in a partition folder
 _BESIDE_SEGMENTS: Final = (
     "leader-epoch-checkpoint",
-    "partition.metadata",
+    _IDENTITY,
     ".index",
     ".timeindex",
     ".txnindex",
@@ -188,23 +189,25 @@ def spoil_some(simulation: Simulation, node: Node) -> None:
     if rng.random() < 0.5:
         chosen = rng.sample(found, min(len(found), rng.randint(1, 4)))
     else:
-        suffix = rng.choice((*_CHECKED, *_BESIDE_SEGMENTS))
-        chosen = [each for each in found if each[0].endswith(suffix)]
-    for path, has_checksum in chosen:
-        damage_of(simulation).spoil(node, path, rng.choice(WAYS if has_checksum else WAYS[:2]))
+        suffix = rng.choice((*_IN_DIRECTORY, *_BESIDE_SEGMENTS))
+        chosen = [path for path in found if path.endswith(suffix)]
+    for path in chosen:
+        # Another topic's id would make the folder a stray, whose records only an operator brings back.
+        ways = WAYS[:2] if path.endswith(_IDENTITY) else WAYS
+        damage_of(simulation).spoil(node, path, rng.choice(ways))
 
 
-def _derived_files(node: Node) -> list[tuple[str, bool]]:
-    """Paths of files that say something about logs, and whether a checksum covers each."""
+def _derived_files(node: Node) -> list[str]:
+    """Paths of files that say something about logs."""
     found = [
-        (f"{directory}/{name}", True)
+        f"{directory}/{name}"
         for directory in node.directories
-        for name in _CHECKED
+        for name in _IN_DIRECTORY
         if node.disk.exists(f"{directory}/{name}")
     ]
     for folder in tampering.folders(node.disk, node.directories):
         names = node.disk.listdir(folder.path)
-        found += [(f"{folder.path}/{name}", False) for name in names if name.endswith(_BESIDE_SEGMENTS)]
+        found += [f"{folder.path}/{name}" for name in names if name.endswith(_BESIDE_SEGMENTS)]
     return found
 
 
