@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import random
+import signal
 import sys
 import time
 from collections import Counter
@@ -31,6 +32,8 @@ def main() -> int:
     unknown = [kind for kind in only if kind not in KINDS]
     if unknown:
         parser.error(f"unknown kind {unknown[0]!r}: use {', '.join(KINDS)}")
+    # Ends the brokers, too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     failed, allowed, sent = 0, Counter[str](), 0
     seen: set[tuple[str, str]] = set()
     with both(given.against) as (ours, theirs):
