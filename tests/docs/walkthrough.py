@@ -133,10 +133,27 @@ class Shell:
         # Without a pipe the reader answers questions, with yes.
         self._monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO((given or "y\n").encode())))
         arguments = [*words[1:], *_end_of(words[1:])]
-        code = guarded(lambda: app(arguments, prog_name="penstock", standalone_mode=False))
+        with _ending(what):
+            code = guarded(lambda: app(arguments, prog_name="penstock", standalone_mode=False))
         output, errors = self._capfd.readouterr()
         assert code == 0, f"{what}\n{output}{errors}"
         return output
+
+
+@contextmanager
+def _ending(what: str) -> Iterator[None]:
+    """Fail if a command does not end: one that runs until Ctrl-C needs options of `_end_of`."""
+
+    def fail(number: int, frame: object) -> None:
+        pytest.fail(f"has not ended after {_WAIT_S} s: {what}")
+
+    before = signal.signal(signal.SIGALRM, fail)
+    signal.alarm(_WAIT_S)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def _words(line: str) -> list[str]:
@@ -164,4 +181,6 @@ def _end_of(arguments: Sequence[str]) -> list[str]:
         return ["--hosts", "1", "--duration", "10", "--speed", "0"]
     if arguments[:2] == ["telemetry", "replay"]:
         return ["--speed", "0"]
+    if arguments[:2] == ["telemetry", "host"]:
+        return ["--rounds", "1"]
     return []
