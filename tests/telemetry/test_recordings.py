@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +18,34 @@ from penstock.telemetry.queries.now import count_states, find_now
 from penstock.telemetry.queries.reader import TableReader
 from penstock.telemetry.thresholds import load_thresholds
 from tests.telemetry import recordings
-from tests.telemetry.recordings import EMPTY, FAKE, GPUS, IDLE, LEAKED, TRAINERS, WARM, recording, run
+from tests.telemetry.recordings import EMPTY, FAKE, GPUS, IDLE, LEAKED, TRAINERS, WARM, Run, recording, run
 
 TOLD = load_thresholds()
 SCHEDULERS = ("prometheus", "kubernetes", "slurm")
 NAMES = {"prometheus": "team/notebook-4/main", "kubernetes": "team/notebook-4/main", "slurm": "notebook-1"}
 
 
+MINUTES = 8
+Made = Callable[..., tuple[Run, TableReader]]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
+    """A backfill of a recording, once for all tests that look at it."""
+
+    @cache
+    def make(scheduler: str = "prometheus", **told: Any) -> tuple[Run, TableReader]:
+        place = tmp_path_factory.mktemp("recording")
+        found = run(recording(scheduler, **{"minutes": MINUTES, **told}), place)
+        return found, TableReader(str(place))
+
+    return make
+
+
 @pytest.mark.parametrize("scheduler", SCHEDULERS)
 @pytest.mark.parametrize("profiling", [False, True])
-def test_verdicts_of_a_long_recording(scheduler: str, profiling: bool, tmp_path: Path) -> None:
-    found = run(recording(scheduler, profiling=profiling), tmp_path)
+def test_verdicts_of_a_long_recording(scheduler: str, profiling: bool, made: Made) -> None:
+    found, _ = made(scheduler, profiling=profiling)
     idle = found.alerts("idle_occupied")
     assert set(idle) == {IDLE, LEAKED}
     assert idle[IDLE].workload == NAMES[scheduler]
@@ -42,9 +61,8 @@ def test_verdicts_of_a_long_recording(scheduler: str, profiling: bool, tmp_path:
 
 
 @pytest.mark.parametrize("scheduler", SCHEDULERS)
-def test_workloads_are_in_tables_and_rollups(scheduler: str, tmp_path: Path) -> None:
-    run(recording(scheduler), tmp_path)
-    reader = TableReader(str(tmp_path))
+def test_workloads_are_in_tables_and_rollups(scheduler: str, made: Made) -> None:
+    _, reader = made(scheduler, profiling=False)
     gpus = {gpu.gpu_id: gpu for gpu in find_gpus(reader, latest(reader))}
     assert all(gpus[gpu].workload is None and gpus[gpu].pod is None for gpu in [*EMPTY, WARM, LEAKED])
     assert gpus[IDLE].workload == NAMES[scheduler]
@@ -57,26 +75,23 @@ def test_workloads_are_in_tables_and_rollups(scheduler: str, tmp_path: Path) -> 
 
 
 def test_the_order_of_labels_can_be_changed(tmp_path: Path) -> None:
-    run(recording("prometheus"), tmp_path, workload_labels=("job",))
+    run(recording("prometheus", minutes=0), tmp_path, workload_labels=("job",))
     reader = TableReader(str(tmp_path))
     assert {gpu.workload for gpu in find_gpus(reader, latest(reader))} == {"dcgm-exporter"}
 
 
 @pytest.mark.parametrize("energy", [False, True])
-def test_energy_by_counters_or_by_power(energy: bool, tmp_path: Path) -> None:
-    run(recording(energy=energy), tmp_path)
-    reader = TableReader(str(tmp_path))
+def test_energy_by_counters_or_by_power(energy: bool, made: Made) -> None:
+    _, reader = made(energy=True) if energy else made("prometheus", profiling=False)
     found = fleet.energy(fleet.totals(reader, latest(reader)), "gpu")
-    # 12 minutes
     used_wh = {one.group: one.energy_wh for one in found}
-    assert used_wh == {gpu_id: pytest.approx(gpu.power_w / 5) for gpu_id, gpu in GPUS.items()}
+    assert used_wh == {gpu_id: pytest.approx(gpu.power_w * MINUTES / 60) for gpu_id, gpu in GPUS.items()}
     assert {one.measured_by for one in found} == {"energy counter" if energy else "integrated power"}
     assert found[0].gpu_power_mean_w == pytest.approx(620.0)
 
 
-def test_idle_views_of_a_long_recording(tmp_path: Path) -> None:
-    run(recording(), tmp_path)
-    reader = TableReader(str(tmp_path))
+def test_idle_views_of_a_long_recording(made: Made) -> None:
+    _, reader = made("prometheus", profiling=False)
     found = {one.gpu_id: one for one in find_idle(reader, latest(reader), TOLD).gpus}
     assert set(found) == {IDLE, LEAKED, FAKE}
     assert (found[FAKE].fake_busy, found[FAKE].evidence) == (True, "no SM_ACTIVE; power is 19% of the limit")
@@ -84,10 +99,10 @@ def test_idle_views_of_a_long_recording(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("scheduler", SCHEDULERS)
-@pytest.mark.parametrize("minutes", [0, 12])
-def test_a_snapshot_needs_one_scrape(scheduler: str, minutes: int, tmp_path: Path) -> None:
-    run(recording(scheduler, minutes=minutes), tmp_path)
-    found = {one.gpu_id: one for one in find_now(TableReader(str(tmp_path)), TOLD)}
+@pytest.mark.parametrize("is_long", [False, True])
+def test_a_snapshot_needs_one_scrape(scheduler: str, is_long: bool, made: Made) -> None:
+    _, reader = made(scheduler, profiling=False) if is_long else made(scheduler, minutes=0)
+    found = {one.gpu_id: one for one in find_now(reader, TOLD)}
     states: dict[str, Any] = {gpu_id: one.state for gpu_id, one in found.items()}
     expected = dict.fromkeys(TRAINERS, "busy") | dict.fromkeys([*EMPTY, WARM], "idle")
     assert states == {**expected, IDLE: "idle_occupied", LEAKED: "idle_occupied", FAKE: "fake_busy"}
@@ -96,13 +111,12 @@ def test_a_snapshot_needs_one_scrape(scheduler: str, minutes: int, tmp_path: Pat
     assert (found[IDLE].workload, found[IDLE].age_s) == (NAMES[scheduler], 0.0)
 
 
-def test_one_scrape_says_nothing_of_energy(tmp_path: Path) -> None:
-    run(recording(minutes=0, energy=True), tmp_path)
-    reader = TableReader(str(tmp_path))
+def test_one_scrape_says_nothing_of_energy(made: Made) -> None:
+    _, reader = made("prometheus", minutes=0)
     assert {one.energy_wh for one in fleet.energy(fleet.totals(reader, latest(reader)), "host")} == {None}
 
 
-def test_other_names_of_the_columns(tmp_path: Path) -> None:
+def test_other_names_of_the_columns() -> None:
     header = "timestamp,metric,gpu,device,uuid,model,host,container,pod,namespace,value,raw labels"
     text = recording(minutes=0)
     renamed = text.replace(text.splitlines()[0], header.replace("raw labels", "raw_labels"), 1)
