@@ -11,11 +11,12 @@ import pytest
 from penstock.cli.commands import app
 from penstock.telemetry.message import decode
 from penstock.telemetry.pipeline.batches import Settings
-from penstock.telemetry.pipeline.jobs import Job, start
+from penstock.telemetry.pipeline.jobs import Job
 from penstock.telemetry.pipeline.publish import ALERTS, DEAD_LETTERS
 from penstock.telemetry.pipeline.tables import Tables
 from penstock.telemetry.pipeline.validate import now_ms
 from penstock.telemetry.thresholds import load_thresholds
+from tests.telemetry.pipeline.finishing import complete
 from tests.telemetry.pipeline.reading import messages
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def test_a_simulated_fleet_through_the_pipeline(
     told = collect(capfd, "simulate", *began, *dirt, "--bootstrap", real_kafka, "--topic", TOPIC)
     settings = Settings(load_thresholds(), shards=2)
     job = Job(real_kafka, TOPIC, str(tmp_path), settings, until_end=True)
-    start(spark, job, lambda report: None).complete()
+    complete(spark, job)
     tables = Tables(str(tmp_path))
     counted = tables.open("batches").to_pyarrow_table().to_pylist()
     sums = {kind: sum(row[kind] for row in counted) for kind in ("consumed", "valid", "dead_lettered")}

@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 from penstock.telemetry.message import TOPIC, decode
 from penstock.telemetry.outlet import TopicOutlet
 from penstock.telemetry.pipeline.batches import Settings
-from penstock.telemetry.pipeline.jobs import Job, start
+from penstock.telemetry.pipeline.jobs import Job
 from penstock.telemetry.pipeline.publish import ALERTS, DEAD_LETTERS
 from penstock.telemetry.pipeline.tables import TABLES, Tables
 from penstock.telemetry.pipeline.validate import now_ms
@@ -30,6 +30,7 @@ from penstock.telemetry.simulate.dirt import Shares
 from penstock.telemetry.simulate.run import Scenario, Simulation
 from penstock.telemetry.thresholds import load_thresholds
 from penstock.testing import broker
+from tests.telemetry.pipeline.finishing import complete
 from tests.telemetry.pipeline.reading import messages
 
 KILLS = int(os.environ.get("KILLS", "3"))
@@ -86,7 +87,7 @@ def finish(spark: SparkSession, bootstrap: str, tables: Path) -> None:
     """Run what is left, in the session of these tests."""
     settings = Settings(load_thresholds())
     job = Job(bootstrap, TOPIC, str(tables), settings, most_per_batch=BATCH_ROWS, until_end=True)
-    start(spark, job, lambda report: None).complete()
+    complete(spark, job)
 
 
 def produce(bootstrap: str) -> Simulation:

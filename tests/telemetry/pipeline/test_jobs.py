@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from penstock.telemetry.message import TOPIC
 from penstock.telemetry.outlet import TopicOutlet
 from penstock.telemetry.pipeline.batches import Settings
-from penstock.telemetry.pipeline.jobs import Job, Maintenance, start
+from penstock.telemetry.pipeline.jobs import Job, Maintenance
 from penstock.telemetry.pipeline.progress import Progress
 from penstock.telemetry.pipeline.publish import ALERTS, DEAD_LETTERS
 from penstock.telemetry.pipeline.tables import TABLES, Tables
@@ -25,6 +25,7 @@ from penstock.telemetry.simulate.dirt import Shares
 from penstock.telemetry.simulate.run import Scenario, Simulation
 from penstock.telemetry.thresholds import load_thresholds
 from penstock.testing import broker
+from tests.telemetry.pipeline.finishing import complete
 from tests.telemetry.pipeline.messages import NOW_MS
 
 
@@ -68,9 +69,7 @@ def test_what_was_produced_is_what_is_in_the_tables(
     progress = Progress(registry)
     settings = Settings(load_thresholds(), shards=2)
     job = Job(bootstrap, TOPIC, str(tmp_path), settings, until_end=True, most_per_batch=15_000)
-    started = start(spark, job, progress)
-    started.complete()
-    query = started.query
+    query = complete(spark, job, progress).query
     # Each batch but the last leaves something, and Spark's progress tells how much.
     for told in query.recentProgress[:1]:
         progress.saw(told)
@@ -79,7 +78,7 @@ def test_what_was_produced_is_what_is_in_the_tables(
     assert progress.lag == 0
     # A query that goes on takes what came since, and nothing again.
     second = simulated(bootstrap, began_ms + 300_000, Shares()).summary()
-    start(spark, job, progress).complete()
+    complete(spark, job, progress)
     tables = Tables(str(tmp_path))
     sent = [int(str(each["sent"])) for each in (first, second)]
     assert progress.consumed == sum(sent) == sum(progress.totals.values())

@@ -70,6 +70,8 @@ def test_a_reason_is_one_line_without_stack_traces() -> None:
     )
     assert reason_of(TopicsUnreachable("gpu.alerts: no answer in time")) == "gpu.alerts: no answer in time"
     assert reason_of(ValueError()) == "ValueError"
+    stream = "[STREAM_FAILED] Query [id = a] terminated with exception: Python worker exited unexpectedly"
+    assert reason_of(RuntimeError(stream)) == "RuntimeError: Python worker exited unexpectedly"
     text = "Traceback (most recent call last):\n  File \"x.py\", line 1, in f\n    f()\nKeyError: 'samples'"
     assert reason_of(RuntimeError(text)).endswith("KeyError: 'samples'")
 

@@ -8,6 +8,7 @@ raises a short text only, and its error itself is kept here.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -26,6 +27,8 @@ _INTERRUPTIONS: Final = (
     "java.io.InterruptedIOException",
     "java.nio.channels.ClosedByInterruptException",
 )
+#: what Spark puts before the reason
+_STREAM_FAILED: Final = re.compile(r"\[STREAM_FAILED\] Query \[[^\]]*\] terminated with exception: ")
 #: Texts of errors that a loaded machine, a killed worker or a lost connection causes.
 _TRANSIENT: Final = (
     "Python worker failed to connect back",
@@ -79,7 +82,8 @@ def _short(error: Exception, batch_id: int) -> str:
 
 def reason_of(error: BaseException) -> str:
     """One line that says what went wrong, without stack traces."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    text = _STREAM_FAILED.sub("", str(error))
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
     told = [
         line for line in lines if not line.startswith(("at ", "File ", "...", "Traceback", "JVM stacktrace"))
     ]
