@@ -110,6 +110,7 @@ def test_a_leader_is_elected_when_the_last_replica_is_back_and_not_before(
             waits = {"broker 4": "the broker is not up"}
             await eventually(lambda: any(fields.get("waiting_for") == waits for _, fields in events))
             assert {event for event, _ in events} == {"unclean_recovery_waits"}
+            assert all("unclean.recovery.strategy=aggressive" in str(fields["hint"]) for _, fields in events)
             assert described(nodes[1]).leader == NO_LEADER
             await nodes.start(4)
             await eventually(lambda: described(nodes[1]).leader != NO_LEADER, within_s=10)

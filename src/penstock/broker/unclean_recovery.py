@@ -38,6 +38,10 @@ _NOT_HEARD: Final = ErrorCode.UNKNOWN_LEADER_EPOCH
 #: how long a recovery goes on before it is logged that it waits, and how often that is repeated
 _QUIET_MS: Final = 1000
 _REMIND_MS: Final = 30_000
+_HINT: Final = (
+    "start these brokers and repair their disks; to lose what only they have, and elect the most complete of "
+    "the others: penstock config set --topic TOPIC unclean.recovery.strategy=aggressive"
+)
 
 
 class _Case:
@@ -280,6 +284,7 @@ class UncleanRecovery:
                 first=self._name(keys[0]),
                 strategy=strategy.value,
                 waiting_for={f"broker {node}": why for node, why in reasons} or "a registered broker",
+                hint=_HINT,
             )
 
     def _name(self, key: PartitionKey) -> str:
