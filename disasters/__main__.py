@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -27,6 +28,8 @@ def main() -> int:
         PAGE.write_text(published(PAGE.read_text()))
         return 0
     chosen = _chosen(given)
+    # As an interrupt does: whoever ends the run must not leave its brokers behind.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("disasters: ended"))
     if given.keep:
         results = _run(chosen, given, given.keep)
     else:
