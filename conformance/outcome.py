@@ -30,6 +30,11 @@ class Outcome:
     seconds: float
     reason: str = ""
 
+    @property
+    def lacks_library(self) -> bool:
+        """Whether the test did not run because this machine lacks a library that it was to be built with."""
+        return self.verdict is Verdict.SKIPPED and self.reason.endswith("not available")
+
     def line(self, test: str) -> str:
         return f"{self.verdict:8} {self.seconds:7.1f} s  {test}  {self.reason}".rstrip()
 

@@ -69,11 +69,14 @@ class Runner:
 
 
 def fallen(found: Mapping[str, Outcome], known: Mapping[str, Outcome]) -> set[str]:
-    """Tests recorded as passed that did not pass now."""
+    """Tests recorded as passed that ran now and did not pass."""
     return {
         test
         for test, outcome in found.items()
-        if outcome.verdict is not Verdict.PASSED and test in known and known[test].verdict is Verdict.PASSED
+        if outcome.verdict is not Verdict.PASSED
+        and not outcome.lacks_library
+        and test in known
+        and known[test].verdict is Verdict.PASSED
     }
 
 

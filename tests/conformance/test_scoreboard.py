@@ -23,6 +23,13 @@ def test_a_skip_of_what_passed_is_a_loss() -> None:
     assert compare({"s": {"a": skipped}}, {"s": {"a": PASSED}}).lost == ["a"]
 
 
+def test_a_test_that_cannot_be_built_here_keeps_its_verdict() -> None:
+    unbuilt = Outcome(Verdict.SKIPPED, 0.0, "RapidJSON >=1.1.0 not available")
+    recorded: Results = {"s": {"a": PASSED}}
+    assert compare({"s": {"a": unbuilt}}, recorded).lost == []
+    assert merge({"s": {"a": unbuilt}}, recorded, lower=True) == recorded
+
+
 def test_a_pass_is_lowered_only_on_demand() -> None:
     recorded: Results = {"s": {"a": PASSED, "b": FAILED}}
     found: Results = {"s": {"a": FAILED, "b": PASSED}}
