@@ -6,7 +6,13 @@ from typing import Any
 
 import pytest
 
-from penstock.metadata.brokers import check_broker_epoch, heartbeat, register_controller, unregister_broker
+from penstock.metadata.brokers import (
+    check_broker_epoch,
+    fence_broker,
+    heartbeat,
+    register_controller,
+    unregister_broker,
+)
 from penstock.metadata.image import RECOVERING, PartitionImage
 from penstock.model.errors import ApiError, ErrorCode
 from penstock.wire.apis.broker_heartbeat import BrokerHeartbeatRequest, TopicWithoutRoom, UncleanTopic
@@ -229,6 +235,22 @@ def test_an_unregistered_broker_is_in_no_isr_and_not_eligible() -> None:
     with pytest.raises(ApiError) as refused:
         unregister_broker(stage.image, stage.policy, 1)
     assert refused.value.code == ErrorCode.BROKER_ID_NOT_REGISTERED
+
+
+def test_a_broker_that_is_up_is_not_forgotten_with_the_last_in_sync_replica() -> None:
+    stage = Stage(3)
+    led = stage.topic("led", [1, 2])
+    alone = stage.topic("alone", [1])
+    stage.commit(unregister_broker(stage.image, stage.policy, 2))
+
+    with pytest.raises(ApiError, match=r"has the last in-sync replica of led-0") as refused:
+        unregister_broker(stage.image, stage.policy, 1)
+    assert refused.value.code == ErrorCode.INVALID_REQUEST
+    assert (led.leader, led.isr, alone.leader) == (1, [1], 1)
+
+    stage.commit(fence_broker(stage.image, stage.policy, 1))
+    stage.commit(unregister_broker(stage.image, stage.policy, 1))
+    assert 1 not in stage.image.brokers
 
 
 def test_fencing_looks_at_the_brokers_own_partitions_only() -> None:

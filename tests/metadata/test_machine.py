@@ -114,8 +114,14 @@ class Decisions(RuleBasedStateMachine):
     @rule(node=nodes)
     def unregister(self, node: int) -> None:
         if node in self.stage.image.brokers:
+            try:
+                records = unregister_broker(self.stage.image, self.stage.policy, node)
+            except ApiError:
+                # It is up and has the last in-sync replica of a partition.
+                assert not self.stage.image.brokers[node].fenced
+                return
             self.stage.lost = frozenset({node})
-            self.stage.commit(unregister_broker(self.stage.image, self.stage.policy, node))
+            self.stage.commit(records)
             self.stage.lost = frozenset()
 
     @rule(name=names, replicas=placements, minimum=st.integers(1, 3), unclean=st.booleans())

@@ -9,7 +9,7 @@ import pytest
 
 from tests.simulation.mutants import MUTANTS, Mutant, hunt
 
-_SEEDS_MAX = 12
+_SEEDS_MAX = 20
 #: what takes more seeds, or longer ones, is for `make mutants`
 _SLOW = {
     "fsync before vote",

@@ -8,7 +8,7 @@ when it goes (its partitions are looked after first), first when it comes up.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
 from penstock.metadata.election import begin_change, lead_elsewhere
@@ -32,6 +32,7 @@ from penstock.wire.metadata_records import (
     BrokerRegistrationChangeRecord,
     ControllerEndpoint,
     ControllerFeature,
+    PartitionChangeRecord,
     RegisterBrokerRecord,
     RegisterControllerRecord,
     UnregisterBrokerRecord,
@@ -171,14 +172,30 @@ def register_controller(request: ControllerRegistrationRequest) -> list[Struct]:
 
 
 def unregister_broker(image: ClusterImage, policy: Policy, broker_id: int) -> list[Struct]:
-    """Forget a broker. What it holds no longer counts, should it come back."""
+    """Forget a broker. Its replicas no longer count, even if it registers again.
+
+    A broker that is up is not forgotten if it has the last in-sync replica of a partition: replicas that lack
+    committed records would be elected, although the broker has them and answers.
+    """
     broker = image.brokers.get(broker_id)
     if broker is None:
         raise ApiError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker {broker_id} is not registered")
-    return [
-        *_withdraw(image, policy, broker_id, clean=False, emptied=True),
-        UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=broker.epoch),
-    ]
+    changes = _withdraw(image, policy, broker_id, clean=False, emptied=True)
+    if not broker.fenced:
+        _refuse_last_in_sync(image, broker_id, changes)
+    return [*changes, UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=broker.epoch)]
+
+
+def _refuse_last_in_sync(image: ClusterImage, broker_id: int, changes: Iterable[Struct]) -> None:
+    for change in changes:
+        assert isinstance(change, PartitionChangeRecord)
+        topic = image.topics_by_id[TopicId(change.topic_id)]
+        if change.leader == NO_LEADER and len(topic.partitions[change.partition_id].replicas) > 1:
+            raise ApiError(
+                ErrorCode.INVALID_REQUEST,
+                f"Broker {broker_id} is up and has the last in-sync replica of "
+                f"{topic.name}-{change.partition_id}: stop it first",
+            )
 
 
 def fence_broker(image: ClusterImage, policy: Policy, broker_id: int) -> list[Struct]:
