@@ -179,7 +179,8 @@ class Lifecycle:
         self._wants_down = True
         self._wake.set()
         if self._beating is not None:
-            # Asked as one that stays: whoever should answer may be gone already. The next heartbeat waits.
+            # The heartbeat under way was sent before this request, and its controller may be gone: it gets a
+            # short deadline. The next heartbeat asks for the shutdown.
             self._beating.reschedule(asyncio.get_running_loop().time() + _HURRY_S)
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):

@@ -52,8 +52,8 @@ class Targets:
             return
         interval_ms = self._ledger.env.settings_of(group.id).consumer_assignment_interval_ms
         too_recent = group.assignment_ms and self._ledger.now_ms < group.assignment_ms + interval_ms
-        # A sole member disturbs nobody. With a regular expression it waits for members that join with it:
-        # its first target, which was made before the expression was resolved, is too recent.
+        # A sole member has no other member to disturb. With a regular expression it waits for members that
+        # join with it: its first target, made before the expression was resolved, is too recent.
         if too_recent and (len(group.members) > 1 or group.patterns):
             return
         if len(group.members) <= AT_ONCE_MAX:

@@ -37,7 +37,7 @@ class Origin(IntEnum):
 
 
 class PartitionImage:
-    """Where one partition lives. `leader` is -1 while nobody leads it.
+    """The replicas and the leader of one partition. `leader` is -1 while there is none.
 
     Invariants, kept by the decisions: the ISR is part of the replicas and holds the leader; the eligible
     leader replicas (`elr`, KIP-966) are replicas outside the ISR that hold all below the high watermark.
@@ -68,7 +68,7 @@ class PartitionImage:
         self.adding = record.adding_replicas
         self.removing = record.removing_replicas
         self.elr = record.eligible_leader_replicas or []
-        #: whoever led last, while nobody does; a list of one or none, as its record has it
+        #: the last leader, while there is none; a list of at most one node, as in its record
         self.last_known_leader = record.last_known_elr or []
         self.leader = record.leader
         self.leader_recovery = record.leader_recovery_state

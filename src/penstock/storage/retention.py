@@ -68,7 +68,7 @@ def _too_old(
         try:
             timestamp = segment.proven_max_timestamp(cached_only)
         except CorruptLog:
-            # Whoever finds the damage has it repaired; until then nothing shows how old the records are.
+            # The scrubber repairs the damage; until then nothing shows how old the records are.
             return False
     if timestamp < 0:
         timestamp = files.modified_ms(segment.path(LOG))

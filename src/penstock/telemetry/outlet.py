@@ -45,7 +45,7 @@ class TopicOutlet:
         timeout_s: float = 30.0,
         watch: Callable[[int], None] = lambda timestamp_ms: None,
     ) -> None:
-        """`watch` is told the time of the first message of each `send`."""
+        """`watch` gets the time of the first message of each `send`."""
         self._watch = watch
         self._topic = topic
         self._headers = headers(source)

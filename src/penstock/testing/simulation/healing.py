@@ -181,7 +181,7 @@ class _Watch:
 
 
 async def gone_for_good(simulation: Simulation) -> None:
-    """A broker is gone: all that it had is rebuilt, whoever is the controller meanwhile."""
+    """A broker is gone: all of its replicas are rebuilt, even if the controller changes meanwhile."""
     watch, node = await _begin(simulation)
     _end(simulation, node)
     if simulation.rng.random() < 0.5:
@@ -247,7 +247,7 @@ async def all_restart(simulation: Simulation) -> None:
 
 
 async def moved_by_hand(simulation: Simulation) -> None:
-    """An operator moves what is on a broker that is gone; somebody else is gone then."""
+    """An operator moves the replicas of a broker that is gone; then another broker is gone."""
     watch, node = await _begin(simulation)
     _end(simulation, node)
     await _pause(simulation, 0.0, DELAY_S + 1)
@@ -300,7 +300,7 @@ HEALING: Final[dict[str, Course]] = {
 
 
 async def _begin(simulation: Simulation) -> tuple[_Watch, Node]:
-    """Wait until all is well, and choose who goes: somebody who has replicas."""
+    """Wait until all is well, and choose the broker that goes: one that has replicas."""
     await _until(lambda: _is_whole(simulation), _REBUILT_S)
     watch = _Watch(simulation)
     simulation.loop.after_step = watch.after_step

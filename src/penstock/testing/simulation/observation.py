@@ -267,7 +267,7 @@ class Observation:
             appended = mirror.refresh(log, tampered=tampered)
         except PenstockError:
             if tampered:
-                # Damage that nobody has noticed yet: where the log ends is known all the same.
+                # The broker has not noticed the damage yet; the end of its log is known all the same.
                 self._partitions.replica_changed(ReplicaView(name, seen.broker.node_id, *ends))
             return
         if known is not None and seen.opened.get(partition) is log:
