@@ -81,7 +81,7 @@ class _LogMirror:
             found = log.read(position, _READ_BYTES, upper=end)
             if found is None:
                 break
-            data = found.read()
+            data, before = found.read(), position
             for start, header in iter_batches(data):
                 if tampered and not crc_matches(data[start : start + header.size], header):
                     return appended
@@ -96,6 +96,9 @@ class _LogMirror:
                 batches.append(batch)
                 appended[-1].batches.append(batch)
                 position = batch.end
+            if position == before:
+                # A bit of the length has changed: the read ends within the batch.
+                return appended
         return appended
 
 
