@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from lab.server import Server
-from penstock.broker import server as broker_server
+from penstock.broker.app import server as broker_server
 from penstock.cli import main
 
 TICK_NS = 1_000_000

@@ -10,7 +10,7 @@ import errno
 import os
 from typing import Final
 
-from penstock.broker.world import OsFile
+from penstock.broker.base.system_ports import OsFile
 from penstock.cli import main
 from penstock.ports import Buffer
 

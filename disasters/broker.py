@@ -14,7 +14,7 @@ import time
 from contextlib import suppress
 from typing import Final
 
-from penstock.broker.world import OsFile, SystemClock
+from penstock.broker.base.system_ports import OsFile, SystemClock
 from penstock.cli import main
 from penstock.metadata.image import ClusterImage
 from penstock.ports import Buffer

@@ -2,7 +2,7 @@
 
 Everything below `broker` reaches the world only through these, so that the same code runs for real, over
 memory (`--memory`), and under a simulator that owns time and loses what was not synced. The real doors are
-in `penstock.broker.world`, the in-memory files in `penstock.storage.memory`.
+in `penstock.broker.base.system_ports`, the in-memory files in `penstock.storage.memory`.
 
 Files raise `OSError` exactly as the operating system does (errno included): storage decides what it means.
 The event loop's thread owns every `File`, from when a worker thread that opened it has handed it over; only

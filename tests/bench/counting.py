@@ -16,7 +16,7 @@ from collections.abc import Generator, Sequence
 from types import FrameType
 from typing import Any, NamedTuple, cast
 
-from penstock.broker.broker import Broker
+from penstock.broker.app.broker import Broker
 from penstock.net.connection import Connection
 
 #: settings of brokers that do nothing by the clock while we count, however long that takes

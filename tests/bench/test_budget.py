@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from penstock.broker.broker import Broker
-from penstock.broker.server import new_event_loop, system_world
+from penstock.broker.app.broker import Broker
+from penstock.broker.app.server import new_event_loop, system_world
 from penstock.metadata.topics import NewTopic
 from penstock.model.config import BrokerConfig
 from penstock.net.server import Server
@@ -42,7 +42,7 @@ Frames = Sequence[Sequence[bytes]]
 @pytest.fixture(autouse=True)
 def calm(monkeypatch: pytest.MonkeyPatch) -> None:
     """What comes by the clock and has no setting."""
-    monkeypatch.setattr("penstock.broker.maintenance._ROOM_MS", 3_600_000)
+    monkeypatch.setattr("penstock.broker.app.maintenance._ROOM_MS", 3_600_000)
     monkeypatch.setattr(Server, "_close_idle", lambda _: None)
 
 

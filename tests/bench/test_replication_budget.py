@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import uvloop
 
-from penstock.broker.broker import Broker
+from penstock.broker.app.broker import Broker
 from penstock.wire.apis.produce import PRODUCE, PartitionProduceData, ProduceRequest, TopicProduceData
 from penstock.wire.messages import encode_request
 from tests.bench.counting import CALM, StepCounter

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from penstock.broker import logs
+from penstock.broker.base import logs
 from penstock.testing import broker
 from tests.broker.events import Events
 from tests.broker.raw import RawClient

@@ -11,9 +11,9 @@ from random import Random
 from time import sleep
 from typing import TypeVar
 
-from penstock.broker.broker import Broker
-from penstock.broker.server import new_event_loop, system_world
-from penstock.broker.world import SystemClock
+from penstock.broker.app.broker import Broker
+from penstock.broker.app.server import new_event_loop, system_world
+from penstock.broker.base.system_ports import SystemClock
 from penstock.model.config import BrokerConfig
 from penstock.ports import Buffer, File, Files
 from penstock.storage.memory import Inode

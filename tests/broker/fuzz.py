@@ -20,8 +20,8 @@ from random import Random
 from time import monotonic, sleep
 from typing import Any
 
-from penstock.broker import dispatch
 from penstock.broker.handlers import HANDLERS
+from penstock.broker.request import dispatch
 from penstock.records.codecs import Codec
 from penstock.testing import BrokerThread, broker
 from penstock.wire.api import Api

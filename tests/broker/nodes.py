@@ -9,9 +9,9 @@ from typing import Any, Final
 
 import uvloop
 
-from penstock.broker.broker import Broker
-from penstock.broker.server import system_world
-from penstock.broker.world import SystemClock
+from penstock.broker.app.broker import Broker
+from penstock.broker.app.server import system_world
+from penstock.broker.base.system_ports import SystemClock
 from penstock.model.config import BrokerConfig
 from penstock.net.client import Peer
 from penstock.ports import Clock, Files

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from penstock.broker.broker import Broker
-from penstock.broker.partition import Partition
+from penstock.broker.app.broker import Broker
+from penstock.broker.replica.partition import Partition
 from penstock.metadata.image import PartitionImage
 from penstock.model.errors import ErrorCode
 from penstock.model.ids import TopicId

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.broker import clock_watch
-from penstock.broker.clock_watch import ClockWatch
+from penstock.broker.node import clock_watch
+from penstock.broker.node.clock_watch import ClockWatch
 from penstock.metadata.clocks import CLOCK_UNKNOWN, CLOCKS_DISAGREE
 
 LIMIT_MS = 300_000

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from penstock.broker.maintenance import Maintenance, _repeat
-from penstock.broker.server import system_world
+from penstock.broker.app.maintenance import Maintenance, _repeat
+from penstock.broker.app.server import system_world
 from penstock.model.config import BrokerConfig
 from penstock.model.errors import ErrorCode
 from penstock.records.codecs import Codec

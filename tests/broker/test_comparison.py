@@ -8,9 +8,9 @@ from typing import TypeVar
 import pytest
 
 from penstock import testing
-from penstock.broker.broker import Broker
-from penstock.broker.comparison import compare_replica
-from penstock.broker.partition import Partition
+from penstock.broker.app.broker import Broker
+from penstock.broker.healing.comparison import compare_replica
+from penstock.broker.replica.partition import Partition
 from penstock.model.errors import ErrorCode
 from penstock.ports import Files
 from penstock.records.batch import CRC_START, read_header

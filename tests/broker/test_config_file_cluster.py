@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from random import Random
 
-from penstock.broker.broker import Broker, World
-from penstock.broker.declared_topics import create_declared, keep_creating
+from penstock.broker.app.broker import Broker, World
+from penstock.broker.app.declared_topics import create_declared, keep_creating
 from penstock.model.config import BrokerConfig, ConfigFile, effective_configs, load_config_file
 from penstock.storage.memory import MemoryFiles
 from penstock.testing.simulation.doors import SimClock, SimRng, SimWorkers

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from penstock.broker.controller import Controller
+from penstock.broker.node.controller import Controller
 from penstock.model.errors import ErrorCode
 from penstock.model.ids import NO_TOPIC_ID, TopicId
 from penstock.storage.memory import MemoryFiles

@@ -13,10 +13,10 @@ from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from penstock import testing
-from penstock.broker import coordinator_log
-from penstock.broker.broker import Broker
-from penstock.broker.partition import Partition
-from penstock.broker.repair import Outcome, others_in_sync
+from penstock.broker.app.broker import Broker
+from penstock.broker.coordinators import shard_log as coordinator_log
+from penstock.broker.healing.repair import Outcome, others_in_sync
+from penstock.broker.replica.partition import Partition
 from penstock.model.errors import ErrorCode
 from penstock.model.ids import OFFSETS_TOPIC
 from penstock.records.batch import HEADER_SIZE
@@ -215,7 +215,7 @@ def test_who_comes_back_while_others_are_asked_may_still_have_it(monkeypatch: py
                 known.isr.append(away)
                 return Outcome.LOST
 
-            monkeypatch.setattr("penstock.broker.scrubber.renew_segment", nobody_has_it)
+            monkeypatch.setattr("penstock.broker.healing.scrubber.renew_segment", nobody_has_it)
             known.isr.remove(away)
             assert await nodes[leader].scrubber.repair(partition) is Outcome.WAITS
 

@@ -8,8 +8,8 @@ from typing import cast
 
 import pytest
 
-from penstock.broker.cluster_node import ControllerUnavailable
-from penstock.broker.metadata_home import MetadataRefused
+from penstock.broker.node.cluster_node import ControllerUnavailable
+from penstock.broker.node.metadata_home import MetadataRefused
 from penstock.model.errors import ErrorCode
 from penstock.raft.state import Recovery
 from penstock.storage.memory import MemoryFiles

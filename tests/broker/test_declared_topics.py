@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from penstock.broker import declared_topics
-from penstock.broker.broker import Broker
-from penstock.broker.declared_topics import create_declared, keep_creating
-from penstock.broker.server import system_world
+from penstock.broker.app import declared_topics
+from penstock.broker.app.broker import Broker
+from penstock.broker.app.declared_topics import create_declared, keep_creating
+from penstock.broker.app.server import system_world
 from penstock.model.config import BrokerConfig, DeclaredTopic
 from tests.broker.nodes import Cluster, run
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from penstock.broker import deferred_appends
+from penstock.broker.replica import deferred_appends
 from penstock.model.errors import ErrorCode
 from penstock.net.buffers import BufferPool
 from penstock.records.codecs import Codec

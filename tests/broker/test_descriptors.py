@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.broker.descriptors import Descriptors
+from penstock.broker.base.descriptors import Descriptors
 from penstock.model.errors import ErrorCode
 from tests.broker.raw import RawClient
 from tests.broker.requests import Topic, batch_of, create_topic, produce, read_all, record, until
@@ -254,7 +254,9 @@ def test_refusals_are_logged_once_in_a_while(
     descriptors: Descriptors, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     events: list[str] = []
-    monkeypatch.setattr("penstock.broker.descriptors.log.warning", lambda event, **_: events.append(event))
+    monkeypatch.setattr(
+        "penstock.broker.base.descriptors.log.warning", lambda event, **_: events.append(event)
+    )
     monkeypatch.setattr(descriptors, "limit", 0)
 
     assert not any(descriptors.has_room(number) for number in range(100))

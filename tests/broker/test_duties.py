@@ -8,7 +8,7 @@ from unittest.mock import patch
 
 import pytest
 
-from penstock.broker.duties import Duties
+from penstock.broker.node.controller_loop import Duties
 from penstock.metadata.sessions import Sessions
 from penstock.model.errors import StorageError
 from penstock.raft.messages import NO_NODE
@@ -92,7 +92,7 @@ def test_a_controller_alone_whose_disk_refuses_its_first_decision_begins_later(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Nobody else could lead: it would be active for good, and fence nobody."""
-    monkeypatch.setattr("penstock.broker.duties._RETRY_S", 0.01)
+    monkeypatch.setattr("penstock.broker.node.controller_loop._RETRY_S", 0.01)
 
     async def main() -> None:
         async with cluster(1, observers=1, config=SESSION) as nodes:

@@ -7,7 +7,7 @@ from itertools import count
 
 import pytest
 
-from penstock.broker.fetch_sessions import FetchSessions
+from penstock.broker.fetch.sessions import FetchSessions
 from penstock.model.errors import ApiError
 from penstock.model.ids import TopicId
 from penstock.testing import broker

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from penstock.broker.flusher import Flusher
-from penstock.broker.workers import SystemWorkers
-from penstock.broker.world import SystemRng
+from penstock.broker.base.system_ports import SystemRng
+from penstock.broker.base.workers import SystemWorkers
+from penstock.broker.replica.flusher import Flusher
 from penstock.model.errors import ErrorCode, StorageError
 from penstock.storage.directory import DataDirectory
 from penstock.storage.flush import FlushPlan

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.broker.world import OsFiles
+from penstock.broker.base.system_ports import OsFiles
 from penstock.model.errors import ErrorCode
 from penstock.testing import broker
 from tests.broker.disks import BrokerOnDisk, Disk, on_disk

@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
-from penstock.broker import forwarding, producer_ids
-from penstock.broker.context import Context
-from penstock.broker.controller import NotController
-from penstock.broker.forwarding import Caller, forward
+from penstock.broker.base.context import Context
 from penstock.broker.handlers import internal
+from penstock.broker.node import producer_ids
+from penstock.broker.node.controller import NotController
+from penstock.broker.request import forwarding
+from penstock.broker.request.forwarding import Caller, forward
 from penstock.metadata.configs import Operation
 from penstock.metadata.image import BROKER, TOPIC
 from penstock.model.errors import ErrorCode
@@ -90,7 +91,7 @@ def test_configs_and_deletions_go_to_the_controller() -> None:
 
 def test_another_change_is_not_taken_for_the_one_that_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who was asked answers when it knows what was made, not when it hears of just anything."""
-    monkeypatch.setattr("penstock.broker.forwarding._CATCH_UP_S", 60)
+    monkeypatch.setattr("penstock.broker.request.forwarding._CATCH_UP_S", 60)
 
     async def main() -> None:
         async with cluster(3) as nodes:
@@ -295,7 +296,7 @@ def test_a_controller_whose_disk_hangs_leaves_it_to_another(monkeypatch: pytest.
 
             loader.on_applied = hang
             with monkeypatch.context() as impatient:
-                impatient.setattr("penstock.broker.controller._STUCK_S", 0.2)
+                impatient.setattr("penstock.broker.node.controller._STUCK_S", 0.2)
                 answer = await create(nodes, node, "topic")
             assert answer in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
             assert await nodes.settled() is not controller

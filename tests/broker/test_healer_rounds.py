@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from penstock.broker.healer import Healer
+from penstock.broker.node.healer import Healer
 from penstock.model.config import BrokerConfig
 from penstock.wire.schema import Struct
 from tests.metadata.stage import Stage
@@ -107,7 +107,7 @@ def test_a_failed_decision_does_not_end_the_controllers_loop(monkeypatch: pytest
 
     world = World(**ON)
     world.healer.begin()
-    monkeypatch.setattr("penstock.broker.healer.decide", fail)
+    monkeypatch.setattr("penstock.broker.node.healer.decide", fail)
     world.pass_time(DELAY_MS)
     assert world.partition.adding == []
     monkeypatch.undo()

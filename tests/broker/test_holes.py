@@ -210,7 +210,7 @@ def test_a_replica_with_a_hole_serves_nothing_across_it_and_is_not_in_sync() -> 
 
 def test_two_replicas_with_different_holes_complete_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
     """The leader's hole is filled when a replica that has the range joins the ISR, not a minute later."""
-    monkeypatch.setattr("penstock.broker.scrubber._SETTLE_S", 3600)
+    monkeypatch.setattr("penstock.broker.healing.scrubber._SETTLE_S", 3600)
 
     async def main() -> None:
         async with cluster(3) as nodes:

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from penstock.broker import duties, image_check
-from penstock.broker.image_check import ImageCheck
+from penstock.broker.node import controller_loop as duties
+from penstock.broker.node import image_check
+from penstock.broker.node.image_check import ImageCheck
 from penstock.metadata import checksum
 from penstock.metadata.checksum import image_checksum
 from penstock.metadata.image import TOPIC as TOPIC_CONFIG

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
 
-from penstock.broker.broker import Broker
-from penstock.broker.isr import IsrSender
-from penstock.broker.leadership import Leadership
+from penstock.broker.app.broker import Broker
+from penstock.broker.replica.isr import IsrSender
+from penstock.broker.replica.leadership import Leadership
 from penstock.model.errors import ErrorCode, PenstockError
 from penstock.model.ids import TopicId
 from penstock.replication.leader import IsrMember, IsrProposal, Reaction

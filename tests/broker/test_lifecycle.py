@@ -7,11 +7,11 @@ import errno
 
 import pytest
 
-from penstock.broker import replicas
-from penstock.broker.lifecycle import Lifecycle
-from penstock.broker.metadata_loader import MetadataLoader
-from penstock.broker.partitions import Partitions
-from penstock.broker.replica_asks import ReplicaAsks
+from penstock.broker.app.lifecycle import Lifecycle
+from penstock.broker.node.metadata_loader import MetadataLoader
+from penstock.broker.replica import replicas
+from penstock.broker.replica.fetch_requests import ReplicaAsks
+from penstock.broker.replica.partitions import Partitions
 from penstock.metadata.image import TOPIC
 from penstock.model.errors import ApiError, ErrorCode
 from penstock.replication.fetch_plan import PlannedFetch
@@ -149,7 +149,7 @@ def test_the_controllers_node_hands_both_of_its_parts_over() -> None:
 def test_the_last_node_of_a_cluster_that_is_stopped_does_not_wait_for_the_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("penstock.broker.broker._HANDOVER_S", 120)
+    monkeypatch.setattr("penstock.broker.app.broker._HANDOVER_S", 120)
 
     async def main() -> None:
         # Nor for the answer to a heartbeat that it sent before, as long as a session may last.
@@ -166,8 +166,8 @@ def test_the_last_node_of_a_cluster_that_is_stopped_does_not_wait_for_the_others
 def test_a_node_that_stops_when_the_majority_is_gone_waits_for_no_controller(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("penstock.broker.broker._HANDOVER_S", 3600)
-    monkeypatch.setattr("penstock.broker.lifecycle._FAREWELL_S", 3600)
+    monkeypatch.setattr("penstock.broker.app.broker._HANDOVER_S", 3600)
+    monkeypatch.setattr("penstock.broker.app.lifecycle._FAREWELL_S", 3600)
 
     async def main() -> None:
         async with cluster(3) as nodes:

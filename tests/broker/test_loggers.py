@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from penstock.broker import logs
+from penstock.broker.base import logs
 from penstock.model.errors import ErrorCode
 from tests.broker.configs import APPEND, BROKER_LOGGER, DELETE, NODE, SET, SUBTRACT, alter, describe, value_of
 from tests.broker.raw import RawClient

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from penstock.broker import logs
+from penstock.broker.base import logs
 
 
 @pytest.fixture(autouse=True)

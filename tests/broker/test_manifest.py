@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from copy import deepcopy
 
-from penstock.broker.partition import Partition
+from penstock.broker.replica.partition import Partition
 from penstock.model.errors import ErrorCode
 from penstock.ports import Files
 from penstock.records.record import iter_batches, iter_records

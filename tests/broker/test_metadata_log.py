@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from penstock.broker.metadata_log import MetadataLog, encode_snapshot
-from penstock.broker.world import SystemClock
+from penstock.broker.base.system_ports import SystemClock
+from penstock.broker.node.metadata_log import MetadataLog, encode_snapshot
 from penstock.raft.control import leader_change_batch
 from penstock.raft.messages import LogPoint
 from penstock.raft.voters import VoterSet

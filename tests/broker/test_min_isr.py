@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.broker.broker import Broker
-from penstock.broker.logs import get_logger
+from penstock.broker.app.broker import Broker
+from penstock.broker.base.logs import get_logger
 from penstock.metadata.policy import MIN_ISR, min_isr
 from tests.broker.nodes import Cluster, eventually, run
 from tests.broker.replication import TOPIC, make_topic, replica

@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from penstock.broker.world import SystemClock
+from penstock.broker.base.system_ports import SystemClock
 from penstock.storage.memory import Directory, Inode
 from penstock.testing.disk import FaultyDisk
 from tests.broker.disks import Disk, on_disk

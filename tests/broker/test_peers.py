@@ -8,8 +8,8 @@ from typing import cast
 
 import pytest
 
-from penstock.broker.peers import Peers
-from penstock.broker.world import SystemRng
+from penstock.broker.base.system_ports import SystemRng
+from penstock.broker.node.peers import Peers
 from penstock.net.client import PeerTimedOut
 from penstock.testing.clusters import reserve_port
 from penstock.wire.apis.api_versions import API_VERSIONS, ApiVersionsRequest
@@ -66,7 +66,7 @@ def test_somebody_listens(
 ) -> None:
     if not lives:
         # However long it takes on this machine until the end of the connection is seen.
-        monkeypatch.setattr("penstock.broker.peers._STAY_S", 10)
+        monkeypatch.setattr("penstock.broker.node.peers._STAY_S", 10)
 
     async def main() -> None:
         gone: list[int] = []
@@ -127,7 +127,7 @@ def test_who_owes_an_answer_for_long_and_gives_no_sign_is_missing(monkeypatch: p
         await asyncio.gather(asking, return_exceptions=True)
         await eventually(lambda: not connected)
 
-    monkeypatch.setattr("penstock.broker.peers._SILENCE_S", 100)
+    monkeypatch.setattr("penstock.broker.node.peers._SILENCE_S", 100)
     run(main())
 
 

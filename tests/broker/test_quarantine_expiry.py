@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from penstock.broker.quarantine_expiry import QuarantineExpiry
+from penstock.broker.app.quarantine_expiry import QuarantineExpiry
 from tests.broker.disks import BrokerOnDisk, Disk, on_disk
 from tests.broker.events import Events
 from tests.broker.raw import RawClient

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from penstock.broker.broker import Broker
-from penstock.broker.server import system_world
+from penstock.broker.app.broker import Broker
+from penstock.broker.app.server import system_world
 from penstock.model.config import BrokerConfig
 from penstock.model.errors import ErrorCode
 from penstock.net.client import Peer, PeerLost

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from penstock.broker.broker import Broker
-from penstock.broker.metadata_home import MetadataRefused
-from penstock.broker.quorum_recovery import RecoveryRefused, recover, rejoin
-from penstock.broker.server import system_world
-from penstock.broker.world import OsFiles, SystemClock, SystemRng
+from penstock.broker.app.broker import Broker
+from penstock.broker.app.server import system_world
+from penstock.broker.base.system_ports import OsFiles, SystemClock, SystemRng
+from penstock.broker.node.metadata_home import MetadataRefused
+from penstock.broker.node.quorum_recovery import RecoveryRefused, recover, rejoin
 from penstock.cli.commands import app
 from penstock.model.config import BrokerConfig
 from penstock.model.errors import ErrorCode

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from penstock.broker.broker import Broker
+from penstock.broker.app.broker import Broker
 from penstock.metadata.snapshot import snapshot
 from penstock.metadata.topics import NewTopic
 from penstock.model.errors import ApiError, PenstockError, TopicAlreadyExists

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from penstock.broker.broker import Broker
-from penstock.broker.partition import Partition
+from penstock.broker.app.broker import Broker
+from penstock.broker.replica.partition import Partition
 from penstock.metadata.image import BROKER, TOPIC
 from penstock.model.errors import ErrorCode
 from penstock.net.client import PeerLost

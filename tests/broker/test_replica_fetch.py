@@ -7,7 +7,7 @@ from typing import cast
 
 import pytest
 
-from penstock.broker.context import Context
+from penstock.broker.base.context import Context
 from penstock.broker.handlers.replica_fetch import replica_fetch
 from penstock.wire.apis.fetch import (
     FETCH,

@@ -7,9 +7,9 @@ from typing import cast
 
 import pytest
 
-from penstock.broker.leadership import Leadership
-from penstock.broker.partition import Partition
-from penstock.broker.replica_sessions import FollowedPartition, ReplicaSession, ReplicaSessions
+from penstock.broker.replica.leadership import Leadership
+from penstock.broker.replica.partition import Partition
+from penstock.broker.replica.sessions import FollowedPartition, ReplicaSession, ReplicaSessions
 from penstock.model.errors import ApiError, ErrorCode
 from penstock.model.ids import TopicId
 from penstock.wire.replica_fetch import ReplicaAsk

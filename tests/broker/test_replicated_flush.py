@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from penstock.broker.broker import Broker
-from penstock.broker.flusher import Flusher
+from penstock.broker.app.broker import Broker
+from penstock.broker.replica.flusher import Flusher
 from penstock.model.errors import ErrorCode, StorageError
 from penstock.replication.follower import FollowerState
 from tests.broker.nodes import Cluster, cluster, eventually, run

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from penstock.broker.base.page_cache import ask_log
 from penstock.broker.handlers import offsets
-from penstock.broker.partition import Partition
-from penstock.broker.warming import ask_log
+from penstock.broker.replica.partition import Partition
 from penstock.model.errors import ErrorCode
 from penstock.wire.apis.list_offsets import (
     LIST_OFFSETS,

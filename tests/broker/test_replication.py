@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from penstock.broker.partition import Partition
+from penstock.broker.replica.partition import Partition
 from penstock.model.errors import ErrorCode, StorageError
 from penstock.storage.log import Log
 from penstock.storage.recovery import Corruption

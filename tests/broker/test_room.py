@@ -12,7 +12,7 @@ from unittest.mock import AsyncMock
 
 import pytest
 
-from penstock.broker import room
+from penstock.broker.healing import full_directories as room
 from penstock.metadata.image import PartitionImage
 from penstock.model.errors import ErrorCode
 from penstock.storage.memory import MemoryFiles

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from penstock.broker.broker import Broker
-from penstock.broker.partition import Partition
-from penstock.broker.scrubber import Scrubber
-from penstock.broker.world import OsFiles
+from penstock.broker.app.broker import Broker
+from penstock.broker.base.system_ports import OsFiles
+from penstock.broker.healing.scrubber import Scrubber
+from penstock.broker.replica.partition import Partition
 from penstock.model.errors import ErrorCode, PenstockError
 from penstock.storage.segment import LOG
 from tests.broker.nodes import Cluster, cluster, eventually, run
@@ -178,7 +178,7 @@ def test_what_is_known_to_be_damaged_does_not_wait_for_a_round(
     monkeypatch: pytest.MonkeyPatch, scrub_all: Callable[[Scrubber], Awaitable[None]]
 ) -> None:
     """Who could mend it may have been away in the last one."""
-    monkeypatch.setattr("penstock.broker.scrubber._SETTLE_S", 0.02)
+    monkeypatch.setattr("penstock.broker.healing.scrubber._SETTLE_S", 0.02)
     monkeypatch.setattr(Scrubber, "scrub_all", scrub_all)
 
     async def main() -> None:
@@ -205,7 +205,7 @@ def test_what_a_comparison_judges_is_mended_by_its_verdict_alone(monkeypatch: py
                     await scrubber.scrub(partition)
                     await scrubber.mend_all()
 
-            monkeypatch.setattr("penstock.broker.scrubber.compare_replica", judge)
+            monkeypatch.setattr("penstock.broker.healing.scrubber.compare_replica", judge)
             await scrubber.scrub_all()
             assert (metrics.corruption_found, metrics.corruption_repaired) == (1, 0)
             await scrubber.mend_all()

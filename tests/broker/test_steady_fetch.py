@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from penstock.broker.context import Context
-from penstock.broker.steady_fetch import SteadyFetch, SteadyReader
+from penstock.broker.base.context import Context
+from penstock.broker.fetch.repeated_client import SteadyFetch, SteadyReader
 from penstock.model.errors import ErrorCode
 from penstock.net.connection import Connection
 from penstock.records.control import EndTransaction, build_end_transaction

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from penstock.broker.handlers.internal import INTERNAL_HANDLERS
-from penstock.broker.internal_door import InternalDispatcher
-from penstock.broker.replica_sessions import FollowedPartition, ReplicaSession
+from penstock.broker.replica.sessions import FollowedPartition, ReplicaSession
+from penstock.broker.request.internal_listener import InternalDispatcher
 from penstock.model.errors import ErrorCode
 from penstock.net.deferred import Deferred
 from penstock.wire.apis.fetch import FETCH, FetchResponse

@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from penstock.broker.broker import Broker
+from penstock.broker.app.broker import Broker
+from penstock.broker.fetch.repeated_follower import SteadyFollower
 from penstock.broker.handlers import replica_fetch
 from penstock.broker.handlers.internal import INTERNAL_HANDLERS
-from penstock.broker.internal_door import InternalDispatcher
-from penstock.broker.isr import IsrSender
-from penstock.broker.partition import Partition
-from penstock.broker.steady_follower import SteadyFollower
+from penstock.broker.replica.isr import IsrSender
+from penstock.broker.replica.partition import Partition
+from penstock.broker.request.internal_listener import InternalDispatcher
 from penstock.model.errors import ApiError
 from penstock.net.deferred import Deferred
 from penstock.records.record import iter_batches

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from penstock.broker.broker import Broker
-from penstock.broker.context import Context
-from penstock.broker.fetching import WaitingFetch
+from penstock.broker.app.broker import Broker
+from penstock.broker.base.context import Context
+from penstock.broker.base.metrics import ApiStats
+from penstock.broker.fetch.reading import WaitingFetch
+from penstock.broker.fetch.repeated_client import SteadyReader
 from penstock.broker.handlers.fetch import client_fetch, fetch
-from penstock.broker.metrics import ApiStats
-from penstock.broker.partition import Partition
-from penstock.broker.steady_fetch import SteadyReader
+from penstock.broker.replica.partition import Partition
 from penstock.model.errors import ApiError
 from penstock.net.deferred import Deferred
 from penstock.records.control import EndTransaction, build_end_transaction

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.broker import unclean_recovery
-from penstock.broker.broker import Broker
+from penstock.broker.app.broker import Broker
+from penstock.broker.node import unclean_recovery
 from penstock.metadata.image import NO_LEADER, TOPIC
 from penstock.model.errors import ErrorCode
 from penstock.model.ids import TopicId

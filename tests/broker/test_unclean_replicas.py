@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from penstock.broker.broker import Broker
-from penstock.broker.unclean_replicas import UncleanReplicas
+from penstock.broker.app.broker import Broker
+from penstock.broker.replica.unclean_replicas import UncleanReplicas
 from penstock.model.errors import ErrorCode
 from penstock.model.ids import TopicId
 from penstock.wire.apis.elect_leaders import ELECT_LEADERS, ElectLeadersRequest, TopicPartitions

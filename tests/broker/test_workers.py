@@ -10,8 +10,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from penstock.broker.pacing import PacedFiles
-from penstock.broker.workers import SystemWorkers
+from penstock.broker.base.pacing import PacedFiles
+from penstock.broker.base.workers import SystemWorkers
 
 
 @pytest.mark.parametrize("threads", [1, 3])
@@ -42,7 +42,9 @@ def test_paced_files_take_their_time(tmp_path: Path, monkeypatch: pytest.MonkeyP
         nonlocal now
         now += seconds
 
-    monkeypatch.setattr("penstock.broker.pacing.time", SimpleNamespace(monotonic=lambda: now, sleep=sleep))
+    monkeypatch.setattr(
+        "penstock.broker.base.pacing.time", SimpleNamespace(monotonic=lambda: now, sleep=sleep)
+    )
     files: PacedFiles = pickle.loads(pickle.dumps(PacedFiles(1000.0)))
     file = files.open(str(tmp_path / "f"), create=True)
     file.append(b"x" * 500)

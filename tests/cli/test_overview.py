@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from penstock.broker.broker import Broker
-from penstock.broker.partition import Partition
+from penstock.broker.app.broker import Broker
+from penstock.broker.replica.partition import Partition
 from penstock.cli.cluster import _print_awaited, _print_overview
 from penstock.cli.direct import DirectLine
 from penstock.cli.overview import cluster_overview
@@ -51,7 +51,7 @@ def test_status_says_whose_clock_and_metadata_differ(
     with cluster(brokers=3) as running:
         create(running, "t")
         # No heartbeat says meanwhile that the clock is right.
-        monkeypatch.setattr("penstock.broker.clock_watch.ClockWatch.compared", lambda *_: None)
+        monkeypatch.setattr("penstock.broker.node.clock_watch.ClockWatch.compared", lambda *_: None)
         change(running, 2, distrust)
         with DirectLine(running.bootstrap, 60) as line:
             overview = cluster_overview(line)
@@ -66,10 +66,10 @@ def test_status_shows_damage_failed_directories_and_balancing(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Nobody looks meanwhile whether there is room after all.
-    monkeypatch.setattr("penstock.broker.maintenance._ROOM_MS", 3_600_000)
+    monkeypatch.setattr("penstock.broker.app.maintenance._ROOM_MS", 3_600_000)
     # The damage stays: a follower repairs it, or cuts what is not committed, as soon as its role changes.
-    monkeypatch.setattr("penstock.broker.scrubber.Scrubber.repair_soon", lambda *_: None)
-    monkeypatch.setattr("penstock.broker.replicas.Replicas._truncate_damaged", lambda *_: None)
+    monkeypatch.setattr("penstock.broker.healing.scrubber.Scrubber.repair_soon", lambda *_: None)
+    monkeypatch.setattr("penstock.broker.replica.replicas.Replicas._truncate_damaged", lambda *_: None)
     with cluster(brokers=3, config={"penstock.balance": "leaders"}) as running:
         create(running, "t")
         produce(running, "t", b"value")

@@ -38,7 +38,7 @@ def refused(*arguments: str) -> str:
 @pytest.fixture
 def stray(tmp_path: Path) -> Topic:
     """A topic whose partition 1 was set aside while the broker was stopped."""
-    from penstock.broker.world import OsFiles, SystemClock, SystemRng
+    from penstock.broker.base.system_ports import OsFiles, SystemClock, SystemRng
 
     with broker(data=tmp_path) as running, RawClient(running.bootstrap) as client:
         topic = create_topic(client, "t", partitions=2)

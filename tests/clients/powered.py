@@ -10,10 +10,10 @@ from functools import partial
 from random import Random
 
 from lab.server import HOST, free_port
-from penstock.broker.broker import Broker, World
-from penstock.broker.server import new_event_loop
-from penstock.broker.workers import SystemWorkers
-from penstock.broker.world import SystemClock, SystemRng
+from penstock.broker.app.broker import Broker, World
+from penstock.broker.app.server import new_event_loop
+from penstock.broker.base.system_ports import SystemClock, SystemRng
+from penstock.broker.base.workers import SystemWorkers
 from penstock.model.config import BrokerConfig
 from penstock.storage.memory import Inode
 from penstock.testing.disk import FaultyDisk, PowerLoss

@@ -11,13 +11,15 @@ from typing import Any
 
 import pytest
 
-from penstock.broker import coordinator_answers, coordinator_log, coordinator_seat
-from penstock.broker.broker import Broker
-from penstock.broker.coordinator import java_hash
-from penstock.broker.coordinator_answers import Question
-from penstock.broker.coordinator_log import Loader
-from penstock.broker.partition import Partition
-from penstock.broker.server import system_world
+from penstock.broker.app.broker import Broker
+from penstock.broker.app.server import system_world
+from penstock.broker.coordinators import replies as coordinator_answers
+from penstock.broker.coordinators import shard_host as coordinator_seat
+from penstock.broker.coordinators import shard_log as coordinator_log
+from penstock.broker.coordinators.group_coordinator import java_hash
+from penstock.broker.coordinators.replies import Question
+from penstock.broker.coordinators.shard_log import Loader
+from penstock.broker.replica.partition import Partition
 from penstock.groups.ledger import Client
 from penstock.groups.shard import GroupShard
 from penstock.groups.timers import TimerKey

@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from penstock.broker.broker import Broker
-from penstock.broker.coordinator_answers import Question, Uncommitted
-from penstock.broker.flusher import Flusher
+from penstock.broker.app.broker import Broker
+from penstock.broker.coordinators.replies import Question, Uncommitted
+from penstock.broker.replica.flusher import Flusher
 from penstock.model.errors import ApiError, ErrorCode
 from penstock.model.ids import OFFSETS_TOPIC, TopicId
 from penstock.net.deferred import Deferred

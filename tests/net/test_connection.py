@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from penstock.broker.world import OsFiles
+from penstock.broker.base.system_ports import OsFiles
 from penstock.model.errors import ProtocolError
 from penstock.net.connection import MAX_IN_FLIGHT, Answer, Connection, Parts
 from penstock.net.deferred import Deferred

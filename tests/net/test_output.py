@@ -8,7 +8,7 @@ import struct
 from pathlib import Path
 from typing import cast
 
-from penstock.broker.world import OsFiles
+from penstock.broker.base.system_ports import OsFiles
 from penstock.net.connection import Answer, Connection
 from penstock.net.output import HIGH_WATER
 from penstock.ports import File, FileRange

@@ -7,13 +7,14 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Final
 
-from penstock.broker import metadata_check, stored_partitions
-from penstock.broker.clock_watch import ClockWatch
-from penstock.broker.data_directories import DataDirectories
-from penstock.broker.metadata_log import QUORUM_STATE, MetadataLog
-from penstock.broker.scrubber import Scrubber
-from penstock.broker.stored_partitions import StoredPartitions
-from penstock.broker.unclean_replicas import UncleanReplicas
+from penstock.broker.healing.scrubber import Scrubber
+from penstock.broker.node import metadata_check
+from penstock.broker.node.clock_watch import ClockWatch
+from penstock.broker.node.metadata_log import QUORUM_STATE, MetadataLog
+from penstock.broker.replica import stored_partitions
+from penstock.broker.replica.data_directories import DataDirectories
+from penstock.broker.replica.stored_partitions import StoredPartitions
+from penstock.broker.replica.unclean_replicas import UncleanReplicas
 from penstock.metadata import unclean_recovery
 from penstock.metadata.clocks import Clocks
 from penstock.metadata.unclean_recovery import ReplicaReport

@@ -14,12 +14,12 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
-from penstock.broker.flusher import Flusher
 from penstock.broker.handlers import offsets, replica_fetch
-from penstock.broker.leadership import Leadership
-from penstock.broker.metadata_log import MetadataLog
-from penstock.broker.partition import Partition
-from penstock.broker.replica_fetcher import ReplicaFetcher
+from penstock.broker.node.metadata_log import MetadataLog
+from penstock.broker.replica.fetcher import ReplicaFetcher
+from penstock.broker.replica.flusher import Flusher
+from penstock.broker.replica.leadership import Leadership
+from penstock.broker.replica.partition import Partition
 from penstock.metadata import alter_partition, brokers
 from penstock.metadata.policy import Policy
 from penstock.model.errors import ApiError, ErrorCode, StorageError

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from penstock.broker.world import OsFiles
+from penstock.broker.base.system_ports import OsFiles
 from penstock.model.ids import TopicPartition
 from penstock.storage.cleaner import (
     CHECKPOINT_FILE,

@@ -12,7 +12,7 @@ from random import Random
 
 import pytest
 
-from penstock.broker.world import OsFile, OsFiles, SystemClock, SystemRng
+from penstock.broker.base.system_ports import OsFile, OsFiles, SystemClock, SystemRng
 from penstock.ports import File, FileRange, Files
 from penstock.storage.memory import MemoryFiles
 from penstock.testing.disk import FaultyDisk

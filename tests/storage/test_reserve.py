@@ -6,8 +6,8 @@ from random import Random
 
 import pytest
 
-from penstock.broker.metadata_log import MetadataLog
-from penstock.broker.world import SystemRng
+from penstock.broker.base.system_ports import SystemRng
+from penstock.broker.node.metadata_log import MetadataLog
 from penstock.model.errors import StorageError
 from penstock.raft.state import QuorumState
 from penstock.raft.voters import VoterSet

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from types import TracebackType
 from typing import Final, Self
 
-from penstock.broker.world import SystemRng
+from penstock.broker.base.system_ports import SystemRng
 from penstock.cli.failure import Failure, misused, too_late
 from penstock.model.config.layers import bracketed
 from penstock.model.errors import ErrorCode, UnsupportedVersion

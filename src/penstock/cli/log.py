@@ -46,7 +46,7 @@ def verify_files(paths: Paths, as_json: AsJson = False) -> None:
 
     Segments must follow each other, from the log start to the recovery point that the data directory records.
     """
-    from penstock.broker.world import OsFiles
+    from penstock.broker.base.system_ports import OsFiles
     from penstock.storage.dump import verify
 
     files = OsFiles()
@@ -73,7 +73,7 @@ def verify_files(paths: Paths, as_json: AsJson = False) -> None:
 
 def _dumped(paths: list[Path], records: bool) -> Iterator[dict[str, Any]]:
     """The entries of all files. Paths start at the directory that was named, or are as given if more were."""
-    from penstock.broker.world import OsFiles
+    from penstock.broker.base.system_ports import OsFiles
     from penstock.storage.dump import dump
 
     files = OsFiles()

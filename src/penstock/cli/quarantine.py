@@ -47,7 +47,7 @@ def restore(
     as_json: AsJson = False,
 ) -> None:
     """Move an entry back to its topic; the broker has to be stopped."""
-    from penstock.broker.world import OsFiles, SystemClock
+    from penstock.broker.base.system_ports import OsFiles, SystemClock
     from penstock.model.ids import TopicPartition, parse_topic_id
     from penstock.storage.folders import PartitionFolders
     from penstock.storage.offset_checkpoints import protect_restored
@@ -101,7 +101,7 @@ def _row(quarantine: Quarantine, entry: QuarantineEntry) -> dict[str, Any]:
 
 def _quarantines(data: Path) -> list[Quarantine]:
     """Of the data directory at `data`, or of those below it."""
-    from penstock.broker.world import OsFiles
+    from penstock.broker.base.system_ports import OsFiles
     from penstock.storage.quarantine import Quarantine
 
     if not data.is_dir():
@@ -125,7 +125,7 @@ def _find(data: Path, name: str) -> tuple[Quarantine, QuarantineEntry]:
 @contextmanager
 def _stopped(path: str) -> Iterator[None]:
     """Hold the data directory's lock, so that no broker starts meanwhile."""
-    from penstock.broker.world import OsFiles
+    from penstock.broker.base.system_ports import OsFiles
 
     try:
         lock = OsFiles().lock(f"{path}/lock")

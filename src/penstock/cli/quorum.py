@@ -60,8 +60,8 @@ def recover(data: DataDirectories, yes: Yes = False) -> None:
 
     For when more than half of the voters are gone for good, or a broker's only metadata log is damaged.
     """
-    from penstock.broker.quorum_recovery import recover as recover_node
-    from penstock.broker.world import OsFiles, SystemClock, SystemRng
+    from penstock.broker.base.system_ports import OsFiles, SystemClock, SystemRng
+    from penstock.broker.node.quorum_recovery import recover as recover_node
 
     _ask(yes, "Every change that only other voters have is lost. No other voter may run. Go on?")
     done = recover_node(OsFiles(), _paths(data), SystemClock(), SystemRng())
@@ -75,8 +75,8 @@ def recover(data: DataDirectories, yes: Yes = False) -> None:
 @app.command()
 def rejoin(data: DataDirectories, yes: Yes = False) -> None:
     """Have this stopped node fetch all metadata anew from the quorum, and vote under a new key."""
-    from penstock.broker.quorum_recovery import rejoin as rejoin_node
-    from penstock.broker.world import OsFiles, SystemRng
+    from penstock.broker.base.system_ports import OsFiles, SystemRng
+    from penstock.broker.node.quorum_recovery import rejoin as rejoin_node
 
     _ask(yes, "This node's metadata is replaced by the quorum's. Go on?")
     done = rejoin_node(OsFiles(), _paths(data), SystemRng())

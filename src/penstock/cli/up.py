@@ -94,8 +94,8 @@ def _run(configs: dict[str, str], file: ConfigFile) -> None:
     # Nothing that is imported is garbage, and looking for it is a tenth of the start; `run` enables it again.
     gc.disable()
 
-    from penstock.broker import logs
-    from penstock.broker.server import run
+    from penstock.broker.app.server import run
+    from penstock.broker.base import logs
     from penstock.model.config import BrokerConfig
     from penstock.storage.directory import DirectoryRefused
 

@@ -2,5 +2,5 @@
 
 Everything here is pure: events in, records and answers out. State is what replaying `__consumer_offsets` adds
 up to, plus what the classic protocol keeps in memory only (who has joined so far, who waits for an answer).
-`penstock.broker.coordinator_runtime` drives it.
+`penstock.broker.coordinators.runtime` drives it.
 """

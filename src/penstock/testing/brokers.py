@@ -8,8 +8,8 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 
-from penstock.broker.broker import Broker
-from penstock.broker.server import new_event_loop, start_unless, system_world
+from penstock.broker.app.broker import Broker
+from penstock.broker.app.server import new_event_loop, start_unless, system_world
 from penstock.model.config import BrokerConfig
 from penstock.net.listener import Listener
 from penstock.ports import Files, World

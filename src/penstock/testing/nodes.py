@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from typing import Any, TypeVar, cast
 
-from penstock.broker.broker import Broker
+from penstock.broker.app.broker import Broker
 from penstock.groups.shard import GroupShard
 from penstock.model.config import BrokerConfig
 from penstock.ports import World

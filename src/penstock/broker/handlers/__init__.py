@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from penstock.broker.dispatch import Handler
-from penstock.broker.forwarding import AsyncHandler, forwarded
 from penstock.broker.handlers.api_versions import api_versions
 from penstock.broker.handlers.cluster import (
     alter_partition_reassignments,
@@ -48,6 +46,8 @@ from penstock.broker.handlers.quorum import add_raft_voter, describe_quorum, rem
 from penstock.broker.handlers.quotas import alter_client_quotas, describe_client_quotas
 from penstock.broker.handlers.replica_log_dirs import alter_replica_log_dirs
 from penstock.broker.handlers.topics import create_partitions, create_topics, delete_topics
+from penstock.broker.request.dispatch import Handler
+from penstock.broker.request.forwarding import AsyncHandler, forwarded
 from penstock.wire.api import Api
 from penstock.wire.apis.add_raft_voter import ADD_RAFT_VOTER
 from penstock.wire.apis.alter_client_quotas import ALTER_CLIENT_QUOTAS

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from penstock.broker.context import Context
-from penstock.broker.features import SUPPORTED_FEATURES
+from penstock.broker.base.context import Context
+from penstock.broker.base.features import SUPPORTED_FEATURES
 from penstock.model.errors import ErrorCode
 from penstock.wire.apis.api_versions import (
     ApiVersion,

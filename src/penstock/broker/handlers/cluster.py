@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from penstock.broker.context import Context
-from penstock.broker.controller import NotController
-from penstock.broker.features import SUPPORTED_FEATURES
+from penstock.broker.base.context import Context
+from penstock.broker.base.features import SUPPORTED_FEATURES
+from penstock.broker.node.controller import NotController
 from penstock.metadata import elect_leaders as elections
 from penstock.metadata import features, reassignment
 from penstock.model.errors import ApiError, ErrorCode

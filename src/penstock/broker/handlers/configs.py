@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
-from penstock.broker.context import Context
+from penstock.broker.base.context import Context
 from penstock.broker.handlers.loggers import alter_loggers, describe_loggers
 from penstock.broker.handlers.topic_times import with_times
 from penstock.metadata.configs import (

@@ -6,23 +6,23 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from penstock.broker.context import Context
-from penstock.broker.fetch_sessions import (
-    FINAL_EPOCH,
-    INITIAL_EPOCH,
-    FetchSession,
-    WantedPartition,
-    wanted_partitions,
-)
-from penstock.broker.fetching import (
+from penstock.broker.base.context import Context
+from penstock.broker.fetch.reading import (
     FetchLimits,
     FetchRead,
     WaitingFetch,
     available_bytes,
     read_partitions,
 )
-from penstock.broker.leader_hints import MOVED, current_leader, leader_endpoints
-from penstock.broker.steady_fetch import SteadyReader
+from penstock.broker.fetch.repeated_client import SteadyReader
+from penstock.broker.fetch.sessions import (
+    FINAL_EPOCH,
+    INITIAL_EPOCH,
+    FetchSession,
+    WantedPartition,
+    wanted_partitions,
+)
+from penstock.broker.handlers.leader_hints import MOVED, current_leader, leader_endpoints
 from penstock.model.errors import ApiError, ErrorCode
 from penstock.model.ids import TopicId
 from penstock.net.deferred import Deferred
@@ -39,7 +39,7 @@ from penstock.wire.apis.fetch import (
 from penstock.wire.compiler import Decoder
 
 if TYPE_CHECKING:
-    from penstock.broker.broker import Broker
+    from penstock.broker.app.broker import Broker
 
 __all__ = ["client_fetch", "fetch"]
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final
 
-from penstock.broker.context import Context
-from penstock.broker.coordinator import client_of
+from penstock.broker.base.context import Context
+from penstock.broker.coordinators.group_coordinator import client_of
 from penstock.metadata.image import TopicImage
 from penstock.model.errors import ApiError, ErrorCode
 from penstock.model.ids import NO_TOPIC_ID, TopicId

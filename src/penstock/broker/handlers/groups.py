@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from penstock.broker.context import Context
-from penstock.broker.coordinator import client_of
-from penstock.broker.logs import get_logger
+from penstock.broker.base.context import Context
+from penstock.broker.base.logs import get_logger
+from penstock.broker.coordinators.group_coordinator import client_of
 from penstock.model.errors import ApiError, ErrorCode
 from penstock.model.ids import OFFSETS_TOPIC
 from penstock.net.deferred import Deferred

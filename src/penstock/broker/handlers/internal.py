@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
-from penstock.broker.context import Context
-from penstock.broker.controller_service import SERVED
-from penstock.broker.dispatch import Handler
-from penstock.broker.forwarding import carry_out
+from penstock.broker.base.context import Context
 from penstock.broker.handlers import FORWARDED, HANDLERS
 from penstock.broker.handlers.api_versions import api_versions
 from penstock.broker.handlers.quorum import ask_quorum, begin_epoch, fetch, update_raft_voter
 from penstock.broker.handlers.replica_log_info import get_replica_log_info
+from penstock.broker.node.controller_service import SERVED
+from penstock.broker.request.dispatch import Handler
+from penstock.broker.request.forwarding import carry_out
 from penstock.wire.api import Api
 from penstock.wire.apis.api_versions import API_VERSIONS
 from penstock.wire.apis.begin_quorum_epoch import BEGIN_QUORUM_EPOCH

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.broker.context import Context
+from penstock.broker.base.context import Context
 from penstock.model.errors import ErrorCode
 from penstock.wire.apis.describe_log_dirs import (
     DescribeLogDirsPartition,

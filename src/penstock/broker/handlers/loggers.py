@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Final
 
-from penstock.broker import logs
+from penstock.broker.base import logs
 from penstock.metadata.configs import Alteration, Operation
 from penstock.model.config import ConfigEntry, ConfigSource, ConfigType, selected
 from penstock.model.errors import InvalidConfig, InvalidRequest

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, TypeVar
 
-from penstock.broker.context import Context
-from penstock.broker.logs import get_logger
+from penstock.broker.base.context import Context
+from penstock.broker.base.logs import get_logger
 from penstock.metadata.image import NO_LEADER, ClusterImage, PartitionImage, TopicImage
 from penstock.metadata.topics import check_topic_name
 from penstock.model.errors import ApiError, ErrorCode, InvalidTopic

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from enum import Enum, auto
 from typing import Final
 
-from penstock.broker.context import Context
-from penstock.broker.leadership import Leadership
-from penstock.broker.partition import Partition
-from penstock.broker.warming import ask_log
+from penstock.broker.base.context import Context
+from penstock.broker.base.page_cache import ask_log
+from penstock.broker.replica.leadership import Leadership
+from penstock.broker.replica.partition import Partition
 from penstock.model.errors import (
     ApiError,
     ErrorCode,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from penstock.broker.context import Context
-from penstock.broker.deferred_appends import append_at_once, append_later
-from penstock.broker.partition import Partition
-from penstock.broker.partitions import Partitions
-from penstock.broker.unfinished_produce import Acknowledgement, Rest, Uncommitted, finished, refuse
+from penstock.broker.base.context import Context
+from penstock.broker.produce.pending import Acknowledgement, Rest, Uncommitted, finished, refuse
+from penstock.broker.replica.deferred_appends import append_at_once, append_later
+from penstock.broker.replica.partition import Partition
+from penstock.broker.replica.partitions import Partitions
 from penstock.model.errors import (
     ApiError,
     ErrorCode,

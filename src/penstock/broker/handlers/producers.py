@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from penstock.broker.context import Context
-from penstock.broker.logs import get_logger
+from penstock.broker.base.context import Context
+from penstock.broker.base.logs import get_logger
 from penstock.metadata.topics import check_topic_name
 from penstock.model.errors import ErrorCode, InvalidTopic, PenstockError
 from penstock.wire.apis.describe_producers import (

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from penstock.broker.context import Context
-from penstock.broker.controller import NotController
+from penstock.broker.base.context import Context
 from penstock.broker.handlers.fetch import fetch as read
 from penstock.broker.handlers.replica_fetch import replica_fetch
-from penstock.broker.quorum_wire import decode_request, encode_response
+from penstock.broker.node.controller import NotController
+from penstock.broker.node.quorum_wire import decode_request, encode_response
 from penstock.model.errors import ErrorCode
 from penstock.model.ids import METADATA_TOPIC, METADATA_TOPIC_ID
 from penstock.net.deferred import Deferred

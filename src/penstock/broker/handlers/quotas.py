@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from penstock.broker.context import Context
+from penstock.broker.base.context import Context
 from penstock.model.errors import ErrorCode
 from penstock.wire.apis.alter_client_quotas import (
     AlterationResult,

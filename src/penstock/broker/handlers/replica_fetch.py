@@ -13,11 +13,11 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from penstock.broker.context import Context
-from penstock.broker.fetching import SMALL_RANGE
-from penstock.broker.partition import Partition
-from penstock.broker.replica_sessions import FollowedPartition, ReplicaSession
-from penstock.broker.steady_follower import SteadyFollower
+from penstock.broker.base.context import Context
+from penstock.broker.fetch.reading import SMALL_RANGE
+from penstock.broker.fetch.repeated_follower import SteadyFollower
+from penstock.broker.replica.partition import Partition
+from penstock.broker.replica.sessions import FollowedPartition, ReplicaSession
 from penstock.model.errors import ApiError, ErrorCode, OffsetOutOfRange
 from penstock.model.ids import TopicId
 from penstock.net.deferred import Deferred

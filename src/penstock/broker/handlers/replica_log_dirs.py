@@ -6,8 +6,8 @@ what reassignment is for; so this confirms what is already so, and refuses the r
 
 from __future__ import annotations
 
-from penstock.broker.context import Context
-from penstock.broker.partitions import Partitions
+from penstock.broker.base.context import Context
+from penstock.broker.replica.partitions import Partitions
 from penstock.model.errors import ErrorCode
 from penstock.wire.apis.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,

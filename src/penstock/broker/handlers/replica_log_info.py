@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from penstock.broker.context import Context
-from penstock.broker.partition import Partition
-from penstock.broker.partition_table import Slot
+from penstock.broker.base.context import Context
+from penstock.broker.replica.partition import Partition
+from penstock.broker.replica.partition_table import Slot
 from penstock.model.errors import ErrorCode
 from penstock.model.ids import TopicId
 from penstock.wire.apis.get_replica_log_info import (

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from penstock.broker.context import Context
-from penstock.broker.new_topics import decide_topics
+from penstock.broker.base.context import Context
+from penstock.broker.node.new_topics import decide_topics
 from penstock.metadata.image import ClusterImage
 from penstock.metadata.topics import NewTopic, check_new_partitions, delete_topic, grow_topic
 from penstock.model.config import BrokerConfig

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from penstock.broker.partition import Partition
+from penstock.broker.replica.partition import Partition
 from penstock.metadata.image import ClusterImage, PartitionImage
 from penstock.model.ids import TopicPartition
 from penstock.testing.simulation.node import Node

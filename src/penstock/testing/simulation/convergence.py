@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import Final
 
-from penstock.broker.broker import Broker
+from penstock.broker.app.broker import Broker
 from penstock.model.errors import PenstockError
 from penstock.model.ids import TopicPartition
 from penstock.records.record import Record, iter_batches, iter_records

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from random import Random
 from typing import Final
 
-from penstock.broker.broker import Broker, World
-from penstock.broker.descriptors import DESCRIPTORS
+from penstock.broker.app.broker import Broker, World
+from penstock.broker.base.descriptors import DESCRIPTORS
 from penstock.model.config import BrokerConfig
 from penstock.model.errors import PenstockError
 from penstock.testing.disk import FaultyDisk

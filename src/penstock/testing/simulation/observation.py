@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Final, NamedTuple, TypeAlias
 
-from penstock.broker.broker import Broker
-from penstock.broker.partition import Partition
+from penstock.broker.app.broker import Broker
+from penstock.broker.replica.partition import Partition
 from penstock.metadata.image import RECOVERING, ClusterImage
 from penstock.metadata.policy import UNCLEAN
 from penstock.model.errors import PenstockError

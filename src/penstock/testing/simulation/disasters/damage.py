@@ -17,7 +17,7 @@ from enum import Enum
 from random import Random
 from typing import Final
 
-from penstock.broker.broker import Broker
+from penstock.broker.app.broker import Broker
 from penstock.model.ids import METADATA_TOPIC, OFFSETS_TOPIC, TopicPartition
 from penstock.storage.memory import Directory
 from penstock.testing.simulation.checkers import ClientChecker, Violation

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from penstock.broker.quorum_recovery import recover, rejoin
+from penstock.broker.node.quorum_recovery import recover, rejoin
 from penstock.testing.simulation.checkers import Violation
 from penstock.testing.simulation.disasters import copies, tampering
 from penstock.testing.simulation.disasters.stage import (

@@ -1,0 +1,387 @@
+"""The broker: composition of image, logs, server and chores, from a config and the doors to the world."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Final
+
+from penstock.broker.app.lifecycle import Lifecycle
+from penstock.broker.app.maintenance import Maintenance
+from penstock.broker.base.descriptors import DESCRIPTORS
+from penstock.broker.base.features import SUPPORTED_FEATURES, found_cluster
+from penstock.broker.base.logs import get_logger
+from penstock.broker.base.metrics import Metrics
+from penstock.broker.coordinators.group_coordinator import GroupCoordinator
+from penstock.broker.fetch.sessions import FetchSessions
+from penstock.broker.handlers import HANDLERS
+from penstock.broker.healing.full_directories import Room
+from penstock.broker.healing.scrubber import Scrubber
+from penstock.broker.node.cluster_node import ClusterNode, new_cluster_id
+from penstock.broker.node.controller import Controller
+from penstock.broker.node.new_topics import decide_topic
+from penstock.broker.node.producer_ids import ProducerIds
+from penstock.broker.node.rejoining import Rejoining
+from penstock.broker.replica.partitions import Partitions
+from penstock.broker.replica.replicas import Replicas
+from penstock.broker.request.dispatch import Dispatcher
+from penstock.broker.request.forwarding import create_topic_anywhere
+from penstock.broker.request.internal_listener import InternalDoor, limits_of, listener_at
+from penstock.metadata.image import BROKER, ClusterImage
+from penstock.metadata.policy import MIN_ISR
+from penstock.metadata.topics import NewTopic
+from penstock.model.config import BrokerConfig
+from penstock.model.errors import TopicAlreadyExists, UnknownTopicOrPartition
+from penstock.model.ids import (
+    INTERNAL_TOPICS,
+    METADATA_TOPIC,
+    OFFSETS_TOPIC,
+    parse_topic_id,
+)
+from penstock.net.client import Peer
+from penstock.net.connection import Connection
+from penstock.net.listener import Listener
+from penstock.net.server import Server
+from penstock.ports import World
+from penstock.storage.directory import DirectoryRefused
+from penstock.storage.log import Log
+from penstock.wire.api import Api, RequestT, ResponseT
+from penstock.wire.metadata_records import (
+    BrokerEndpoint,
+    BrokerFeature,
+    BrokerRegistrationChangeRecord,
+    ConfigRecord,
+    RegisterBrokerRecord,
+)
+from penstock.wire.schema import Struct
+
+__all__ = ["Broker", "World"]
+
+log = get_logger("broker")
+#: how long a fetch session keeps its slot against others
+_SESSION_EVICTION_S: Final = 120.0
+#: how long a broker that stops waits for others to lead what it leads
+_HANDOVER_S: Final = 5.0
+#: how long it waits for voters to hear that it no longer leads the quorum
+_FAREWELL_S: Final = 0.5
+_PATIENCE_S: Final = 30.0
+
+
+class Broker:
+    """One broker: `start` returns when clients can connect, `stop` when everything is on the disk."""
+
+    def __init__(self, config: BrokerConfig, world: World) -> None:
+        self.config = config
+        self.node_id = config.node_id
+        self.clock = world.clock
+        self.rng = world.rng
+        self.workers = world.workers
+        self.metrics = Metrics()
+        self.image = ClusterImage()
+        self.files = world.files
+        self._world = world
+        self.partitions = Partitions(config, world.files, world.clock, world.workers, world.rng)
+        self.groups = GroupCoordinator(self)
+        self.replicas = Replicas(self)
+        self.scrubber = Scrubber(self)
+        self.room = Room(self)
+        self.dispatcher = Dispatcher(self, HANDLERS)
+        self.fetch_sessions = FetchSessions(
+            config.max_incremental_fetch_session_cache_slots,
+            _SESSION_EVICTION_S,
+            world.clock.monotonic,
+            lambda: int.from_bytes(world.rng.token(4), "big") & 0x7FFFFFFF,
+        )
+        self.server = Server(self.dispatcher, limits_of(config), log.warning, has_room=DESCRIPTORS.has_room)
+        self.listeners = [listener_at(endpoint) for endpoint in config.endpoints]
+        #: what other nodes come through; None where this broker is a cluster of its own
+        endpoint = config.internal_endpoint
+        self.internal = None if endpoint is None else InternalDoor(self, endpoint)
+        self.node: ClusterNode
+        self.lifecycle: Lifecycle | None = None
+        self.rejoining: Rejoining | None = None
+        self.producer_ids: ProducerIds
+        self.maintenance: Maintenance
+
+    # -- life
+
+    async def start(self) -> None:
+        began = self.clock.monotonic()
+        try:
+            self._log_start(await self._start(), began)
+        except (Exception, asyncio.CancelledError):
+            # Nothing stays behind: whoever tries again, even in this process, finds everything free.
+            await self.abort()
+            raise
+
+    async def _start(self) -> Log:
+        """Returns the metadata log."""
+        # First of all, because it fails most often: then the data directories stay as they were left.
+        await self.server.bind(self.listeners)
+        if self.internal is not None:
+            await self.internal.bind()
+        metadata_log = self.partitions.open(new_cluster_id(self.config))
+        await self._sync(metadata_log)
+        home = next(d for d in self.partitions.directories if metadata_log.path.startswith(f"{d.path}/"))
+        if self.config.penstock_cluster_id not in (None, home.cluster_id):
+            raise DirectoryRefused(
+                f"{home.path} belongs to the cluster {home.cluster_id}, but penstock.cluster.id is "
+                f"{self.config.penstock_cluster_id}: use another path, or leave it out"
+            )
+        self.node = ClusterNode(
+            self.config,
+            self._world,
+            self.image,
+            metadata_log,
+            cluster_id=home.cluster_id,
+            directory_id=parse_topic_id(home.directory_id),
+            internal=None if self.internal is None else self.internal.listener,
+        )
+        self.partitions.metadata_doubt = lambda: self.node.image_check.diverged
+        self.producer_ids = ProducerIds(self.node)
+        self.partitions.trust_clock(False)
+        self.node.clock_watch.on_change = self.partitions.trust_clock
+        self.node.start()
+        if self.internal is None:
+            await self.controller.change(self._register_alone)
+        else:
+            await self.internal.serve()
+            self.lifecycle = self._new_lifecycle(self.internal.listener)
+            await self.lifecycle.register_controller()
+        if self.config.is_broker:
+            await self._come_up()
+        return metadata_log
+
+    async def _come_up(self) -> None:
+        """Be a broker: registered, with everything here that the image says, and not fenced."""
+        if self.lifecycle is not None:
+            self.node.on_led = self.lifecycle.wake
+            await self.lifecycle.register()
+        await self.node.loader.between_changes(self._take_over)
+        self.maintenance = Maintenance(
+            self.config, self.partitions, self.room, self.node, self._world, self.scrubber.mend
+        )
+        if self.lifecycle is not None:
+            self.lifecycle.start()
+            await self.lifecycle.come_up()
+            self.rejoining = Rejoining(self.node).start()
+        await self.server.serve()
+        self.maintenance.start()
+        self.scrubber.start()
+
+    async def _sync(self, metadata_log: Log) -> None:
+        """What a process that was killed has written counts as acknowledged from here on."""
+        plan = metadata_log.flush_plan()
+        await self.workers.in_thread(plan.sync)
+        metadata_log.flushed(plan)
+
+    async def _take_over(self) -> None:
+        """Start to do what the image says, and to follow what becomes of it."""
+        self._apply_broker_configs()
+        self.groups.start()
+        await self.partitions.load(self.image)
+        self.node.loader.on_applied = self._applied
+
+    async def stop(self) -> None:
+        """Hand over, stop serving, put everything on the disk, and leave the mark of a clean shutdown."""
+        began = self.clock.monotonic()
+        if self.lifecycle is not None and self.config.controlled_shutdown_enable:
+            await self.lifecycle.shut_down(_HANDOVER_S)
+        await self.server.stop()
+        await self._stop_serving()
+        if self.lifecycle is not None:
+            await self.node.quorum.resign(_FAREWELL_S)
+        await self._leave()
+        await self.partitions.close(self.broker_epoch if self.lifecycle is None else self.lifecycle.epoch)
+        self.workers.close()
+        log.info("stopped", node_id=self.node_id, seconds=self._seconds_since(began))
+
+    async def abort(self) -> None:
+        """Let go of everything at once, as if the process had ended here."""
+        await self.server.stop()
+        await self._stop_serving()
+        await self._leave()
+        self.partitions.abandon()
+        self.workers.close()
+
+    async def _stop_serving(self) -> None:
+        await self.scrubber.stop()
+        await self.replicas.stop()
+        self.groups.stop()
+        await self.dispatcher.stop()
+        if hasattr(self, "maintenance"):
+            await self.maintenance.stop()
+
+    async def _leave(self) -> None:
+        """Take no more part in the cluster."""
+        for background in (self.rejoining, self.lifecycle):
+            if background is not None:
+                await background.stop()
+        if self.internal is not None:
+            await self.internal.stop()
+        if hasattr(self, "node"):
+            await self.node.stop()
+
+    def _new_lifecycle(self, internal: Listener) -> Lifecycle:
+        directories = self.partitions.directories
+        return Lifecycle(
+            self.config,
+            self.node,
+            # The nodes' own listener first: it says on which machine a broker runs.
+            [internal, *self.listeners],
+            [parse_topic_id(directory.directory_id) for directory in directories],
+            self.rng.token(16),
+            previous_epoch=self.partitions.previous_broker_epoch,
+            offline=lambda: [parse_topic_id(d.directory_id) for d in self.room.failed()],
+            without_room=self.room.without_room,
+            unclean=self.partitions.unclean,
+        )
+
+    # -- the cluster
+
+    @property
+    def controller(self) -> Controller:
+        return self.node.controller
+
+    @property
+    def cluster_id(self) -> str:
+        return self.node.cluster_id
+
+    @property
+    def broker_epoch(self) -> int:
+        """As the node knows it."""
+        return self.node.broker_epoch
+
+    def peer(self, node_id: int, purpose: str) -> Peer:
+        """A connection of its own to another node's internal listener; PeerGone if nobody knows where."""
+        return self.node.peers.get(node_id, purpose)
+
+    async def to_controller(
+        self, api: Api[RequestT, ResponseT], request: RequestT, on_unanswered: Callable[[], None]
+    ) -> ResponseT:
+        """The active controller's answer, as `ClusterNode` has it, which is given a while."""
+        return await self.node.to_controller(api, request, _PATIENCE_S, on_unanswered=on_unanswered)
+
+    def apis_on(self, listener: Listener) -> Iterable[Api[Any, Any]]:
+        """What is served there."""
+        if self.internal is not None and listener is self.internal.listener:
+            return self.internal.apis
+        return HANDLERS
+
+    @property
+    def address(self) -> str:
+        """Where clients of the first listener connect; a mere controller has only other nodes."""
+        listener = (*self.listeners, *([self.internal.listener] if self.internal else ()))[0]
+        return f"{listener.advertised_host}:{listener.advertised_port}"
+
+    def nodes(self, listener: str) -> Iterator[tuple[int, str, int, str | None, bool]]:
+        """(id, host, port, rack, fenced) of the brokers that can be reached through `listener`."""
+        for broker in self.image.brokers.values():
+            if listener in broker.endpoints:
+                host, port = broker.endpoints[listener]
+                yield broker.id, host, port, broker.rack, broker.fenced
+
+    async def create_topic(self, topic: NewTopic) -> None:
+        """Have the controller make a topic; ApiError if it refuses."""
+
+        async def here() -> Sequence[Struct]:
+            return await decide_topic(self, topic)
+
+        await create_topic_anywhere(self, topic, here)
+
+    async def auto_create(self, name: str) -> None:
+        """Make a topic that somebody mentioned; another mention may have been faster.
+
+        Internal topics are for their coordinators to make, with the partitions and configs that they need.
+        """
+        if name == OFFSETS_TOPIC:
+            await self.groups.ensure_topic()
+            return
+        if name in INTERNAL_TOPICS:
+            raise UnknownTopicOrPartition(f"The topic '{name}' has no coordinator yet that could make it")
+        try:
+            await self.create_topic(NewTopic(name))
+        except TopicAlreadyExists:
+            log.debug("topic_exists", topic=name)
+
+    def connection_lost(self, connection: Connection) -> None:
+        """What waits for a connection was cancelled with it; it may have been a broker's."""
+        if hasattr(self, "node"):
+            self.node.duties.connection_lost(connection)
+
+    def _register_alone(self) -> tuple[Sequence[Struct], None]:
+        """A cluster of one has nobody who could lead meanwhile: it is up as soon as it is there."""
+        records = found_cluster(self.image, self.config)
+        records.append(
+            RegisterBrokerRecord(
+                broker_id=self.node_id,
+                incarnation_id=self.rng.token(16),
+                broker_epoch=self.controller.next_offset + len(records),
+                end_points=[
+                    BrokerEndpoint(name=e.name, host=e.advertised_host, port=e.advertised_port)
+                    for e in self.listeners
+                ],
+                features=[
+                    BrokerFeature(name=name, min_supported_version=low, max_supported_version=high)
+                    for name, (low, high) in SUPPORTED_FEATURES.items()
+                ],
+                rack=self.config.broker_rack,
+                machine=self.config.penstock_machine,
+                fenced=False,
+                log_dirs=[
+                    parse_topic_id(directory.directory_id) for directory in self.partitions.directories
+                ],
+            )
+        )
+        return records, None
+
+    async def _applied(self, records: Sequence[Struct]) -> None:
+        """Bring what this broker does in line with the image."""
+        for record in records:
+            if isinstance(record, BrokerRegistrationChangeRecord) and self.lifecycle is not None:
+                # Whoever goes waits until all have heard of it; who was fenced may not deserve it.
+                self.lifecycle.wake()
+            elif isinstance(record, ConfigRecord) and record.resource_type == BROKER:
+                self._apply_broker_configs()
+        removed = await self.replicas.apply(records)
+        self.groups.metadata_changed(records, removed)
+
+    def _log_start(self, metadata_log: Log, began: float) -> None:
+        """Say that clients can connect, and what recovery had to do."""
+        recoveries = {partition.name: partition.log.recovery for partition in self.partitions}
+        partitions = len(recoveries)
+        recoveries[METADATA_TOPIC] = metadata_log.recovery
+        for name, found in recoveries.items():
+            if found.bytes_cut or found.segments_dropped or found.corruption:
+                log.info(
+                    "recovered",
+                    partition=name,
+                    bytes_cut=found.bytes_cut,
+                    segments_dropped=found.segments_dropped,
+                    damaged_ranges=len(found.corruption),
+                )
+        walked = sum(found.bytes_walked for found in recoveries.values())
+        log.info(
+            "started",
+            address=self.address,
+            node_id=self.node_id,
+            partitions=partitions,
+            clean=walked == 0,  # the metadata log is never empty
+            bytes_walked=walked,
+            bytes_cut=sum(found.bytes_cut for found in recoveries.values()),
+            seconds=self._seconds_since(began),
+        )
+        in_file, in_force = self.config.static.get(MIN_ISR), self.config.min_insync_replicas
+        if in_file is not None and int(in_file) != in_force:
+            reason = f"the cluster has {in_force}: penstock config set --all-brokers {MIN_ISR}={in_file}"
+            log.warning("setting_without_effect", name=MIN_ISR, value=in_file, reason=reason)
+
+    def _seconds_since(self, began: float) -> float:
+        return round(self.clock.monotonic() - began, 3)
+
+    def _apply_broker_configs(self) -> None:
+        self.config.set_dynamic(
+            dynamic=self.image.configs.get((BROKER, str(self.node_id)), {}),
+            dynamic_default=self.image.configs.get((BROKER, ""), {}),
+        )
+        self.server.limits = limits_of(self.config)

@@ -1,0 +1,258 @@
+"""A broker's life in its cluster: it registers, reports, comes up, and hands over before it goes.
+
+A broker is fenced from its registration until it has read the metadata log up to that. What it tells about
+its previous life decides whether its replicas count: only who shut down in good order knows its last epoch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Final
+
+from penstock.broker.base.features import SUPPORTED_FEATURES
+from penstock.broker.base.logs import get_logger
+from penstock.broker.node.cluster_node import ClusterNode, ControllerUnavailable
+from penstock.broker.replica.unclean_replicas import UncleanReplicas
+from penstock.model.config import BrokerConfig
+from penstock.model.errors import ApiError, ErrorCode
+from penstock.net.listener import Listener
+from penstock.wire.apis.broker_heartbeat import BROKER_HEARTBEAT, BrokerHeartbeatRequest, TopicWithoutRoom
+from penstock.wire.apis.broker_registration import BROKER_REGISTRATION, BrokerRegistrationRequest
+from penstock.wire.apis.controller_registration import (
+    CONTROLLER_REGISTRATION,
+    ControllerRegistrationRequest,
+)
+from penstock.wire.apis.endpoints import Feature
+from penstock.wire.apis.endpoints import Listener as RegisteredListener
+
+__all__ = ["Lifecycle"]
+
+log = get_logger("lifecycle")
+_NO_EPOCH: Final = -1
+_RETRY_S: Final = 0.1
+#: how often who wants to go asks whether it may
+_HURRY_S: Final = 0.05
+#: how long it waits for a controller that could let it
+_FAREWELL_S: Final = 1.0
+#: what a registration may be refused for until the broker's former self is forgotten, or voters agree
+_PASSING: Final = (ErrorCode.DUPLICATE_BROKER_REGISTRATION, ErrorCode.REQUEST_TIMED_OUT)
+_FEATURES: Final = [
+    Feature(name=name, min_supported_version=low, max_supported_version=high)
+    for name, (low, high) in SUPPORTED_FEATURES.items()
+]
+
+
+class Lifecycle:
+    """Registers, then sends heartbeats from `start` to `stop`."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        node: ClusterNode,
+        listeners: list[Listener],
+        directories: list[bytes],
+        incarnation: bytes,
+        *,
+        previous_epoch: int,
+        offline: Callable[[], list[bytes]],
+        without_room: Callable[[], list[TopicWithoutRoom]],
+        unclean: UncleanReplicas,
+    ) -> None:
+        """`offline` names the data directories that have failed, `without_room` replicas in full ones.
+
+        `previous_epoch` is the one of the registration that ended with a clean shutdown, -1 if none did.
+        `unclean` has the replicas to report before this broker is unfenced, and those found later.
+        """
+        self._config = config
+        self._node = node
+        self._listeners = listeners
+        self._directories = directories
+        self._incarnation = incarnation
+        self._previous_epoch = previous_epoch
+        self._offline = offline
+        self._without_room = without_room
+        self._unclean = unclean
+        unclean.on_marked = self.wake
+        #: of the registration in force
+        self.epoch = _NO_EPOCH
+        self.fenced = True
+        self._wants_down = False
+        #: the time that the heartbeat has that is under way, if one is
+        self._beating: asyncio.Timeout | None = None
+        self._wake = asyncio.Event()
+        self._up = asyncio.Event()
+        self._down = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    async def register(self) -> None:
+        """Return when the controller has accepted this broker and the image has its registration."""
+        async with asyncio.timeout(self._config.initial_broker_registration_timeout_ms / 1000):
+            await self._register()
+        await self._node.loader.wait_for(self.epoch + 1)
+
+    async def register_controller(self) -> None:
+        """Tell what this node could do as the controller: features are raised only where all follow."""
+        if not self._node.quorum.state.is_voter:
+            return
+        request = ControllerRegistrationRequest(
+            controller_id=self._node.node_id,
+            incarnation_id=self._incarnation,
+            listeners=self._listed(self._listeners[:1]),
+            features=_FEATURES,
+        )
+        patience_s = self._config.initial_broker_registration_timeout_ms / 1000
+        hint = asyncio.get_running_loop().call_later(self._patience_s, self._say_what_is_missing)
+        try:
+            await self._node.to_controller(CONTROLLER_REGISTRATION, request, patience_s)
+            await self._node.update_voter(patience_s)
+        finally:
+            hint.cancel()
+
+    def _say_what_is_missing(self) -> None:
+        """Whoever looks why this broker does not get ready finds the reason in its log."""
+        log.warning("waiting_for_majority", voters=[v.key.id for v in self._node.quorum.state.voters])
+
+    def _listed(self, listeners: Sequence[Listener]) -> list[RegisteredListener]:
+        return [
+            RegisteredListener(name=e.name, host=e.advertised_host, port=e.advertised_port) for e in listeners
+        ]
+
+    async def _register(self) -> None:
+        request = BrokerRegistrationRequest(
+            broker_id=self._node.node_id,
+            cluster_id=self._node.cluster_id,
+            incarnation_id=self._incarnation,
+            listeners=self._listed(self._listeners),
+            features=_FEATURES,
+            rack=self._config.broker_rack,
+            machine=self._config.penstock_machine,
+            log_dirs=self._directories,
+            previous_broker_epoch=self._previous_epoch if self.epoch == _NO_EPOCH else self.epoch,
+        )
+        while True:
+            if self._node.quorum.failure is not None:
+                # Nobody will ever answer this process: it has to end, so that it can be started again.
+                raise self._node.quorum.failure
+            with suppress(ControllerUnavailable):
+                response = await self._node.to_controller(BROKER_REGISTRATION, request, self._patience_s)
+                if response.error_code == ErrorCode.NONE:
+                    self.epoch = response.broker_epoch
+                    log.debug("registered", epoch=self.epoch)
+                    return
+                code = ErrorCode(response.error_code)
+                if code not in _PASSING:
+                    raise ApiError(code, f"the controller refuses this broker: {code.name}")
+            await asyncio.sleep(_RETRY_S)
+
+    @property
+    def _patience_s(self) -> float:
+        return self._config.broker_session_timeout_ms / 1000
+
+    @property
+    def _farewell_s(self) -> float:
+        return _HURRY_S if self._node.quorum.state.majority_gone else _FAREWELL_S
+
+    def start(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._report())
+
+    async def come_up(self) -> None:
+        """Return when this broker may lead, and its own image, by which it tells clients, says so."""
+        await self._up.wait()
+
+    def wake(self) -> None:
+        """Report at once: there is another controller, or a broker, perhaps this one, was fenced or not."""
+        self._look_up()
+        self._wake.set()
+
+    def _look_up(self) -> None:
+        # Not by the image alone: what it has may be older than the registration in force.
+        registered = self._node.loader.image.brokers.get(self._node.node_id)
+        if not self.fenced and registered is not None and not registered.fenced:
+            self._up.set()
+
+    async def shut_down(self, timeout_s: float) -> None:
+        """Have others lead what this broker leads; gives up after a while."""
+        if self._task is None:
+            return
+        self._wants_down = True
+        self._wake.set()
+        if self._beating is not None:
+            # The heartbeat under way was sent before this request, and its controller may be gone: it gets a
+            # short deadline. The next heartbeat asks for the shutdown.
+            self._beating.reschedule(asyncio.get_running_loop().time() + _HURRY_S)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await self._down.wait()
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _report(self) -> None:
+        while not self._down.is_set():
+            self._wake.clear()
+            if not await self._beat():
+                interval_s = self._config.broker_heartbeat_interval_ms / 1000
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(min(interval_s, _HURRY_S) if self._wants_down else interval_s):
+                        await self._wake.wait()
+
+    async def _beat(self) -> bool:
+        """One heartbeat; whether the next is due at once."""
+        unclean = self._unclean.report()
+        sent = self._node.clock_watch.read()
+        request = BrokerHeartbeatRequest(
+            broker_id=self._node.node_id,
+            broker_epoch=self.epoch,
+            current_metadata_offset=self._node.loader.applied - 1,
+            want_shut_down=self._wants_down,
+            offline_log_dirs=self._offline(),
+            without_room=self._without_room(),
+            unclean_replicas=unclean.topics,
+            image_checksum=self._node.image_check.report(),
+            clock_ms=sent.wall_ms,
+        )
+        patience_s = self._farewell_s if self._wants_down else self._patience_s
+        try:
+            # This node may be the controller itself, and wait for a majority that has gone home.
+            async with asyncio.timeout(patience_s) as self._beating:
+                response = await self._node.to_controller(
+                    BROKER_HEARTBEAT, request, patience_s, purpose="heartbeat"
+                )
+        except (ControllerUnavailable, TimeoutError) as e:
+            log.warning("controller_unavailable", error=str(e) or f"no answer in {patience_s:g} s")
+            if request.want_shut_down:
+                # The last of a cluster that is being stopped: nobody is left to lead anything.
+                self._down.set()
+            # Who is out of the quorum for good gets no other answer: there is no hurry.
+            return self._node.quorum.failure is None
+        finally:
+            self._beating = None
+        if response.error_code in (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED):
+            return await self._come_back()
+        if response.error_code != ErrorCode.NONE:
+            log.warning("heartbeat_refused", error=ErrorCode(response.error_code).name)
+            return False
+        self._unclean.settle(unclean)
+        self._node.clock_watch.compared(sent, response.clock_ms)
+        self._node.image_check.compared(request.image_checksum, response.image_checksum)
+        self.fenced = response.is_fenced
+        self._look_up()
+        if response.should_shut_down:
+            self._down.set()
+        # A heartbeat that excludes replicas does nothing else: the next one unfences, or shuts down.
+        return bool(unclean) and (response.is_fenced or self._wants_down)
+
+    async def _come_back(self) -> bool:
+        """Register anew: somebody has unregistered this broker, or the answer was to an older epoch."""
+        if self._wants_down:
+            self._down.set()
+            return False
+        try:
+            await self._register()
+        except ApiError as e:
+            log.error("not_registered", error=str(e))
+        return False

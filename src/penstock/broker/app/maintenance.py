@@ -1,0 +1,284 @@
+"""The chores of a broker: retention, compaction, checkpoints, forgetting producers.
+
+Each is a loop that sleeps, works through the partitions, and lets the event loop breathe in between. An error
+in one round is logged and does not end the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from penstock.broker.app.quarantine_expiry import QuarantineExpiry
+from penstock.broker.base.descriptors import DESCRIPTORS
+from penstock.broker.base.logs import get_logger
+from penstock.broker.base.pacing import PacedFiles
+from penstock.broker.base.page_cache import ask_log
+from penstock.broker.base.system_ports import OsFiles
+from penstock.broker.healing.full_directories import Room
+from penstock.broker.healing.repair import Outcome
+from penstock.broker.node.cluster_node import ClusterNode
+from penstock.broker.replica.partition import Partition
+from penstock.broker.replica.partitions import Partitions
+from penstock.model.config import BrokerConfig
+from penstock.model.errors import PenstockError, StorageError
+from penstock.ports import Files, World
+from penstock.storage import cleaner
+from penstock.storage.cleaner import Dirt
+from penstock.storage.directory import DataDirectory
+from penstock.storage.scan import CorruptLog
+
+__all__ = ["Maintenance"]
+
+log = get_logger("maintenance")
+#: partitions to work through before others get a turn
+_SLICE: Final = 64
+#: how long a disk may be full, or have room again, before we notice
+_ROOM_MS: Final = 1000
+#: how often to look for a jump of the wall clock
+_CLOCK_MS: Final = 1000
+#: how often to set descriptors aside that were taken from the reserve
+_DESCRIPTORS_MS: Final = 1000
+#: bytes per second beyond which counting them is all that a limit would do
+_FASTER_THAN_DISKS: Final = 1e12
+
+
+class Maintenance:
+    """Runs the chores from `start` to `stop`."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        partitions: Partitions,
+        room: Room,
+        node: ClusterNode,
+        world: World,
+        mend: Callable[[Partition], Awaitable[Outcome | None]],
+    ) -> None:
+        """`mend` has the damage found that a log turns out to have, and repaired as far as that can be."""
+        self._config = config
+        self._partitions = partitions
+        self._room = room
+        self._controller = node.controller
+        self._clock = world.clock
+        self._clock_watch = node.clock_watch
+        self._files = world.files
+        self._workers = world.workers
+        self._mend = mend
+        self._quarantine = QuarantineExpiry(
+            config, partitions, world.clock, world.workers, node.clock_watch.now_ms
+        )
+        self._tasks: list[asyncio.Task[None]] = []
+        #: logs that compaction cannot read, though no damage is known that could be repaired
+        self._uncleanable: set[Partition] = set()
+        self._choosing = asyncio.Lock()
+        #: up to where each compacted log is clean, as far as it was asked
+        self._clean_until: dict[Partition, int] = {}
+
+    def start(self) -> None:
+        config = self._config
+        chores: list[tuple[Callable[[], Awaitable[None]], Callable[[], int]]] = [
+            (self.retain, lambda: config.log_retention_check_interval_ms),
+            (self.checkpoint, lambda: config.log_flush_offset_checkpoint_interval_ms),
+            (
+                self._partitions.checkpoint_high_watermarks,
+                lambda: config.replica_high_watermark_checkpoint_interval_ms,
+            ),
+            (self.forget_producers, lambda: config.producer_id_expiration_check_interval_ms),
+            (self._quarantine.expire, lambda: self._quarantine.interval_ms),
+            (self.make_use_of_room, lambda: _ROOM_MS),
+            (self.check_clock, lambda: _CLOCK_MS),
+            (self.restore_descriptors, lambda: _DESCRIPTORS_MS),
+        ]
+        if config.log_cleaner_enable:
+            chores.append((self.clean, lambda: config.log_cleaner_backoff_ms))
+        DESCRIPTORS.on_shortage(self, self._partitions.close_files)
+        self._tasks = [asyncio.create_task(_repeat(chore, every_ms)) for chore, every_ms in chores]
+
+    async def stop(self) -> None:
+        DESCRIPTORS.forget(self)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def restore_descriptors(self) -> None:
+        if not DESCRIPTORS.restore():
+            DESCRIPTORS.relieve()
+            DESCRIPTORS.restore()
+
+    async def check_clock(self) -> None:
+        self._clock_watch.check()
+
+    async def retain(self) -> None:
+        """Remove expired segments; their files go a while later, when no slow reader can need them.
+
+        A directory's log starts are saved before any of its segments goes: after a crash, a segment that is
+        missing beyond the saved start is known to be lost. While the wall clock is not trusted, only the size
+        and the log start decide.
+        """
+        now_ms = self._clock_watch.now_ms()
+        expired: dict[DataDirectory, list[Partition]] = {}
+        for i, partition in enumerate(list(self._partitions)):
+            if i % _SLICE == 0:
+                await asyncio.sleep(0)
+            if not partition.hosted or partition.directory.health.offline is not None:
+                continue
+            try:
+                if await self._expire(partition, now_ms):
+                    expired.setdefault(partition.directory, []).append(partition)
+            except (StorageError, CorruptLog) as e:
+                log.error("retention_failed", partition=partition.name, error=str(e))
+        for directory, partitions in expired.items():
+            try:
+                await self._partitions.checkpoint_directory(directory)
+            except StorageError as e:
+                log.error("retention_failed", directory=directory.path, error=str(e))
+            else:
+                for partition in partitions:
+                    self._remove_expired(partition)
+
+    async def _expire(self, partition: Partition, now_ms: int | None) -> bool:
+        def expire() -> bool:
+            # It may have gone while we waited for its indexes.
+            return partition.hosted and partition.expire(now_ms)
+
+        return await ask_log(partition, self._workers, expire)
+
+    def _remove_expired(self, partition: Partition) -> None:
+        if not partition.hosted:
+            return
+        try:
+            removals = partition.log.remove_expired()
+        except StorageError as e:
+            log.error("retention_failed", partition=partition.name, error=str(e))
+            return
+        delay_s = partition.log.config.file_delete_delay_ms / 1000
+        for removal in removals:
+            log.info("segment_removed", partition=partition.name, base_offset=removal.base_offset)
+            asyncio.get_running_loop().call_later(delay_s, self._partitions.delete_later, removal)
+
+    async def checkpoint(self) -> None:
+        await self._partitions.checkpoint()
+
+    async def make_use_of_room(self) -> None:
+        """Look which disks are full, and give partitions that one had no room for another chance."""
+        await self._room.look()
+        if self._partitions.any_refused:
+            await self._controller.between_changes(self._partitions.reopen)
+
+    async def forget_producers(self) -> None:
+        now_ms = self._clock_watch.now_ms()
+        if now_ms is None:
+            return
+        for i, partition in enumerate(list(self._partitions)):
+            if i % _SLICE == 0:
+                await asyncio.sleep(0)
+            partition.log.producers.expire(now_ms, self._config.producer_id_expiration_ms)
+
+    async def clean(self) -> None:
+        """Compact whatever is due, the dirtiest logs first, `log.cleaner.threads` at a time.
+
+        Nothing is compacted while the wall clock is not trusted: it decides when tombstones go.
+        """
+        if self._clock_watch.now_ms() is None:
+            return
+        self._clean_until = {p: offset for p, offset in self._clean_until.items() if p.hosted}
+        cleaners = self._config.log_cleaner_threads
+        tried: set[Partition] = set()
+        async with asyncio.TaskGroup() as group:
+            for _ in range(cleaners):
+                group.create_task(self._clean_in_turn(tried, cleaners))
+
+    async def _clean_in_turn(self, tried: set[Partition], cleaners: int) -> None:
+        """One of `cleaners`: compact one log after another until none is due that has not been tried."""
+        while (found := await self._dirtiest(tried)) is not None:
+            partition, dirt = found
+            try:
+                # What went well may be due again; what did not must let others have their turn.
+                if await self._compact(partition, dirt, cleaners):
+                    tried.discard(partition)
+            except (StorageError, OSError) as e:
+                log.error("compaction_failed", partition=partition.name, error=str(e))
+            except CorruptLog as e:
+                log.error("compaction_failed", partition=partition.name, error=str(e))
+                # While it knows of damage a log is left alone; one where none is found must not come again.
+                if await self._mend(partition) is None:
+                    self._uncleanable.add(partition)
+
+    async def _dirtiest(self, tried: set[Partition]) -> tuple[Partition, Dirt] | None:
+        """The log to compact next, which counts as tried from now on; one cleaner chooses at a time."""
+        async with self._choosing:
+            measured = []
+            for partition in [p for p in self._partitions if p not in tried and self._can_clean(p)]:
+                try:
+                    measured.append((partition, await self._measure(partition)))
+                except (StorageError, OSError, CorruptLog) as e:
+                    log.error("compaction_failed", partition=partition.name, error=str(e))
+                    tried.add(partition)
+            found = cleaner.choose((p, dirt) for p, dirt in measured if self._can_clean(p))
+            if found is not None:
+                tried.add(found[0])
+            return found
+
+    async def _measure(self, partition: Partition) -> Dirt:
+        opened = partition.log
+        if partition not in self._clean_until:
+            read = await self._workers.in_thread(cleaner.read_checkpoint, self._files, opened.path)
+            self._clean_until[partition] = read or 0
+        clean_until, now_ms = self._clean_until[partition], self._clock.now_ms()
+        return await ask_log(
+            partition,
+            self._workers,
+            lambda: cleaner.measure(opened, clean_until, now_ms, cached_only=True),
+        )
+
+    async def _compact(self, partition: Partition, dirt: Dirt, cleaners: int) -> bool:
+        """Compact a log, beside others that share memory and disk.
+
+        False if the log has changed too much, or the wall clock is no longer trusted.
+        """
+        config, opened = self._config, partition.log
+        now_ms, memory_bytes = self._clock_watch.now_ms(), config.log_cleaner_dedupe_buffer_size // cleaners
+        if now_ms is None:
+            return False
+        files = _paced(self._files, config.log_cleaner_io_max_bytes_per_second / cleaners)
+        async with partition.rewriting:
+            plan = await ask_log(
+                partition, self._workers, lambda: cleaner.plan(dirt, now_ms, memory_bytes, cached_only=True)
+            )
+            result = await cleaner.clean(opened, plan, files, self._workers, lambda: partition.hosted)
+        if result is None:
+            log.info("compaction_abandoned", partition=partition.name)
+            return False
+        self._clean_until[partition] = result.clean_until
+        await self._workers.in_thread(cleaner.write_checkpoint, self._files, opened.path, result.clean_until)
+        log.info("compacted", partition=partition.name, clean_until=result.clean_until)
+        return True
+
+    def _can_clean(self, partition: Partition) -> bool:
+        return (
+            partition.log.config.compact
+            and partition.hosted
+            and partition not in self._uncleanable
+            and not partition.log.recovery.corruption
+            and partition.directory.health.offline is None
+        )
+
+
+def _paced(files: Files, bytes_per_s: float) -> Files:
+    """`files` for work that leaves the rest of the disk to others; memory has no disk to spare."""
+    if bytes_per_s > _FASTER_THAN_DISKS or not isinstance(files, OsFiles):
+        return files
+    return PacedFiles(bytes_per_s)
+
+
+async def _repeat(chore: Callable[[], Awaitable[None]], every_ms: Callable[[], int]) -> None:
+    while True:
+        await asyncio.sleep(every_ms() / 1000)
+        try:
+            await chore()
+        except (PenstockError, OSError) as e:
+            log.error("chore_failed", chore=chore.__name__, error=str(e))
+        except Exception as e:
+            log.error("chore_failed", chore=chore.__name__, error=repr(e), exc_info=e)

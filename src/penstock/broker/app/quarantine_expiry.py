@@ -1,0 +1,74 @@
+"""Deletes what has been in the quarantine for `penstock.quarantine.retention.ms`.
+
+An entry's age is counted twice: by the wall clock, and by the monotonic clock of the brokers that ran with
+it, which the entry keeps. Both have to be past the retention. So a clock that jumps ahead deletes nothing,
+and time in which the broker was stopped does not count. Without a trusted wall clock nothing is deleted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from penstock.broker.base.logs import get_logger
+from penstock.broker.replica.partitions import Partitions
+from penstock.model.config import BrokerConfig
+from penstock.ports import Clock, Workers
+from penstock.storage.quarantine import KEEP_FOREVER, QuarantineEntry
+
+__all__ = ["QuarantineExpiry"]
+
+log = get_logger("maintenance")
+_HOUR_MS: Final = 3_600_000
+
+
+class QuarantineExpiry:
+    """Of all data directories of one broker."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        partitions: Partitions,
+        clock: Clock,
+        workers: Workers,
+        trusted_now_ms: Callable[[], int | None],
+    ) -> None:
+        """`trusted_now_ms` is the wall clock's time, None while it is not trusted."""
+        self._config = config
+        self._partitions = partitions
+        self._clock = clock
+        self._workers = workers
+        self._trusted_now_ms = trusted_now_ms
+        self._counted_at = clock.monotonic()
+
+    @property
+    def interval_ms(self) -> int:
+        """How often to look: often enough that a stop loses little of what was counted."""
+        retention_ms = self._config.penstock_quarantine_retention_ms
+        return _HOUR_MS if retention_ms < 0 else max(1000, min(_HOUR_MS, retention_ms // 8))
+
+    async def expire(self) -> None:
+        """Count the time since the last call, and delete the entries that are old enough."""
+        now = self._clock.monotonic()
+        elapsed_ms, self._counted_at = int((now - self._counted_at) * 1000), now
+        now_ms = self._trusted_now_ms()
+        retention_ms = KEEP_FOREVER if now_ms is None else self._config.penstock_quarantine_retention_ms
+        for directory in self._partitions.directories:
+            if directory.health.offline is None:
+                quarantine = directory.quarantine
+                expired = await self._workers.in_thread(
+                    quarantine.keep, elapsed_ms, now_ms or 0, retention_ms
+                )
+                for entry in expired:
+                    await self._workers.in_thread(quarantine.delete, entry.name)
+                    _log_deleted(quarantine.path, entry)
+
+
+def _log_deleted(path: str, entry: QuarantineEntry) -> None:
+    log.info(
+        "quarantine_expired",
+        topic=entry.topic,
+        partitions=entry.partitions,
+        bytes=entry.size,
+        path=f"{path}/{entry.name}",
+    )

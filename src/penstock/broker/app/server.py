@@ -1,0 +1,117 @@
+"""Running a broker: the one place that knows the event loop, signals and the real doors to the world."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import signal
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import uvloop
+
+from penstock.broker.app.broker import Broker, World
+from penstock.broker.app.declared_topics import create_declared, keep_creating
+from penstock.broker.base.descriptors import DESCRIPTORS, raise_limit
+from penstock.broker.base.logs import get_logger
+from penstock.broker.base.system_ports import OsFiles, SystemClock, SystemRng
+from penstock.broker.base.workers import SystemWorkers
+from penstock.model.config import BrokerConfig, DeclaredTopic
+from penstock.model.errors import PenstockError
+from penstock.storage.memory import MemoryFiles
+
+__all__ = ["new_event_loop", "run", "start_unless", "system_world"]
+
+log = get_logger("server")
+#: descriptors for clients, other brokers and the broker itself, beside one for each partition
+_DESCRIPTORS_BESIDE: Final = 200
+#: Collecting young objects rarely: requests leave no cycles behind, and each pass costs latency.
+_GC_THRESHOLDS: Final = (50_000, 20, 20)
+
+new_event_loop = uvloop.new_event_loop
+
+
+def system_world(config: BrokerConfig) -> World:
+    """The real doors; with `penstock.memory`, files that are gone when the process is."""
+    files = MemoryFiles() if config.penstock_memory else OsFiles()
+    return World(SystemClock(), SystemRng(), files, SystemWorkers(lambda: config.background_threads))
+
+
+def run(config: BrokerConfig, *, ready: Callable[[str], None], topics: Sequence[DeclaredTopic] = ()) -> None:
+    """Run a broker until SIGTERM or SIGINT; `ready` gets its address once clients can connect.
+
+    By then `topics` exist, too, but for those that need brokers which are still to start. Raises
+    PenstockError or OSError if it cannot start.
+    """
+    raise_limit()
+    DESCRIPTORS.open_reserve()
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        runner.run(_serve(config, ready, topics))
+
+
+async def _serve(config: BrokerConfig, ready: Callable[[str], None], topics: Sequence[DeclaredTopic]) -> None:
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(_log_unhandled)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopped.set)
+    broker = Broker(config, system_world(config))
+    if not await start_unless(stopped, broker):
+        log.info("stopped_before_ready", node_id=broker.node_id)
+        return
+    _check_descriptors(sum(1 for _ in broker.partitions))
+    waiting = await create_declared(broker, topics)
+    declaring = loop.create_task(keep_creating(broker, waiting))
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*_GC_THRESHOLDS)
+    gc.enable()
+    ready(broker.address)
+    await _until_the_end(broker, stopped)
+    declaring.cancel()
+    await broker.stop()
+
+
+def _check_descriptors(partitions: int) -> None:
+    """Log where the limit of open files is low for what this broker holds."""
+    needed = partitions + _DESCRIPTORS_BESIDE
+    if DESCRIPTORS.limit < needed:
+        log.warning(
+            "descriptor_limit_low",
+            limit=DESCRIPTORS.limit,
+            needed=needed,
+            partitions=partitions,
+            hint=f"raise it with ulimit -n {needed}, or LimitNOFILE={needed} in a systemd unit",
+        )
+
+
+async def start_unless(stopped: asyncio.Event, broker: Broker) -> bool:
+    """Whether the broker has started. It may wait long for others; who stops it meanwhile is heard."""
+    starting = asyncio.create_task(broker.start())
+    ending = asyncio.create_task(stopped.wait())
+    await asyncio.wait([starting, ending], return_when=asyncio.FIRST_COMPLETED)
+    ending.cancel()
+    if starting.done():
+        starting.result()
+        return True
+    starting.cancel()
+    await asyncio.wait([starting])
+    return False
+
+
+async def _until_the_end(broker: Broker, stopped: asyncio.Event) -> None:
+    """Return when somebody stops the broker; PenstockError when it must not go on."""
+    loop = asyncio.get_running_loop()
+    ends = [loop.create_task(event.wait()) for event in (stopped, broker.node.is_over)]
+    await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+    for end in ends:
+        end.cancel()
+    if not stopped.is_set():
+        await broker.abort()
+        raise PenstockError(f"this node can take no more part in its cluster: {broker.node.quorum.failure}")
+
+
+def _log_unhandled(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """What a callback or a forgotten task raised: one event, like all else."""
+    error = context.get("exception")
+    log.error("unhandled_error", message=context.get("message"), error=repr(error), exc_info=error)

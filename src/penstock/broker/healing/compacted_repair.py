@@ -1,0 +1,193 @@
+"""Damaged segments of compacted logs, made anew with what healthy replicas have of the damaged ranges.
+
+Each replica compacts by itself, so a healthy one may have more of a range than was here, or less. Either will
+do: a record that it has and that was gone here is superseded by a later one that is here, and so is a record
+that it no longer has. (As between any two replicas, that ends where one is behind with compaction by more
+than `delete.retention.ms`: the tombstone that says so may be gone.)
+
+Invariants: all damaged ranges of a segment are replaced together, by batches whose checksums hold, or none;
+one task at a time rewrites a log's segments (`Partition.rewriting`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from penstock.broker.base.logs import get_logger
+from penstock.broker.healing.repair import Outcome, ask_each, is_here, read_replica, tell_repaired
+from penstock.broker.replica.partition import Partition
+from penstock.model.errors import CorruptMessage
+from penstock.records.batch import HEADER_SIZE, BatchHeader, read_header
+from penstock.replication.digest import leading_batches
+from penstock.storage.recovery import Corruption
+from penstock.storage.renewal import Renewal
+from penstock.storage.segment import LOG, Segment
+from penstock.storage.validation import check_replicated
+
+if TYPE_CHECKING:
+    from penstock.broker.app.broker import Broker
+
+__all__ = ["needs_renewal", "renew_segment", "within_gaps"]
+
+log = get_logger("scrubber")
+#: batches behind a range that have to be in order for its end to be believed
+_LOOK_AHEAD: Final = 2
+
+
+def needs_renewal(partition: Partition, damage: Corruption) -> bool:
+    """Whether what others have of a range may not fit in its place here."""
+    opened = partition.log
+    return opened.config.compact or opened.segments.holding(damage.first_offset).is_compacted
+
+
+async def renew_segment(
+    broker: Broker, partition: Partition, damage: Corruption, sources: Sequence[int]
+) -> Outcome:
+    """Make the segment that has `damage` anew, without any of its damage."""
+    if not sources:
+        return Outcome.LOST
+    async with partition.rewriting:
+        opened = partition.log
+        if damage not in opened.recovery.corruption:
+            return Outcome.MENDED
+        segment = opened.segments.holding(damage.first_offset)
+        damages = [each for each in opened.recovery.corruption if each.path == segment.path(LOG)]
+        if not is_here(partition) or damage not in damages or damages[-1].next_offset > opened.high_watermark:
+            return Outcome.WAITS
+        if segment is opened.segments.active:
+            opened.roll()
+        return await _Renewing(broker, partition, segment, damages, sources).run()
+
+
+class _Renewing:
+    """One segment's."""
+
+    __slots__ = ("_broker", "_damages", "_given_by", "_partition", "_segment", "_size", "_sources")
+
+    def __init__(
+        self,
+        broker: Broker,
+        partition: Partition,
+        segment: Segment,
+        damages: Sequence[Corruption],
+        sources: Sequence[int],
+    ) -> None:
+        self._broker = broker
+        self._partition = partition
+        self._segment = segment
+        self._size = segment.size
+        self._damages = damages
+        self._sources = sources
+        #: who gave what was damaged
+        self._given_by: dict[Corruption, int] = {}
+
+    async def run(self) -> Outcome:
+        opened, base_offset = self._partition.log, self._segment.base_offset
+        in_thread = self._broker.workers.in_thread
+        swap = opened.swap([base_offset])
+        outcome, size = await self._write()
+        if outcome is Outcome.MENDED:
+            await in_thread(swap.commit)
+            if self._is_there():
+                opened.replace_segments(swap, [base_offset], [(base_offset, size)])
+                for damage, replica in self._given_by.items():
+                    opened.recovery.replaced(damage)
+                    tell_repaired(self._broker, self._partition, damage, replica)
+                await in_thread(swap.finish)
+                return Outcome.MENDED
+            outcome = Outcome.WAITS
+        await in_thread(swap.abandon)
+        return outcome
+
+    async def _write(self) -> tuple[Outcome, int]:
+        """Bring the new segment to the disk, and how large it is."""
+        broker, opened = self._broker, self._partition.log
+        in_thread = broker.workers.in_thread
+        try:
+            renewal = await in_thread(Renewal, broker.files, opened.path, self._segment)
+            outcome = await self._fill(renewal)
+            if outcome is Outcome.MENDED:
+                following = opened.segments.after(self._segment)
+                assert following is not None, "a segment to renew is sealed"
+                interval, now_ms = opened.config.index_interval_bytes, broker.clock.now_ms()
+                await in_thread(renewal.finish, interval, now_ms, following.base_offset)
+        except OSError as e:
+            error = self._partition.flusher.health.failed(e, f"cannot renew {self._segment.path(LOG)}")
+            log.warning("repair_failed", partition=self._partition.name, error=str(error))
+            return Outcome.WAITS, 0
+        return outcome, renewal.size
+
+    async def _fill(self, renewal: Renewal) -> Outcome:
+        """Write all of the new segment."""
+        in_thread, position = self._broker.workers.in_thread, 0
+        for damage in self._damages:
+            await in_thread(renewal.keep, position, damage.position)
+            position = damage.position + damage.size
+            outcome = await self._add_range(renewal, damage)
+            if outcome is not Outcome.MENDED:
+                return outcome
+        await in_thread(renewal.keep, position, self._size)
+        return Outcome.MENDED
+
+    async def _add_range(self, renewal: Renewal, damage: Corruption) -> Outcome:
+        start = renewal.size
+
+        async def copy(replica: int) -> bool:
+            await self._broker.workers.in_thread(renewal.rewind, start)
+            await self._copy(renewal, damage, replica)
+            self._given_by[damage] = replica
+            return True
+
+        return await ask_each(self._partition, self._sources, copy)
+
+    async def _copy(self, renewal: Renewal, damage: Corruption, replica: int) -> None:
+        """Add what a replica has of a damaged range."""
+        offset = damage.first_offset
+        while offset < damage.next_offset:
+            # What lies before the log's start is nowhere to be had, and not missed.
+            start = max(offset, self._partition.log.log_start_offset)
+            fetched = await read_replica(self._broker, self._partition, start, replica)
+            size, offset = within_gaps(fetched, offset, damage.next_offset)
+            await self._broker.workers.in_thread(renewal.add, fetched[:size])
+
+    def _is_there(self) -> bool:
+        """Whether the segment is as it was: retention may have been faster."""
+        segments = self._partition.log.segments
+        return (
+            is_here(self._partition)
+            and segments.holding(self._segment.base_offset) is self._segment
+            and self._segment.size == self._size
+        )
+
+
+def within_gaps(fetched: memoryview, offset: int, end: int) -> tuple[int, int]:
+    """The size of the whole, sound batches from `offset` to before `end`, and where the next one is to be.
+
+    That is `end` as soon as a batch lies behind it: nothing is left of the range then.
+    """
+    size, _ = leading_batches(fetched, end)
+    for fields in check_replicated(fetched[:size]):
+        if fields[0] < offset or fields[0] + fields[6] >= end:
+            raise CorruptMessage(f"a batch at offset {fields[0]}, between {offset} and {end}")
+        offset = fields[0] + fields[6] + 1
+    behind = _next_headers(fetched[size:])
+    # What says where a batch belongs is in no checksum: that they rise has to do.
+    for header, least in zip(behind, (offset, *(header.next_offset for header in behind)), strict=False):
+        if header.base_offset < least:
+            raise CorruptMessage(f"a batch at offset {header.base_offset} behind {least}")
+    if behind and behind[0].base_offset >= end:
+        return size, end
+    if not size:
+        raise CorruptMessage(f"no whole batch at offset {offset}")
+    return size, offset
+
+
+def _next_headers(batches: memoryview) -> list[BatchHeader]:
+    """Of the next two batches, as far as they are there."""
+    headers: list[BatchHeader] = []
+    position = 0
+    while len(headers) < _LOOK_AHEAD and position + HEADER_SIZE <= len(batches):
+        headers.append(read_header(batches, position))
+        position += max(headers[-1].size, HEADER_SIZE)
+    return headers

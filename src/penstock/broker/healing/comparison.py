@@ -1,0 +1,189 @@
+"""Finds bytes of a replica that differ from the other replicas', though every checksum is right.
+
+A follower reads what its leader holds, a leader what its first follower holds, by Fetch, as any reader does:
+Kafka has no API that answers with a digest, and none is invented here. Only sealed segments below the high
+watermark are compared, piece by piece. Where bytes differ, all replicas in sync are read, and the digests of
+their batches say who is right (`replication.digest`). Each broker replaces only what it holds itself.
+
+Compacted topics are left out: each replica compacts by itself, so healthy ones differ.
+
+Invariants: nothing is replaced without a verdict, and only by what the verdict calls healthy, so a corrupt
+minority never spreads. Only copies whose checksums hold are asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, NamedTuple
+
+from penstock.broker.base.logs import get_logger
+from penstock.broker.healing.repair import PIECE_BYTES, is_here, others_in_sync, read_replica, repair_range
+from penstock.broker.replica.partition import Partition
+from penstock.model.errors import ApiError, CorruptMessage, PenstockError
+from penstock.net.client import PeerGone
+from penstock.ports import Buffer, Files
+from penstock.records.batch import LOG_OVERHEAD, read_offset_and_length
+from penstock.replication.digest import Mismatch, batch_digests, is_untouched, leading_batches, mismatches
+from penstock.storage.config import FOREVER
+from penstock.storage.recovery import Corruption
+from penstock.storage.scrub import SealedSegment, describe, note_damage, sealed_segments
+from penstock.storage.segment import Segment
+from penstock.storage.validation import check_replicated
+
+if TYPE_CHECKING:
+    from penstock.broker.app.broker import Broker
+
+__all__ = ["compare_replica"]
+
+log = get_logger("scrubber")
+
+
+class _Piece(NamedTuple):
+    """Whole batches of a sealed segment: where they lie, and which offsets they hold."""
+
+    position: int
+    batches: bytes
+    start: int
+    end: int
+
+
+async def compare_replica(broker: Broker, partition: Partition) -> None:
+    """Compare every sealed segment of a replica with another's, and mend what is wrong here."""
+    if partition.log.config.compact:
+        return
+    for segment in sealed_segments(partition.log):
+        try:
+            await _Comparison(broker, partition, segment).run()
+        except (PeerGone, FileNotFoundError) as e:
+            # Whoever could tell is away, or the segment went by retention: the next round comes.
+            log.debug("not_compared", partition=partition.name, error=str(e))
+            return
+
+
+class _Comparison:
+    """One segment's."""
+
+    __slots__ = ("_broker", "_leader_epoch", "_partition", "_segment")
+
+    def __init__(self, broker: Broker, partition: Partition, segment: Segment) -> None:
+        self._broker = broker
+        self._partition = partition
+        self._segment = segment
+        self._leader_epoch = partition.leader_epoch
+
+    async def run(self) -> None:
+        broker, position = self._broker, 0
+        while True:
+            sealed, others = self._sealed(), others_in_sync(broker, self._partition)
+            if sealed is None or not others or position >= sealed.size:
+                return
+            piece = await broker.workers.in_thread(_read_piece, broker.files, sealed, position)
+            if piece is None:
+                return
+            position += len(piece.batches)
+            # Both sides' disks are read.
+            await asyncio.sleep(2 * len(piece.batches) / broker.config.penstock_scrub_bytes_per_second)
+            try:
+                theirs = await self._read(piece, others[0])
+            except ApiError as e:
+                log.debug("not_compared", partition=self._partition.name, replica=others[0], error=str(e))
+                continue
+            if theirs != piece.batches:
+                await self._judge(sealed, piece, {others[0]: theirs}, others[1:])
+
+    def _sealed(self) -> SealedSegment | None:
+        """The segment, as long as it is committed and as produced, and this replica's role is the same."""
+        partition = self._partition
+        sealed = describe(partition.log, self._segment)
+        if (
+            sealed is None
+            or not is_here(partition)
+            or partition.leader_epoch != self._leader_epoch
+            or sealed.gaps_allowed
+            or sealed.end_offset > partition.log.high_watermark
+        ):
+            return None
+        return sealed
+
+    async def _read(self, piece: _Piece, replica: int) -> bytearray:
+        """The same offsets as a piece, from another replica."""
+        batches, offset = bytearray(), piece.start
+        while offset < piece.end:
+            fetched = await read_replica(self._broker, self._partition, offset, replica)
+            size, next_offset = leading_batches(fetched, piece.end)
+            # What says how far a batch goes is in no checksum: it must go on, and come to an end.
+            if not size or next_offset <= offset or len(batches) > len(piece.batches) + PIECE_BYTES:
+                raise CorruptMessage(f"replica {replica} has no batch at offset {offset}")
+            batches += fetched[:size]
+            offset = next_offset
+        return batches
+
+    async def _judge(
+        self, sealed: SealedSegment, piece: _Piece, read: dict[int, bytearray], others: list[int]
+    ) -> None:
+        """Two replicas differ: ask the rest, and see who is right."""
+        broker, partition = self._broker, self._partition
+        for replica in others:
+            try:
+                read[replica] = await self._read(piece, replica)
+            except PenstockError as e:
+                log.debug("not_compared", partition=partition.name, replica=replica, error=str(e))
+        held = {
+            replica: batch_digests(memoryview(batches))
+            for replica, batches in read.items()
+            if _is_sound(batches) and is_untouched(memoryview(batches), piece.start, piece.end)
+        }
+        if _is_sound(piece.batches):
+            held[broker.node_id] = batch_digests(memoryview(piece.batches))
+        if self._sealed() != sealed:
+            return
+        known = broker.image.topics_by_id[partition.topic_id].partitions[partition.index]
+        for mismatch in mismatches(known.replicas, known.leader, held, piece.end):
+            if self._sealed() != sealed:
+                return
+            self._report(mismatch)
+            damage = _damage(sealed, piece, mismatch)
+            if broker.node_id in mismatch.corrupt and damage.size:
+                note_damage(partition.log, self._segment, damage)
+                await repair_range(broker, partition, damage, sorted(mismatch.healthy))
+
+    def _report(self, mismatch: Mismatch) -> None:
+        self._broker.metrics.differences_found += 1
+        log.error(
+            "replicas_differ",
+            partition=self._partition.name,
+            first_offset=mismatch.start,
+            next_offset=mismatch.end,
+            healthy=sorted(mismatch.healthy),
+            corrupt=sorted(mismatch.corrupt),
+        )
+
+
+def _is_sound(batches: Buffer) -> bool:
+    """Whether its checksums hold. A copy whose do not has no say: its own broker's scrubber mends it."""
+    try:
+        check_replicated(batches)
+    except PenstockError:
+        return False
+    return True
+
+
+def _read_piece(files: Files, sealed: SealedSegment, position: int) -> _Piece | None:
+    """Whole batches from `position` on, at least one; None where the file has none. Touches the disk."""
+    file = files.open(sealed.path)
+    data = memoryview(file.pread(min(PIECE_BYTES, sealed.size - position), position))
+    size, next_offset = leading_batches(data, FOREVER)
+    if not size and len(data) > LOG_OVERHEAD:
+        data = memoryview(file.pread(read_offset_and_length(data)[1], position))
+        size, next_offset = leading_batches(data, FOREVER)
+    if not size:
+        return None
+    return _Piece(position, bytes(data[:size]), read_offset_and_length(data)[0], next_offset)
+
+
+def _damage(sealed: SealedSegment, piece: _Piece, mismatch: Mismatch) -> Corruption:
+    """Where a mismatch lies in our file."""
+    batches = memoryview(piece.batches)
+    first, _ = leading_batches(batches, mismatch.start)
+    behind, _ = leading_batches(batches, mismatch.end)
+    return Corruption(sealed.path, piece.position + first, behind - first, mismatch.start, mismatch.end)

@@ -1,0 +1,190 @@
+"""Holes of a replica (offsets that no segment has), filled with the batches of a complete replica.
+
+The range is fetched from the leader, or another replica in sync, as any reader fetches, written into new
+segments, and swapped in when all of it is on the disk. The log around the hole stays as it is.
+
+A replica with a hole does not fetch meanwhile: as a follower it would rejoin the ISR, and could be elected
+without the missing records.
+
+Invariant: a hole is closed only by batches that lead from its first offset to its end, or because the
+leader's log starts behind it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.broker.base.logs import get_logger
+from penstock.broker.healing.compacted_repair import within_gaps
+from penstock.broker.healing.repair import (
+    Outcome,
+    ask_each,
+    fetch_replica,
+    is_here,
+    leader_of,
+    read_replica,
+    tell_repaired,
+)
+from penstock.broker.replica.partition import Partition
+from penstock.model.errors import ApiError, CorruptMessage, ErrorCode
+from penstock.replication.digest import leading_batches
+from penstock.storage.hole_filling import HoleFilling
+from penstock.storage.holes import is_hole
+from penstock.storage.recovery import Corruption
+from penstock.storage.validation import check_replicated
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from penstock.broker.app.broker import Broker
+
+__all__ = ["fill_hole"]
+
+log = get_logger("scrubber")
+
+
+async def fill_hole(
+    broker: Broker, partition: Partition, hole: Corruption, sources: Sequence[int]
+) -> Outcome:
+    """Fetch the offsets of a hole from the first of `sources` that has them."""
+    if not sources:
+        return Outcome.LOST
+    async with partition.rewriting:
+        opened = partition.log
+        if hole not in opened.recovery.corruption:
+            return Outcome.MENDED
+        if not is_here(partition) or not is_hole(opened, hole):
+            return Outcome.WAITS
+        leader = leader_of(broker, partition)
+        if hole.next_offset > opened.high_watermark:
+            # Only the leader decides what is committed there.
+            sources = [source for source in sources if source == leader]
+        if not sources:
+            return Outcome.WAITS
+        return await _Filling(broker, partition, hole, sources, leader).run()
+
+
+class _Filling:
+    """One hole's."""
+
+    __slots__ = ("_broker", "_gaps_allowed", "_hole", "_leader", "_new", "_partition", "_source", "_sources")
+
+    def __init__(
+        self, broker: Broker, partition: Partition, hole: Corruption, sources: Sequence[int], leader: int
+    ) -> None:
+        self._broker = broker
+        self._partition = partition
+        self._hole = hole
+        self._sources = sources
+        #: the replica that gave all of it
+        self._source = -1
+        self._leader = leader
+        segments = partition.log.segments
+        before = segments.holding(hole.first_offset)
+        self._gaps_allowed = partition.log.config.compact or before.is_compacted
+        self._new = HoleFilling(
+            broker.files,
+            partition.log.path,
+            hole,
+            [(each.base_offset, each.size) for each in segments if each.base_offset < hole.first_offset],
+            partition.log.config,
+            self._gaps_allowed,
+            broker.clock.now_ms(),
+        )
+
+    async def run(self) -> Outcome:
+        opened, in_thread = self._partition.log, self._broker.workers.in_thread
+        swap = opened.swap(self._replaced())
+        try:
+            outcome = await ask_each(self._partition, self._sources, self._copy)
+            if outcome is Outcome.MENDED and self._is_there():
+                replaced = self._replaced()
+                new = await in_thread(self._new.finish, replaced)
+                await in_thread(swap.commit)
+                if self._is_there() and self._replaced() == replaced:
+                    opened.replace_segments(swap, replaced, new)
+                    await in_thread(swap.finish)
+                    await self._filled()
+                    return Outcome.MENDED
+                outcome = Outcome.WAITS
+        except OSError as e:
+            error = self._partition.flusher.health.failed(e, f"cannot fill a hole of {opened.path}")
+            log.warning("repair_failed", partition=self._partition.name, error=str(error))
+            outcome = Outcome.WAITS
+        await in_thread(swap.abandon)
+        return Outcome.MENDED if self._hole not in opened.recovery.corruption else outcome
+
+    def _replaced(self) -> list[int]:
+        """The base offset of an empty segment where the hole begins: a new one takes its name."""
+        segment = self._partition.log.segments.holding(self._hole.first_offset)
+        return [segment.base_offset] if segment.base_offset == self._hole.first_offset else []
+
+    async def _filled(self) -> None:
+        """The offsets are there again."""
+        opened, hole = self._partition.log, self._hole
+        opened.recovery.replaced(hole)
+        before = opened.segments.holding(hole.first_offset - 1)
+        if before.base_offset < hole.first_offset:
+            before.damage = [damage for damage in before.damage if damage.end <= before.size]
+            file = before.open_file()
+            if file.size() > before.size:
+                # Behind the last whole batch lies a part of one that is in the new segment now.
+                file.truncate(before.size)
+                await self._broker.workers.in_thread(file.sync)
+        tell_repaired(self._broker, self._partition, hole._replace(size=self._new.size), self._source)
+
+    async def _copy(self, replica: int) -> bool:
+        """Write what a replica has of the hole; False if the hole is no longer there to be filled."""
+        opened, hole, in_thread = self._partition.log, self._hole, self._broker.workers.in_thread
+        await in_thread(self._new.restart)
+        offset = hole.first_offset
+        while offset < hole.next_offset:
+            if not self._is_there():
+                return False
+            # What lies before the log's start is nowhere to be had, and not missed.
+            start = max(offset, opened.log_start_offset)
+            try:
+                fetched = await read_replica(self._broker, self._partition, start, replica)
+            except ApiError as e:
+                if e.code != ErrorCode.OFFSET_OUT_OF_RANGE or replica != self._leader:
+                    raise
+                if not await self._follow_start(start):
+                    raise
+                continue
+            size, offset = self._within(fetched, offset)
+            await in_thread(self._new.add, fetched[:size])
+        self._source = replica
+        return True
+
+    async def _follow_start(self, offset: int) -> bool:
+        """Move the log start up to the leader's, if that is behind `offset`: what lies before was deleted."""
+        opened = self._partition.log
+        behind = min(self._hole.next_offset, opened.high_watermark)
+        answer = await fetch_replica(self._broker, self._partition, behind, self._leader)
+        start = min(answer.log_start_offset, opened.high_watermark)
+        if answer.error_code or start <= offset:
+            return False
+        opened.delete_records(start)
+        return True
+
+    def _within(self, fetched: memoryview, offset: int) -> tuple[int, int]:
+        """(bytes of the leading batches that belong into the hole, the offset behind them)."""
+        end = self._hole.next_offset
+        if self._gaps_allowed:
+            return within_gaps(fetched, offset, end)
+        size, _ = leading_batches(fetched, end)
+        is_first = offset == self._hole.first_offset
+        for header in check_replicated(fetched[:size]):
+            next_offset = header[0] + header[6] + 1
+            # The log may start within its first batch.
+            starts_within = is_first and header[0] <= offset < next_offset
+            if (header[0] != offset and not starts_within) or next_offset > end:
+                raise CorruptMessage(f"a batch at offset {header[0]} where {offset} should be")
+            offset, is_first = next_offset, False
+        if not size:
+            raise CorruptMessage(f"no whole batch at offset {offset}")
+        return size, offset
+
+    def _is_there(self) -> bool:
+        """Whether the hole is as it was."""
+        return is_here(self._partition) and self._hole in self._partition.log.recovery.corruption

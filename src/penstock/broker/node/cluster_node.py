@@ -1,0 +1,399 @@
+"""This process's place in its cluster: the quorum's log, the image it adds up to, and the other nodes.
+
+A broker without an internal listener is a cluster of its own: a quorum of one, with nobody to talk to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
+from hashlib import blake2b
+from typing import Final, TypeVar
+
+from penstock.broker.node.balancer import Balancer
+from penstock.broker.node.clock_watch import ClockWatch
+from penstock.broker.node.controller import Controller
+from penstock.broker.node.controller_loop import Duties
+from penstock.broker.node.controller_service import ControllerService
+from penstock.broker.node.image_check import ImageCheck
+from penstock.broker.node.metadata_loader import MetadataLoader
+from penstock.broker.node.metadata_log import MetadataLog
+from penstock.broker.node.peers import Peers
+from penstock.broker.node.quorum_driver import QuorumDriver
+from penstock.broker.node.quorum_wire import decode_response, encode_request, encode_voter_update
+from penstock.broker.node.snapshots import Snapshots
+from penstock.metadata.image import ClusterImage
+from penstock.model.config import BrokerConfig
+from penstock.model.errors import ApiError, ErrorCode, PenstockError
+from penstock.model.ids import format_topic_id
+from penstock.net.client import PeerGone
+from penstock.net.listener import Listener
+from penstock.ports import World
+from penstock.raft.messages import (
+    NO_DIRECTORY,
+    NO_NODE,
+    Endpoint,
+    FetchRequest,
+    FetchSnapshotRequest,
+    LogPoint,
+    ReplicaKey,
+    Request,
+    Response,
+    UpdateVoterRequest,
+    Voter,
+    VoterChangeResponse,
+)
+from penstock.raft.node import RaftNode
+from penstock.raft.ready import RaftConfig
+from penstock.raft.state import Recovery
+from penstock.raft.voters import VoterSet
+from penstock.storage.log import Log
+from penstock.wire.api import Api, RequestT, ResponseT
+from penstock.wire.apis.endpoints import NodeEndpoint
+from penstock.wire.apis.update_raft_voter import UPDATE_RAFT_VOTER
+
+__all__ = ["ClusterNode", "ControllerUnavailable", "new_cluster_id"]
+
+T = TypeVar("T")
+#: how long to wait for news of a leader before the one that is known is asked again
+_RETRY_S: Final = 0.05
+
+
+class ControllerUnavailable(PenstockError):
+    """No node has answered as the active controller in time."""
+
+
+def new_cluster_id(config: BrokerConfig) -> str | None:
+    """The id that a new cluster gets; nodes that start together have to agree on it without talking."""
+    if config.penstock_cluster_id is not None or not config.quorum_voters:
+        return config.penstock_cluster_id
+    voters = ",".join(f"{node}@{host}:{port}" for node, (host, port) in sorted(config.quorum_voters.items()))
+    return format_topic_id(blake2b(voters.encode(), digest_size=16).digest())
+
+
+def _nothing() -> None:
+    """Nobody to tell."""
+
+
+class ClusterNode:
+    """Composes quorum, image, controller and peers; `start` takes part, `stop` leaves."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        world: World,
+        image: ClusterImage,
+        metadata_log: Log,
+        *,
+        cluster_id: str,
+        directory_id: bytes,
+        internal: Listener | None,
+    ) -> None:
+        self.node_id = config.node_id
+        self.cluster_id = cluster_id
+        self._config = config
+        self._world = world
+        self.image = image
+        #: the listener that nodes use among themselves
+        self.internal = internal
+        self.log = MetadataLog(metadata_log, world.files, world.clock)
+        self.loader = MetadataLoader(image, self.log)
+        self.image_check = ImageCheck(self.loader)
+        self.clock_watch = ClockWatch(world.clock, lambda: config.penstock_clock_skew_max_ms, self._is_alone)
+        self.quorum = QuorumDriver(
+            self._raft_node(directory_id), self.log, world.clock, world.workers, self._send, self
+        )
+        self.controller = Controller(image, self.quorum, self.loader, world.clock)
+        longest_wait_s = config.replica_fetch_wait_max_ms / 1000
+        self.peers = Peers(config.node_id, world.rng, self._locate, self._gone, longest_wait_s)
+        self.duties = Duties(config, image, self.controller, self.peers, world.clock)
+        self.balancer = Balancer(
+            config, image, self.controller, self.peers, world.clock, lambda: self.duties.policy
+        )
+        self.service = ControllerService(self)
+        self._snapshots = Snapshots(config, world, image, self.log, self.quorum)
+        self.loader.on_progress = self._progressed
+        self.loader.on_failure = self.quorum.fail
+        #: where leaders were said to be that are no voters by this node's log
+        self._learned: dict[int, tuple[str, int]] = {}
+        self._news = asyncio.Event()
+        #: set when this node must take no more part in its cluster
+        self.is_over = asyncio.Event()
+        #: called when there is another leader
+        self.on_led: Callable[[], None] = _nothing
+
+    def _raft_node(self, directory_id: bytes) -> RaftNode:
+        config, name = self._config, self.internal.name if self.internal is not None else ""
+        addresses = config.quorum_voters
+        if not addresses:
+            addresses = {config.node_id: ("", 0)}
+        static = VoterSet(
+            Voter(ReplicaKey(node), (Endpoint(name, host, port),)) for node, (host, port) in addresses.items()
+        )
+        history = self.log.voters(static)
+        state = self.log.load_state(config.node_id, history.latest, self._world.rng)
+        self.recovery_at_start = state.recovery
+        if state.directory_id != NO_DIRECTORY:
+            directory_id = state.directory_id
+        return RaftNode(
+            RaftConfig(
+                ReplicaKey(config.node_id, directory_id),
+                election_timeout_ms=config.controller_quorum_election_timeout_ms,
+                fetch_timeout_ms=config.controller_quorum_fetch_timeout_ms,
+                # A leader that has nothing to tell is heard of in time all the same.
+                fetch_max_wait_ms=min(500, config.controller_quorum_fetch_timeout_ms // 4),
+                request_timeout_ms=config.controller_quorum_request_timeout_ms,
+                backoff_max_ms=config.controller_quorum_election_backoff_max_ms,
+            ),
+            self.log,
+            state,
+            history,
+            self._world.rng,
+            self._world.clock.monotonic() * 1000,
+        )
+
+    # -- life
+
+    def start(self) -> None:
+        self.clock_watch.check()
+        self.loader.start()
+        self.quorum.start()
+        if self.internal is not None:
+            self.image_check.start()
+
+    async def stop(self) -> None:
+        await self.balancer.stop()
+        await self.duties.stop()
+        await self.quorum.stop()
+        await self.image_check.stop()
+        await self.loader.stop()
+        await self._snapshots.stop()
+        self.peers.close()
+
+    # -- what the quorum says (QuorumEvents)
+
+    def installed(self, snapshot: LogPoint) -> None:
+        self.loader.installed(snapshot)
+
+    def committed(self, end_offset: int) -> None:
+        self.loader.committed(end_offset)
+
+    def _progressed(self, end_offset: int, size: int) -> None:
+        self.duties.healer.observed()
+        self._snapshots.applied(end_offset, size)
+
+    def led(self, epoch: int, leader_id: int) -> None:
+        self.controller.leader_changed()
+        if self.internal is not None:
+            self.duties.leader_changed(leader_id, self.quorum.state.contact)
+            self.balancer.leader_changed(leader_id)
+        news, self._news = self._news, asyncio.Event()
+        news.set()
+        self.on_led()
+
+    def failed(self, error: PenstockError) -> None:
+        """What this node would do next could lose records; one of several is better gone."""
+        self.controller.failed(error)
+        if self.internal is not None:
+            self.is_over.set()
+
+    # -- other nodes
+
+    @property
+    def leader_id(self) -> int:
+        """The node that leads the quorum, -1 as long as none is known."""
+        return self.quorum.state.leader_id
+
+    def _is_alone(self) -> bool:
+        """Whether there is no other node whose clock could be compared with this one's."""
+        return self.internal is None or (
+            self.leader_id == self.node_id and self.image.brokers.keys() <= {self.node_id}
+        )
+
+    @property
+    def key(self) -> ReplicaKey:
+        return self.quorum.state.key
+
+    @property
+    def broker_epoch(self) -> int:
+        """Of this broker's registration; ApiError while somebody has unregistered it, until it is back."""
+        registered = self.image.brokers.get(self.node_id)
+        if registered is None:
+            raise ApiError(ErrorCode.BROKER_ID_NOT_REGISTERED, "this broker is not registered")
+        return registered.epoch
+
+    async def _leader_news(self, timeout_s: float) -> None:
+        """Return when another node leads, or after a while."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await self._news.wait()
+
+    async def to_controller(
+        self,
+        api: Api[RequestT, ResponseT],
+        request: RequestT,
+        timeout_s: float,
+        *,
+        purpose: str = "controller",
+        on_unanswered: Callable[[], None] = _nothing,
+    ) -> ResponseT:
+        """The active controller's answer, whichever node that is; ControllerUnavailable if there is none.
+
+        `on_unanswered` is called before what may be carried out, some time, without an answer is asked again.
+        """
+
+        async def attempt(left_s: float) -> ResponseT | None:
+            if self.leader_id == self.node_id:
+                response = await self.service.ask(api, request)
+            elif self.leader_id == NO_NODE:
+                return None
+            else:
+                found = await self.ask_leader(api, request, left_s, purpose)
+                if found is None:
+                    on_unanswered()
+                    return None
+                response = found
+            return None if getattr(response, "error_code", 0) == ErrorCode.NOT_CONTROLLER else response
+
+        return await self.until_answered(attempt, timeout_s)
+
+    async def until_answered(self, attempt: Callable[[float], Awaitable[T | None]], timeout_s: float) -> T:
+        """What one of many attempts comes to; each is told how many seconds are left."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_s
+        while True:
+            answer = await attempt(max(0.001, deadline - loop.time()))
+            if answer is not None:
+                return answer
+            if self.quorum.failure is not None:
+                raise ControllerUnavailable(f"this node is no more of the quorum: {self.quorum.failure}")
+            left_s = deadline - loop.time()
+            if left_s <= 0:
+                raise ControllerUnavailable(
+                    f"no controller has answered in {timeout_s:g} s{self._reason_for_silence()}"
+                )
+            await self._leader_news(min(left_s, _RETRY_S))
+
+    def _reason_for_silence(self) -> str:
+        """What this node itself has to do with it that no leader is elected."""
+        quorum = self.quorum.state
+        if quorum.state.recovery in (Recovery.NONE, Recovery.NEW) or quorum.leader_id != NO_NODE:
+            return ""
+        others = ", ".join(str(voter.key.id) for voter in quorum.voters.others(self.node_id))
+        return (
+            f": this node's metadata log was damaged, or was dropped to join anew; it waits until the voters "
+            f"{others} elect a leader to fetch from. "
+            f"Start them; docs/cluster.md says what to do if they are damaged, too"
+        )
+
+    @property
+    def _patience_s(self) -> float:
+        """How long a node may take to answer before it is asked again, over another connection."""
+        return self._config.controller_quorum_request_timeout_ms / 1000
+
+    async def ask_leader(
+        self, api: Api[RequestT, ResponseT], request: RequestT, timeout_s: float, purpose: str
+    ) -> ResponseT | None:
+        """The answer of the node that leads, another than this one; None where it does not answer soon."""
+        return await self._ask_leader(api, request, min(timeout_s, self._patience_s), purpose)
+
+    async def ask_leader_once(
+        self, api: Api[RequestT, ResponseT], request: RequestT, timeout_s: float, purpose: str
+    ) -> ResponseT | None:
+        """As `ask_leader`, for what must not be carried out twice: only another leader ends the waiting."""
+        news = self._news
+        asked = asyncio.ensure_future(self._ask_leader(api, request, timeout_s, purpose))
+        led = asyncio.ensure_future(news.wait())
+        try:
+            # One that leads no more may still answer: who asks again too soon does it twice after all.
+            await asyncio.wait([asked], timeout=self._patience_s)
+            await asyncio.wait([asked, led], return_when=asyncio.FIRST_COMPLETED)
+            return asked.result() if asked.done() else None
+        finally:
+            asked.cancel()
+            led.cancel()
+
+    async def _ask_leader(
+        self, api: Api[RequestT, ResponseT], request: RequestT, timeout_s: float, purpose: str
+    ) -> ResponseT | None:
+        if self.leader_id in (NO_NODE, self.node_id):
+            return None
+        try:
+            return await self.peers.get(self.leader_id, purpose).send(api, request, timeout_s)
+        except PeerGone:
+            return None
+
+    async def update_voter(self, timeout_s: float) -> None:
+        """Have the log say where this voter is reached now, if it is the log that says so (KIP-853).
+
+        As long as the configs name the voters, all nodes have the same, and there is nothing to tell.
+        """
+        quorum, own = self.quorum.state, Voter(self.key, self.endpoints)
+        recorded = quorum.voters.get(self.node_id)
+        if quorum.history.latest_offset < 0 or not quorum.is_voter or recorded in (None, own):
+            return
+        assert recorded is not None
+        if not recorded.endpoints and self.node_id in self._config.quorum_voters:
+            return
+
+        async def attempt(left_s: float) -> ErrorCode | None:
+            if self.leader_id == self.node_id:
+                answer = await self.quorum.ask_and_wait(UpdateVoterRequest(own, quorum.epoch))
+                assert isinstance(answer, VoterChangeResponse)
+                code = answer.error
+            else:
+                request = encode_voter_update(own, self.cluster_id, quorum.epoch)
+                response = await self.ask_leader(UPDATE_RAFT_VOTER, request, left_s, "controller")
+                if response is None:
+                    return None
+                code = ErrorCode(response.error_code)
+            return code if code in (ErrorCode.NONE, ErrorCode.VOTER_NOT_FOUND) else None
+
+        await self.until_answered(attempt, timeout_s)
+
+    async def _send(self, to: int, request: Request) -> Response:
+        api, message = encode_request(request, self.cluster_id, self.endpoints)
+        # A vote must not queue behind a fetch, which waits for something to tell.
+        polls = isinstance(request, FetchRequest | FetchSnapshotRequest)
+        peer = self.peers.get(to, "metadata" if polls else "quorum")
+        response = await peer.send(api, message, self._patience_s)
+        self.learn(response.node_endpoints)
+        return decode_response(request, response)
+
+    @property
+    def endpoints(self) -> tuple[Endpoint, ...]:
+        """Where this node's internal listener is reached."""
+        if self.internal is None:
+            return ()
+        return (Endpoint(self.internal.name, self.internal.advertised_host, self.internal.advertised_port),)
+
+    def learn(self, nodes: Iterable[NodeEndpoint]) -> None:
+        for node in nodes:
+            self._learned[node.node_id] = (node.host, node.port)
+
+    def endpoint_of(self, node_id: int) -> Endpoint | None:
+        """The internal listener of `node_id`, if anybody has said where it is."""
+        if node_id == self.node_id:
+            return self.endpoints[0] if self.endpoints else None
+        address = self._locate(node_id)
+        return None if address is None or self.internal is None else Endpoint(self.internal.name, *address)
+
+    def _locate(self, node_id: int) -> tuple[str, int] | None:
+        voter = self.quorum.state.voters.get(node_id)
+        if voter is not None and voter.endpoints and voter.endpoints[0].port:
+            return voter.endpoints[0].host, voter.endpoints[0].port
+        if node_id in self._config.quorum_voters:
+            return self._config.quorum_voters[node_id]
+        broker = self.image.brokers.get(node_id)
+        if broker is not None and self.internal is not None and self.internal.name in broker.endpoints:
+            return broker.endpoints[self.internal.name]
+        return self._learned.get(node_id)
+
+    def _gone(self, node_id: int) -> None:
+        """The process of `node_id` is gone, as far as can be told from here."""
+        if node_id == self.node_id:
+            # It is only that this node's own listener has closed.
+            return
+        self.quorum.peer_gone(node_id)
+        self.duties.gone(node_id)

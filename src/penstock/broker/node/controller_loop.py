@@ -1,0 +1,279 @@
+"""What the active controller does unasked: it watches over the brokers, gives leaders back, and heals.
+
+A broker that is silent for its session's length is fenced. One whose process ends is fenced at once: its
+connection closes, and nobody listens where it did. A new active controller gives every broker a whole session
+and looks for each process itself, because the one that has died may have taken the old controller with it.
+Only the old controller's session goes on: it has been silent since it last answered as the quorum's leader.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from functools import partial
+from typing import Final
+
+from penstock.broker.base.features import found_cluster
+from penstock.broker.base.logs import get_logger
+from penstock.broker.node.controller import Controller, NotController
+from penstock.broker.node.healer import Healer
+from penstock.broker.node.peers import Peers
+from penstock.broker.node.replica_reports import ReplicaReports
+from penstock.broker.node.unclean_recovery import UncleanRecovery
+from penstock.metadata.brokers import fence_broker
+from penstock.metadata.checksum import Checksums, ImageChecksum
+from penstock.metadata.clocks import Clocks
+from penstock.metadata.election import balance_leaders
+from penstock.metadata.image import ClusterImage
+from penstock.metadata.policy import Policy, Strategy
+from penstock.metadata.sessions import Sessions
+from penstock.model.config import BrokerConfig
+from penstock.model.errors import ApiError, StorageError
+from penstock.net.connection import Connection
+from penstock.ports import Clock
+from penstock.raft.messages import NO_NODE
+from penstock.raft.roles import LeaderContact
+from penstock.wire.apis.broker_heartbeat import ReportedChecksum
+from penstock.wire.schema import Struct
+
+__all__ = ["Duties"]
+
+log = get_logger("controller")
+#: a controller that wakes up later than this has been held up itself: its brokers' silence says nothing
+_LATE_MS: Final = 500
+#: how long one that led before, and lives, may take to hear of who leads now and to send a heartbeat
+_GREETING_MS: Final = 250
+#: how long a disk is left alone that has refused the first decision
+_RETRY_S: Final = 0.5
+
+
+class Duties:
+    """Runs while this node is the active controller; there are sessions only then."""
+
+    def __init__(
+        self, config: BrokerConfig, image: ClusterImage, controller: Controller, peers: Peers, clock: Clock
+    ) -> None:
+        self._config = config
+        self._image = image
+        self._controller = controller
+        self._peers = peers
+        self._clock = clock
+        self.sessions: Sessions | None = None
+        self.clocks = Clocks(config.node_id)
+        self.checksums = Checksums()
+        #: brokers whose metadata differs from the other nodes'
+        self._diverged: set[int] = set()
+        #: brokers with a data directory that is full or has failed
+        self._without_room: set[int] = set()
+        #: brokers by the connection that their heartbeats come through
+        self._callers: dict[Connection, int] = {}
+        #: with the node that led the quorum before this one
+        self._last_contact = LeaderContact(NO_NODE, 0)
+        self._wake = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self.reports = ReplicaReports(image, peers)
+        self._recovery = UncleanRecovery(config, image, controller, self.reports, clock, lambda: self.policy)
+        self.healer = Healer(
+            config, image, controller, lambda: self.policy, lambda: self._without_room, self.now_ms
+        )
+        controller.on_changed = self._recovery.wake
+
+    @property
+    def policy(self) -> Policy:
+        return Policy(
+            self._config.unclean_leader_election_enable,
+            Strategy(self._config.unclean_recovery_strategy),
+            self.clocks.off,
+        )
+
+    def now_ms(self) -> float:
+        return self._clock.monotonic() * 1000
+
+    def leader_changed(self, leader_id: int, last: LeaderContact) -> None:
+        """Another leads, or nobody; `last` is when this node last heard of a leader that it followed."""
+        if self._task is not None:
+            self._task.cancel()
+            self._task = None
+        self._recovery.cancel()
+        self.sessions = None
+        self.clocks = Clocks(self._config.node_id)
+        self.checksums, self._diverged = Checksums(), set()
+        self._without_room = set()
+        if leader_id == self._config.node_id:
+            self._last_contact = last
+            self._task = asyncio.get_running_loop().create_task(self._serve())
+
+    async def stop(self) -> None:
+        await self._recovery.stop()
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    # -- who is alive
+
+    def heard(self, broker_id: int, connection: Connection | None) -> None:
+        """A broker has called through `connection`, None for this node's own."""
+        if connection is not None:
+            self._callers[connection] = broker_id
+
+    def room_heard(self, broker_id: int, *, is_missing: bool) -> None:
+        """A heartbeat names replicas in directories that are full or have failed, or no longer does."""
+        if is_missing:
+            self._without_room.add(broker_id)
+        else:
+            self._without_room.discard(broker_id)
+
+    def clock_heard(self, broker_id: int, clock_ms: int) -> int:
+        """Compare a broker's wall clock with the others'; what its heartbeat is answered with."""
+        config, clocks = self._config, self.clocks
+        was_off = broker_id in clocks.off
+        reference_ms = clocks.heard(
+            self._image,
+            broker_id,
+            clock_ms,
+            own_clock_ms=self._clock.now_ms(),
+            now_ms=self.now_ms(),
+            session_ms=config.broker_session_timeout_ms,
+            limit_ms=config.penstock_clock_skew_max_ms,
+        )
+        skew_ms = clocks.off.get(broker_id)
+        if skew_ms is not None and not was_off:
+            limit_ms = config.penstock_clock_skew_max_ms
+            log.warning("broker_clock_wrong", broker=broker_id, skew_ms=skew_ms, limit_ms=limit_ms)
+        elif was_off and skew_ms is None:
+            log.info("broker_clock_right", broker=broker_id)
+        return reference_ms
+
+    def checksum_heard(
+        self, broker_id: int, reported: ReportedChecksum, own: ImageChecksum | None
+    ) -> ReportedChecksum | None:
+        """Compare the checksum of a broker's image with the others'; what it should be, if that is known."""
+        node_id = self._config.node_id
+        found = ImageChecksum(reported.end_offset, reported.checksum, reported.layout)
+        if own is not None:
+            self.checksums.heard(node_id, own)
+        self.checksums.heard(broker_id, found)
+        expected = self.checksums.expected(broker_id, node_id, self._image.brokers)
+        if expected is None:
+            return None
+        if expected == found:
+            if broker_id in self._diverged:
+                self._diverged.discard(broker_id)
+                log.info("broker_metadata_agrees", broker=broker_id, end_offset=found.end_offset)
+        elif broker_id not in self._diverged:
+            self._diverged.add(broker_id)
+            log.error(
+                "broker_metadata_diverged",
+                broker=broker_id,
+                end_offset=found.end_offset,
+                checksum=found.checksum,
+                expected=expected.checksum,
+            )
+        return ReportedChecksum(**expected._asdict())
+
+    def connection_lost(self, connection: Connection) -> None:
+        broker_id = self._callers.pop(connection, None)
+        if broker_id is not None and self.sessions is not None:
+            self._peers.look_for(broker_id)
+
+    def gone(self, broker_id: int) -> None:
+        """The broker's process is gone, as far as can be told from here."""
+        broker = self._image.brokers.get(broker_id)
+        if self.sessions is not None and broker is not None:
+            self.sessions.gone(broker_id, broker.epoch)
+            self._wake.set()
+
+    # -- the chores
+
+    async def _serve(self) -> None:
+        try:
+            await self._take_office()
+            self._recovery.start()
+            self.healer.begin()
+            next_balance_ms = self.now_ms() + self._balance_interval_ms
+            while True:
+                balances = self.now_ms() >= next_balance_ms
+                if balances:
+                    next_balance_ms = self.now_ms() + self._balance_interval_ms
+                await self._do_chores(balances)
+                await self._sleep_until(next_balance_ms)
+        except NotController:
+            return
+
+    async def _take_office(self) -> None:
+        """Make the first decision; again, a little later, where a disk refuses it that is full, perhaps."""
+        while True:
+            try:
+                await self._controller.change(self._begin)
+                return
+            except StorageError as e:
+                log.error("controller_not_begun", error=str(e))
+                await asyncio.sleep(_RETRY_S)
+
+    async def _do_chores(self, balances: bool) -> None:
+        try:
+            await self._fence_expired()
+            if balances and self._config.auto_leader_rebalance_enable:
+                await self._controller.change(self._balance)
+            await self.healer.work()
+        except (StorageError, ApiError) as e:
+            # A disk that is full, perhaps: whoever waits is fenced, or elected, in the next round.
+            log.error("chores_failed", error=str(e))
+
+    @property
+    def _balance_interval_ms(self) -> int:
+        return self._config.leader_imbalance_check_interval_seconds * 1000
+
+    def _begin(self) -> tuple[Sequence[Struct], None]:
+        """The first decision of an active controller: everything of earlier ones is in the image."""
+        self.sessions = self._first_sessions()
+        log.info("controller_active", node_id=self._config.node_id)
+        for broker in self._image.brokers.values():
+            if not broker.fenced and broker.id != self._config.node_id:
+                self._peers.look_for(broker.id)
+        return found_cluster(self._image, self._config), None
+
+    def _first_sessions(self) -> Sessions:
+        """A whole session for everybody but the last leader, however long the election has taken."""
+        now_ms, timeout_ms = self.now_ms(), self._config.broker_session_timeout_ms
+        sessions = Sessions(self._image, timeout_ms, now_ms)
+        last = self._image.brokers.get(self._last_contact.node)
+        if last is not None and not last.fenced:
+            sessions.heard(last.id, last.epoch, -1, self._last_contact.at_ms)
+            sessions.spare(now_ms + min(_GREETING_MS, timeout_ms))
+        return sessions
+
+    async def _fence_expired(self) -> None:
+        assert self.sessions is not None
+        for broker_id in self.sessions.expired(self._image, self.now_ms()):
+            log.info("broker_fenced", broker=broker_id)
+            await self._controller.change(partial(self._fence, broker_id))
+
+    def _fence(self, broker_id: int) -> tuple[Sequence[Struct], None]:
+        """Unless it was heard of meanwhile."""
+        assert self.sessions is not None
+        if broker_id not in self.sessions.expired(self._image, self.now_ms()):
+            return [], None
+        return fence_broker(self._image, self.policy, broker_id), None
+
+    def _balance(self) -> tuple[Sequence[Struct], None]:
+        percentage = self._config.leader_imbalance_per_broker_percentage
+        return balance_leaders(self._image, self.policy, percentage), None
+
+    async def _sleep_until(self, time_ms: float) -> None:
+        assert self.sessions is not None
+        # Sessions that begin meanwhile end later than this.
+        session_ms = self._config.broker_session_timeout_ms
+        due_ms = min(time_ms, self.healer.next_ms, self.now_ms() + session_ms)
+        expiry_ms = self.sessions.next_expiry(self._image)
+        if expiry_ms is not None:
+            due_ms = min(due_ms, expiry_ms)
+        try:
+            async with asyncio.timeout(max(0.0, due_ms - self.now_ms()) / 1000):
+                await self._wake.wait()
+        except TimeoutError:
+            now_ms = self.now_ms()
+            if now_ms - due_ms > _LATE_MS:
+                log.warning("controller_was_held_up", ms=round(now_ms - due_ms))
+                self.sessions.spare(now_ms + 2 * self._config.broker_heartbeat_interval_ms)
+        self._wake.clear()

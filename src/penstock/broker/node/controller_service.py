@@ -1,0 +1,193 @@
+"""What brokers ask of the active controller; answers carry NOT_CONTROLLER where this node is not it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from penstock.broker.node.controller import NotController
+from penstock.metadata.alter_partition import alter_partition
+from penstock.metadata.brokers import (
+    check_broker_epoch,
+    heartbeat,
+    register_broker,
+    register_controller,
+    unregister_broker,
+)
+from penstock.metadata.producer_ids import allocate_producer_ids
+from penstock.model.errors import ApiError, ErrorCode
+from penstock.net.connection import Connection
+from penstock.wire.api import Api, RequestT, ResponseT
+from penstock.wire.apis.allocate_producer_ids import (
+    ALLOCATE_PRODUCER_IDS,
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
+)
+from penstock.wire.apis.alter_partition import (
+    ALTER_PARTITION,
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+)
+from penstock.wire.apis.broker_heartbeat import (
+    BROKER_HEARTBEAT,
+    BrokerHeartbeatRequest,
+    BrokerHeartbeatResponse,
+)
+from penstock.wire.apis.broker_registration import (
+    BROKER_REGISTRATION,
+    BrokerRegistrationRequest,
+    BrokerRegistrationResponse,
+)
+from penstock.wire.apis.controller_registration import (
+    CONTROLLER_REGISTRATION,
+    ControllerRegistrationRequest,
+    ControllerRegistrationResponse,
+)
+from penstock.wire.apis.unregister_broker import (
+    UNREGISTER_BROKER,
+    UnregisterBrokerRequest,
+    UnregisterBrokerResponse,
+)
+from penstock.wire.schema import Struct
+
+if TYPE_CHECKING:
+    from penstock.broker.node.cluster_node import ClusterNode
+
+__all__ = ["ControllerService"]
+
+T = TypeVar("T")
+Method = Callable[["ControllerService", Any, Connection | None], Awaitable[Struct]]
+
+
+class ControllerService:
+    """The controller's side of the APIs that brokers call it by."""
+
+    def __init__(self, node: ClusterNode) -> None:
+        self._node = node
+        self._image = node.image
+
+    async def ask(
+        self, api: Api[RequestT, ResponseT], request: RequestT, connection: Connection | None = None
+    ) -> ResponseT:
+        """The answer to whoever calls through `connection`, None for this node itself."""
+        method = SERVED[api]
+        try:
+            return cast(ResponseT, await method(self, request, connection))
+        except NotController as e:
+            return _error(api, ErrorCode.NOT_CONTROLLER, str(e))
+        except ApiError as e:
+            return _error(api, e.code, str(e))
+
+    async def _change(self, decide: Callable[[], tuple[Sequence[Struct], T]]) -> T:
+        return await self._node.controller.change(decide)
+
+    async def _register(
+        self, request: BrokerRegistrationRequest, connection: Connection | None
+    ) -> BrokerRegistrationResponse:
+        duties = self._node.duties
+
+        def decide() -> tuple[Sequence[Struct], int]:
+            if duties.sessions is None:
+                raise NotController("this node is not active yet")
+            alive = duties.sessions.alive(request.broker_id, duties.now_ms())
+            records, epoch = register_broker(
+                self._image,
+                duties.policy,
+                request,
+                cluster_id=self._node.cluster_id,
+                session_alive=alive and not self._has_replaced(request),
+                next_offset=self._node.controller.next_offset,
+            )
+            known = self._image.brokers.get(request.broker_id)
+            if known is None or known.epoch != epoch:
+                duties.sessions.forget(request.broker_id)
+            # Else the same one says it again: it may be up, and without its session nobody would miss it.
+            return records, epoch
+
+        epoch = await self._change(decide)
+        duties.heard(request.broker_id, connection)
+        return BrokerRegistrationResponse(broker_epoch=epoch)
+
+    def _has_replaced(self, request: BrokerRegistrationRequest) -> bool:
+        """Whether the broker listens where the one registered with its id did: that one is no more."""
+        known = self._image.brokers.get(request.broker_id)
+        name = self._node.internal.name if self._node.internal is not None else ""
+        listeners = {listener.name: (listener.host, listener.port) for listener in request.listeners}
+        return known is not None and name in listeners and known.endpoints.get(name) == listeners[name]
+
+    async def _heartbeat(
+        self, request: BrokerHeartbeatRequest, connection: Connection | None
+    ) -> BrokerHeartbeatResponse:
+        duties = self._node.duties
+        if not self._node.controller.is_active or duties.sessions is None:
+            raise NotController("this node is not active")
+        check_broker_epoch(self._image, request.broker_id, request.broker_epoch)
+        duties.heard(request.broker_id, connection)
+        duties.sessions.heard(
+            request.broker_id, request.broker_epoch, request.current_metadata_offset, duties.now_ms()
+        )
+        duties.room_heard(request.broker_id, is_missing=bool(request.without_room))
+        reference_ms = duties.clock_heard(request.broker_id, request.clock_ms)
+        lowest = duties.sessions.lowest_offset(self._image)
+        # Nearly every heartbeat changes nothing: those need not wait for the changes of others.
+        records, answer = heartbeat(self._image, duties.policy, request, lowest)
+        if records:
+            answer = await self._change(lambda: heartbeat(self._image, duties.policy, request, lowest))
+            reference_ms = duties.clock_heard(request.broker_id, -1)
+        answer.clock_ms = reference_ms
+        if request.image_checksum is not None:
+            answer.image_checksum = duties.checksum_heard(
+                request.broker_id, request.image_checksum, self._node.image_check.latest
+            )
+        if answer.should_shut_down and duties.sessions is not None:
+            duties.sessions.forget(request.broker_id)
+        return answer
+
+    async def _unregister(
+        self, request: UnregisterBrokerRequest, connection: Connection | None
+    ) -> UnregisterBrokerResponse:
+        duties = self._node.duties
+
+        def decide() -> tuple[Sequence[Struct], None]:
+            records = unregister_broker(self._image, duties.policy, request.broker_id)
+            if duties.sessions is not None:
+                duties.sessions.forget(request.broker_id)
+            return records, None
+
+        await self._change(decide)
+        return UnregisterBrokerResponse()
+
+    async def _alter_partition(
+        self, request: AlterPartitionRequest, connection: Connection | None
+    ) -> AlterPartitionResponse:
+        return await self._change(lambda: alter_partition(self._image, self._node.duties.policy, request))
+
+    async def _allocate_producer_ids(
+        self, request: AllocateProducerIdsRequest, connection: Connection | None
+    ) -> AllocateProducerIdsResponse:
+        return await self._change(lambda: allocate_producer_ids(self._image, request))
+
+    async def _register_controller(
+        self, request: ControllerRegistrationRequest, connection: Connection | None
+    ) -> ControllerRegistrationResponse:
+        await self._change(lambda: (register_controller(request), None))
+        return ControllerRegistrationResponse()
+
+
+def _error(api: Api[Any, ResponseT], code: ErrorCode, message: str) -> ResponseT:
+    response: Any = api.response()
+    response.error_code = code
+    if hasattr(response, "error_message"):
+        response.error_message = message
+    return cast(ResponseT, response)
+
+
+#: what is answered for brokers; each response has an error code of its own
+SERVED: dict[Api[Any, Any], Method] = {
+    BROKER_REGISTRATION: ControllerService._register,
+    BROKER_HEARTBEAT: ControllerService._heartbeat,
+    UNREGISTER_BROKER: ControllerService._unregister,
+    ALTER_PARTITION: ControllerService._alter_partition,
+    ALLOCATE_PRODUCER_IDS: ControllerService._allocate_producer_ids,
+    CONTROLLER_REGISTRATION: ControllerService._register_controller,
+}

@@ -1,0 +1,200 @@
+"""Carries out self-healing while this node is the active controller; `metadata.healing` decides.
+
+Decisions are made in the controller's loop, at most every `_INTERVAL_MS` and only when something has changed
+that they depend on. None is made right after this node became the active controller, or was held up: brokers
+that are up may not have been able to say so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from math import inf
+from typing import Final, NamedTuple
+
+from penstock.broker.base.logs import get_logger
+from penstock.broker.node.controller import Controller
+from penstock.metadata.absences import Absences
+from penstock.metadata.healing import Decision, Settings, Situation, decide, obstacles, records_of
+from penstock.metadata.image import ClusterImage, Origin
+from penstock.metadata.policy import Policy
+from penstock.model.config import BrokerConfig
+from penstock.model.errors import PenstockError
+from penstock.wire.schema import Struct
+
+__all__ = ["Healer"]
+
+log = get_logger("healing")
+_INTERVAL_MS: Final = 500.0
+#: a round that comes later than this was held up, and with it the heartbeats of all brokers
+_LATE_MS: Final = 3000.0
+#: sessions that brokers have to say that they are up, after nothing could be heard of them
+_SESSIONS: Final = 2
+_SHOWN: Final = 10
+
+
+class _Basis(NamedTuple):
+    """All that a decision depends on."""
+
+    offset: int
+    settings: Settings
+    due: tuple[int, ...]
+    full: frozenset[int]
+    is_quiet: bool
+
+
+class Healer:
+    """Of the active controller; `observed` is for every node."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        image: ClusterImage,
+        controller: Controller,
+        policy: Callable[[], Policy],
+        full: Callable[[], Collection[int]],
+        now_ms: Callable[[], float],
+    ) -> None:
+        self._config = config
+        self._image = image
+        self._controller = controller
+        self._policy = policy
+        self._full = full
+        self._now_ms = now_ms
+        self._absences = Absences()
+        self._listening_since_ms = 0.0
+        self._last_round_ms = 0.0
+        self._last = Decision([], [])
+        #: what the last decision was made on, if it came to nothing
+        self._idle: _Basis | None = None
+        self._obstacles: list[str] = []
+
+    def observed(self) -> None:
+        """Records were applied to the image."""
+        self._absences.observed(self._image, self._now_ms())
+
+    def begin(self) -> None:
+        """This node is the active controller now."""
+        self._listening_since_ms = self._last_round_ms = self._now_ms()
+        self._last, self._idle, self._obstacles = Decision([], []), None, []
+
+    @property
+    def next_ms(self) -> float:
+        """When `work` has something to do again."""
+        return self._last_round_ms + _INTERVAL_MS if self._is_on else inf
+
+    @property
+    def _is_on(self) -> bool:
+        """Also while something is under way that was begun before it was switched off."""
+        config = self._config
+        return (
+            config.penstock_self_healing_enable
+            or config.penstock_balance_new_brokers
+            or any(p.origin in (Origin.REBUILD, Origin.SHARE) for p in self._image.reassigning.values())
+        )
+
+    async def work(self) -> None:
+        """Start and cancel what has to be, if it is time for that."""
+        now_ms = self._now_ms()
+        if not self._is_on or now_ms < self._last_round_ms + _INTERVAL_MS:
+            return
+        if now_ms - self._last_round_ms > _INTERVAL_MS + _LATE_MS:
+            self._listening_since_ms = now_ms
+        self._last_round_ms = now_ms
+        if now_ms - self._listening_since_ms < _SESSIONS * self._config.broker_session_timeout_ms:
+            return
+        basis = self._basis()
+        if basis == self._idle:
+            return
+        try:
+            decision = await self._controller.change(self._decide)
+        except PenstockError:
+            raise
+        except Exception as e:
+            # The controller's loop also fences brokers, which must go on whatever is wrong here.
+            log.error("healing_failed", error=repr(e), exc_info=e)
+            self._idle = basis
+            return
+        self._last = decision
+        self._idle = None if decision.start or decision.cancel else basis
+        self._report(decision)
+
+    def notes(self) -> list[str]:
+        """What happens, or will happen, to the replicas of brokers that are gone; for people."""
+        settings, situation = self._settings(), self._situation()
+        if not settings.rebuild:
+            return []
+        found = []
+        for node, gone_ms in situation.gone.items():
+            held = len(self._image.partitions_on(node))
+            if held and gone_ms < settings.delay_ms:
+                left_s = (settings.delay_ms - gone_ms) / 1000
+                found.append(
+                    f"broker {node} has been gone for {gone_ms / 1000:.0f} s; "
+                    f"its {held} replicas are rebuilt on other brokers in {left_s:.0f} s"
+                )
+            elif held:
+                found.append(
+                    f"broker {node} has been gone for {gone_ms / 1000:.0f} s; "
+                    f"{held} of its replicas are not rebuilt yet"
+                )
+        return [*found, *obstacles(self._image, settings, situation)]
+
+    def _decide(self) -> tuple[list[Struct], Decision]:
+        decision = decide(self._image, self._settings(), self._situation())
+        return records_of(self._image, self._policy(), decision)
+
+    def _settings(self) -> Settings:
+        config = self._config
+        return Settings(
+            config.penstock_self_healing_enable,
+            config.penstock_balance_new_brokers,
+            config.penstock_self_healing_delay_ms,
+            config.penstock_self_healing_partitions_max,
+            config.penstock_balance_tolerance_percent / 100,
+            frozenset(map(int, config.penstock_balance_exclude_brokers)),
+        )
+
+    def _situation(self) -> Situation:
+        now_ms, last = self._now_ms(), self._last
+        return Situation(
+            self._absences.gone(now_ms),
+            self._absences.quiet_ms(now_ms),
+            self._full(),
+            last.sharing,
+            last.planned,
+            last.settled,
+        )
+
+    def _basis(self) -> _Basis:
+        settings, situation = self._settings(), self._situation()
+        return _Basis(
+            self._image.offset,
+            settings,
+            tuple(node for node, gone_ms in situation.gone.items() if gone_ms >= settings.delay_ms),
+            frozenset(situation.full),
+            situation.quiet_ms >= settings.quiet_ms,
+        )
+
+    def _report(self, decision: Decision) -> None:
+        gone = self._absences.gone(self._now_ms())
+        for origin, event in ((Origin.REBUILD, "rebuild_started"), (Origin.SHARE, "share_started")):
+            started = [str(each.move.partition) for each in decision.start if each.origin == origin]
+            if started and origin == Origin.REBUILD:
+                delay_ms = self._config.penstock_self_healing_delay_ms
+                brokers = {node: round(ms / 1000) for node, ms in gone.items() if ms >= delay_ms}
+                log.info(event, partitions=len(started), first=started[:_SHOWN], gone_s=brokers)
+            elif started:
+                log.info(event, partitions=len(started), first=started[:_SHOWN])
+        for reason in dict.fromkeys(each.reason for each in decision.cancel):
+            cancelled = [str(each.partition) for each in decision.cancel if each.reason == reason]
+            log.info(
+                "move_cancelled",
+                reason=reason,
+                partitions=len(cancelled),
+                first=cancelled[:_SHOWN],
+            )
+        found = obstacles(self._image, self._settings(), self._situation())
+        if found != self._obstacles:
+            self._obstacles = found
+            for each in found:
+                log.warning("rebuild_waits", reason=each)

@@ -1,0 +1,178 @@
+"""Keeps the cluster image in step with what the quorum has committed, and says so to who acts on it.
+
+The image changes here alone, a batch of records at a time, and only between two pieces of work that must not
+see it change (`between_changes`). A snapshot that replaces a part of the log this node has not read is told
+as the records that lead from the old image to the new one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+
+from penstock.broker.base.logs import get_logger
+from penstock.broker.node.metadata_log import MetadataLog
+from penstock.metadata.image import ClusterImage
+from penstock.metadata.snapshot import image_of_snapshot
+from penstock.model.errors import PenstockError
+from penstock.raft.messages import LogPoint
+from penstock.records.record import iter_records
+from penstock.wire.metadata_records import (
+    ConfigRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    RemoveTopicRecord,
+    decode_metadata_record,
+)
+from penstock.wire.schema import Struct
+
+__all__ = ["MetadataLoader"]
+
+log = get_logger("metadata")
+
+
+class MetadataLoader:
+    """Applies what is committed, in order, from `start` to `stop`."""
+
+    def __init__(self, image: ClusterImage, metadata_log: MetadataLog) -> None:
+        self.image = image
+        self._log = metadata_log
+        #: everything below is in the image, and whoever acts on it has done so
+        self.applied = 0
+        self._committed = 0
+        self._installed = metadata_log.snapshot
+        self._turn = asyncio.Lock()
+        self._wake = asyncio.Event()
+        self._waiting: list[tuple[int, asyncio.Future[None]]] = []
+        self._task: asyncio.Task[None] | None = None
+        #: told of every batch of records after it was applied
+        self.on_applied: Callable[[Sequence[Struct]], Awaitable[None]] = _nothing
+        #: told that nothing more can be applied
+        self.on_failure: Callable[[PenstockError], None] = _no_hope
+        #: told how far the image is, and by how many bytes of log it came there
+        self.on_progress: Callable[[int, int], None] = _no_matter
+
+    def start(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._run())
+        self._task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """A record that cannot be read or applied leaves this node behind for ever: it has to say so."""
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("metadata_not_applied", offset=self.applied, error=repr(error), exc_info=error)
+            self.on_failure(PenstockError(f"the metadata behind {self.applied} cannot be applied: {error!r}"))
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    def committed(self, end_offset: int) -> None:
+        if end_offset > self._committed:
+            self._committed = end_offset
+            self._wake.set()
+
+    def installed(self, snapshot: LogPoint) -> None:
+        self._installed = snapshot
+        self._wake.set()
+
+    def wait_for(self, end_offset: int) -> asyncio.Future[None]:
+        """Done when everything below `end_offset` is applied; who waits may give it another end before."""
+        reached: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if self.applied >= end_offset:
+            reached.set_result(None)
+        else:
+            self._waiting.append((end_offset, reached))
+        return reached
+
+    async def between_changes(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Do what must not see the image change under its feet."""
+        async with self._turn:
+            await work()
+
+    async def _run(self) -> None:
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            while self._installed is not None or self.applied < self._committed:
+                async with self._turn:
+                    if self._installed is not None:
+                        await self._load(self._installed)
+                    else:
+                        await self._apply_more()
+
+    async def _apply_more(self) -> None:
+        """Apply the batches of one read."""
+        for header, batch in self._log.read_checked(self.applied, self._committed):
+            if self._installed is not None or header.next_offset > self._committed:
+                return
+            records = []
+            if not header.is_control:
+                for record in iter_records(batch):
+                    assert record.value is not None
+                    records.append(decode_metadata_record(record.value))
+                    self.image.apply(records[-1], record.offset)
+            await self._tell(records, header.next_offset)
+            self.on_progress(header.next_offset, len(batch))
+
+    async def _load(self, snapshot: LogPoint) -> None:
+        """Have the image that `snapshot` holds, whatever was in it before."""
+        self._installed = None
+        if snapshot.offset <= self.applied:
+            return
+        records = list(self._log.snapshot_records(snapshot))
+        loaded = image_of_snapshot(records, snapshot.offset - 1)
+        changes = _differences(self.image, loaded, records)
+        # In place: everybody holds this image.
+        vars(self.image).update(vars(loaded))
+        self.committed(snapshot.offset)
+        await self._tell(changes, snapshot.offset)
+
+    async def _tell(self, records: Sequence[Struct], end_offset: int) -> None:
+        if records:
+            try:
+                await self.on_applied(records)
+            except Exception as e:
+                log.error("metadata_not_followed", error=repr(e), exc_info=e)
+        self.applied = end_offset
+        reached = [entry for entry in self._waiting if entry[0] <= end_offset]
+        self._waiting = [entry for entry in self._waiting if entry[0] > end_offset]
+        for _, future in reached:
+            if not future.done():
+                future.set_result(None)
+
+
+def _differences(old: ClusterImage, new: ClusterImage, records: Sequence[Struct]) -> list[Struct]:
+    """What to tell those who follow `old` so that they follow `new`, which `records` make."""
+    changes: list[Struct] = [
+        RemoveTopicRecord(topic_id=topic_id)
+        for topic_id in old.topics_by_id
+        if topic_id not in new.topics_by_id
+    ]
+    changes += [
+        ConfigRecord(resource_type=kind, resource_name=resource, name=name, value=None)
+        for (kind, resource), values in old.configs.items()
+        for name in values.keys() - new.configs.get((kind, resource), {}).keys()
+    ]
+    for record in records:
+        known = None
+        if isinstance(record, PartitionRecord):
+            topic = old.topics_by_id.get(record.topic_id)  # type: ignore[call-overload]  # a topic id's bytes
+            known = topic and topic.partitions.get(record.partition_id)
+        if known is not None and isinstance(record, PartitionRecord):
+            changes.append(PartitionChangeRecord(topic_id=record.topic_id, partition_id=record.partition_id))
+        else:
+            changes.append(record)
+    return changes
+
+
+async def _nothing(records: Sequence[Struct]) -> None:
+    """Nobody to tell."""
+
+
+def _no_matter(end_offset: int, size: int) -> None:
+    """Nobody to tell."""
+
+
+def _no_hope(error: PenstockError) -> None:
+    """Nobody to tell."""

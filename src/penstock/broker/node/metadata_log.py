@@ -1,0 +1,407 @@
+"""The metadata log on the disk: a log like any other, and snapshots that stand for its beginning.
+
+Beside the segments lie `quorum-state` and `<offset>-<epoch>.checkpoint`: a snapshot holds control records
+(header, voters, footer) and, between them, the records that make an image. A snapshot gets its name only when
+it is whole and synced. Whatever is read, to be applied or to be served, is checked (`metadata_check`).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Final, TypeVar
+
+from penstock.broker.base.logs import get_logger
+from penstock.broker.node.metadata_check import (
+    DamagedMetadata,
+    check_snapshot,
+    checked_batches,
+    parse_snapshot_name,
+    snapshot_name,
+)
+from penstock.model.errors import CorruptMessage, StorageError
+from penstock.ports import Buffer, Clock, File, FileRange, Files, Rng
+from penstock.raft.control import observe_voters, voters_batch, whole_batches
+from penstock.raft.messages import NO_DIRECTORY, NO_NODE, LogPoint
+from penstock.raft.state import (
+    QuorumState,
+    Recovery,
+    UnreadableQuorumState,
+    decode_quorum_state,
+    encode_quorum_state,
+)
+from penstock.raft.voters import VoterHistory, VoterSet
+from penstock.records.batch import HEADER_SIZE, BatchHeader, read_header, stamp, stamp_time
+from penstock.records.record import Record, build_batch, iter_records
+from penstock.storage.config import FOREVER, LogConfig
+from penstock.storage.epochs import LeaderEpochs
+from penstock.storage.log import AppendOrigin, Log
+from penstock.storage.removal import Removal
+from penstock.wire.control_records import SnapshotFooterRecord, SnapshotHeaderRecord, encode_control_record
+from penstock.wire.metadata_records import decode_metadata_record, encode_metadata_record
+from penstock.wire.schema import Struct
+
+__all__ = ["QUORUM_STATE", "MetadataLog", "encode_snapshot", "records_in"]
+
+T = TypeVar("T")
+log = get_logger("metadata")
+QUORUM_STATE: Final = "quorum-state"
+_READ_BYTES: Final = 1 << 20
+#: records per batch of a snapshot: whoever reads one holds a batch in memory
+_SNAPSHOT_RECORDS: Final = 1000
+#: a change is one batch, however many partitions it touches
+_CONFIG: Final = LogConfig(
+    retention_ms=-1, max_message_bytes=256 << 20, message_timestamp_after_max_ms=FOREVER
+)
+
+
+class MetadataLog:
+    """Implements `raft.log.RaftLog`. Owned by the event loop's thread."""
+
+    def __init__(self, log: Log, files: Files, clock: Clock) -> None:
+        log.reconfigure(_CONFIG)
+        self.log = log
+        self._files = files
+        self._clock = clock
+        self._partial: File | None = None
+        self._relearn_epochs()
+        self.snapshot: LogPoint | None = max(self._snapshots(), default=None, key=lambda point: point.offset)
+        if self.snapshot is not None:
+            self._start_behind(self.snapshot)
+
+    def _relearn_epochs(self) -> None:
+        """Have the epochs that the batches say; the file that keeps them has no checksum."""
+        found, known = LeaderEpochs(), self.log.leader_epochs
+        for segment in self.log.segments:
+            for _, header in segment.scan(0) if segment.size else ():
+                if header[2] > found.latest and header[0] < self.log.end_offset:
+                    found.assign(header[2], header[0])
+            segment.release()
+        if found.epochs and (found.epochs, found.starts[1:]) != (known.epochs, known.starts[1:]):
+            log.warning(
+                "leader_epochs_replaced", path=self.log.path, found=known.epochs, batches=found.epochs
+            )
+            self.log.leader_epochs = found
+
+    def _start_behind(self, snapshot: LogPoint) -> None:
+        """Let the log go on from `snapshot`; one that has not got so far, or otherwise, starts over.
+
+        A log that starts where the snapshot ends knows nothing of the epoch before, and has all that follows.
+        """
+        parts = self.log.log_start_offset < snapshot.offset and (
+            self._epoch_before(snapshot.offset) != snapshot.epoch
+        )
+        if self.log.end_offset < snapshot.offset or parts:
+            self.log.reset_to(snapshot.offset)
+        self.log.advance_high_watermark(snapshot.offset)
+        self.log.delete_records(snapshot.offset)
+
+    def _epoch_before(self, offset: int) -> int | None:
+        return self.log.leader_epochs.epoch_of(offset - 1)
+
+    # -- the log
+
+    @property
+    def start_offset(self) -> int:
+        return self.log.log_start_offset
+
+    @property
+    def end_offset(self) -> int:
+        return self.log.end_offset
+
+    @property
+    def last_epoch(self) -> int:
+        if self.log.leader_epochs.latest >= 0:
+            return self.log.leader_epochs.latest
+        return self.snapshot.epoch if self.snapshot is not None else 0
+
+    @property
+    def committed_offset(self) -> int:
+        return min(self.log.high_watermark, self.end_offset)
+
+    def end_offset_for_epoch(self, epoch: int) -> LogPoint:
+        epochs, starts = self.log.leader_epochs.epochs, self.log.leader_epochs.starts
+        following = bisect_right(epochs, epoch)
+        if following:
+            end = starts[following] if following < len(starts) else self.end_offset
+            return LogPoint(epochs[following - 1], end)
+        if self.snapshot is not None and self.snapshot.offset == self.start_offset:
+            return self.snapshot if self.snapshot.epoch <= epoch else LogPoint(epoch, self.start_offset)
+        return LogPoint(0, 0)
+
+    def checksum_before(self, offset: int) -> int:
+        if offset <= self.start_offset:
+            return -1
+        found = self.log.read(offset - 1, HEADER_SIZE, upper=offset)
+        header = None if found is None else read_header(found.read())
+        return -2 if header is None or header.next_offset != offset else header.crc
+
+    def append(self, batches: bytearray, epoch: int) -> int:
+        view = memoryview(batches)
+        if read_header(view).is_control:
+            # The Raft core has no wall clock: it stamps control batches with the clock of its timeouts.
+            stamp_time(view, self._clock.now_ms())
+        return self._even_if_full(lambda: self.log.append(view, epoch, origin=AppendOrigin.RAFT).base_offset)
+
+    def append_replicated(self, batches: Buffer) -> None:
+        # Checksums do not cover offsets, and unlike a topic's this log has no gaps.
+        expected = self.end_offset
+        for header, _ in whole_batches(batches):
+            if header.base_offset != expected:
+                raise CorruptMessage(f"a batch at offset {header.base_offset} does not follow {expected - 1}")
+            expected = header.next_offset
+        self._even_if_full(lambda: self.log.append_replicated(batches))
+
+    def truncate_to(self, offset: int) -> None:
+        self.log.truncate_to(offset)
+
+    def read(self, offset: int, max_bytes: int) -> Buffer | FileRange:
+        found = self.log.read(offset, max_bytes, upper=self.end_offset)
+        if found is None:
+            return b""
+        data = found.read()
+        size = sum(len(batch) for _, batch in self._checked(found, data, offset))
+        return memoryview(data)[:size]
+
+    def _checked(
+        self, found: FileRange, data: bytes, offset: int
+    ) -> Iterator[tuple[BatchHeader, memoryview]]:
+        """The batches of a read from `offset`, which may be within the first one."""
+        first = read_header(data).base_offset if len(data) >= HEADER_SIZE else offset
+        epoch = self.log.leader_epochs.epoch_of(offset)
+        return checked_batches(
+            data, found.file.path, found.position, first if first <= offset else offset, epoch or 0
+        )
+
+    def batches(self, start: int, end: int) -> Iterator[tuple[int, memoryview]]:
+        """(offset behind it, bytes) of each batch from `start` to before `end`."""
+        while start < end:
+            for header, batch in self.read_checked(start, end):
+                start = header.next_offset
+                yield start, batch
+
+    def read_checked(self, start: int, end: int) -> list[tuple[BatchHeader, memoryview]]:
+        """Some batches from `start` to before `end`, at least one; DamagedMetadata if they are damaged."""
+        found = self.log.read(start, _READ_BYTES, upper=end)
+        assert found is not None
+        batches = list(self._checked(found, found.read(), start))
+        if not batches:
+            raise DamagedMetadata(found.file.path, found.position, start, "there is no whole batch")
+        return batches
+
+    def delete_before(self, offset: int) -> None:
+        self.log.advance_high_watermark(offset)
+        self.log.delete_records(offset)
+
+    def trim(self) -> list[Removal]:
+        """Let go of what is below the start; `delete` each in a worker thread."""
+        return self.log.apply_retention(self._clock.now_ms())
+
+    # -- voters and votes
+
+    def voters(self, static: VoterSet) -> VoterHistory:
+        """Who votes by what is in the snapshot and in the log, committed or not."""
+        history = VoterHistory(static)
+        if self.snapshot is not None:
+            history.reset(self.snapshot.offset, self._snapshot_voters(self.snapshot))
+        for _, batch in self.batches(self.start_offset, self.end_offset):
+            observe_voters(history, batch)
+        return history
+
+    def load_state(self, node_id: int, voters: VoterSet, rng: Rng) -> QuorumState:
+        """The quorum state; UnreadableQuorumState if the node's vote is forgotten and may count.
+
+        A node without a quorum state gets a new voter key: under that, it has neither voted nor acknowledged
+        anything. Where the voter set does not name the node's directory yet, the key would not help.
+        """
+        path = f"{self.log.path}/{QUORUM_STATE}"
+        voter = voters.get(node_id)
+        is_only_voter = len(voters) == 1 and voter is not None
+        problem = f"{path} is missing"
+        state: QuorumState | None = None
+        try:
+            state = decode_quorum_state(self._files.read(path))
+        except FileNotFoundError:
+            pass
+        except UnreadableQuorumState as e:
+            problem = f"{path} is damaged: {e}"
+        if state is not None and state.epoch < self.last_epoch:
+            problem = f"{path} is of epoch {state.epoch}, the log of {self.last_epoch}"
+            # One that votes alone may write before its vote is on the disk: nobody else can have voted.
+            state = (
+                state._replace(epoch=self.last_epoch, leader_id=NO_NODE, voted=None)
+                if is_only_voter
+                else None
+            )
+        if state is not None:
+            return state
+        if is_only_voter:
+            return QuorumState(self.last_epoch)
+        is_empty = self.end_offset == 0 and not self._files.exists(path)
+        if not is_empty and voter is not None and voter.key.directory_id == NO_DIRECTORY:
+            raise UnreadableQuorumState(f"{problem}: let the node join anew with `penstock quorum rejoin`")
+        state = QuorumState(
+            self.last_epoch,
+            recovery=Recovery.NEW if is_empty else Recovery.NONE,
+            directory_id=rng.token(16),
+        )
+        if not is_empty:
+            log.error("vote_lost", reason=problem, action="this node joins the quorum under a new voter key")
+        self.save_state(state)
+        return state
+
+    def save_state(self, state: QuorumState) -> None:
+        """Durably; touches files only, so it belongs into a worker thread."""
+        path = f"{self.log.path}/{QUORUM_STATE}"
+
+        def write() -> None:
+            try:
+                self._files.write_atomic(path, encode_quorum_state(state))
+            except OSError as e:
+                raise self.log.health.failed(e, f"cannot write {path}") from e
+
+        self._even_if_full(write)
+
+    def _even_if_full(self, write: Callable[[], T]) -> T:
+        """Do `write`; once more if it was the first to find no room: now there is what was kept for this."""
+        had_room = self.log.health.full is None
+        try:
+            return write()
+        except StorageError:
+            if had_room and self.log.health.full is not None:
+                return write()
+            raise
+
+    # -- snapshots
+
+    def epoch_at(self, end_offset: int) -> int:
+        """The epoch of the last record below `end_offset`, which is in the log or where a snapshot ends."""
+        epoch = self._epoch_before(end_offset)
+        if epoch is None:
+            assert self.snapshot is not None
+            return self.snapshot.epoch
+        return epoch
+
+    def store_snapshot(self, snapshot: LogPoint, content: bytes) -> None:
+        """Durably; touches files only, so it belongs into a worker thread. `keep_snapshot` follows."""
+        with _disk(f"write {self._path(snapshot)}"):
+            self._files.write_atomic(self._path(snapshot), content)
+
+    def keep_snapshot(self, snapshot: LogPoint) -> None:
+        """From now on this is the latest one; those before it go."""
+        self.snapshot = snapshot
+        with _disk(f"remove snapshots before {self._path(snapshot)}"):
+            for older in self._snapshots():
+                if older.offset < snapshot.offset:
+                    self._files.remove(self._path(older))
+
+    def snapshot_records(self, snapshot: LogPoint) -> Iterator[Struct]:
+        return records_in(self._checked_snapshot(snapshot))
+
+    def _checked_snapshot(self, snapshot: LogPoint) -> bytes:
+        path = self._path(snapshot)
+        data = self._files.read(path)
+        check_snapshot(data, snapshot, path)
+        return data
+
+    def read_snapshot(self, snapshot: LogPoint, position: int, max_bytes: int) -> tuple[int, Buffer] | None:
+        with _disk(f"read {self._path(snapshot)}"):
+            if position == 0 and self._files.exists(self._path(snapshot)):
+                self._checked_snapshot(snapshot)
+            try:
+                file = self._files.open(self._path(snapshot))
+            except FileNotFoundError:
+                return None
+            size, chunk = file.size(), file.pread(max_bytes, position) if position >= 0 else b""
+            file.close()
+            return size, chunk
+
+    def write_snapshot(self, snapshot: LogPoint, position: int, chunk: Buffer) -> None:
+        with _disk(f"write {self._path(snapshot)}.part"):
+            if position == 0:
+                self._drop_partial()
+                self._partial = self._files.open(f"{self._path(snapshot)}.part", create=True)
+                self._partial.truncate(0)
+            assert self._partial is not None and self._partial.size() == position
+            self._partial.append(chunk)
+
+    def install_snapshot(self, snapshot: LogPoint) -> VoterSet | None:
+        assert self._partial is not None
+        partial = self._partial.path
+        with _disk(f"install {self._path(snapshot)}"):
+            try:
+                check_snapshot(self._files.read(partial), snapshot, partial)
+            except DamagedMetadata as e:
+                raise CorruptMessage(f"the leader's snapshot was damaged on the way: {e}") from e
+            self._partial.sync()
+            self._drop_partial()
+            self._files.rename(f"{self._path(snapshot)}.part", self._path(snapshot))
+            self._files.sync_dir(self.log.path)
+        self.log.reset_to(snapshot.offset)
+        self.keep_snapshot(snapshot)
+        return self._snapshot_voters(snapshot)
+
+    def _drop_partial(self) -> None:
+        if self._partial is not None:
+            self._partial.close()
+            self._partial = None
+
+    def _snapshot_voters(self, snapshot: LogPoint) -> VoterSet | None:
+        named = VoterHistory(VoterSet())
+        observe_voters(named, self._checked_snapshot(snapshot))
+        return named.latest if len(named.latest) else None
+
+    def _snapshots(self) -> list[LogPoint]:
+        found = map(parse_snapshot_name, self._files.listdir(self.log.path))
+        return [snapshot for snapshot in found if snapshot is not None]
+
+    def _path(self, snapshot: LogPoint) -> str:
+        return f"{self.log.path}/{snapshot_name(snapshot)}"
+
+
+@contextmanager
+def _disk(doing: str) -> Iterator[None]:
+    """An error of the disk is a StorageError, as those of the log are."""
+    try:
+        yield
+    except OSError as e:
+        raise StorageError(f"cannot {doing}: {e}") from e
+
+
+def records_in(batches: Buffer) -> Iterator[Struct]:
+    """The metadata records of whole batches, without the control records between them."""
+    for header, batch in whole_batches(batches):
+        if not header.is_control:
+            for record in iter_records(batch):
+                assert record.value is not None
+                yield decode_metadata_record(record.value)
+
+
+def encode_snapshot(
+    records: Iterable[Struct], voters: VoterSet | None, timestamp_ms: int, end: LogPoint
+) -> bytes:
+    """The content of a snapshot file; `voters` where they are not the configured ones."""
+    header = SnapshotHeaderRecord(
+        last_contained_log_timestamp=timestamp_ms, end_offset=end.offset, end_epoch=end.epoch
+    )
+    parts = [_control(header, timestamp_ms)]
+    if voters is not None:
+        parts.append(bytes(voters_batch(voters, timestamp_ms, first=True)))
+    values = [encode_metadata_record(record) for record in records]
+    for first in range(0, len(values), _SNAPSHOT_RECORDS):
+        chunk = values[first : first + _SNAPSHOT_RECORDS]
+        parts.append(build_batch(Record(n, timestamp_ms, None, value) for n, value in enumerate(chunk)))
+    parts.append(_control(SnapshotFooterRecord(), timestamp_ms))
+    content = bytearray(b"".join(parts))
+    position = offset = 0
+    while position < len(content):
+        # Checksums cover no offsets: in order, they show that no batch is missing.
+        stamp(content, position, offset, end.epoch)
+        batch = read_header(content, position)
+        position, offset = position + batch.size, batch.next_offset
+    return bytes(content)
+
+
+def _control(record: Struct, timestamp_ms: int) -> bytes:
+    return build_batch([Record(0, timestamp_ms, *encode_control_record(record))], control=True)

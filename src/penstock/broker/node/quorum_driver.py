@@ -1,0 +1,281 @@
+"""Drives this node's part in the metadata quorum: one event at a time, and the disk before the network.
+
+`RaftNode` decides (its docstring is the contract); here its wishes are carried out. While a vote is being
+written down, what happens waits in line, so nothing ever leaves this node that its disk does not know.
+Owned by the event loop's thread; disk work is done by worker threads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine
+from math import inf
+from typing import Any, Protocol, TypeVar
+
+from penstock.broker.base.logs import get_logger
+from penstock.broker.node.metadata_check import DamagedMetadata
+from penstock.broker.node.metadata_log import MetadataLog
+from penstock.model.errors import PenstockError, StorageError
+from penstock.net.client import PeerRefused
+from penstock.net.deferred import Deferred
+from penstock.ports import Clock, Workers
+from penstock.raft.messages import LogPoint, Request, Response
+from penstock.raft.node import RaftNode
+from penstock.raft.quorum import Quorum
+from penstock.raft.ready import Message, QuorumViolation, Ready
+
+__all__ = ["QuorumDriver", "QuorumEvents"]
+
+T = TypeVar("T")
+log = get_logger("quorum")
+
+
+class QuorumEvents(Protocol):
+    """Who is told of what the quorum has agreed on."""
+
+    def installed(self, snapshot: LogPoint) -> None:
+        """A leader's snapshot has taken the log's place."""
+
+    def committed(self, end_offset: int) -> None:
+        """Everything below `end_offset` is committed."""
+
+    def led(self, epoch: int, leader_id: int) -> None:
+        """There is another epoch, or another leader in it; -1 for none."""
+
+    def failed(self, error: PenstockError) -> None:
+        """This node can take no more part."""
+
+
+class QuorumDriver:
+    """Runs a `RaftNode` from `start` to `stop`."""
+
+    def __init__(
+        self,
+        node: RaftNode,
+        metadata_log: MetadataLog,
+        clock: Clock,
+        workers: Workers,
+        send: Callable[[int, Request], Awaitable[Response]],
+        events: QuorumEvents,
+    ) -> None:
+        self.node = node
+        self._log = metadata_log
+        self._clock = clock
+        self._workers = workers
+        self._send = send
+        self._events = events
+        #: what waits while the quorum state is being written
+        self._line: deque[Callable[[], None]] = deque()
+        self._saving = False
+        self._flushing = False
+        self._stopped = False
+        self._led = (-1, -1)
+        self._timer: asyncio.TimerHandle | None = None
+        self._due_ms = inf
+        # In order, so that a simulated end of all of them is the same every time.
+        self._tasks: dict[asyncio.Task[None], None] = {}
+        #: why this node takes no more part
+        self.failure: PenstockError | None = None
+
+    # -- events
+
+    def start(self) -> None:
+        self._do(lambda: self.node.tick(self._now_ms()))
+
+    def ask(self, request: Request) -> Deferred[Response]:
+        """A peer's request; its answer, perhaps much later."""
+        answer: Deferred[Response] = Deferred()
+        self._do(lambda: self.node.request(answer, request, self._now_ms()))
+        return answer
+
+    async def ask_and_wait(self, request: Request) -> Response:
+        """The answer to a request of an operator."""
+        answer: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
+        self.ask(request).then(lambda response: None if answer.done() else answer.set_result(response))
+        return await answer
+
+    def run(self, event: Callable[[], T]) -> asyncio.Future[T]:
+        """Do something between two events, such as to decide and append; what comes of it."""
+        result: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+
+        def perform() -> None:
+            if result.cancelled():
+                return
+            try:
+                result.set_result(event())
+            except StorageError as e:
+                result.set_exception(e)
+                raise
+            except Exception as e:  # noqa: BLE001 - raised again where it is awaited
+                result.set_exception(e)
+
+        if self.failure is not None:
+            result.set_exception(self.failure)
+        else:
+            self._do(perform)
+        return result
+
+    @property
+    def state(self) -> Quorum:
+        """This node's place in the quorum."""
+        return self.node.quorum
+
+    @property
+    def is_saving(self) -> bool:
+        """Whether the quorum state is not on the disk yet, so that nobody has heard of it."""
+        return self._saving
+
+    def peer_gone(self, node_id: int) -> None:
+        """A hint: the process of `node_id` is probably dead."""
+        self._do(lambda: self.node.peer_gone(node_id, self._now_ms()))
+
+    def snapshot_taken(self, snapshot: LogPoint) -> None:
+        self._do(lambda: self.node.snapshot_taken(snapshot))
+
+    async def resign(self, wait_s: float) -> None:
+        """Give up leadership, if this node has it, and leave the others the time to hear of it."""
+        if self.state.is_leader and len(self.state.voters) > 1:
+            self._do(lambda: self.node.resign(self._now_ms()))
+            if self._tasks:
+                await asyncio.wait(list(self._tasks), timeout=wait_s)
+
+    async def stop(self) -> None:
+        self._stopped = True
+        if self._timer is not None:
+            self._timer.cancel()
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    # -- consequences
+
+    def _do(self, event: Callable[[], None]) -> None:
+        if self._stopped or self.failure is not None:
+            return
+        if self._saving:
+            self._line.append(event)
+            return
+        try:
+            event()
+            self._settle()
+        except (QuorumViolation, DamagedMetadata) as e:
+            self.fail(e)
+        except StorageError as e:
+            # A disk that is full, or a read that failed. A follower asks again, a little later; a leader
+            # leaves it to others.
+            log.error("quorum_storage_failed", error=str(e))
+            node = self.node
+            if len(node.quorum.voters) > 1:
+                node.resign(self._now_ms())
+            elif node.quorum.log.end_offset == node.epoch_start_offset:
+                # Nobody else can lead, and this one could not even begin.
+                self.fail(e)
+                return
+            self._tick_at(self._now_ms() + node.quorum.config.retry_ms)
+
+    def _settle(self) -> None:
+        ready = self.node.take()
+        if ready.save is not None:
+            self._saving = True
+            self._spawn(self._save(ready))
+        else:
+            self._carry_out(ready)
+
+    async def _save(self, ready: Ready) -> None:
+        assert ready.save is not None
+        try:
+            await self._workers.in_thread(self._log.save_state, ready.save)
+        except StorageError as e:
+            self.fail(e)
+            return
+        self._saving = False
+        self._carry_out(ready)
+        while self._line and not self._saving:
+            self._do(self._line.popleft())
+
+    def _carry_out(self, ready: Ready) -> None:
+        for message in ready.messages:
+            self._spawn(self._exchange(message))
+        for token, response in ready.replies:
+            assert isinstance(token, Deferred)
+            token.resolve(response)
+        if ready.flush and not self._flushing:
+            self._flushing = True
+            self._spawn(self._flush())
+        if ready.installed is not None:
+            self._events.installed(ready.installed)
+        # The directory's checkpoint says it: after a crash, what it says has to be on the disk.
+        self._log.log.advance_high_watermark(min(ready.high_watermark, self.state.flushed_offset))
+        self._events.committed(ready.high_watermark)
+        if (ready.epoch, ready.leader_id) != self._led:
+            self._led = (ready.epoch, ready.leader_id)
+            log.debug("quorum_led", epoch=ready.epoch, leader=ready.leader_id)
+            self._events.led(*self._led)
+        self._tick_at(ready.deadline_ms)
+
+    async def _exchange(self, message: Message) -> None:
+        to, request = message
+        node = self.node
+        try:
+            response = await self._send(to, request)
+        except PenstockError as e:
+            log.debug("quorum_peer_failed", peer=to, request=type(request).__name__, error=str(e))
+            self._do(lambda: node.failure(to, request, self._now_ms()))
+            if isinstance(e, PeerRefused):
+                self.peer_gone(to)
+        else:
+            self._do(lambda: node.response(to, request, response, self._now_ms()))
+
+    async def _flush(self) -> None:
+        metadata_log = self._log.log
+        while True:
+            plan = metadata_log.flush_plan()
+            try:
+                await self._workers.in_thread(plan.sync)
+                break
+            except StorageError as e:
+                if metadata_log.health.offline is not None:
+                    self.fail(e)
+                    return
+                # Only the room for a small file was missing: nobody hears of the records before it is there.
+                log.error("quorum_storage_failed", error=str(e))
+                metadata_log.flush_failed(plan)
+                await asyncio.sleep(self.state.config.retry_ms / 1000)
+        metadata_log.flushed(plan)
+        self._flushing = False
+        # Not the plan's end: the log may have been cut meanwhile.
+        self._do(lambda: self.node.flushed(self._log.log.recovery_point, self._now_ms()))
+
+    def _tick_at(self, deadline_ms: float) -> None:
+        if deadline_ms == self._due_ms:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._due_ms = deadline_ms
+        if deadline_ms < inf:
+            delay_s = max(0.0, deadline_ms - self._now_ms()) / 1000
+            self._timer = asyncio.get_running_loop().call_later(delay_s, self._tick)
+
+    def _tick(self) -> None:
+        self._due_ms = inf
+        self._do(lambda: self.node.tick(self._now_ms()))
+
+    def fail(self, error: PenstockError) -> None:
+        if self.failure is not None:
+            return
+        self.failure = error
+        log.error("quorum_failed", error=str(error))
+        if self._timer is not None:
+            self._timer.cancel()
+        self._events.failed(error)
+
+    def _now_ms(self) -> float:
+        return self._clock.monotonic() * 1000
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks[task] = None
+        task.add_done_callback(self._tasks.pop)

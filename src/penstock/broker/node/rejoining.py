@@ -1,0 +1,115 @@
+"""A voter that comes back with another voter key: its old key is removed, the new one added (KIP-853).
+
+A node whose disk was wiped, or that has lost its quorum state, is no voter any more: the voter set names a
+directory that is gone. Once it has caught up, it asks the leader to replace the key, in two changes:
+majorities before and after each of them overlap. Only a registered broker asks, so a second process under the
+number of a broker that runs cannot take its vote. A voter that an operator has removed stays removed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Self
+
+from penstock.broker.base.logs import get_logger
+from penstock.broker.node.cluster_node import ClusterNode, ControllerUnavailable
+from penstock.model.errors import ErrorCode
+from penstock.model.ids import format_topic_id
+from penstock.raft.messages import (
+    NO_DIRECTORY,
+    AddVoterRequest,
+    RemoveVoterRequest,
+    Voter,
+    VoterChangeResponse,
+)
+from penstock.raft.state import Recovery
+from penstock.wire.apis.add_raft_voter import ADD_RAFT_VOTER, AddRaftVoterRequest
+from penstock.wire.apis.endpoints import Endpoint
+from penstock.wire.apis.remove_raft_voter import REMOVE_RAFT_VOTER, RemoveRaftVoterRequest
+
+__all__ = ["Rejoining"]
+
+log = get_logger("quorum")
+_PATIENCE_S = 3600.0
+
+
+class Rejoining:
+    """Replaces this node's voter key in the background, from `start` to `stop`, if that is necessary."""
+
+    def __init__(self, node: ClusterNode) -> None:
+        self._node = node
+        self._removed: bytes | None = None
+        #: whether an operator wants this node to vote, even if the voter set does not have it
+        self._joins = node.recovery_at_start == Recovery.REJOINING
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> Self:
+        quorum = self._node.quorum.state
+        if quorum.is_recovering or self._joins or self._old_voter() is not None:
+            self._task = asyncio.get_running_loop().create_task(self._run())
+        return self
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    def _old_voter(self) -> Voter | None:
+        """The voter of this node's number on a directory that is not this node's."""
+        quorum = self._node.quorum.state
+        voter = quorum.voters.get(self._node.node_id)
+        return None if voter is None or quorum.is_voter else voter
+
+    async def _run(self) -> None:
+        try:
+            await self._node.until_answered(self._step, _PATIENCE_S)
+        except ControllerUnavailable as e:
+            log.error("voter_not_replaced", node_id=self._node.node_id, error=str(e))
+
+    async def _step(self, left_s: float) -> bool | None:
+        """One step towards being a voter; True when none is left, None where it has to be tried again."""
+        quorum = self._node.quorum.state
+        if quorum.is_recovering:
+            return None
+        old = self._old_voter()
+        if old is not None and old.key.directory_id != quorum.key.directory_id:
+            if await self._remove(old, left_s) == ErrorCode.NONE:
+                self._removed = old.key.directory_id
+        elif (self._joins or self._removed is not None) and not quorum.is_voter:
+            if await self._add(left_s) in (ErrorCode.NONE, ErrorCode.DUPLICATE_VOTER):
+                keys = (self._removed or NO_DIRECTORY, quorum.key.directory_id)
+                directories = [format_topic_id(each) for each in keys]
+                log.warning("voter_replaced", node_id=quorum.key.id, directory_ids=directories)
+                return True
+        else:
+            return True
+        return None
+
+    async def _remove(self, old: Voter, left_s: float) -> ErrorCode | None:
+        if self._node.leader_id == self._node.node_id:
+            answer = await self._node.quorum.ask_and_wait(RemoveVoterRequest(old.key))
+            assert isinstance(answer, VoterChangeResponse)
+            return answer.error
+        request = RemoveRaftVoterRequest(
+            cluster_id=self._node.cluster_id,
+            voter_id=old.key.id,
+            voter_directory_id=old.key.directory_id,
+        )
+        response = await self._node.ask_leader(REMOVE_RAFT_VOTER, request, left_s, "controller")
+        return None if response is None else ErrorCode(response.error_code)
+
+    async def _add(self, left_s: float) -> ErrorCode | None:
+        key, endpoints = self._node.key, self._node.endpoints
+        if self._node.leader_id == self._node.node_id:
+            answer = await self._node.quorum.ask_and_wait(AddVoterRequest(Voter(key, endpoints)))
+            assert isinstance(answer, VoterChangeResponse)
+            return answer.error
+        request = AddRaftVoterRequest(
+            cluster_id=self._node.cluster_id,
+            timeout_ms=int(min(left_s, 5) * 1000),
+            voter_id=key.id,
+            voter_directory_id=key.directory_id,
+            listeners=[Endpoint(name=e.name, host=e.host, port=e.port) for e in endpoints],
+        )
+        response = await self._node.ask_leader(ADD_RAFT_VOTER, request, left_s, "controller")
+        return None if response is None else ErrorCode(response.error_code)

@@ -1,0 +1,98 @@
+"""Takes snapshots of the image, so that the metadata log does not grow for ever (KIP-630).
+
+Every node takes its own: when the log has grown by `metadata.log.max.record.bytes.between.snapshots`, or has
+grown at all and `metadata.log.max.snapshot.interval.ms` have passed. What is below a snapshot then goes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from penstock.broker.base.logs import get_logger
+from penstock.broker.node.metadata_log import MetadataLog, encode_snapshot
+from penstock.broker.node.quorum_driver import QuorumDriver
+from penstock.metadata.image import ClusterImage
+from penstock.metadata.snapshot import snapshot as records_of
+from penstock.model.config import BrokerConfig
+from penstock.model.errors import PenstockError, StorageError
+from penstock.ports import World
+from penstock.raft.messages import LogPoint
+from penstock.raft.voters import VoterSet
+from penstock.storage.removal import Removal
+from penstock.wire.schema import Struct
+
+__all__ = ["Snapshots"]
+
+log = get_logger("snapshots")
+
+
+class Snapshots:
+    """Told of every batch that was applied (`applied`), it sees to snapshots; one at a time."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        world: World,
+        image: ClusterImage,
+        metadata_log: MetadataLog,
+        quorum: QuorumDriver,
+    ) -> None:
+        self._config = config
+        self._world = world
+        self._image = image
+        self._log = metadata_log
+        self._quorum = quorum
+        self._grown = 0
+        self._last_ms = world.clock.monotonic() * 1000
+        self._task: asyncio.Task[None] | None = None
+
+    def applied(self, end_offset: int, size: int) -> None:
+        """The image holds everything below `end_offset`, which made the log longer by `size` bytes."""
+        self._grown += size
+        now_ms = self._world.clock.monotonic() * 1000
+        due = (
+            self._grown >= self._config.metadata_log_max_record_bytes_between_snapshots
+            or now_ms - self._last_ms >= (self._config.metadata_log_max_snapshot_interval_ms or float("inf"))
+        )
+        if due and self._task is None:
+            self._grown = 0
+            self._last_ms = now_ms
+            # The records now, before the image changes; to encode them takes its time, elsewhere.
+            point = LogPoint(self._log.epoch_at(end_offset), end_offset)
+            history = self._quorum.state.history
+            voters = history.at(end_offset) if history.latest_offset >= 0 else None
+            self._task = asyncio.get_running_loop().create_task(
+                self._take(point, records_of(self._image), voters)
+            )
+            self._task.add_done_callback(self._done)
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._task = None
+
+    async def _take(self, point: LogPoint, records: list[Struct], voters: VoterSet | None) -> None:
+        in_thread = self._world.workers.in_thread
+        try:
+            now_ms = self._world.clock.now_ms()
+            content = await in_thread(encode_snapshot, records, voters, now_ms, point)
+            await in_thread(self._log.store_snapshot, point, content)
+            removals = await self._quorum.run(lambda: self._keep(point))
+        except PenstockError as e:
+            # The log stays as long as it is; the next attempt may do better.
+            log.error("snapshot_failed", end_offset=point.offset, error=str(e))
+            return
+        log.info("snapshot_taken", end_offset=point.offset, epoch=point.epoch, bytes=len(content))
+        for removal in removals:
+            await in_thread(removal.delete)
+
+    def _keep(self, point: LogPoint) -> list[Removal]:
+        """Let the log start behind the snapshot, unless a leader's later one has replaced it meanwhile."""
+        if point.offset <= self._log.start_offset:
+            raise StorageError("a later snapshot has taken the log's place")
+        self._log.keep_snapshot(point)
+        self._quorum.node.snapshot_taken(point)
+        return self._log.trim()

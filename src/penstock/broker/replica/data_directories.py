@@ -1,0 +1,111 @@
+"""The data directories of a broker: which of them are there, and what they say about the last shutdown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from penstock.broker.base.logs import get_logger
+from penstock.model.config import BrokerConfig
+from penstock.model.ids import METADATA_TOPIC, METADATA_TOPIC_ID, format_topic_id
+from penstock.ports import Clock, Files, Rng
+from penstock.storage.directory import DataDirectory, StoredPartition
+from penstock.storage.folders import PartitionFolders
+from penstock.storage.manifest import NO_BROKER_EPOCH
+from penstock.storage.ownership import DirectoryRefused, introduce, survey
+from penstock.storage.quarantine import Quarantine
+
+__all__ = ["DataDirectories", "check_metadata_folder", "open_directories"]
+
+log = get_logger("partitions")
+
+
+@dataclass(slots=True)
+class DataDirectories:
+    """The data directories of one broker."""
+
+    #: those that are open
+    opened: list[DataDirectory] = field(default_factory=list)
+    #: paths at which a data directory should be and is not
+    missing: list[str] = field(default_factory=list)
+    #: ids of data directories that are gone, with whatever they hold
+    lost: frozenset[str] = frozenset()
+
+    @property
+    def previous_broker_epoch(self) -> int:
+        """The epoch of the registration that ended with the last clean shutdown; -1 if there was none.
+
+        All data directories have to name the same one. One that was rolled back as a whole does not.
+        """
+        if self.lost or not all(directory.shutdown.clean for directory in self.opened):
+            return NO_BROKER_EPOCH
+        epochs = {directory.path: directory.shutdown.broker_epoch for directory in self.opened}
+        if len(set(epochs.values())) > 1:
+            log.error("manifests_disagree", broker_epochs=epochs)
+            return NO_BROKER_EPOCH
+        return self.opened[0].shutdown.broker_epoch
+
+    def metadata_home(self) -> DataDirectory:
+        """The directory with the metadata log, which is made if this broker is new."""
+        for directory in self.opened:
+            if directory.holds(METADATA_TOPIC, 0):
+                own = StoredPartition(METADATA_TOPIC, 0, METADATA_TOPIC_ID)
+                if directory.folders.identity(own) is None:
+                    # Release 0.1.0 wrote none. A disk that takes nothing now may do so at the next start.
+                    with suppress(OSError):
+                        directory.folders.identify(*own)
+                return directory
+        if self.lost or any(directory.partitions() for directory in self.opened):
+            raise DirectoryRefused(
+                "none of the data directories has this broker's metadata: mount the one that has, or add it "
+                "to log.dirs"
+            )
+        first = self.opened[0]
+        first.create_partitions([StoredPartition(METADATA_TOPIC, 0, METADATA_TOPIC_ID)])
+        return first
+
+
+def check_metadata_folder(files: Files, data_dirs: Iterable[str]) -> None:
+    """DirectoryRefused if another partition's folder is in the place of the metadata log."""
+    own = StoredPartition(METADATA_TOPIC, 0, METADATA_TOPIC_ID)
+    for data_dir in data_dirs:
+        folders = PartitionFolders(files, data_dir, Quarantine(files, data_dir), None)
+        identity = folders.identity(own)
+        if identity is not None and identity != (METADATA_TOPIC_ID, 0):
+            path, topic_id = folders.partition_path(METADATA_TOPIC, 0), format_topic_id(identity.topic_id)
+            raise DirectoryRefused(
+                f"{path} is the folder of partition {identity.partition} of the topic with id {topic_id}: "
+                "move the folder with the metadata log back to this path"
+            )
+
+
+def open_directories(
+    config: BrokerConfig,
+    files: Files,
+    clock: Clock,
+    rng: Rng,
+    cluster_id: str | None,
+    into: DataDirectories,
+) -> None:
+    """Open the configured data directories; `into` has those that were opened, even if a later one fails.
+
+    New ones become the cluster's with `cluster_id`, or that of a new cluster.
+    """
+    siblings = survey(files, config.data_dirs)
+    into.lost = siblings.lost
+    cluster_id = siblings.cluster_id or cluster_id
+    for path in config.data_dirs:
+        if siblings.lost and path in siblings.unowned:
+            # Most likely a disk that is not mounted: nothing may be written in its place.
+            log.error("data_directory_missing", directory=path, directory_ids=sorted(siblings.lost))
+            into.missing.append(path)
+            continue
+        directory = DataDirectory.open(
+            files, path, cluster_id=cluster_id, node_id=config.node_id, rng=rng, clock=clock
+        )
+        into.opened.append(directory)
+        cluster_id = directory.cluster_id
+        if directory.shutdown.problem is not None:
+            log.warning("manifest_refused", directory=path, reason=directory.shutdown.problem)
+    introduce(files, [directory.path for directory in into.opened])

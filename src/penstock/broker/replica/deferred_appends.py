@@ -1,0 +1,136 @@
+"""Appends that take work first: another codec, because the topic asks for it, or a long check of the records.
+
+The work runs in a worker thread, on a copy of the batch that counts as memory of requests in flight. Batches
+of one partition keep their order: while one of them is `pending`, those behind it come here, too, and queue
+for the same lock even if they need no work themselves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Protocol
+
+from penstock.broker.base.logs import get_logger
+from penstock.broker.replica.partition import Partition
+from penstock.model.errors import (
+    ApiError,
+    CorruptMessage,
+    ErrorCode,
+    InvalidRecord,
+    MessageTooLarge,
+    RecordListTooLarge,
+)
+from penstock.net.buffers import BufferPool
+from penstock.ports import Workers
+from penstock.records.batch import codec_of, crc_matches, read_header
+from penstock.records.codecs import Codec
+from penstock.records.record import recompress
+from penstock.storage.log import Appended, LongWalk
+from penstock.storage.record_checks import check_codec, too_large
+from penstock.storage.rules import Rules
+from penstock.storage.validation import one_batch
+
+__all__ = ["PendingAppends", "append_at_once", "append_later"]
+
+log = get_logger("deferred_appends")
+
+
+class PendingAppends:
+    """What a partition has only while there are any: the tasks, and the lock that keeps them in order."""
+
+    __slots__ = ("order", "tasks")
+
+    def __init__(self) -> None:
+        self.order = asyncio.Lock()
+        self.tasks: set[asyncio.Task[None]] = set()
+
+
+class Result(Protocol):
+    def __call__(self, partition: Partition, result: Appended | ApiError) -> None: ...
+
+
+def append_at_once(partition: Partition, batch: memoryview) -> Appended | None:
+    """Append what a client sent; None if it takes work first, and has to be appended later."""
+    codec = partition.codec
+    if partition.pending is not None or (codec is not None and codec_of(batch) != codec):
+        # The limit holds for what is sent, too, and before it is copied; the append looks at what is stored.
+        size_max = partition.log.config.max_message_bytes
+        if len(batch) > size_max:
+            raise MessageTooLarge(f"a batch of {len(batch)} bytes; max.message.bytes is {size_max}")
+        return None
+    try:
+        return partition.append(batch)
+    except LongWalk:
+        return None
+
+
+def append_later(
+    workers: Workers, memory: BufferPool, partition: Partition, batch: memoryview, result: Result
+) -> None:
+    """Append a copy of `batch` in the topic's codec, and call `result` when that is done."""
+    size = len(batch)
+    memory.charge(size)
+    pending = partition.pending = partition.pending or PendingAppends()
+    append = _append(workers, partition, bytearray(batch), result, pending.order)
+    task = asyncio.get_running_loop().create_task(append)
+
+    def done(task: asyncio.Task[None]) -> None:
+        pending.tasks.discard(task)
+        if not pending.tasks:
+            partition.pending = None
+        memory.release(size)
+
+    pending.tasks.add(task)
+    task.add_done_callback(done)
+
+
+async def _append(
+    workers: Workers, partition: Partition, batch: bytearray, result: Result, order: asyncio.Lock
+) -> None:
+    async with order:
+        try:
+            codec = partition.codec
+            checked_by = None
+            if codec is not None and codec_of(batch) != codec:
+                rules = partition.log.rules
+                batch = await workers.in_thread(
+                    _recompress, batch, codec, partition.compression_level, rules.decompressed_bytes_max
+                )
+                # Recompression checks the structure of every record, but not keys and timestamps.
+                checked_by = None if rules.walk else rules
+            appended: Appended | ApiError = await _append_checked(
+                workers, partition, memoryview(batch), checked_by
+            )
+        except ApiError as e:
+            appended = e
+        except Exception as e:
+            log.error("append_failed", partition=partition.name, error=repr(e), exc_info=e)
+            appended = ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "The batch could not be appended")
+    result(partition, appended)
+
+
+async def _append_checked(
+    workers: Workers, partition: Partition, batch: memoryview, checked_by: Rules | None
+) -> Appended:
+    while True:
+        try:
+            return partition.append(batch, checked_by=checked_by)
+        except LongWalk as walk:
+            # Decompression releases the interpreter; pure Python takes turns with the event loop.
+            await workers.in_thread(walk.check)
+            checked_by = walk.rules
+
+
+def _recompress(batch: bytearray, codec: Codec, level: int | None, limit: int) -> bytearray:
+    """The batch in another codec. Its checksum is checked first: corruption must not get a new one."""
+    one = one_batch(memoryview(batch))
+    if not crc_matches(one, read_header(one)):
+        raise CorruptMessage("The checksum of the batch does not match its content")
+    check_codec(one, codec_of(one))
+    try:
+        return bytearray(recompress(one, codec, level, limit))
+    except RecordListTooLarge as e:
+        raise too_large(limit) from e
+    except CorruptMessage as e:
+        # Not on the way: the client made it so, and would send it again.
+        raise InvalidRecord(str(e)) from e

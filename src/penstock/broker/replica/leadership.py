@@ -1,0 +1,227 @@
+"""What leading a partition with several replicas takes: who is told when the high watermark moves.
+
+`LeaderState` decides; here its decisions reach the log, whoever waits for acks=all, readers, and the
+controller. Whoever waits costs no task: a place in a heap, by the offset that has to be committed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from heapq import heappop, heappush
+from itertools import count
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from penstock.broker.base.logs import get_logger
+from penstock.broker.base.metrics import Metrics
+from penstock.model.errors import ErrorCode, NotEnoughReplicas
+from penstock.ports import Clock
+from penstock.replication.leader import IsrProposal, LeaderState, Reaction
+
+if TYPE_CHECKING:
+    from penstock.broker.replica.partition import Partition
+
+__all__ = ["Leadership", "Propose"]
+
+log = get_logger("leadership")
+#: more bytes than any fetch waits for
+_URGENT: Final = 1 << 62
+#: takes a proposal to the controller
+Propose: TypeAlias = Callable[["Leadership", IsrProposal], None]
+
+
+class Leadership:
+    """One leadership of one partition: from `Partition.lead` until it leads no more."""
+
+    __slots__ = (
+        "_acks",
+        "_clock",
+        "_deletions",
+        "_hidden_bytes",
+        "_metrics",
+        "_order",
+        "_propose",
+        "partition",
+        "state",
+    )
+
+    def __init__(
+        self, partition: Partition, state: LeaderState, clock: Clock, metrics: Metrics, propose: Propose
+    ) -> None:
+        self.partition = partition
+        self.state = state
+        self._clock = clock
+        self._metrics = metrics
+        self._propose = propose
+        #: appended in this leadership, and behind the high watermark
+        self._hidden_bytes = 0
+        #: (end offset, order of arrival, who waits for its commit)
+        self._acks: list[tuple[int, int, Callable[[ErrorCode], None]]] = []
+        self._order = count()
+        #: (log start, who waits until all live replicas have it)
+        self._deletions: list[tuple[int, asyncio.Future[bool]]] = []
+
+    def begin(self) -> None:
+        """The partition leads; alone in sync it may commit at once."""
+        self._commit()
+
+    def resign(self) -> None:
+        """The partition leads no more: nobody here will ever know whether what waits was committed."""
+        while self._acks:
+            heappop(self._acks)[2](ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        deletions, self._deletions = self._deletions, []
+        for _, done in deletions:
+            if not done.done():
+                done.set_result(False)
+
+    def reconfigure(self, min_isr: int) -> None:
+        if min_isr != self.state.min_isr:
+            self.state.min_isr_changed(min_isr, self._now_ms())
+            self._commit()
+
+    # -- the log
+
+    def appended(self, size: int) -> None:
+        """The log has grown by `size` bytes: followers fetch them."""
+        partition = self.partition
+        self._hidden_bytes += size
+        if not partition.flusher.acks_wait:
+            self.state.local_end_advanced(partition.log.end_offset, self._now_ms())
+            self._commit()
+        for follower in partition.followers:
+            follower.grew(size)
+
+    def became_durable(self, end_offset: int) -> None:
+        """Where acks wait for the disk, the leader's own copy counts as far as the disk has it."""
+        self.state.local_end_advanced(end_offset, self._now_ms())
+        self._commit()
+
+    # -- followers
+
+    def fetched(
+        self, replica: int, broker_epoch: int, fetch_offset: int, log_start_offset: int, now_ms: int
+    ) -> None:
+        """A follower has everything below `fetch_offset`, as of `now_ms`. Raises as `LeaderState` does."""
+        proposal = self.state.follower_fetched(replica, broker_epoch, fetch_offset, log_start_offset, now_ms)
+        if proposal is not None:
+            self._propose(self, proposal)
+        self._commit()
+        if self._deletions:
+            self._check_deletions()
+
+    @property
+    def low_watermark(self) -> int:
+        """Below this no live replica keeps records."""
+        return self.state.low_watermark(self.partition.log.log_start_offset)
+
+    def deleted(self) -> asyncio.Future[bool]:
+        """The log starts later than before: True when all live replicas do, too, False if we lead no more."""
+        done: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._deletions.append((self.partition.log.log_start_offset, done))
+        for follower in self.partition.followers:
+            follower.grew(_URGENT)
+        self._check_deletions()
+        return done
+
+    def _check_deletions(self) -> None:
+        low_watermark, waiting = self.low_watermark, []
+        for offset, done in self._deletions:
+            if done.done():
+                continue
+            if offset <= low_watermark:
+                done.set_result(True)
+            else:
+                waiting.append((offset, done))
+        self._deletions = waiting
+
+    # -- in sync
+
+    def tick(self) -> None:
+        """Time has passed."""
+        proposal = self.state.tick(self._now_ms())
+        if proposal is not None:
+            self._propose(self, proposal)
+        self._commit()
+
+    def metadata_changed(self, partition_epoch: int, replicas: Iterable[int], isr: Iterable[int]) -> None:
+        before = self.state.isr
+        self.state.metadata_changed(partition_epoch, replicas, isr, self._now_ms())
+        self._isr_changed(before)
+
+    def accepted(
+        self, proposal: IsrProposal, partition_epoch: int, leader_epoch: int, isr: Iterable[int]
+    ) -> None:
+        before = self.state.isr
+        self.state.accepted(proposal, partition_epoch, leader_epoch, isr, self._now_ms())
+        self._isr_changed(before)
+
+    def _isr_changed(self, before: frozenset[int]) -> None:
+        """Perhaps: the controller's answer and the metadata say the same, in either order."""
+        after = self.state.isr
+        if after != before:
+            self._metrics.isr_shrinks += bool(before - after)
+            self._metrics.isr_expands += bool(after - before)
+            log.info("isr_changed", partition=self.partition.name, before=sorted(before), isr=sorted(after))
+        self._commit()
+
+    @property
+    def lacks_inheritance(self) -> bool:
+        """Whether what earlier leaders committed has to be asked for."""
+        return self.state.lacks_inheritance(self._now_ms())
+
+    def inherit(self, high_watermark: int) -> None:
+        self.state.inherit(high_watermark)
+        self._commit()
+
+    def rejected(self, proposal: IsrProposal, error: ErrorCode) -> Reaction:
+        reaction = self.state.rejected(proposal, error, self._now_ms())
+        if reaction is Reaction.STEP_DOWN and self.partition.leadership is self:
+            self.partition.step_down()
+        return reaction
+
+    # -- commits
+
+    def check_enough_replicas(self) -> None:
+        """Before an append with acks=all: refuse what could not be acknowledged."""
+        if not self.state.enough_replicas():
+            raise NotEnoughReplicas(
+                f"{len(self.state.isr)} replicas are in sync, min.insync.replicas is {self.state.min_isr}"
+            )
+
+    def when_committed(self, end_offset: int, callback: Callable[[ErrorCode], None]) -> None:
+        """Call back when everything below `end_offset` is committed, or when it is clear that we cannot say.
+
+        For acks=all: the code is NOT_ENOUGH_REPLICAS_AFTER_APPEND where the ISR has shrunk too far by then.
+        """
+        code = self.state.acknowledgement(end_offset)
+        if code is not None:
+            callback(code)
+        else:
+            heappush(self._acks, (end_offset, next(self._order), callback))
+
+    def _commit(self) -> None:
+        """Let everyone know how far the high watermark is."""
+        log, committed = self.partition.log, self.state.high_watermark
+        before = log.high_watermark
+        if committed > before:
+            log.advance_high_watermark(committed)
+            self._tell_readers(before, committed)
+            for follower in self.partition.followers:
+                follower.moved()
+        acks = self._acks
+        while acks and acks[0][0] <= committed:
+            end_offset, _, callback = heappop(acks)
+            code = self.state.acknowledgement(end_offset)
+            assert code is not None, "it is below the high watermark"
+            callback(code)
+
+    def _tell_readers(self, before: int, committed: int) -> None:
+        # Where a part is committed, its size is estimated: readers wait for about so many bytes.
+        hidden, behind = self._hidden_bytes, self.partition.log.end_offset - before
+        size = hidden if committed - before >= behind else hidden * (committed - before) // behind
+        self._hidden_bytes -= size
+        if self.partition.waiters:
+            self.partition.tell_waiters(max(size, 1))
+
+    def _now_ms(self) -> int:
+        return int(self._clock.monotonic() * 1000)

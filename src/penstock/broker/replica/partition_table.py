@@ -1,0 +1,94 @@
+"""Where requests look partitions up, by their topic's name or id.
+
+`find` is on the path of every request: two dictionary look-ups. A partition that is not here, because it has
+no replica on this broker or cannot be opened, keeps its place as the error code that its clients get.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TypeAlias
+
+from penstock.broker.replica.partition import Partition
+from penstock.broker.replica.unclean_replicas import UncleanReplicas
+from penstock.metadata.image import TopicImage
+from penstock.model.errors import ErrorCode
+from penstock.model.ids import TopicId
+from penstock.wire.messages import Skeleton
+
+__all__ = ["PartitionTable", "Slot"]
+
+Slot: TypeAlias = Partition | ErrorCode
+
+
+class PartitionTable:
+    """All partitions of the cluster that this broker has heard of, here or not."""
+
+    def __init__(self) -> None:
+        self._by_name: dict[str, dict[int, Slot]] = {}
+        self._by_id: dict[TopicId, dict[int, Slot]] = {}
+        self._names: dict[TopicId, str] = {}
+        self._acknowledgements: dict[TopicId, dict[int, Skeleton]] = {}
+        #: replicas that may lack committed records, which the controller has yet to exclude
+        self.unclean = UncleanReplicas()
+        #: whether the wall clock may refuse timestamps
+        self.clock_trusted = True
+
+    def trust_clock(self, trusted: bool) -> None:
+        """Have producers' timestamps checked against the wall clock, or not while it is not trusted."""
+        self.clock_trusted = trusted
+        for partition in self:
+            partition.log.trust_clock(trusted)
+
+    def find(self, topic: str | TopicId, index: int) -> Slot:
+        """The partition, or why there is none."""
+        if isinstance(topic, str):
+            slots = self._by_name.get(topic)
+        else:
+            slots = self._by_id.get(topic)
+            if slots is None:
+                return ErrorCode.UNKNOWN_TOPIC_ID
+        if slots is None:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return slots.get(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+    def __iter__(self) -> Iterator[Partition]:
+        for slots in self._by_name.values():
+            for slot in slots.values():
+                if isinstance(slot, Partition):
+                    yield slot
+
+    def hosts(self, topic_id: TopicId, index: int) -> bool:
+        """Whether the partition has its place here, even if its directory cannot hold it now."""
+        slot = self._by_id.get(topic_id, {}).get(index, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return slot is not ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    def knows(self, topic_id: TopicId) -> bool:
+        return topic_id in self._by_id
+
+    def of_topic(self, name: str) -> Mapping[int, Slot]:
+        return self._by_name.get(name, {})
+
+    def slots(self, topic: TopicImage) -> dict[int, Slot]:
+        """The places of a topic's partitions, which has them from now on."""
+        slots = self._by_name.setdefault(topic.name, {})
+        self._by_id[topic.id] = slots
+        self._names[topic.id] = topic.name
+        return slots
+
+    def acknowledgements(self, topic: TopicImage) -> dict[int, Skeleton]:
+        """How producers are answered, by version: one for all partitions of a topic."""
+        return self._acknowledgements.setdefault(topic.id, {})
+
+    def mark_unclean(self, topic_id: TopicId, index: int, reason: str) -> None:
+        """Have the controller exclude a replica from the ISR and the eligible leaders, whatever its role."""
+        self.unclean.mark(topic_id, index, self._names.get(topic_id, topic_id.hex()), reason)
+
+    def drop(self, topic_id: TopicId) -> tuple[str, dict[int, Slot]]:
+        """Forget a topic; its name and the places of its partitions."""
+        slots = self._by_id.pop(topic_id, {})
+        name = self._names.pop(topic_id, "")
+        self._acknowledgements.pop(topic_id, None)
+        if self._by_name.get(name) is slots:
+            del self._by_name[name]
+        return name, slots

@@ -1,0 +1,405 @@
+"""The partitions that this broker hosts, and the data directories they live in."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, cast
+
+from penstock.broker.base.logs import get_logger
+from penstock.broker.node.metadata_home import find_damage, open_metadata_log
+from penstock.broker.replica.data_directories import DataDirectories, check_metadata_folder, open_directories
+from penstock.broker.replica.flusher import Flusher, FlushPolicy
+from penstock.broker.replica.log_loading import (
+    WantedLog,
+    create_partitions,
+    load_logs,
+    log_findings,
+    place_logs,
+    set_aside,
+)
+from penstock.broker.replica.partition import Partition
+from penstock.broker.replica.partition_table import PartitionTable, Slot
+from penstock.broker.replica.refused_partitions import RefusedPartition, RefusedPartitions
+from penstock.broker.replica.stored_partitions import StoredPartitions, log_quarantined
+from penstock.metadata.image import ClusterImage, TopicImage
+from penstock.model.config import BrokerConfig, topic_values
+from penstock.model.errors import ErrorCode, StorageError
+from penstock.model.ids import METADATA_TOPIC, TopicId, TopicPartition
+from penstock.ports import Clock, Files, Rng, Workers
+from penstock.storage.config import LogConfig
+from penstock.storage.directory import MANY_FILES, DataDirectory, PartitionRemoval, StoredPartition
+from penstock.storage.flush import FlushPlan
+from penstock.storage.folders import Removals
+from penstock.storage.holes import describe_holes, holes
+from penstock.storage.log import Log
+from penstock.storage.manifest import NO_BROKER_EPOCH
+from penstock.storage.removal import Removal
+
+__all__ = ["Partitions"]
+
+log = get_logger("partitions")
+#: partitions to take in before others get a turn
+_SLICE: Final = 64
+
+
+class Partitions(PartitionTable):
+    """Everything that is stored here except the metadata log, which `open` hands to its owner."""
+
+    def __init__(self, config: BrokerConfig, files: Files, clock: Clock, workers: Workers, rng: Rng) -> None:
+        super().__init__()
+        self._config = config
+        self._files = files
+        self._clock = clock
+        self._workers = workers
+        self._rng = rng
+        self._flushers: dict[DataDirectory, Flusher] = {}
+        self._counts: dict[DataDirectory, int] = {}
+        self._checkpointing: dict[DataDirectory, asyncio.Lock] = {}
+        self._deletions: set[asyncio.Task[None]] = set()
+        self._refused = RefusedPartitions()
+        self.data = DataDirectories()
+        #: the epoch of the registration that ended with the last clean shutdown
+        self.previous_broker_epoch = NO_BROKER_EPOCH
+        #: how the metadata log differs from the manifest of the last clean shutdown, None if it does not
+        self.metadata_unclean: str | None = None
+        self._image = ClusterImage()
+        #: why the metadata is no proof that partitions may be deleted, None where it is
+        self.metadata_doubt: Callable[[], str | None] = lambda: None
+        #: told of every partition that comes to be hosted
+        self.on_hosted: Callable[[Partition], None] = _nothing
+
+    @property
+    def directories(self) -> Sequence[DataDirectory]:
+        return self.data.opened
+
+    def close_files(self) -> None:
+        """Close the segment files that can be opened again: the process is short of descriptors."""
+        for directory in self._flushers:
+            directory.cache.close_files()
+        for partition in self:
+            partition.log.close_file()
+
+    def in_directory(self, directory: DataDirectory) -> Iterator[Partition]:
+        return (partition for partition in self if partition.directory is directory)
+
+    # -- coming and going -----------------------------------------------------------------------------
+
+    def open(self, cluster_id: str | None = None) -> Log:
+        """Open the data directories; returns the metadata log, which lives in one of them.
+
+        New ones become the cluster's with `cluster_id`, or that of a new cluster.
+        """
+        # Before any manifest is consumed: a broker that refuses to start leaves everything as it was.
+        check_metadata_folder(self._files, self._config.data_dirs)
+        damage = find_damage(self._files, self._config)
+        open_directories(self._config, self._files, self._clock, self._rng, cluster_id, into=self.data)
+        for directory in self.data.opened:
+            self._counts[directory] = 0
+            self._checkpointing[directory] = asyncio.Lock()
+            self._flushers[directory] = Flusher(
+                directory,
+                cast(FlushPolicy, self._config.penstock_flush),
+                self._config.penstock_flush_interval_ms / 1000,
+                self._workers,
+            )
+        self.previous_broker_epoch = self.data.previous_broker_epoch
+        home = self.data.metadata_home()
+        opened = open_metadata_log(self._config, self._files, home, damage, self._clock, self._rng)
+        self.metadata_unclean = home.shutdown.unclean.pop(TopicPartition(METADATA_TOPIC, 0), None)
+        if self.metadata_unclean is not None:
+            log.error("metadata_log_unclean", path=opened.path, reason=self.metadata_unclean)
+        return opened
+
+    async def load(self, image: ClusterImage) -> None:
+        """Open every partition that the image has here, and set aside what it does not have."""
+        self._image = image
+        assigned = {topic.name: self._assigned(topic) for topic in image.topics.values()}
+        stored = StoredPartitions(self.directories, image, assigned)
+        await self._workers.in_thread(stored.sort)
+        configs = {name: self._log_config(image.topic_configs(name)) for name in image.topics}
+        found = {
+            directory: [WantedLog(image.topics[name], index, configs[name]) for name, index in partitions]
+            for directory, partitions in stored.found.items()
+        }
+        threads = self._config.num_recovery_threads_per_data_dir
+        await asyncio.gather(
+            *(
+                self._host(directory, wanted[nth::threads])
+                for directory, wanted in found.items()
+                for nth in range(threads)
+            )
+        )
+        for name, indexes in stored.missing.items():
+            if indexes:
+                await self._load_missing(image.topics[name], list(indexes))
+
+    def _assigned(self, topic: TopicImage) -> dict[int, None]:
+        """The indexes of the topic's replicas on this broker; all others are known to be elsewhere."""
+        node = self._config.node_id
+        here: dict[int, None] = {}
+        for index, partition in topic.partitions.items():
+            if node in partition.replicas:
+                here[index] = None
+            else:
+                self.slots(topic)[index] = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return here
+
+    async def _load_missing(self, topic: TopicImage, indexes: Sequence[int]) -> None:
+        """Partitions that should be here: made anew only if they cannot be where we do not see them.
+
+        One that the controller counts on is reported, so that its empty log never leads. The others are new.
+        """
+        log.warning("partitions_missing", topic=topic.name, partitions=indexes)
+        slots = self.slots(topic)
+        for index in indexes:
+            if self._config.node_id in topic.partitions[index].counted_on:
+                self.mark_unclean(topic.id, index, "the data directories have no log of this replica")
+        if self.data.lost:
+            slots.update(dict.fromkeys(indexes, ErrorCode.KAFKA_STORAGE_ERROR))
+        else:
+            await self.add({topic.id: indexes})
+
+    async def add(self, added: Mapping[TopicId, Sequence[int]]) -> None:
+        """Start hosting new partitions, each in the directory that holds the fewest."""
+        wanted = []
+        for topic_id, indexes in added.items():
+            topic = self._image.topics_by_id[topic_id]
+            config = self._log_config(self._image.topic_configs(topic.name))
+            wanted += [WantedLog(topic, index, config) for index in indexes]
+        counts = {d: n for d, n in self._counts.items() if d.health.is_well} or dict(self._counts)
+        for directory, placed in place_logs(counts, wanted).items():
+            await self._make(directory, placed)
+
+    async def release(self, topic: TopicImage, index: int) -> None:
+        """Host a partition no longer, if it was here at all: its replicas are elsewhere."""
+        slot = self.slots(topic).get(index)
+        self.slots(topic)[index] = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        directory = self._let_go(topic.name, index, slot)
+        if directory is not None:
+            removal = directory.remove_partition(topic.name, index)
+            await self._set_aside(directory, [(topic.name, [index], removal)])
+
+    async def quarantine(self, topic: TopicImage, index: int, reason: str) -> None:
+        """Set the log of a hosted partition aside and host an empty one in its place.
+
+        Runs between changes of the metadata, as `add` and `release` do. The new partition is handed to
+        `on_hosted`, as every other is.
+        """
+        directory = self._let_go(topic.name, index, self.slots(topic).get(index))
+        if directory is None:
+            return
+        self.slots(topic)[index] = ErrorCode.KAFKA_STORAGE_ERROR
+        directory.let_go(topic.name, index)
+        try:
+            entry = await self._workers.in_thread(directory.quarantine_partition, topic.name, index, reason)
+        except StorageError as e:
+            self._refuse(topic, index, directory, e, made=True)
+            return
+        log_quarantined(directory, entry)
+        config = self._log_config(self._image.topic_configs(topic.name))
+        await self._make(directory, [WantedLog(topic, index, config)])
+
+    @property
+    def any_refused(self) -> bool:
+        return bool(self._refused)
+
+    async def reopen(self) -> None:
+        """Try again with partitions that their directories had no room for, or could not open."""
+        for topic, index, directory, made in self._refused.take():
+            if self.knows(topic.id):
+                config = self._log_config(self._image.topic_configs(topic.name))
+                host = self._host if made else self._make
+                await host(directory, [WantedLog(topic, index, config)])
+
+    async def _make(self, directory: DataDirectory, wanted: Sequence[WantedLog]) -> None:
+        """Have places for new partitions, and host them."""
+        stored = [StoredPartition(topic.name, index, topic.id) for topic, index, _ in wanted]
+        try:
+            if directory.forget(stored):
+                await self.checkpoint_directory(directory)
+            await create_partitions(self._workers, directory, stored)
+        except StorageError as e:
+            for topic, index, _ in wanted:
+                self._refuse(topic, index, directory, e, made=False)
+        else:
+            await self._host(directory, wanted)
+
+    async def remove(self, topic_ids: Iterable[TopicId]) -> list[str]:
+        """Stop hosting topics, whose names were those returned; their files go in the background."""
+        names = []
+        removals: dict[DataDirectory, list[tuple[str, list[int], PartitionRemoval]]] = {}
+        for nth, topic_id in enumerate(topic_ids, 1):
+            if nth % _SLICE == 0:
+                await asyncio.sleep(0)
+            name, slots = self.drop(topic_id)
+            names.append(name)
+            held: dict[DataDirectory, list[int]] = {}
+            for index, slot in slots.items():
+                directory = self._let_go(name, index, slot)
+                if directory is not None:
+                    held.setdefault(directory, []).append(index)
+            for directory, indexes in held.items():
+                removal = directory.remove_topic(name, indexes)
+                removals.setdefault(directory, []).append((name, indexes, removal))
+        for directory, removed in removals.items():
+            await self._set_aside(directory, removed)
+        return names
+
+    def _let_go(self, name: str, index: int, slot: Slot | None) -> DataDirectory | None:
+        """Serve a partition no longer; the directory that holds it, if any does."""
+        if isinstance(slot, Partition):
+            slot.retire()
+            slot.flusher.forget(slot)
+            self._counts[slot.directory] -= 1
+            return slot.directory
+        return self._refused.discard(name, index)
+
+    async def _set_aside(
+        self, directory: DataDirectory, removed: Sequence[tuple[str, list[int], PartitionRemoval]]
+    ) -> None:
+        """Free the places of partitions. Their logs are deleted later, or quarantined if in doubt."""
+        removal = await set_aside(self._workers, directory, removed, self.metadata_doubt())
+        if removal is not None:
+            self.delete_later(removal, self._flushers[directory])
+
+    def reconfigure(self, name: str, overrides: Mapping[str, str]) -> None:
+        """Take over a topic's changed configs."""
+        config = self._log_config(overrides)
+        for slot in self.of_topic(name).values():
+            if isinstance(slot, Partition):
+                slot.reconfigure(config)
+
+    async def checkpoint(self) -> None:
+        """Write down how far the logs are safe, so that recovery need not look below."""
+        for directory in self._flushers:
+            if directory.health.offline is None:
+                try:
+                    await self.checkpoint_directory(directory)
+                except StorageError as e:
+                    log.error("checkpoint_failed", directory=directory.path, error=str(e))
+
+    async def checkpoint_directory(self, directory: DataDirectory) -> None:
+        """As `checkpoint`, for one directory; one at a time, so that an older one never comes last."""
+        async with self._checkpointing[directory]:
+            checkpoint = directory.checkpoint()
+            await self._workers.in_thread(checkpoint.write)
+            directory.checkpointed(checkpoint)
+
+    async def checkpoint_high_watermarks(self) -> None:
+        """Write down what is committed, so that a replica knows after a restart."""
+        for directory in self._flushers:
+            if directory.health.offline is None:
+                async with self._checkpointing[directory]:
+                    checkpoint = directory.checkpoint_high_watermarks()
+                    if checkpoint is not None:
+                        await self._workers.in_thread(checkpoint.write)
+
+    async def close(self, broker_epoch: int) -> None:
+        """Bring everything to the disk and write the manifests of a clean shutdown, where the disk allows it.
+
+        `broker_epoch` is the one of the registration that ends here.
+        """
+        for partition in self:
+            if partition.pending is not None:
+                await asyncio.gather(*partition.pending.tasks, return_exceptions=True)
+        await asyncio.gather(*self._deletions, return_exceptions=True)
+        await asyncio.gather(
+            *(self._close_directory(directory, broker_epoch) for directory in self._flushers)
+        )
+
+    async def _close_directory(self, directory: DataDirectory, broker_epoch: int) -> None:
+        await self._flushers[directory].stop()
+        try:
+            sealed = await self._workers.in_thread(directory.seal)
+            await self._sync(directory, [plan for _, plan in sealed])
+            for opened, plan in sealed:
+                opened.flushed(plan)
+            await self._workers.in_thread(directory.close, True, broker_epoch)
+        except StorageError as e:
+            log.error("unclean_shutdown", directory=directory.path, error=str(e))
+            directory.close(clean=False)
+
+    async def _sync(self, directory: DataDirectory, plans: Sequence[FlushPlan]) -> None:
+        """Carry out plans at once: a disk syncs ten files in hardly more time than one."""
+        threads = self._config.background_threads if len(plans) < MANY_FILES else 1
+        parts = [plans[first::threads] for first in range(min(threads, len(plans)))]
+        done = [self._workers.in_thread(directory.sync, part) for part in parts]
+        for outcome in await asyncio.gather(*done, return_exceptions=True):
+            if isinstance(outcome, BaseException):
+                raise outcome
+
+    def abandon(self) -> None:
+        """Let go of the directories; the next start has to look at everything that was opened."""
+        for flusher in self._flushers.values():
+            flusher.abandon()
+        for directory in self.data.opened:
+            directory.close(clean=False)
+
+    # -- details --------------------------------------------------------------------------------------
+
+    def _log_config(self, overrides: Mapping[str, str]) -> LogConfig:
+        values: dict[str, Any] = topic_values(overrides, self._config)
+        return LogConfig(**values)
+
+    def _refuse(
+        self, topic: TopicImage, index: int, directory: DataDirectory, error: StorageError, *, made: bool
+    ) -> None:
+        """Keep a partition's place until its directory can hold it; it must not come up empty elsewhere."""
+        self.slots(topic)[index] = ErrorCode.KAFKA_STORAGE_ERROR
+        new = self._refused.add(RefusedPartition(topic, index, directory, made), error)
+        if new and directory.health.is_well:  # the reason is the partition's own: others have to lead
+            self.mark_unclean(topic.id, index, str(error))
+
+    async def _host(self, directory: DataDirectory, wanted: Sequence[WantedLog]) -> None:
+        """Open the logs of partitions that have their places, and serve them."""
+        if not wanted:
+            return
+        loaded = await self._workers.in_thread(load_logs, directory, wanted, self._clock, self._rng)
+        for nth, ((topic, index, _), opened) in enumerate(zip(wanted, loaded, strict=True), 1):
+            if nth % _SLICE == 0:
+                await asyncio.sleep(0)
+            if isinstance(opened, StorageError):
+                self._refuse(topic, index, directory, opened, made=True)
+                continue
+            directory.adopt(topic.name, index, opened)
+            self._refused.discard(topic.name, index)
+            log_findings(topic.name, index, opened)
+            opened.trust_clock(self.clock_trusted)
+            self._counts[directory] += 1
+            partition = Partition(
+                topic.name,
+                topic.id,
+                index,
+                opened,
+                directory,
+                self._flushers[directory],
+                self.acknowledgements(topic),
+            )
+            self.slots(topic)[index] = partition
+            reason = directory.shutdown.unclean.pop(TopicPartition(topic.name, index), None)
+            if opened.recovery.corruption and holes(opened):
+                reason = describe_holes(opened)
+            if reason is not None:
+                self.mark_unclean(topic.id, index, reason)
+            self.on_hosted(partition)
+
+    def delete_later(self, removal: Removals | Removal, flusher: Flusher | None = None) -> None:
+        """Have a worker thread free what was let go of, once `flusher` does not keep it open any more."""
+
+        async def delete() -> None:
+            if flusher is not None:
+                # Who closes a file last, after its name is gone, frees its memory: not the event loop.
+                await flusher.let_go()
+            try:
+                await self._workers.in_thread(removal.delete)
+            except OSError as e:
+                log.error("partition_files_left", error=str(e))
+
+        task = asyncio.get_running_loop().create_task(delete())
+        self._deletions.add(task)
+        task.add_done_callback(self._deletions.discard)
+
+
+def _nothing(partition: Partition) -> None:
+    """Nobody to tell."""

@@ -1,0 +1,178 @@
+"""Decides, when a broker starts, what becomes of each partition folder on its disks.
+
+A folder belongs to the partition that its `partition.metadata` names, whatever its path says. It is opened if
+the metadata assigns that partition to this broker and the folder is in its own place. A folder in another's
+place, as after two were swapped by hand, is put back first. Any other is a stray and goes to the quarantine.
+
+Invariant: no folder is served under another partition's name, and nothing is deleted at start. Why: the
+metadata may be older than a folder, or damaged, and the folder may be the last copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, TypeAlias
+
+from penstock.broker.base.logs import get_logger
+from penstock.metadata.image import ClusterImage
+from penstock.model.errors import StorageError
+from penstock.model.ids import METADATA_TOPIC, NO_TOPIC_ID, TopicId
+from penstock.storage.directory import DataDirectory
+from penstock.storage.folders import PartitionFolder, StoredPartition
+from penstock.storage.ownership import DirectoryRefused
+from penstock.storage.quarantine import QuarantineEntry
+
+__all__ = ["StoredPartitions", "log_quarantined"]
+
+log = get_logger("partitions")
+#: a folder, and its own place
+_Misplaced: TypeAlias = tuple[PartitionFolder, StoredPartition]
+#: how many paths one log line names
+_NAMED_MAX: Final = 10
+_STRAY: Final = "the metadata does not assign it to this broker"
+
+
+class StoredPartitions:
+    """The folders of all data directories, compared with what the image assigns to this broker."""
+
+    def __init__(
+        self,
+        directories: Sequence[DataDirectory],
+        image: ClusterImage,
+        assigned: Mapping[str, Iterable[int]],
+    ) -> None:
+        """`assigned` has the indexes, by topic, of the partitions with a replica on this broker."""
+        self._directories = directories
+        self._image = image
+        #: (topic, index) of the partitions to open, by data directory
+        self.found: dict[DataDirectory, list[tuple[str, int]]] = {}
+        #: assigned to this broker, and in none of its data directories
+        self.missing = {name: dict.fromkeys(indexes) for name, indexes in assigned.items()}
+        self._taken: set[tuple[str, int]] = set()
+
+    def sort(self) -> None:
+        """Fill `found` and `missing`, put misplaced folders back, and quarantine the rest. Touches files."""
+        misplaced = {directory: self._sort(directory) for directory in self._directories}
+        for directory, folders in misplaced.items():
+            self.found[directory] += self._put_back(directory, folders)
+
+    def _sort(self, directory: DataDirectory) -> list[_Misplaced]:
+        """As `sort`, for one directory; returns the folders to put back."""
+        found = self.found[directory] = []
+        strays: dict[tuple[str, TopicId], list[int]] = {}
+        misplaced: list[_Misplaced] = []
+        for folder in directory.folders.identified():
+            if folder.topic == METADATA_TOPIC:
+                continue
+            own = self._own_place(folder)
+            if own is None:
+                topic_id = folder.topic_id if folder.identity is None else folder.identity.topic_id
+                strays.setdefault((folder.topic, topic_id), []).append(folder.partition)
+            elif own[:2] != folder[:2]:
+                misplaced.append((folder, own))
+            else:
+                self._take(own.topic, own.partition)
+                found.append((own.topic, own.partition))
+                _identify(directory, folder, own)
+        for (name, _), indexes in strays.items():
+            _quarantine(directory, name, indexes, _STRAY)
+        directory.quarantine.entries()
+        foreign = directory.folders.foreign
+        if foreign:
+            log.warning("foreign_files_ignored", count=len(foreign), paths=foreign[:_NAMED_MAX])
+        return misplaced
+
+    def _own_place(self, folder: PartitionFolder) -> StoredPartition | None:
+        """Where a folder belongs, None if the image does not assign its partition to this broker."""
+        topic_id, index = folder.identity or (folder.topic_id, folder.partition)
+        # Where both ids were lost, only the name of the topic's folder is left.
+        lost = topic_id == NO_TOPIC_ID
+        topic = self._image.topics.get(folder.topic) if lost else self._image.topics_by_id.get(topic_id)
+        if topic is None or not self._is_assigned(topic.name, index):
+            return None
+        return StoredPartition(topic.name, index, topic.id)
+
+    def _is_assigned(self, name: str, index: int) -> bool:
+        return index in self.missing[name] or (name, index) in self._taken
+
+    def _take(self, name: str, index: int) -> None:
+        """Mark a partition as found."""
+        if (name, index) in self._taken:
+            raise DirectoryRefused(self._found_twice(name, index))
+        del self.missing[name][index]
+        self._taken.add((name, index))
+
+    def _put_back(self, directory: DataDirectory, misplaced: list[_Misplaced]) -> list[tuple[str, int]]:
+        """Move folders to their own places; returns the partitions that are in their places then.
+
+        A folder whose partition has been found elsewhere stays in the quarantine.
+        """
+        moves = []
+        for folder, own in misplaced:
+            if (own.topic, own.partition) in self._taken:
+                reason = f"{directory.partition_path(own.topic, own.partition)} has the same identity"
+                _quarantine(directory, folder.topic, [folder.partition], reason)
+            else:
+                self._take(own.topic, own.partition)
+                moves.append((folder, own))
+        try:
+            left = directory.put_back(moves)
+        except StorageError as e:
+            log.error("misplaced_partitions_ignored", directory=directory.path, error=str(e))
+            left = []
+        for entry in left:
+            log_quarantined(directory, entry)
+        back = []
+        for folder, own in moves:
+            if directory.holds(own.topic, own.partition):
+                back.append((own.topic, own.partition))
+                log.error(
+                    "partition_misplaced",
+                    topic=own.topic,
+                    partition=own.partition,
+                    found=directory.partition_path(folder.topic, folder.partition),
+                    moved_to=directory.partition_path(own.topic, own.partition),
+                )
+            else:
+                self._taken.discard((own.topic, own.partition))
+                self.missing[own.topic][own.partition] = None
+        return back
+
+    def _found_twice(self, name: str, index: int) -> str:
+        """The reason not to start: one of two copies is older, and nothing says which."""
+        places = [d.partition_path(name, index) for d in self._directories if d.holds(name, index)]
+        return f"{' and '.join(places)} are the same replica: move the older one away"
+
+
+def _identify(directory: DataDirectory, folder: PartitionFolder, own: StoredPartition) -> None:
+    """Give a folder in its own place the identity, or its topic's folder the id, that was lost."""
+    try:
+        if folder.topic_id != own.topic_id:
+            directory.folders.keep_topic(own.topic, own.topic_id)
+        if folder.identity is None:
+            directory.folders.identify(own.topic, own.partition, own.topic_id)
+    except OSError as e:
+        # The next start tries again.
+        log.warning("partition_not_identified", topic=own.topic, partition=own.partition, error=str(e))
+
+
+def _quarantine(directory: DataDirectory, name: str, indexes: Sequence[int], reason: str) -> None:
+    try:
+        entry = directory.quarantine_partitions(name, indexes, reason, forget=False)
+    except StorageError as e:
+        log.error("stray_partitions_ignored", topic=name, partitions=indexes, error=str(e))
+    else:
+        log_quarantined(directory, entry)
+
+
+def log_quarantined(directory: DataDirectory, entry: QuarantineEntry) -> None:
+    """Log what was set aside, where it is, and how to bring it back."""
+    log.warning(
+        "partitions_quarantined",
+        topic=entry.topic,
+        partitions=entry.partitions,
+        bytes=entry.size,
+        reason=entry.reason,
+        path=directory.quarantine.entry_path(entry.name),
+        restore=f"penstock log quarantine restore {entry.name} --data {directory.path}",
+    )

@@ -1,0 +1,184 @@
+"""From a frame to its handler and back.
+
+A handler is `handler(context, request)`. It returns the response, a `Deferred` of it, or None where the
+request wants no answer; handlers off the hot path may be coroutines, and one on it may answer with a writer
+and what it is to write (as `response_skeleton` and `replica_fetch.write_answer`). Handlers answer what they
+foresee with error codes; what nobody foresaw is logged and costs the connection that asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable, Coroutine, Mapping
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+from penstock.broker.base.context import Context
+from penstock.broker.base.logs import get_logger
+from penstock.broker.base.metrics import ApiStats
+from penstock.broker.fetch.repeated_client import SteadyReader
+from penstock.model.errors import ErrorCode, ProtocolError
+from penstock.net.connection import Answer, Connection, Parts
+from penstock.net.deferred import Deferred
+from penstock.wire.api import Api
+from penstock.wire.apis.api_versions import API_VERSIONS, ApiVersion, ApiVersionsResponse
+from penstock.wire.messages import RequestHeader, decode_request_header, encode_response, response_writer
+
+if TYPE_CHECKING:
+    from penstock.broker.app.broker import Broker
+
+__all__ = ["Dispatcher", "Handler"]
+
+#: (context, request) to a response or a (writer, content), a Deferred of either, None, or a coroutine
+Handler: TypeAlias = Callable[[Context, Any], Any]
+T = TypeVar("T")
+log = get_logger("requests")
+
+
+class Route:
+    """All that is known about one version of one API before a request comes."""
+
+    __slots__ = ("decode", "handler", "is_async", "observe", "stats", "write")
+
+    def __init__(self, api: Api[Any, Any], version: int, handler: Handler, stats: ApiStats) -> None:
+        self.handler = handler
+        self.is_async = inspect.iscoroutinefunction(handler)
+        self.decode = api.request_decoder(version)
+        self.write = response_writer(api, version)
+        self.stats = stats
+        self.observe = stats.latency.observe
+
+
+class Dispatcher:
+    """Serves the frames of a broker's connections."""
+
+    def __init__(self, broker: Broker, handlers: Mapping[Api[Any, Any], Handler]) -> None:
+        self._broker = broker
+        self._handlers = {api.key: (api, handler) for api, handler in handlers.items()}
+        self._routes: dict[tuple[int, int], Route] = {}
+        # In order, so that a simulated end of all of them is the same every time.
+        self._tasks: dict[asyncio.Task[None], None] = {}
+
+    def serve(self, connection: Connection, frame: memoryview) -> Answer:
+        started = perf_counter_ns()
+        header = decode_request_header(frame)
+        api_key, version, correlation_id, client_id, body_offset = header
+        route = self._routes.get((api_key, version))
+        if route is None:
+            route = self._find_route(header)
+            if route is None:
+                return _unsupported_api_versions(header)
+        request = route.decode(frame, body_offset)
+        context = Context(self._broker, connection, client_id, version, route.stats)
+        try:
+            response = route.handler(context, request)
+            if route.is_async:
+                response = self.spawn(context, response)
+        except Exception as e:
+            raise self._bug(context, e) from e
+        parts: Parts | None
+        if response.__class__ is tuple:
+            write, content = response
+            parts = write(correlation_id, content)
+        elif response is None:
+            parts = None
+        elif isinstance(response, Deferred):
+            return self._later(route, context, correlation_id, response, started)
+        else:
+            parts = route.write(correlation_id, response)
+        route.observe(perf_counter_ns() - started)
+        return parts
+
+    def connection_lost(self, connection: Connection) -> None:
+        memo, connection.memo = connection.memo, None
+        if isinstance(memo, SteadyReader):
+            memo.forget()
+        self._broker.connection_lost(connection)
+
+    async def stop(self) -> None:
+        """End the handlers that still run."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _find_route(self, header: RequestHeader) -> Route | None:
+        """The route for a header, or None for an ApiVersions request that has an answer all the same."""
+        api_key, version = header.api_key, header.api_version
+        api, handler = self._handlers.get(api_key, (None, None))
+        if api is not None and handler is not None and api.supports(version):
+            stats = self._broker.metrics.api(api.name)
+            route = self._routes[api_key, version] = Route(api, version, handler, stats)
+            return route
+        self._broker.metrics.count_unsupported(api_key, version)
+        if api_key == API_VERSIONS.key:
+            return None
+        name = api.name if api is not None else "unknown"
+        raise ProtocolError(f"unsupported request: API {api_key} ({name}) version {version}")
+
+    def _later(
+        self, route: Route, context: Context, correlation_id: int, response: Deferred[Any], started: int
+    ) -> Answer:
+        """Have what a handler resolves `response` with become what goes out."""
+
+        def written(message: Any) -> Parts | None:
+            parts: Parts | None = None
+            if message.__class__ is tuple:
+                write, content = message
+                parts = write(correlation_id, content)
+            elif message is not None:
+                try:
+                    parts = route.write(correlation_id, message)
+                except Exception as e:  # noqa: BLE001 - as in `serve`
+                    self.failed(context, e)
+                    return None
+            route.observe(perf_counter_ns() - started)
+            return parts
+
+        if response.done:
+            return written(response.value)
+        response.convert = written
+        return response
+
+    def spawn(self, context: Context, work: Coroutine[Any, Any, T]) -> Deferred[T]:
+        """Run `work` as a task; an error that it did not foresee costs the connection that asked."""
+        response: Deferred[T] = Deferred()
+
+        async def run() -> None:
+            try:
+                response.resolve(await work)
+            except Exception as e:  # noqa: BLE001 - as in `serve`
+                self.failed(context, e)
+
+        task = asyncio.get_running_loop().create_task(run())
+        self._tasks[task] = None
+        task.add_done_callback(self._tasks.pop)
+        return response
+
+    def failed(self, context: Context, error: Exception) -> None:
+        """Close the connection of a request whose answer met an error that nobody foresaw."""
+        context.connection.fail(str(self._bug(context, error)))
+
+    def _bug(self, context: Context, error: Exception) -> ProtocolError:
+        if isinstance(error, ProtocolError):
+            return error
+        context.stats.failures += 1
+        log.error(
+            "handler_failed",
+            api=context.stats.name,
+            version=context.version,
+            peer=context.connection.peer,
+            error=repr(error),
+            exc_info=error,
+        )
+        return ProtocolError(f"{context.stats.name} failed inside the broker")
+
+
+def _unsupported_api_versions(header: RequestHeader) -> Answer:
+    """The one answer to a version that we do not know: v0, error 35, and our range of this API alone."""
+    only = ApiVersion(
+        api_key=API_VERSIONS.key, min_version=API_VERSIONS.min_version, max_version=API_VERSIONS.max_version
+    )
+    response = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[only])
+    return encode_response(API_VERSIONS, 0, header.correlation_id, response)

@@ -1,0 +1,246 @@
+"""Requests that only the active controller can carry out, from whichever broker a client asked (KIP-590).
+
+The request travels in an Envelope, with who has asked, and comes back as if it had been asked there. After a
+success this broker waits a moment until it knows of the change itself, so that the client finds what it has
+just made.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from socket import AF_INET, AF_INET6, inet_ntop, inet_pton
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+
+from penstock.broker.base.context import Context
+from penstock.broker.base.metrics import ApiStats
+from penstock.broker.node.cluster_node import ControllerUnavailable
+from penstock.broker.node.controller import NotController
+from penstock.metadata.topics import NewTopic
+from penstock.model.errors import ApiError, ErrorCode, ProtocolError, TopicAlreadyExists
+from penstock.net.connection import Connection
+from penstock.wire.api import Api
+from penstock.wire.apis.create_topics import (
+    CREATE_TOPICS,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from penstock.wire.apis.describe_quorum import DESCRIBE_QUORUM
+from penstock.wire.apis.envelope import ENVELOPE, EnvelopeRequest, EnvelopeResponse
+from penstock.wire.apis.list_partition_reassignments import LIST_PARTITION_REASSIGNMENTS
+from penstock.wire.messages import decode_request_header, decode_response, encode_request, encode_response
+from penstock.wire.principals import Principal, decode_principal, encode_principal
+
+if TYPE_CHECKING:
+    from penstock.broker.app.broker import Broker
+
+__all__ = ["AsyncHandler", "Caller", "carry_out", "create_topic_anywhere", "forward", "forwarded"]
+
+_DEFAULT_TIMEOUT_S: Final = 30.0
+#: how long whoever mentions a topic waits until it is made: asking again is cheap, and others of its requests
+#: wait behind this one
+_CREATION_S: Final = 10.0
+#: how long an answer may wait for this broker to hear of what was changed
+_CATCH_UP_S: Final = 0.5
+#: what changes nothing that this broker could hear of
+_READS: Final = (DESCRIBE_QUORUM, LIST_PARTITION_REASSIGNMENTS)
+_SIZE: Final = 4
+_IPV4_BYTES: Final = 4
+
+AsyncHandler: TypeAlias = Callable[[Context, Any], Coroutine[Any, Any, Any]]
+
+
+class Caller(NamedTuple):
+    """Who asks: what an envelope carries beside the request."""
+
+    principal: str
+    #: its address
+    host: str
+    client_id: str | None
+
+
+_THE_BROKER: Final = Caller("User:ANONYMOUS", "127.0.0.1", None)
+
+
+class _ForwardedContext(Context):
+    """Of a request that came in an envelope: the client's, not the broker's that sent it."""
+
+    __slots__ = ("_caller",)
+
+    def __init__(
+        self, broker: Broker, connection: Connection, caller: Caller, version: int, stats: ApiStats
+    ) -> None:
+        super().__init__(broker, connection, caller.client_id, version, stats)
+        self._caller = caller
+
+    @property
+    def principal(self) -> str:
+        return self._caller.principal
+
+    @property
+    def host(self) -> str:
+        return self._caller.host
+
+
+def forwarded(
+    api: Api[Any, Any], handler: AsyncHandler, stays: Callable[[Any], bool] = lambda request: False
+) -> AsyncHandler:
+    """`handler` where this node is the active controller, or the request `stays`; else what that answers."""
+
+    async def serve(context: Context, request: Any) -> Any:
+        if stays(request):
+            return await handler(context, request)
+
+        async def here() -> Any:
+            return await handler(context, request)
+
+        try:
+            caller = Caller(context.principal, context.host, context.client_id)
+            return await forward(context.broker, api, context.version, request, here, caller)
+        except ControllerUnavailable as e:
+            # To close is the one answer that every API has; clients try again.
+            raise ProtocolError(str(e)) from e
+
+    return serve
+
+
+async def forward(
+    broker: Broker,
+    api: Api[Any, Any],
+    version: int,
+    request: Any,
+    here: Callable[[], Awaitable[Any]],
+    caller: Caller,
+) -> Any:
+    """The active controller's response, by `here` if this node is it; ControllerUnavailable if none is."""
+    node = broker.node
+
+    async def attempt(left_s: float) -> Any:
+        if node.leader_id == node.node_id:
+            try:
+                return await here()
+            except NotController:
+                return None
+        envelope = _envelope(api, version, request, caller)
+        answer = await node.ask_leader_once(ENVELOPE, envelope, left_s, "forwarding")
+        if answer is None or answer.response_data is None:
+            return None
+        response = decode_response(api, version, memoryview(answer.response_data))
+        if _has_changed_something(api, request, response):
+            await _hear_of_it(broker, answer.metadata_end)
+        return response
+
+    timeout_s = getattr(request, "timeout_ms", 0) / 1000 or _DEFAULT_TIMEOUT_S
+    return await node.until_answered(attempt, timeout_s)
+
+
+async def create_topic_anywhere(
+    broker: Broker, topic: NewTopic, here: Callable[[], Awaitable[object]]
+) -> None:
+    """Have the controller make a topic that this broker needs; ApiError if it refuses, or is not there."""
+
+    async def as_response() -> CreateTopicsResponse:
+        await here()
+        return CreateTopicsResponse()
+
+    wanted = CreatableTopic(
+        name=topic.name,
+        num_partitions=topic.partitions,
+        replication_factor=topic.replication_factor,
+        configs=[CreatableTopicConfig(name=name, value=value) for name, value in topic.configs.items()],
+    )
+    request = CreateTopicsRequest(topics=[wanted])
+    try:
+        async with asyncio.timeout(_CREATION_S):
+            response = await forward(
+                broker, CREATE_TOPICS, CREATE_TOPICS.max_version, request, as_response, _THE_BROKER
+            )
+    except (ControllerUnavailable, TimeoutError) as e:
+        reason = str(e) or f"no controller has answered in {_CREATION_S:g} s"
+        raise ApiError(ErrorCode.REQUEST_TIMED_OUT, reason) from e
+    for result in response.topics:
+        if result.error_code == ErrorCode.TOPIC_ALREADY_EXISTS:
+            raise TopicAlreadyExists(result.error_message or "")
+        if result.error_code:
+            raise ApiError(ErrorCode(result.error_code), result.error_message or "")
+
+
+def _envelope(api: Api[Any, Any], version: int, request: Any, caller: Caller) -> EnvelopeRequest:
+    frame = b"".join(encode_request(api, version, 0, caller.client_id, request))  # type: ignore[arg-type]
+    kind, _, name = caller.principal.partition(":")
+    return EnvelopeRequest(
+        request_data=frame[_SIZE:],
+        request_principal=encode_principal(Principal(type=kind, name=name)),
+        client_host_address=_packed(caller.host),
+    )
+
+
+def _caller_in(envelope: EnvelopeRequest, client_id: str | None) -> Caller:
+    """Who asked the broker that has sent the envelope."""
+    name = _THE_BROKER.principal
+    if envelope.request_principal is not None:
+        principal = decode_principal(envelope.request_principal)
+        name = f"{principal.type}:{principal.name}"
+    try:
+        address = bytes(envelope.client_host_address)
+        host = inet_ntop(AF_INET if len(address) == _IPV4_BYTES else AF_INET6, address)
+    except ValueError as e:
+        raise ProtocolError("an envelope whose client has no address") from e
+    return Caller(name, host, client_id)
+
+
+def _packed(host: str) -> bytes:
+    """An address as bytes; the one that means any where the transport does not tell."""
+    try:
+        return inet_pton(AF_INET6 if ":" in host else AF_INET, host)
+    except OSError:
+        return bytes(_IPV4_BYTES)
+
+
+def _has_changed_something(api: Api[Any, Any], request: Any, response: Any) -> bool:
+    """Whether there is something to hear of: a part of the request has succeeded, and was no question."""
+    if api in _READS or getattr(request, "validate_only", False):
+        return False
+    for name in ("topics", "results", "responses"):
+        parts = getattr(response, name, None)
+        if parts:
+            return any(getattr(part, "error_code", ErrorCode.NONE) == ErrorCode.NONE for part in parts)
+    return bool(getattr(response, "error_code", ErrorCode.NONE) == ErrorCode.NONE)
+
+
+async def _hear_of_it(broker: Broker, metadata_end: int) -> None:
+    """Wait until this broker knows all that the controller did when it answered."""
+    try:
+        async with asyncio.timeout(_CATCH_UP_S):
+            await broker.node.loader.wait_for(metadata_end)
+    except TimeoutError:
+        return
+
+
+async def carry_out(
+    broker: Broker,
+    context: Context,
+    envelope: EnvelopeRequest,
+    handlers: Mapping[int, tuple[Api[Any, Any], AsyncHandler]],
+) -> EnvelopeResponse:
+    """The controller's side: what the request in the envelope comes to."""
+    frame = memoryview(envelope.request_data)
+    header = decode_request_header(frame)
+    caller = _caller_in(envelope, header.client_id)
+    api, handler = handlers.get(header.api_key, (None, None))
+    if api is None or handler is None or not api.supports(header.api_version):
+        return EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST)
+    request = api.request_decoder(header.api_version)(frame, header.body_offset)
+    stats = broker.metrics.api(api.name)
+    inner = _ForwardedContext(broker, context.connection, caller, header.api_version, stats)
+    try:
+        response = await handler(inner, request)
+    except NotController:
+        return EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER)
+    parts = encode_response(api, header.api_version, header.correlation_id, response)
+    return EnvelopeResponse(
+        response_data=b"".join(parts)[_SIZE:],  # type: ignore[arg-type]
+        metadata_end=broker.node.loader.applied,
+    )
