@@ -19,7 +19,7 @@ run: $(READY) ## the whole product, live: brokers, simulated GPUs, Spark, API (F
 	@$(PY) -m penstock telemetry demo $(if $(FOR),--for $(FOR)) $(if $(DATA),--data $(DATA)) $(ARGS)
 
 # Tests that start other processes wait for them much of the time, so three parts share two cores well.
-CLIENT_TESTS := tests/cli tests/client tests/clients tests/chaos tests/disasters tests/docs tests/examples tests/lab tests/testing
+CLIENT_TESTS := tests/cli tests/client tests/interop tests/chaos tests/disasters tests/docs tests/examples tests/lab $(wildcard tests/testing/test_*.py)
 PIPELINE_TESTS := tests/spark tests/telemetry
 
 test: $(READY) ## everything that must hold: lint, tests, and other people's tests (a four-minute part)
@@ -61,7 +61,7 @@ sim: $(READY) ## simulate disasters (SEEDS=…, SEED=… for the first, BROKERS=
 	$(PY) -m penstock.testing.simulation --seed $(or $(SEED),0) --seeds $(or $(SEEDS),200) --brokers $(or $(BROKERS),3) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(OPERATED),--operated) $(if $(DISASTERS),--disasters)
 
 mutants: $(READY) ## remove guards from the broker, one at a time, and see which seed misses each
-	$(PY) -m tests.simulation.mutants
+	$(PY) -m tests.testing.simulation.mutants
 
 chaos: $(READY) ## kill, stop and cut off real brokers under real clients (SECONDS=…, SEED=…, BROKERS=…)
 	$(PY) -m chaos --seconds $(or $(SECONDS),60) --brokers $(or $(BROKERS),3) $(if $(SEED),--seed $(SEED))

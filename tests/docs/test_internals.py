@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.simulation.mutants import MUTANTS
+from tests.testing.simulation.mutants import MUTANTS
 
 ROOT = Path(__file__).parents[2]
 PAGES = ROOT / "docs" / "internals"

@@ -1,0 +1,438 @@
+"""Brokers come and go: registration, fencing, controlled shutdown, and suspicions that are wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+
+import pytest
+
+from penstock.broker.app.lifecycle import Lifecycle
+from penstock.broker.node.metadata_loader import MetadataLoader
+from penstock.broker.replica import replicas
+from penstock.broker.replica.fetch_requests import ReplicaAsks
+from penstock.broker.replica.partitions import Partitions
+from penstock.metadata.image import TOPIC
+from penstock.model.errors import ApiError, ErrorCode
+from penstock.replication.fetch_plan import PlannedFetch
+from penstock.wire.apis.broker_heartbeat import BROKER_HEARTBEAT, BrokerHeartbeatRequest
+from penstock.wire.apis.broker_registration import BROKER_REGISTRATION, BrokerRegistrationRequest
+from penstock.wire.apis.endpoints import Feature, Listener
+from penstock.wire.apis.init_producer_id import INIT_PRODUCER_ID, InitProducerIdRequest
+from penstock.wire.apis.metadata import METADATA, MetadataRequest
+from penstock.wire.apis.unregister_broker import UNREGISTER_BROKER, UnregisterBrokerRequest
+from penstock.wire.metadata_records import PartitionChangeRecord
+from tests.broker.disks import Disk, Volumes
+from tests.broker.node.test_quorum import create
+from tests.broker.nodes import Cluster, cluster, eventually, run
+from tests.broker.replication import described, make_topic, produce, replica
+from tests.broker.request.test_forwarding import alter
+
+
+def others(nodes: Cluster, *without: int) -> list[int]:
+    return [node for node in nodes.brokers if node not in without]
+
+
+def test_a_process_that_dies_is_fenced_long_before_its_session_ends() -> None:
+    async def main() -> None:
+        async with cluster(3) as nodes:
+            controller = await nodes.settled()
+            dead = others(nodes, controller.node_id)[0]
+            await nodes.kill(dead)
+            await eventually(lambda: controller.image.brokers[dead].fenced)
+
+    run(main())
+
+
+def test_the_death_of_the_controllers_process_fences_its_broker_too() -> None:
+    """One kill in three hits the quorum's leader: whoever follows has to find out by itself."""
+
+    async def main() -> None:
+        async with cluster(3) as nodes:
+            first = await nodes.settled()
+            await nodes.kill(first.node_id)
+            second = await nodes.settled()
+            await eventually(lambda: second.image.brokers[first.node_id].fenced)
+
+    run(main())
+
+
+def test_a_wrong_suspicion_is_harmless() -> None:
+    """A broker that is taken for gone is fenced, says so, and is up again; nothing it knew is lost."""
+
+    async def main() -> None:
+        async with cluster(3) as nodes:
+            controller = await nodes.settled()
+            suspect = others(nodes, controller.node_id)[0]
+            assert await create(nodes, suspect, "topic", factor=3) == ErrorCode.NONE
+            epoch = nodes[suspect].broker_epoch
+            changes = controller.image.offset
+            controller.node.duties.gone(suspect)
+            for broker in nodes.brokers.values():
+                broker.node.quorum.peer_gone(controller.node_id)
+            await eventually(lambda: (nodes.controller or controller).image.offset > changes)
+            after = await nodes.settled()
+            await eventually(lambda: not after.image.brokers[suspect].fenced)
+            assert after.image.brokers[suspect].epoch == epoch, "the same registration"
+            assert await create(nodes, suspect, "another") == ErrorCode.NONE
+
+    run(main())
+
+
+def test_a_broker_that_falls_silent_is_fenced_when_its_session_ends() -> None:
+    async def main() -> None:
+        short = {"broker.session.timeout.ms": "400", "broker.heartbeat.interval.ms": "50"}
+        async with cluster(3, config=short) as nodes:
+            controller = await nodes.settled()
+            silent = others(nodes, controller.node_id)[0]
+            lifecycle = nodes[silent].lifecycle
+            assert lifecycle is not None
+            await lifecycle.stop()
+            await eventually(lambda: controller.image.brokers[silent].fenced)
+            lifecycle.start()
+            await eventually(lambda: not controller.image.brokers[silent].fenced)
+
+    run(main())
+
+
+def test_a_broker_that_registers_twice_is_missed_as_any_other() -> None:
+    """Its first request may have been carried out though the answer was lost, or be late."""
+
+    async def main() -> None:
+        async with cluster(3) as nodes:
+            controller = await nodes.settled()
+            silent = others(nodes, controller.node_id)[0]
+            lifecycle = nodes[silent].lifecycle
+            assert lifecycle is not None
+            await lifecycle.stop()
+            epoch = lifecycle.epoch
+            await lifecycle.register()
+            assert lifecycle.epoch == epoch
+            duties = controller.node.duties
+            assert duties.sessions is not None
+            late_ms = duties.now_ms() + controller.config.broker_session_timeout_ms
+            assert silent in duties.sessions.expired(controller.image, late_ms)
+
+    run(main())
+
+
+def test_leaders_move_away_before_a_broker_stops() -> None:
+    async def main() -> None:
+        async with cluster(3) as nodes:
+            controller = await nodes.settled()
+            leaving = others(nodes, controller.node_id)[0]
+            assert await create(nodes, leaving, "topic", factor=3) == ErrorCode.NONE
+            partition = controller.image.topics["topic"].partitions[0]
+            epoch = nodes[leaving].broker_epoch
+            await nodes.stop(leaving)
+            assert controller.image.brokers[leaving].fenced
+            assert partition.leader not in (leaving, -1) and leaving not in partition.isr
+            await nodes.start(leaving)
+            assert nodes[leaving].broker_epoch > epoch
+
+    run(main())
+
+
+def test_the_controllers_node_hands_both_of_its_parts_over() -> None:
+    async def main() -> None:
+        async with cluster(3) as nodes:
+            first = await nodes.settled()
+            assert await create(nodes, first.node_id, "topic", factor=3) == ErrorCode.NONE
+            await nodes.stop(first.node_id)
+            second = await nodes.settled()
+            assert second.image.brokers[first.node_id].fenced
+            assert second.image.topics["topic"].partitions[0].leader in nodes.brokers
+
+    run(main())
+
+
+def test_the_last_node_of_a_cluster_that_is_stopped_does_not_wait_for_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("penstock.broker.app.broker._HANDOVER_S", 120)
+
+    async def main() -> None:
+        # Nor for the answer to a heartbeat that it sent before, as long as a session may last.
+        async with cluster(3) as nodes:
+            await nodes.settled()
+            for node in (1, 2):
+                await nodes.stop(node)
+            async with asyncio.timeout(60):
+                await nodes.stop(3)
+
+    run(main())
+
+
+def test_a_node_that_stops_when_the_majority_is_gone_waits_for_no_controller(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("penstock.broker.app.broker._HANDOVER_S", 3600)
+    monkeypatch.setattr("penstock.broker.app.lifecycle._FAREWELL_S", 3600)
+
+    async def main() -> None:
+        async with cluster(3) as nodes:
+            controller = (await nodes.settled()).node_id
+            last, other = others(nodes, controller)
+            for node in (other, controller):
+                await nodes.kill(node)
+            await eventually(lambda: nodes[last].node.quorum.state.majority_gone)
+            async with asyncio.timeout(60):
+                await nodes.stop(last)
+
+    run(main())
+
+
+def test_a_broker_that_stops_follows_no_leader_that_is_elected_meanwhile() -> None:
+    """The fetcher of a new leader would have gone on for as long as the process."""
+
+    async def main() -> None:
+        async with cluster(3) as nodes:
+            await make_topic(nodes, 1, 2, 3)
+            await nodes[3].replicas.stop()
+            before = list(nodes[3].replicas.fetchers)
+            await nodes.stop(1)
+            await eventually(lambda: described(nodes[3]).leader == 2)
+            applied = nodes[2].node.loader.applied
+            await eventually(lambda: nodes[3].node.loader.applied >= applied)
+            assert list(nodes[3].replicas.fetchers) == before
+
+    run(main())
+
+
+def test_a_clean_stop_is_remembered_by_its_epoch_and_an_unclean_one_is_not() -> None:
+    """KIP-966: only who shut down in good order counts as holding what it held."""
+
+    async def main() -> None:
+        async with cluster(3) as nodes:
+            for end, remembered in ((nodes.stop, True), (nodes.kill, False)):
+                last = nodes[1].broker_epoch
+                await end(1)
+                await nodes.start(1)
+                assert nodes[1].partitions.previous_broker_epoch == (last if remembered else -1)
+
+    run(main())
+
+
+def test_no_two_brokers_of_one_id() -> None:
+    async def main() -> None:
+        async with cluster(3) as nodes:
+            controller = await nodes.settled()
+            request = BrokerRegistrationRequest(
+                broker_id=others(nodes, controller.node_id)[0],
+                cluster_id=controller.cluster_id,
+                incarnation_id=bytes(15) + b"x",
+                listeners=[Listener(name="INTERNAL", host="127.0.0.1", port=1)],
+                features=[
+                    Feature(name="metadata.version", min_supported_version=1, max_supported_version=99)
+                ],
+                log_dirs=[bytes(15) + b"\xff"],
+            )
+            node = controller.node_id
+            answer = await nodes.ask(node, BROKER_REGISTRATION, request, internal=True)
+            assert answer.error_code == ErrorCode.DUPLICATE_BROKER_REGISTRATION
+            request.cluster_id = "another"
+            answer = await nodes.ask(node, BROKER_REGISTRATION, request, internal=True)
+            assert answer.error_code == ErrorCode.INCONSISTENT_CLUSTER_ID
+
+    run(main())
+
+
+def test_a_stale_heartbeat_and_a_heartbeat_to_the_wrong_node() -> None:
+    async def main() -> None:
+        async with cluster(3) as nodes:
+            controller = await nodes.settled()
+            follower = others(nodes, controller.node_id)[0]
+            stale = BrokerHeartbeatRequest(broker_id=follower, broker_epoch=0)
+            answer = await nodes.ask(controller.node_id, BROKER_HEARTBEAT, stale, internal=True)
+            assert answer.error_code == ErrorCode.STALE_BROKER_EPOCH
+            answer = await nodes.ask(follower, BROKER_HEARTBEAT, stale, internal=True)
+            assert answer.error_code == ErrorCode.NOT_CONTROLLER
+
+    run(main())
+
+
+def test_an_unregistered_broker_that_lives_registers_again() -> None:
+    async def main() -> None:
+        async with cluster(3) as nodes:
+            controller = await nodes.settled()
+            node = others(nodes, controller.node_id)[0]
+            epoch = nodes[node].broker_epoch
+            answer = await nodes.ask(node, UNREGISTER_BROKER, UnregisterBrokerRequest(broker_id=node))
+            assert answer.error_code == ErrorCode.NONE
+            await eventually(
+                lambda: node in controller.image.brokers and controller.image.brokers[node].epoch > epoch
+            )
+            await eventually(lambda: not controller.image.brokers[node].fenced)
+
+    run(main())
+
+
+def test_a_broker_that_is_not_registered_tells_producers_to_ask_again_and_followers_wait() -> None:
+    async def main() -> None:
+        async with cluster(3) as nodes:
+            await nodes.settled()
+            registered = nodes[1].image.brokers.pop(1)
+            asked = await nodes.ask(1, INIT_PRODUCER_ID, InitProducerIdRequest(transaction_timeout_ms=1000))
+            assert asked.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            with pytest.raises(ApiError, match="not registered"):
+                ReplicaAsks(nodes[1]).ask_of(PlannedFetch(0, 0, {}, []), None)
+            nodes[1].image.brokers[1] = registered
+            asked = await nodes.ask(1, INIT_PRODUCER_ID, InitProducerIdRequest(transaction_timeout_ms=1000))
+            assert asked.error_code == ErrorCode.NONE
+
+    run(main())
+
+
+def test_controllers_and_brokers_may_be_nodes_of_their_own() -> None:
+    async def main() -> None:
+        nodes = Cluster([1, 2, 3], [4, 5])
+        for node, settings in nodes.settings.items():
+            settings["process.roles"] = "controller" if node < 4 else "broker"
+        try:
+            await nodes.start()
+            controller = await nodes.settled()
+            assert controller.node_id < 4
+            assert await create(nodes, 5, "topic", factor=2) == ErrorCode.NONE
+            assert sorted(controller.image.brokers) == [4, 5]
+            assert sorted(controller.image.controllers) == [1, 2, 3]
+            assert controller.image.brokers[4].active
+            await nodes.kill(controller.node_id)
+            await nodes.settled()
+            assert await create(nodes, 4, "another", factor=2) == ErrorCode.NONE
+            await nodes.stop()
+        finally:
+            await nodes.close()
+
+    run(main())
+
+
+def test_a_topic_that_asks_for_it_gets_a_leader_that_may_lack_records(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """`unclean.leader.election.enable` takes effect when it is set, not only when a broker comes or goes."""
+    warnings: list[tuple[str, dict[str, object]]] = []
+    monkeypatch.setattr(replicas.log, "warning", lambda event, **fields: warnings.append((event, fields)))
+
+    async def main() -> None:
+        # Also how often the controller looks for leaders to elect.
+        async with cluster(3, config={"leader.imbalance.check.interval.seconds": "1"}) as nodes:
+            controller = await nodes.settled()
+            assert await create(nodes, controller.node_id, "topic", factor=2) == ErrorCode.NONE
+            partition = controller.image.topics["topic"].partitions[0]
+            change = PartitionChangeRecord(
+                topic_id=partition.topic_id, partition_id=0, isr=[9], leader=-1, eligible_leader_replicas=[]
+            )
+            await controller.controller.change(lambda: ([change], None))
+            assert partition.leader == -1, "nobody who has everything is there"
+            key = "unclean.leader.election.enable"
+            assert await alter(nodes, controller.node_id, TOPIC, "topic", key, "true") == ErrorCode.NONE
+            await eventually(lambda: partition.leader in partition.replicas)
+            await eventually(
+                lambda: warnings == [("unclean_leader", {"partition": "topic-0", "end_offset": 0})]
+            )
+
+    run(main())
+
+
+def test_leaders_go_back_to_where_they_are_preferred() -> None:
+    async def main() -> None:
+        async with cluster(3, config={"leader.imbalance.check.interval.seconds": "1"}) as nodes:
+            controller = await nodes.settled()
+            assert await create(nodes, controller.node_id, "topic", factor=3) == ErrorCode.NONE
+            partition = controller.image.topics["topic"].partitions[0]
+            (preferred, other), epoch = partition.replicas[:2], partition.leader_epoch
+            change = PartitionChangeRecord(topic_id=partition.topic_id, partition_id=0, leader=other)
+            await controller.controller.change(lambda: ([change], None))
+            # The other's epoch, and another one: it may be over already.
+            await eventually(lambda: (partition.leader, partition.leader_epoch) == (preferred, epoch + 2))
+
+    run(main())
+
+
+def test_leaders_move_away_from_a_failed_directory() -> None:
+    """What is on the failed disk is led elsewhere; what is on the broker's other disk is back in sync."""
+
+    async def main() -> None:
+        nodes = Cluster([1, 2, 3], config={"penstock.flush": "group"})
+        bad = Disk()
+        nodes.disks[1] = Volumes(good=Disk(), bad=bad)
+        nodes.settings[1]["log.dirs"] = "/good,/bad"
+        try:
+            await nodes.start()
+            for name in ("one", "two"):
+                await make_topic(nodes, 1, 2, 3, name=name)
+            at = {replica(nodes[1], name).directory.path: name for name in ("one", "two")}
+            lost, kept = described(nodes[2], at["/bad"]), described(nodes[2], at["/good"])
+            bad.sync_error = errno.EIO
+            answer = await produce(nodes, 1, b"lost?", name=at["/bad"])
+            assert answer.error_code != ErrorCode.NONE
+            await eventually(lambda: lost.leader in (2, 3) and sorted(lost.isr) == [2, 3])
+            await eventually(lambda: sorted(kept.isr) == [1, 2, 3])
+            # Time enough for the other to join, too, if it seemed to keep up.
+            assert (await produce(nodes, lost.leader, b"kept", name=at["/bad"])).error_code == ErrorCode.NONE
+            assert sorted(lost.isr) == [2, 3]
+            assert not nodes[2].image.brokers[1].fenced
+        finally:
+            await nodes.close()
+
+    run(main())
+
+
+def test_a_broker_stops_though_its_disk_takes_no_manifest(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        nodes = Cluster([1, 2, 3])
+        disk = nodes.disks[1] = Disk()
+        close = Partitions.close
+
+        async def fail(partitions: Partitions, broker_epoch: int) -> None:
+            disk.sync_error = errno.EIO
+            await close(partitions, broker_epoch)
+
+        try:
+            await nodes.start()
+            last = nodes[1].broker_epoch
+            with monkeypatch.context() as failing:
+                failing.setattr(Partitions, "close", fail)
+                await nodes.stop(1)
+            disk.sync_error = None
+            await nodes.start(1)
+            assert nodes[1].broker_epoch > last
+            assert nodes[1].partitions.previous_broker_epoch == -1
+        finally:
+            await nodes.close()
+
+    run(main())
+
+
+def test_a_broker_is_up_only_when_its_own_metadata_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its heartbeat may be answered before it has read that it is fenced no more: clients would miss it."""
+    may_read = asyncio.Event()
+    late: list[Lifecycle] = []
+    apply_more, start = MetadataLoader._apply_more, Lifecycle.start
+
+    async def read_late(self: MetadataLoader) -> None:
+        if late and late[0]._node.loader is self:
+            await may_read.wait()
+        await apply_more(self)
+
+    def start_late(self: Lifecycle) -> None:
+        late.append(self)
+        start(self)
+
+    async def main() -> None:
+        nodes = Cluster([1, 2, 3])
+        try:
+            await nodes.start(1, 2)
+            monkeypatch.setattr(MetadataLoader, "_apply_more", read_late)
+            monkeypatch.setattr(Lifecycle, "start", start_late)
+            starting = asyncio.create_task(nodes.start(3))
+            await eventually(lambda: bool(late) and not late[0].fenced)
+            assert not (await asyncio.wait({starting}, timeout=0.05))[0]
+            may_read.set()
+            await starting
+            told = await nodes.ask(3, METADATA, MetadataRequest(topics=[]))
+            assert 3 in [broker.node_id for broker in told.brokers]
+        finally:
+            await nodes.close()
+
+    run(main())

@@ -1,0 +1,241 @@
+"""Nodes whose metadata is damaged, wiped or rolled back, in a cluster of three and alone."""
+
+from __future__ import annotations
+
+import asyncio
+from copy import deepcopy
+from typing import cast
+
+import pytest
+
+from penstock.broker.node.cluster_node import ControllerUnavailable
+from penstock.broker.node.metadata_home import MetadataRefused
+from penstock.model.errors import ErrorCode
+from penstock.raft.state import Recovery
+from penstock.storage.memory import MemoryFiles
+from tests.broker.events import Events
+from tests.broker.node.test_quorum import create
+from tests.broker.nodes import Cluster, cluster, eventually, run
+
+METADATA = "/data/topics/__cluster_metadata/partition-0"
+SEGMENT = f"{METADATA}/{0:020d}.log"
+#: so that a start that must fail does so soon
+IMPATIENT = {"initial.broker.registration.timeout.ms": "2500"}
+
+
+def flip(files: MemoryFiles, path: str = SEGMENT, position: int | None = None) -> None:
+    """Damage a file in place, open or not."""
+    file = files.open(path)
+    position = file.size() // 2 if position is None else position
+    (byte,) = file.pread(1, position)
+    file.pwrite(bytes([byte ^ 0x10]), position)
+    file.close()
+
+
+def disk(nodes: Cluster, node: int) -> MemoryFiles:
+    return cast(MemoryFiles, nodes.disks[node])
+
+
+def state(nodes: Cluster, node: int) -> Recovery:
+    return nodes[node].node.quorum.state.state.recovery
+
+
+def tree(files: MemoryFiles, path: str) -> dict[str, bytes]:
+    found: dict[str, bytes] = {}
+    for name in files.listdir(path):
+        below = f"{path}/{name}"
+        found |= tree(files, below) if files.is_dir(below) else {below: files.read(below)}
+    return found
+
+
+def be_patient(nodes: Cluster) -> None:
+    for settings in nodes.settings.values():
+        settings.update(dict.fromkeys(IMPATIENT, "60000"))
+
+
+async def fails(nodes: Cluster, *starting: int) -> list[BaseException]:
+    results = await asyncio.gather(*(nodes.start(node) for node in starting), return_exceptions=True)
+    return [result for result in results if isinstance(result, BaseException)]
+
+
+# -- damage
+
+
+def test_a_broker_alone_refuses_damaged_metadata_and_touches_nothing() -> None:
+    async def main() -> None:
+        nodes = Cluster([1], config=IMPATIENT)
+        try:
+            await nodes.start()
+            assert await create(nodes, 1, "orders") == ErrorCode.NONE
+            await nodes.stop()
+            sound = disk(nodes, 1).read(SEGMENT)
+            flip(disk(nodes, 1))
+            before = tree(disk(nodes, 1), "/data")
+            with pytest.raises(MetadataRefused, match=r"\.log is damaged at byte \d+, offset \d+: .*backup"):
+                await nodes.start()
+            assert tree(disk(nodes, 1), "/data") == before
+            disk(nodes, 1).write_atomic(SEGMENT, sound)
+            await nodes.start()
+            assert "orders" in nodes[1].image.topics
+            assert nodes[1].partitions.previous_broker_epoch >= 0, "the shutdown still counts as clean"
+        finally:
+            await nodes.close()
+
+    run(main())
+
+
+@pytest.mark.parametrize("how", ["flipped", "cut", "removed"])
+def test_one_damaged_voter_of_three_fetches_its_metadata_again(how: str, events: Events) -> None:
+    async def main() -> None:
+        async with cluster(3) as nodes:
+            assert await create(nodes, 1, "orders", factor=3) == ErrorCode.NONE
+            await nodes.stop()
+            files = disk(nodes, 2)
+            if how == "flipped":
+                flip(files)
+            elif how == "cut":
+                files.write_atomic(SEGMENT, files.read(SEGMENT)[:-9])
+            else:
+                files.remove(SEGMENT)
+            await nodes.start()
+            await nodes.settled()
+            ((level, damaged),) = events.of("metadata_damaged")
+            assert (level == "error" and SEGMENT in damaged["reason"]) or METADATA in damaged["reason"]
+            kept = tree(files, damaged["quarantine"])
+            assert any(name.endswith("quarantine.json") for name in kept)
+            await eventually(lambda: state(nodes, 2) == Recovery.NONE)
+            assert set(nodes[2].image.topics) == {"orders"}
+            # It counts again: with it, one of the others is enough.
+            await nodes.kill(3)
+            await nodes.settled()
+            assert await create(nodes, 2, "invoices", factor=2) == ErrorCode.NONE
+
+    run(main())
+
+
+def test_two_damaged_voters_of_three_do_not_start_and_the_third_keeps_its_data() -> None:
+    async def main() -> None:
+        async with cluster(3, config=IMPATIENT) as nodes:
+            assert await create(nodes, 1, "orders", factor=3) == ErrorCode.NONE
+            await nodes.stop()
+            for node in (1, 2):
+                flip(disk(nodes, node))
+            log = disk(nodes, 3).read(SEGMENT)
+            data = tree(disk(nodes, 3), "/data/topics/orders")
+            errors = await fails(nodes, 1, 2, 3)
+            assert len(errors) == 3 and all(isinstance(e, ControllerUnavailable) for e in errors)
+            assert sum("metadata log was damaged" in str(e) for e in errors) == 2
+            assert disk(nodes, 3).read(SEGMENT) == log
+            assert tree(disk(nodes, 3), "/data/topics/orders") == data
+            for node in (1, 2):
+                assert disk(nodes, node).is_dir("/data/topics/orders/partition-0")
+
+    run(main())
+
+
+def test_a_damaged_voter_stays_out_over_a_restart() -> None:
+    async def main() -> None:
+        async with cluster(3, config=IMPATIENT) as nodes:
+            assert await create(nodes, 1, "orders") == ErrorCode.NONE
+            await nodes.stop()
+            flip(disk(nodes, 1))
+            for _ in range(2):
+                (error,) = await fails(nodes, 1)
+                assert "metadata log was damaged" in str(error)
+            be_patient(nodes)
+            await nodes.start()
+            await eventually(lambda: state(nodes, 1) == Recovery.NONE)
+            assert "orders" in nodes[1].image.topics
+
+    run(main())
+
+
+def test_damage_that_is_found_while_a_node_leads_ends_the_node() -> None:
+    async def main() -> None:
+        async with cluster(3) as nodes:
+            leader = (await nodes.settled()).node_id
+            other = next(node for node in nodes.brokers if node != leader)
+            await nodes.kill(other)
+            assert await create(nodes, leader, "orders") == ErrorCode.NONE
+            flip(disk(nodes, leader), position=disk(nodes, leader).size(SEGMENT) - 5)
+            disk(nodes, other).rmtree(METADATA)
+            disk(nodes, other).makedirs(METADATA)
+            starting = asyncio.create_task(nodes.start(other))
+            await eventually(nodes[leader].node.is_over.is_set)
+            assert "damaged" in str(nodes[leader].node.quorum.failure)
+            starting.cancel()
+            await asyncio.gather(starting, return_exceptions=True)
+
+    run(main())
+
+
+# -- wiped disks
+
+
+def test_a_wiped_voter_and_a_stale_one_elect_nobody_and_lose_nothing(events: Events) -> None:
+    # As shipped: a voter that follows a leader which has gone elects another one after this time.
+    timeouts = {**IMPATIENT, "controller.quorum.fetch.timeout.ms": "2000"}
+
+    async def main() -> None:
+        async with cluster(3, config=timeouts) as nodes:
+            await nodes.settled()
+            await nodes.stop(3)
+            assert await create(nodes, 1, "orders", factor=2) == ErrorCode.NONE
+            old = nodes[1].node.key
+            await nodes.stop()
+            nodes.disks[1] = MemoryFiles()
+            errors = await fails(nodes, 1, 3)
+            assert len(errors) == 2 and all(isinstance(e, ControllerUnavailable) for e in errors)
+            be_patient(nodes)
+            await nodes.start()
+            for broker in nodes.brokers.values():
+                await eventually(lambda image=broker.image: "orders" in image.topics)
+            new = nodes[1].node.key
+            assert new != old
+            await eventually(lambda: all(b.node.quorum.state.voters.has(new) for b in nodes.brokers.values()))
+            assert not any(b.node.quorum.state.voters.has(old) for b in nodes.brokers.values())
+            await eventually(lambda: bool(events.of("voter_replaced")))
+            await nodes.kill(2)
+            await nodes.settled()
+            assert await create(nodes, 3, "with-the-new-disk") == ErrorCode.NONE
+
+    run(main())
+
+
+def test_the_log_names_the_directories_of_all_voters() -> None:
+    async def main() -> None:
+        async with cluster(3) as nodes:
+            keys = [broker.node.key for _, broker in sorted(nodes.brokers.items())]
+            for broker in nodes.brokers.values():
+                quorum = broker.node.quorum.state
+                await eventually(lambda quorum=quorum: [voter.key for voter in quorum.voters] == keys)
+
+    run(main())
+
+
+# -- metadata that went back
+
+
+def test_a_node_refuses_to_drop_what_two_rolled_back_ones_lack() -> None:
+    async def main() -> None:
+        async with cluster(3, config=IMPATIENT) as nodes:
+            assert await create(nodes, 1, "orders", factor=3) == ErrorCode.NONE
+            await nodes.stop()
+            old = {node: deepcopy(disk(nodes, node)) for node in (1, 2)}
+            await nodes.start()
+            for name in ("invoices", "payments"):
+                assert await create(nodes, 1, name, factor=3) == ErrorCode.NONE
+            await nodes.stop()
+            nodes.disks.update(old)
+            await nodes.start(1, 2)
+            for n in range(4):
+                assert await create(nodes, 1, f"again-{n}") == ErrorCode.NONE
+            kept = tree(disk(nodes, 3), "/data/topics/invoices")
+            # By its epoch, its log could win an election: then it is the two others that refuse.
+            assert len(await fails(nodes, 3)) == 1
+            for broker in nodes.brokers.values():
+                failure = broker.node.quorum.failure
+                assert failure is None or "committed" in str(failure)
+            assert tree(disk(nodes, 3), "/data/topics/invoices") == kept
+
+    run(main())

@@ -1,0 +1,68 @@
+"""What clients are told when a leader's process has just died: nothing that is about to be wrong."""
+
+from __future__ import annotations
+
+from penstock.model.errors import ErrorCode
+from penstock.wire.apis.metadata import (
+    METADATA,
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponsePartition,
+)
+from tests.broker.node.test_quorum import create
+from tests.broker.nodes import Cluster, cluster, eventually, run
+
+
+async def told(nodes: Cluster, node: int) -> MetadataResponsePartition:
+    request = MetadataRequest(topics=[MetadataRequestTopic(name="topic")])
+    response = await nodes.ask(node, METADATA, request)
+    return response.topics[0].partitions[0]
+
+
+async def led(nodes: Cluster) -> int:
+    """A topic of three replicas, which every node knows; its leader."""
+    controller = await nodes.settled()
+    assert await create(nodes, controller.node_id, "topic", factor=3) == ErrorCode.NONE
+    await eventually(lambda: all("topic" in broker.image.topics for broker in nodes.brokers.values()))
+    return controller.image.topics["topic"].partitions[0].leader
+
+
+def test_who_asks_as_a_leader_dies_is_told_its_successor() -> None:
+    async def main() -> None:
+        async with cluster(3) as nodes:
+            leader = await led(nodes)
+            await nodes.kill(leader)
+            partition = await told(nodes, next(iter(nodes.brokers)))
+            assert partition.error_code == ErrorCode.NONE
+            assert partition.leader_id in nodes.brokers
+            assert partition.leader_epoch > 0
+
+    run(main())
+
+
+def test_a_leader_that_cannot_have_a_successor_yet_is_not_named() -> None:
+    """Without a majority nobody can be elected: better no leader than a dead one."""
+
+    async def main() -> None:
+        async with cluster(3) as nodes:
+            leader = await led(nodes)
+            left, *others = [node for node in nodes.brokers if node != leader]
+            # The leader last: while there is a majority, it might get a successor.
+            for node in (*others, leader):
+                await nodes.kill(node)
+            partition = await told(nodes, left)
+            assert (partition.error_code, partition.leader_id) == (ErrorCode.LEADER_NOT_AVAILABLE, -1)
+
+    run(main())
+
+
+def test_a_wrong_suspicion_ends_with_the_next_answer() -> None:
+    async def main() -> None:
+        async with cluster(3) as nodes:
+            leader = await led(nodes)
+            asked = next(node for node in nodes.brokers if node != leader)
+            nodes[asked].node.peers.look_for(leader)
+            assert leader in nodes[asked].node.peers.missing()
+            assert (await told(nodes, asked)).leader_id == leader
+
+    run(main())

@@ -1,0 +1,423 @@
+"""Admin requests through whichever broker a client has found; the controller carries them out."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import Sequence
+from struct import pack
+from typing import Any
+
+import pytest
+
+from penstock.broker.base.context import Context
+from penstock.broker.handlers import internal
+from penstock.broker.node import producer_ids
+from penstock.broker.node.controller import NotController
+from penstock.broker.request import forwarding
+from penstock.broker.request.forwarding import Caller, forward
+from penstock.metadata.configs import Operation
+from penstock.metadata.image import BROKER, TOPIC
+from penstock.model.errors import ErrorCode
+from penstock.net.client import PeerLost
+from penstock.wire.api import Api
+from penstock.wire.apis.allocate_producer_ids import ALLOCATE_PRODUCER_IDS, AllocateProducerIdsRequest
+from penstock.wire.apis.alter_partition import ALTER_PARTITION, AlterPartitionRequest
+from penstock.wire.apis.alter_partition_reassignments import (
+    ALTER_PARTITION_REASSIGNMENTS,
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from penstock.wire.apis.create_topics import CREATE_TOPICS
+from penstock.wire.apis.delete_topics import (
+    DELETE_TOPICS,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+from penstock.wire.apis.elect_leaders import ELECT_LEADERS, ElectLeadersRequest, TopicPartitions
+from penstock.wire.apis.envelope import ENVELOPE, EnvelopeRequest
+from penstock.wire.apis.incremental_alter_configs import (
+    INCREMENTAL_ALTER_CONFIGS,
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from penstock.wire.apis.init_producer_id import INIT_PRODUCER_ID, InitProducerIdRequest
+from penstock.wire.apis.metadata import METADATA, MetadataRequest, MetadataRequestTopic
+from penstock.wire.apis.produce import PRODUCE
+from penstock.wire.apis.update_features import UPDATE_FEATURES, FeatureUpdate, UpdateFeaturesRequest
+from penstock.wire.schema import Struct
+from tests.broker.groups import coordinator
+from tests.broker.node.test_quorum import create
+from tests.broker.nodes import Cluster, cluster, eventually, run
+from tests.broker.replication import make_topic
+
+_LOGGER = 8
+#: asks again soon, but not before the answer to a fetch that waits for something to tell
+_IMPATIENT = {"controller.quorum.request.timeout.ms": "700", "controller.quorum.fetch.timeout.ms": "60000"}
+
+
+async def follower(nodes: Cluster) -> int:
+    controller = await nodes.settled()
+    return next(node for node in nodes.brokers if node != controller.node_id)
+
+
+async def alter(nodes: Cluster, node: int, kind: int, name: str, key: str, value: str | None) -> int:
+    """Set a config, or unset it."""
+    operation = Operation.DELETE if value is None else Operation.SET
+    config = AlterableConfig(name=key, config_operation=operation, value=value)
+    resource = AlterConfigsResource(resource_type=kind, resource_name=name, configs=[config])
+    request = IncrementalAlterConfigsRequest(resources=[resource])
+    (answer,) = (await nodes.ask(node, INCREMENTAL_ALTER_CONFIGS, request)).responses
+    return answer.error_code
+
+
+def test_configs_and_deletions_go_to_the_controller() -> None:
+    async def main() -> None:
+        async with cluster(3) as nodes:
+            node = await follower(nodes)
+            image = nodes[node].image
+            assert await create(nodes, node, "topic") == ErrorCode.NONE
+            assert await alter(nodes, node, TOPIC, "topic", "retention.ms", "1234") == ErrorCode.NONE
+            assert image.topic_configs("topic") == {"retention.ms": "1234"}
+            request = DeleteTopicsRequest(topics=[DeleteTopicState(name="topic")], timeout_ms=5000)
+            (answer,) = (await nodes.ask(node, DELETE_TOPICS, request)).responses
+            assert answer.error_code == ErrorCode.NONE and "topic" not in image.topics
+
+    run(main())
+
+
+def test_another_change_is_not_taken_for_the_one_that_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who was asked answers when it knows what was made, not when it hears of just anything."""
+    monkeypatch.setattr("penstock.broker.request.forwarding._CATCH_UP_S", 60)
+
+    async def main() -> None:
+        async with cluster(3) as nodes:
+            node = await follower(nodes)
+            controller = (await nodes.settled()).node_id
+            loader = nodes[node].node.loader
+            follow, busy, go_on, release = loader.on_applied, *(asyncio.Event() for _ in range(3))
+
+            async def take_time(records: Sequence[Struct]) -> None:
+                busy.set()
+                await go_on.wait()
+                await follow(records)
+
+            async def rest() -> None:
+                await release.wait()
+
+            loader.on_applied = take_time
+            assert await create(nodes, controller, "another") == ErrorCode.NONE
+            await busy.wait()
+            asked = asyncio.create_task(create(nodes, node, "topic"))
+            await eventually(lambda: "topic" in nodes[controller].image.topics)
+            # When it has followed the other change, it does not get to this one yet.
+            held = asyncio.create_task(loader.between_changes(rest))
+            await asyncio.sleep(0)
+            go_on.set()
+            answered, _ = await asyncio.wait([asked], timeout=0.1)
+            assert not answered
+            release.set()
+            assert await asked == ErrorCode.NONE
+            assert "topic" in nodes[node].image.topics
+            await held
+
+    run(main())
+
+
+def test_configs_of_any_broker_are_altered_through_any_broker_and_reach_it() -> None:
+    async def main() -> None:
+        async with cluster(3) as nodes:
+            await nodes.settled()
+            key = "max.connections.per.ip"
+            assert await alter(nodes, 1, BROKER, "3", key, "77") == ErrorCode.NONE
+            await eventually(lambda: nodes[3].config.max_connections_per_ip == 77)
+            assert nodes[1].config.max_connections_per_ip != 77
+            assert await alter(nodes, 1, BROKER, "9", key, "77") == ErrorCode.INVALID_REQUEST
+
+    run(main())
+
+
+def test_loggers_are_altered_where_they_are() -> None:
+    async def main() -> None:
+        async with cluster(3) as nodes:
+            node = await follower(nodes)
+            request = IncrementalAlterConfigsRequest(
+                resources=[AlterConfigsResource(resource_type=_LOGGER, resource_name=str(node), configs=[])]
+            )
+            (answer,) = (await nodes.ask(node, INCREMENTAL_ALTER_CONFIGS, request)).responses
+            assert answer.error_code == ErrorCode.NONE
+
+    run(main())
+
+
+def test_a_topic_that_a_client_mentions_is_made() -> None:
+    async def main() -> None:
+        async with cluster(3) as nodes:
+            node = await follower(nodes)
+            request = MetadataRequest(topics=[MetadataRequestTopic(name="mentioned")])
+            request.allow_auto_topic_creation = True
+            (topic,) = (await nodes.ask(node, METADATA, request)).topics
+            assert topic.error_code == ErrorCode.NONE and len(topic.partitions) == 1
+
+    run(main())
+
+
+def test_no_two_brokers_give_out_the_same_producer_id() -> None:
+    async def main() -> None:
+        async with cluster(3) as nodes:
+            request = InitProducerIdRequest(transaction_timeout_ms=1000)
+            answers = [await nodes.ask(node, INIT_PRODUCER_ID, request) for node in (1, 2, 3, 1, 2, 3)]
+            assert all(answer.error_code == ErrorCode.NONE for answer in answers)
+            assert len({answer.producer_id for answer in answers}) == 6
+            controller = await nodes.settled()
+            stale = AllocateProducerIdsRequest(broker_id=1, broker_epoch=0)
+            answer = await nodes.ask(controller.node_id, ALLOCATE_PRODUCER_IDS, stale, internal=True)
+            assert answer.error_code == ErrorCode.STALE_BROKER_EPOCH
+
+    run(main())
+
+
+def test_elections_reassignments_and_features_through_a_follower() -> None:
+    async def main() -> None:
+        async with cluster(3) as nodes:
+            node = await follower(nodes)
+            assert await create(nodes, node, "topic") == ErrorCode.NONE
+            elect = ElectLeadersRequest(topic_partitions=[TopicPartitions(topic="topic", partitions=[0])])
+            ((result,),) = [
+                topic.partition_result
+                for topic in (await nodes.ask(node, ELECT_LEADERS, elect)).replica_election_results
+            ]
+            assert result.error_code == ErrorCode.ELECTION_NOT_NEEDED
+            reassign = AlterPartitionReassignmentsRequest(
+                topics=[
+                    ReassignableTopic(
+                        name="topic", partitions=[ReassignablePartition(partition_index=0, replicas=[9])]
+                    )
+                ]
+            )
+            ((moved,),) = [
+                topic.partitions
+                for topic in (await nodes.ask(node, ALTER_PARTITION_REASSIGNMENTS, reassign)).responses
+            ]
+            assert moved.error_code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
+            update = FeatureUpdate(feature="group.version", max_version_level=9)
+            answer = await nodes.ask(node, UPDATE_FEATURES, UpdateFeaturesRequest(feature_updates=[update]))
+            assert answer.error_code == ErrorCode.INVALID_UPDATE_VERSION
+
+    run(main())
+
+
+@pytest.mark.parametrize(("api", "version"), [(PRODUCE, 9), (CREATE_TOPICS, 99)])
+def test_an_envelope_holds_only_what_the_controller_does(api: Api[Any, Any], version: int) -> None:
+    async def main() -> None:
+        async with cluster(1) as nodes:
+            header = pack(">hhihB", api.key, version, 0, -1, 0)
+            request = EnvelopeRequest(request_data=header, client_host_address=bytes(4))
+            answer = await nodes.ask(1, ENVELOPE, request, internal=True)
+            assert answer.error_code == ErrorCode.INVALID_REQUEST
+
+    run(main())
+
+
+def test_requests_survive_the_controllers_death() -> None:
+    async def main() -> None:
+        async with cluster(3) as nodes:
+            controller = await nodes.settled()
+            node = await follower(nodes)
+            asked = asyncio.gather(*(create(nodes, node, f"topic-{n}") for n in range(5)))
+            await nodes.kill(controller.node_id)
+            answers = set(await asked)
+            # An answer may have been lost with the one who gave it: then the second attempt finds the topic.
+            assert answers <= {ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS}
+            await eventually(lambda: {f"topic-{n}" for n in range(5)} <= set(nodes[node].image.topics))
+
+    run(main())
+
+
+def test_a_controller_that_is_slow_is_not_asked_a_second_time() -> None:
+    """What it has not answered yet it will do: a second request would find that the topic exists already."""
+
+    async def main() -> None:
+        async with cluster(3, config=_IMPATIENT) as nodes:
+            controller = await nodes.settled()
+            node = await follower(nodes)
+            async with controller.node.controller._turn:
+                asked = asyncio.create_task(create(nodes, node, "topic"))
+                answered, _ = await asyncio.wait([asked], timeout=0.9)
+                assert not answered
+            assert await asked == ErrorCode.NONE
+
+    run(main())
+
+
+def test_who_asks_the_controller_again_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first request may be carried out after the second, and the answer is the second's."""
+
+    async def main() -> None:
+        async with cluster(3) as nodes:
+            await nodes.settled()
+            node = nodes[await follower(nodes)].node
+            told: list[str] = []
+            get = node.peers.get
+
+            class Lost:
+                async def send(self, *_: object) -> None:
+                    raise PeerLost("the connection has ended")
+
+            def lose_once(node_id: int, purpose: str) -> Any:
+                return get(node_id, purpose) if purpose != "isr" or told else Lost()
+
+            monkeypatch.setattr(node.peers, "get", lose_once)
+            request = AlterPartitionRequest(broker_id=node.node_id, broker_epoch=node.broker_epoch)
+            answer = await node.to_controller(
+                ALTER_PARTITION, request, 10, purpose="isr", on_unanswered=lambda: told.append("again")
+            )
+            assert (answer.error_code, told) == (ErrorCode.NONE, ["again"])
+
+    run(main())
+
+
+def test_a_controller_whose_disk_hangs_leaves_it_to_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It leads the quorum all the same: others' disks are a majority, and it answers their fetches."""
+
+    async def main() -> None:
+        async with cluster(3) as nodes:
+            controller = await nodes.settled()
+            node, goes_on = await follower(nodes), asyncio.Event()
+            loader = controller.node.loader
+            follow = loader.on_applied
+
+            async def hang(records: Sequence[Struct]) -> None:
+                await goes_on.wait()
+                await follow(records)
+
+            loader.on_applied = hang
+            with monkeypatch.context() as impatient:
+                impatient.setattr("penstock.broker.node.controller._STUCK_S", 0.2)
+                answer = await create(nodes, node, "topic")
+            assert answer in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
+            assert await nodes.settled() is not controller
+            assert await create(nodes, node, "another") == ErrorCode.NONE
+            goes_on.set()
+            await eventually(lambda: "another" in controller.image.topics)
+
+    run(main())
+
+
+def test_a_change_that_is_given_up_leaves_no_error_that_nobody_takes() -> None:
+    """Whose leadership is lost has its duties cancelled in the same moment (seed 24114 of three brokers)."""
+
+    async def main() -> None:
+        async with cluster(3) as nodes:
+            controller = (await nodes.settled()).controller
+            problems: list[object] = []
+            asyncio.get_running_loop().set_exception_handler(lambda _, context: problems.append(context))
+            changing = asyncio.create_task(controller._reach(controller.next_offset + 5))
+            await asyncio.sleep(0)
+            controller.failed(NotController("leadership was lost"))
+            changing.cancel()
+            await asyncio.wait([changing])
+            del changing
+            controller._loader._waiting.clear()
+            gc.collect()
+            assert not problems
+
+    run(main())
+
+
+def test_a_controller_that_does_not_answer_is_waited_for_until_another_leads(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def main() -> None:
+        async with cluster(3, config=_IMPATIENT) as nodes:
+            controller = await nodes.settled()
+            node = nodes[await follower(nodes)].node
+            get, asked = node.peers.get, asyncio.Event()
+
+            class Silent:
+                async def send(self, *_: object) -> None:
+                    asked.set()
+                    await asyncio.Event().wait()
+
+            def silent(node_id: int, purpose: str) -> Any:
+                return Silent() if purpose == "forwarding" else get(node_id, purpose)
+
+            monkeypatch.setattr(node.peers, "get", silent)
+            asking = asyncio.create_task(node.ask_leader_once(ENVELOPE, EnvelopeRequest(), 60, "forwarding"))
+            await asked.wait()
+            await nodes.kill(controller.node_id)
+            async with asyncio.timeout(50):
+                assert await asking is None
+
+    run(main())
+
+
+def test_who_asked_reaches_the_controller(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client's principal and address, not those of the broker that passes the request on (KIP-590)."""
+    seen: list[tuple[str, str, str | None]] = []
+
+    async def serve(context: Context, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+        seen.append((context.principal, context.host, context.client_id))
+        return DeleteTopicsResponse()
+
+    monkeypatch.setitem(internal._CARRIED, DELETE_TOPICS.key, (DELETE_TOPICS, serve))
+
+    async def nowhere() -> None:
+        raise AssertionError("this node is not the controller")
+
+    async def main() -> None:
+        async with cluster(3) as nodes:
+            node = await follower(nodes)
+            request = DeleteTopicsRequest(timeout_ms=5000)
+            await nodes.ask(node, DELETE_TOPICS, request)
+            alice = Caller("User:alice", "2001:db8::7", "alices-client")
+            await forward(nodes[node], DELETE_TOPICS, 6, request, nowhere, alice)
+
+    run(main())
+    assert seen == [
+        ("User:ANONYMOUS", "127.0.0.1", "test"),
+        ("User:alice", "2001:db8::7", "alices-client"),
+    ]
+
+
+def test_producers_hear_soon_that_there_is_no_controller(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many ask: each may find a broker that has one, instead of waiting for those before it."""
+    monkeypatch.setattr(producer_ids, "_PATIENCE_S", 0.1)
+
+    async def main() -> None:
+        async with cluster(3) as nodes:
+            node = await follower(nodes)
+            for other in set(nodes.brokers) - {node}:
+                await nodes.kill(other)
+            request = InitProducerIdRequest(transaction_timeout_ms=1000)
+            answers = await asyncio.gather(*(nodes.ask(node, INIT_PRODUCER_ID, request) for _ in range(100)))
+            assert {answer.error_code for answer in answers} == {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
+
+    run(main())
+
+
+def test_clients_hear_soon_what_there_is_without_a_controller(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Topics that nobody can make now must not keep a client from those that there are."""
+    monkeypatch.setattr(forwarding, "_CREATION_S", 0.1)
+
+    async def main() -> None:
+        async with cluster(1, 1) as nodes:
+            await make_topic(nodes, 2, name="known", min_isr=1)
+            await nodes.kill(1)
+            names = ["known", "missing", "other"]
+            request = MetadataRequest(
+                topics=[MetadataRequestTopic(name=name) for name in names], allow_auto_topic_creation=True
+            )
+            async with asyncio.timeout(20):
+                topics = (await nodes.ask(2, METADATA, request)).topics
+                found = await coordinator(nodes, 2)
+            unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            assert [(t.name, t.error_code) for t in topics] == list(
+                zip(names, (ErrorCode.NONE, unknown, unknown), strict=True)
+            )
+            assert found.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+    run(main())

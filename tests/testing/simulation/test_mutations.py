@@ -1,0 +1,48 @@
+"""Brokers with one guard removed: the simulator must find each within a few seeds.
+
+The quick part of `make mutants`: the guards that are missed soonest.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.testing.simulation.mutants import MUTANTS, Mutant, hunt
+
+_SEEDS_MAX = 20
+#: what takes more seeds, or longer ones, is for `make mutants`
+_SLOW = {
+    "fsync before vote",
+    "one vote per epoch",
+    "votes compare logs",
+    "committed-epoch rule",
+    "reads end at the high watermark",
+    "missing logs are reported",
+    "logs match their manifest",
+    "manifests agree on the epoch",
+    "a new disk does not vote",
+    "recovery waits for every replica",
+    "the most complete replica recovers",
+    "committed records are set aside",
+    "holes are damage, and do not match the manifest",
+    "foreign files are ignored",
+    "a wrong clock deletes nothing",
+    "rebuilds need brokers",
+    "rebuilds end when the broker is back",
+    "old replicas stay until the new are in sync",
+    "a wrong clock does not lead",
+    "a lost vote makes another voter",
+    "damage is found and mended",
+    "a lack of descriptors is no disk failure",
+}
+
+
+@pytest.mark.parametrize(
+    "mutant", [m for m in MUTANTS if m.guard not in _SLOW], ids=lambda mutant: str(mutant.guard)
+)
+def test_a_removed_guard_is_missed(mutant: Mutant) -> None:
+    assert hunt(mutant, _SEEDS_MAX) is not None
+
+
+def test_the_slow_ones_are_there() -> None:
+    assert {mutant.guard for mutant in MUTANTS} >= _SLOW
