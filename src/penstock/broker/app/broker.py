@@ -13,8 +13,12 @@ from penstock.broker.base.features import SUPPORTED_FEATURES, found_cluster
 from penstock.broker.base.logs import get_logger
 from penstock.broker.base.metrics import Metrics
 from penstock.broker.coordinators.group_coordinator import GroupCoordinator
+from penstock.broker.coordinators.shard_log import Loader
 from penstock.broker.fetch.sessions import FetchSessions
 from penstock.broker.handlers import HANDLERS
+from penstock.broker.handlers.find_coordinator import CoordinatorLookup
+from penstock.broker.handlers.group_offsets import GroupOffsetHandlers
+from penstock.broker.handlers.groups import GroupHandlers
 from penstock.broker.healing.full_directories import Room
 from penstock.broker.healing.scrubber import Scrubber
 from penstock.broker.node.cluster_node import ClusterNode, new_cluster_id
@@ -81,7 +85,19 @@ class Broker:
         self.files = world.files
         self._world = world
         self.partitions = Partitions(config, world.files, world.clock, world.workers, world.rng)
-        self.groups = GroupCoordinator(self)
+        self.groups = GroupCoordinator(
+            config,
+            self.image,
+            self.partitions,
+            world.clock,
+            world.rng,
+            Loader(world.workers, self.metrics, lambda partition: self.scrubber.mend(partition)),
+            self.create_topic,
+            lambda: self.node.clock_watch.now_ms() is not None,
+        )
+        self.coordinator_lookup = CoordinatorLookup(self.groups, self.image)
+        self.group_handlers = GroupHandlers(self.groups)
+        self.group_offset_handlers = GroupOffsetHandlers(self.groups, self.image)
         self.replicas = Replicas(self)
         self.scrubber = Scrubber(self)
         self.room = Room(self)

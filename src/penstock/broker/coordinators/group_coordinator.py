@@ -1,30 +1,29 @@
-"""The broker's side of groups: which partition of `__consumer_offsets` has a group, and who asks it."""
+"""The group coordinator of a broker: routes requests about groups to partitions of `__consumer_offsets`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 from penstock.broker.coordinators.runtime import CoordinatorRuntime, Question
 from penstock.broker.coordinators.shard_log import Loader
-from penstock.groups.ledger import Client, Environment
+from penstock.broker.replica.partitions import Partitions
+from penstock.groups.ledger import Environment
 from penstock.groups.settings import GroupSettings
 from penstock.groups.shard import GroupShard
 from penstock.metadata.configs import GROUP
-from penstock.metadata.image import TOPIC
+from penstock.metadata.image import TOPIC, ClusterImage
 from penstock.metadata.topics import NewTopic
+from penstock.model.config import BrokerConfig
 from penstock.model.errors import ApiError, TopicAlreadyExists
 from penstock.model.ids import OFFSETS_TOPIC
 from penstock.net.deferred import Deferred
+from penstock.ports import Clock, Rng
 from penstock.wire.metadata_records import ConfigRecord
 from penstock.wire.schema import Struct
 
-if TYPE_CHECKING:
-    from penstock.broker.app.broker import Broker
-    from penstock.broker.base.context import Context
-
-__all__ = ["GroupCoordinator", "client_of", "java_hash"]
+__all__ = ["GroupCoordinator", "java_hash"]
 
 _UUID_BYTES: Final = 16
 T = TypeVar("T")
@@ -42,30 +41,37 @@ def java_hash(text: str) -> int:
     return 0x100000000 - value if value & 0x80000000 else value
 
 
-def client_of(context: Context) -> Client:
-    host = context.connection.peer.rpartition(":")[0]
-    return Client(context.client_id or "", f"/{host}", context.version)
-
-
 class GroupCoordinator:
     """Takes requests about groups to the shard that has them."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-        self._env = Environment(
-            GroupSettings.of(broker.config), broker.image, self._new_uuid, self._may_expire
-        )
+    def __init__(
+        self,
+        config: BrokerConfig,
+        image: ClusterImage,
+        partitions: Partitions,
+        clock: Clock,
+        rng: Rng,
+        loader: Loader,
+        create_topic: Callable[[NewTopic], Awaitable[None]],
+        is_clock_trusted: Callable[[], bool],
+    ) -> None:
+        """`create_topic` raises the ApiError with which the controller refuses to create a topic."""
+        self._config = config
+        self._image = image
+        self._rng = rng
+        self._create_topic = create_topic
+        self._env = Environment(GroupSettings.of(config), image, self._new_uuid, is_clock_trusted)
         self.runtime = CoordinatorRuntime(
             OFFSETS_TOPIC,
             lambda: GroupShard(self._env),
-            broker.partitions,
-            broker.clock,
-            Loader(broker.workers, broker.metrics, lambda partition: broker.scrubber.mend(partition)),
-            broker.config.offsets_commit_timeout_ms / 1000,
+            partitions,
+            clock,
+            loader,
+            config.offsets_commit_timeout_ms / 1000,
         )
 
     def start(self) -> None:
-        """Go by the configs that the cluster has; partitions are loaded as they come to be led here."""
+        """Read the cluster's configs. A partition is loaded when this broker becomes its leader."""
         self._read_configs()
 
     def stop(self) -> None:
@@ -74,17 +80,20 @@ class GroupCoordinator:
     # -- requests
 
     def partition_for(self, group_id: str) -> int:
-        """The partition that has a group; -1 as long as there are none."""
-        topic = self._broker.image.topics.get(OFFSETS_TOPIC)
+        """The partition of `__consumer_offsets` that holds a group; -1 if the topic does not exist yet."""
+        topic = self._image.topics.get(OFFSETS_TOPIC)
         return -1 if topic is None else java_hash(group_id) % len(topic.partitions)
 
     def is_settled(self, group_id: str) -> bool:
-        """Whether the group's partition is another broker's, or open here: a new one takes a moment."""
+        """Returns true if another broker leads the group's partition, or if the partition is open here.
+
+        Between the two a partition of a new topic is in the image, but its log is not open yet.
+        """
         index = self.partition_for(group_id)
         if index < 0:
             return False
-        leader = self._broker.image.topics[OFFSETS_TOPIC].partitions[index].leader
-        return leader != self._broker.node_id or index in self.runtime
+        leader = self._image.topics[OFFSETS_TOPIC].partitions[index].leader
+        return leader != self._config.node_id or index in self.runtime
 
     def ask(
         self,
@@ -126,14 +135,14 @@ class GroupCoordinator:
         return finish(answers)
 
     async def ensure_topic(self) -> None:
-        """Have `__consumer_offsets`; somebody else may make it at the same time."""
-        broker = self._broker
-        config = cast("dict[str, Any]", broker.config)
+        """Create `__consumer_offsets` unless it exists."""
+        config = cast("dict[str, Any]", self._config)
         topic = NewTopic(
             OFFSETS_TOPIC,
             config["offsets.topic.num.partitions"],
-            # One that is a cluster of its own has no other place. In any other, brokers may be still to come.
-            1 if broker.internal is None else config["offsets.topic.replication.factor"],
+            # A broker without an internal listener is a cluster of one. In any other cluster the configured
+            # number applies, even while fewer brokers are registered.
+            1 if self._config.internal_endpoint is None else config["offsets.topic.replication.factor"],
             configs={
                 "cleanup.policy": "compact",
                 "compression.type": "producer",
@@ -141,22 +150,22 @@ class GroupCoordinator:
             },
         )
         try:
-            await broker.create_topic(topic)
+            await self._create_topic(topic)
         except TopicAlreadyExists:
             return
 
     # -- the cluster changes
 
     def elected(self, index: int) -> None:
-        """This broker leads partition `index` of `__consumer_offsets`: its groups are ours."""
+        """This broker has become the leader of partition `index` of `__consumer_offsets`."""
         self.runtime.elected(index)
 
     def resigned(self, index: int) -> None:
-        """Somebody else leads it, or nobody."""
+        """This broker is no longer the leader of the partition."""
         self.runtime.resigned(index)
 
     def metadata_changed(self, records: Sequence[Struct], removed: Sequence[tuple[str, bytes]]) -> None:
-        """Follow what the controller decided; `removed` are the (name, id) of topics that are gone."""
+        """Apply changed configs and deleted topics; `removed` has the (name, id) of the latter."""
         if any(isinstance(record, ConfigRecord) and record.resource_type != TOPIC for record in records):
             self._read_configs()
         if removed:
@@ -164,23 +173,20 @@ class GroupCoordinator:
             self.runtime.tell_all(lambda shard: shard.topics_deleted(removed))
 
     def _read_configs(self) -> None:
-        """Live groups go by them from their members' next requests on."""
-        config, env = self._broker.config, self._env
+        """Read the configs anew. Existing groups apply them from their members' next requests on."""
+        config, env = self._config, self._env
         env.settings = GroupSettings.of(config)
         env.own_settings = {
             name: env.settings.with_own(values, config)
-            for (kind, name), values in self._broker.image.configs.items()
+            for (kind, name), values in self._image.configs.items()
             if kind == GROUP
         }
-
-    def _may_expire(self) -> bool:
-        return self._broker.node.clock_watch.now_ms() is not None
 
     def _new_uuid(self) -> str:
         # Loaded when the first member joins: a start need not wait for it.
         from uuid import UUID
 
-        return str(UUID(bytes=self._broker.rng.token(_UUID_BYTES), version=4))
+        return str(UUID(bytes=self._rng.token(_UUID_BYTES), version=4))
 
 
 def _decide(decide: Callable[[GroupShard, T], Struct], item: T, shard: GroupShard, _: Question) -> Struct:

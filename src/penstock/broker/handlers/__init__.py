@@ -6,6 +6,7 @@ broker answers it. What nodes ask each other is in `handlers.internal`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
 from penstock.broker.handlers.api_versions import api_versions
@@ -24,19 +25,6 @@ from penstock.broker.handlers.configs import (
     list_config_resources,
 )
 from penstock.broker.handlers.fetch import client_fetch
-from penstock.broker.handlers.group_offsets import offset_commit, offset_delete, offset_fetch
-from penstock.broker.handlers.groups import (
-    consumer_group_describe,
-    consumer_group_heartbeat,
-    delete_groups,
-    describe_groups,
-    find_coordinator,
-    heartbeat,
-    join_group,
-    leave_group,
-    list_groups,
-    sync_group,
-)
 from penstock.broker.handlers.log_dirs import describe_log_dirs
 from penstock.broker.handlers.metadata import describe_cluster, describe_topic_partitions, metadata
 from penstock.broker.handlers.offsets import delete_records, list_offsets, offset_for_leader_epoch
@@ -95,6 +83,12 @@ from penstock.wire.fetch_form import CLIENT_FETCH
 
 __all__ = ["FORWARDED", "HANDLERS"]
 
+
+def _of(find: Callable[[Any], Handler]) -> Handler:
+    """The handler that is a method of one of a broker's objects."""
+    return lambda context, request: find(context.broker)(context, request)
+
+
 #: what the active controller does, whichever broker was asked
 FORWARDED: Final[dict[Api[Any, Any], AsyncHandler]] = {
     CREATE_TOPICS: create_topics,
@@ -117,15 +111,15 @@ HANDLERS: Final[dict[Api[Any, Any], Handler]] = {
     CLIENT_FETCH: client_fetch,
     LIST_OFFSETS: list_offsets,
     METADATA: metadata,
-    OFFSET_COMMIT: offset_commit,
-    OFFSET_FETCH: offset_fetch,
-    FIND_COORDINATOR: find_coordinator,
-    JOIN_GROUP: join_group,
-    HEARTBEAT: heartbeat,
-    LEAVE_GROUP: leave_group,
-    SYNC_GROUP: sync_group,
-    DESCRIBE_GROUPS: describe_groups,
-    LIST_GROUPS: list_groups,
+    OFFSET_COMMIT: _of(lambda broker: broker.group_offset_handlers.offset_commit),
+    OFFSET_FETCH: _of(lambda broker: broker.group_offset_handlers.offset_fetch),
+    FIND_COORDINATOR: _of(lambda broker: broker.coordinator_lookup.find_coordinator),
+    JOIN_GROUP: _of(lambda broker: broker.group_handlers.join_group),
+    HEARTBEAT: _of(lambda broker: broker.group_handlers.heartbeat),
+    LEAVE_GROUP: _of(lambda broker: broker.group_handlers.leave_group),
+    SYNC_GROUP: _of(lambda broker: broker.group_handlers.sync_group),
+    DESCRIBE_GROUPS: _of(lambda broker: broker.group_handlers.describe_groups),
+    LIST_GROUPS: _of(lambda broker: broker.group_handlers.list_groups),
     API_VERSIONS: api_versions,
     DELETE_RECORDS: delete_records,
     INIT_PRODUCER_ID: init_producer_id,
@@ -133,14 +127,14 @@ HANDLERS: Final[dict[Api[Any, Any], Handler]] = {
     DESCRIBE_CONFIGS: describe_configs,
     ALTER_REPLICA_LOG_DIRS: alter_replica_log_dirs,
     DESCRIBE_LOG_DIRS: describe_log_dirs,
-    DELETE_GROUPS: delete_groups,
-    OFFSET_DELETE: offset_delete,
+    DELETE_GROUPS: _of(lambda broker: broker.group_handlers.delete_groups),
+    OFFSET_DELETE: _of(lambda broker: broker.group_offset_handlers.offset_delete),
     DESCRIBE_CLIENT_QUOTAS: describe_client_quotas,
     ALTER_CLIENT_QUOTAS: alter_client_quotas,
     DESCRIBE_CLUSTER: describe_cluster,
     DESCRIBE_PRODUCERS: describe_producers,
-    CONSUMER_GROUP_HEARTBEAT: consumer_group_heartbeat,
-    CONSUMER_GROUP_DESCRIBE: consumer_group_describe,
+    CONSUMER_GROUP_HEARTBEAT: _of(lambda broker: broker.group_handlers.consumer_group_heartbeat),
+    CONSUMER_GROUP_DESCRIBE: _of(lambda broker: broker.group_handlers.consumer_group_describe),
     LIST_CONFIG_RESOURCES: list_config_resources,
     DESCRIBE_TOPIC_PARTITIONS: describe_topic_partitions,
     **{api: forwarded(api, handler) for api, handler in FORWARDED.items()},

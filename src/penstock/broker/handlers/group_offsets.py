@@ -1,4 +1,4 @@
-"""OffsetCommit, OffsetFetch, OffsetDelete: what the versions say, and which topics there are."""
+"""OffsetCommit, OffsetFetch, OffsetDelete: topic names and ids by version, and unknown topics."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from functools import partial
 from typing import Any, Final
 
 from penstock.broker.base.context import Context
-from penstock.broker.coordinators.group_coordinator import client_of
-from penstock.metadata.image import TopicImage
+from penstock.broker.coordinators.group_coordinator import GroupCoordinator
+from penstock.broker.handlers.groups import client_of
+from penstock.metadata.image import ClusterImage, TopicImage
 from penstock.model.errors import ApiError, ErrorCode
 from penstock.model.ids import NO_TOPIC_ID, TopicId
 from penstock.wire.apis.offset_commit import (
@@ -37,7 +38,7 @@ from penstock.wire.apis.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 
-__all__ = ["offset_commit", "offset_delete", "offset_fetch"]
+__all__ = ["GroupOffsetHandlers"]
 
 #: the first versions with topic ids, with several groups, and with an error for the whole response
 _BY_TOPIC_ID: Final = 10
@@ -45,48 +46,145 @@ _BATCHED_GROUPS_FROM: Final = 8
 _GROUP_ERROR_FROM: Final = 2
 
 
-# -- OffsetCommit
+class GroupOffsetHandlers:
+    """The APIs of committed offsets."""
 
+    def __init__(self, groups: GroupCoordinator, image: ClusterImage) -> None:
+        self._groups = groups
+        self._image = image
 
-def offset_commit(context: Context, request: OffsetCommitRequest) -> Any:
-    """Commit what names a partition that there is; the rest is refused without asking the group."""
-    refused: list[OffsetCommitResponseTopic] = []
-    accepted: list[OffsetCommitRequestTopic] = []
-    for topic in request.topics:
-        known = _named(context, topic)
-        if known is None:
-            by_id = context.version >= _BY_TOPIC_ID
-            code = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            refused.append(_commit_error(topic, code))
-            continue
-        topic.name, topic.topic_id = known.name, known.id
-        missing = [p for p in topic.partitions if p.partition_index not in known.partitions]
-        if missing:
-            topic.partitions = [p for p in topic.partitions if p.partition_index in known.partitions]
-            unknown = OffsetCommitRequestTopic(name=known.name, topic_id=known.id, partitions=missing)
-            refused.append(_commit_error(unknown, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
-        if topic.partitions:
-            accepted.append(topic)
-    if not accepted:
-        return OffsetCommitResponse(topics=refused)
-    request.topics = accepted
+    # -- OffsetCommit
 
-    def decide(shard: Any, _: object) -> OffsetCommitResponse:
-        response: OffsetCommitResponse = shard.commit(request, client_of(context))
-        response.topics = _merged(response.topics, refused)
+    def offset_commit(self, context: Context, request: OffsetCommitRequest) -> Any:
+        """Commit what names a partition that there is; the rest is refused without asking the group."""
+        refused: list[OffsetCommitResponseTopic] = []
+        accepted: list[OffsetCommitRequestTopic] = []
+        for topic in request.topics:
+            known = self._named(context, topic)
+            if known is None:
+                by_id = context.version >= _BY_TOPIC_ID
+                code = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                refused.append(_commit_error(topic, code))
+                continue
+            topic.name, topic.topic_id = known.name, known.id
+            missing = [p for p in topic.partitions if p.partition_index not in known.partitions]
+            if missing:
+                topic.partitions = [p for p in topic.partitions if p.partition_index in known.partitions]
+                unknown = OffsetCommitRequestTopic(name=known.name, topic_id=known.id, partitions=missing)
+                refused.append(_commit_error(unknown, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+            if topic.partitions:
+                accepted.append(topic)
+        if not accepted:
+            return OffsetCommitResponse(topics=refused)
+        request.topics = accepted
+
+        def decide(shard: Any, _: object) -> OffsetCommitResponse:
+            response: OffsetCommitResponse = shard.commit(request, client_of(context))
+            response.topics = _merged(response.topics, refused)
+            return response
+
+        def refusal(error: ApiError) -> OffsetCommitResponse:
+            return OffsetCommitResponse(
+                topics=_merged([_commit_error(t, error.code) for t in accepted], refused)
+            )
+
+        return self._groups.ask(request.group_id, decide, refusal)
+
+    def _named(self, context: Context, topic: OffsetCommitRequestTopic) -> TopicImage | None:
+        image = self._image
+        if context.version >= _BY_TOPIC_ID:
+            return image.topics_by_id.get(TopicId(topic.topic_id))
+        return image.topics.get(topic.name)
+
+    # -- OffsetFetch
+
+    def offset_fetch(self, context: Context, request: OffsetFetchRequest) -> Any:
+        version = context.version
+        if version >= _BATCHED_GROUPS_FROM:
+            wanted = request.groups
+        else:
+            topics = None
+            if request.topics is not None:
+                topics = [
+                    OffsetFetchRequestTopics(name=t.name, partition_indexes=t.partition_indexes)
+                    for t in request.topics
+                ]
+            wanted = [OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)]
+        groups = self._groups
+        return groups.ask_each(
+            ((groups.partition_for(group.group_id), group) for group in wanted),
+            partial(self._fetch_group, context),
+            lambda group, error: _fetch_error(version, group, error.code),
+            lambda answers: _fetch_response(version, answers),
+        )
+
+    def _fetch_group(
+        self, context: Context, shard: Any, group: OffsetFetchRequestGroup
+    ) -> OffsetFetchResponseGroup:
+        image = self._image
+        by_id = context.version >= _BY_TOPIC_ID
+        unknown: list[OffsetFetchResponseTopics] = []
+        if by_id and group.topics is not None:
+            named: list[OffsetFetchRequestTopics] = []
+            for topic in group.topics:
+                known = image.topics_by_id.get(TopicId(topic.topic_id))
+                if known is None:
+                    unknown.append(_unknown_topic(topic))
+                else:
+                    topic.name = known.name
+                    named.append(topic)
+            group.topics = named
+        everything = group.topics is None
+        response: OffsetFetchResponseGroup = shard.fetch(group)
+        response.topics += unknown
+        if by_id and everything:
+            # Without an id a topic cannot be told in this version.
+            for found in response.topics:
+                topic_image = image.topics.get(found.name)
+                found.topic_id = NO_TOPIC_ID if topic_image is None else topic_image.id
+            response.topics = [t for t in response.topics if t.topic_id != NO_TOPIC_ID]
         return response
 
-    def refusal(error: ApiError) -> OffsetCommitResponse:
-        return OffsetCommitResponse(topics=_merged([_commit_error(t, error.code) for t in accepted], refused))
+    # -- OffsetDelete
 
-    return context.broker.groups.ask(request.group_id, decide, refusal)
+    def offset_delete(self, context: Context, request: OffsetDeleteRequest) -> Any:
+        image = self._image
+        refused: list[OffsetDeleteResponseTopic] = []
+        accepted: list[OffsetDeleteRequestTopic] = []
+        for topic in request.topics:
+            known = image.topics.get(topic.name)
+            indexes = known.partitions if known is not None else {}
+            missing = [p.partition_index for p in topic.partitions if p.partition_index not in indexes]
+            topic.partitions = [p for p in topic.partitions if p.partition_index in indexes]
+            if topic.partitions:
+                accepted.append(topic)
+            if missing:
+                refused.append(
+                    OffsetDeleteResponseTopic(
+                        name=topic.name,
+                        partitions=[
+                            OffsetDeleteResponsePartition(
+                                partition_index=index, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                            )
+                            for index in missing
+                        ],
+                    )
+                )
+        request.topics = accepted
 
+        def decide(shard: Any, _: object) -> OffsetDeleteResponse:
+            response: OffsetDeleteResponse = shard.delete_offsets(request)
+            by_name = {topic.name: topic for topic in response.topics}
+            for topic in refused:
+                known = by_name.setdefault(topic.name, topic)
+                if known is not topic:
+                    known.partitions += topic.partitions
+            response.topics = list(by_name.values())
+            return response
 
-def _named(context: Context, topic: OffsetCommitRequestTopic) -> TopicImage | None:
-    image = context.broker.image
-    if context.version >= _BY_TOPIC_ID:
-        return image.topics_by_id.get(TopicId(topic.topic_id))
-    return image.topics.get(topic.name)
+        return self._groups.ask(
+            request.group_id, decide, lambda error: OffsetDeleteResponse(error_code=error.code)
+        )
 
 
 def _commit_error(topic: OffsetCommitRequestTopic, code: ErrorCode) -> OffsetCommitResponseTopic:
@@ -110,56 +208,6 @@ def _merged(
         if known is not topic:
             known.partitions += topic.partitions
     return list(by_name.values())
-
-
-# -- OffsetFetch
-
-
-def offset_fetch(context: Context, request: OffsetFetchRequest) -> Any:
-    version = context.version
-    if version >= _BATCHED_GROUPS_FROM:
-        wanted = request.groups
-    else:
-        topics = None
-        if request.topics is not None:
-            topics = [
-                OffsetFetchRequestTopics(name=t.name, partition_indexes=t.partition_indexes)
-                for t in request.topics
-            ]
-        wanted = [OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)]
-    groups = context.broker.groups
-    return groups.ask_each(
-        ((groups.partition_for(group.group_id), group) for group in wanted),
-        partial(_fetch_group, context),
-        lambda group, error: _fetch_error(version, group, error.code),
-        lambda answers: _fetch_response(version, answers),
-    )
-
-
-def _fetch_group(context: Context, shard: Any, group: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
-    image = context.broker.image
-    by_id = context.version >= _BY_TOPIC_ID
-    unknown: list[OffsetFetchResponseTopics] = []
-    if by_id and group.topics is not None:
-        named: list[OffsetFetchRequestTopics] = []
-        for topic in group.topics:
-            known = image.topics_by_id.get(TopicId(topic.topic_id))
-            if known is None:
-                unknown.append(_unknown_topic(topic))
-            else:
-                topic.name = known.name
-                named.append(topic)
-        group.topics = named
-    everything = group.topics is None
-    response: OffsetFetchResponseGroup = shard.fetch(group)
-    response.topics += unknown
-    if by_id and everything:
-        # Without an id a topic cannot be told in this version.
-        for found in response.topics:
-            topic_image = image.topics.get(found.name)
-            found.topic_id = NO_TOPIC_ID if topic_image is None else topic_image.id
-        response.topics = [t for t in response.topics if t.topic_id != NO_TOPIC_ID]
-    return response
 
 
 def _unknown_topic(topic: OffsetFetchRequestTopics) -> OffsetFetchResponseTopics:
@@ -218,47 +266,4 @@ def _fetch_response(version: int, groups: list[OffsetFetchResponseGroup]) -> Off
             )
             for topic in only.topics
         ],
-    )
-
-
-# -- OffsetDelete
-
-
-def offset_delete(context: Context, request: OffsetDeleteRequest) -> Any:
-    image = context.broker.image
-    refused: list[OffsetDeleteResponseTopic] = []
-    accepted: list[OffsetDeleteRequestTopic] = []
-    for topic in request.topics:
-        known = image.topics.get(topic.name)
-        indexes = known.partitions if known is not None else {}
-        missing = [p.partition_index for p in topic.partitions if p.partition_index not in indexes]
-        topic.partitions = [p for p in topic.partitions if p.partition_index in indexes]
-        if topic.partitions:
-            accepted.append(topic)
-        if missing:
-            refused.append(
-                OffsetDeleteResponseTopic(
-                    name=topic.name,
-                    partitions=[
-                        OffsetDeleteResponsePartition(
-                            partition_index=index, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                        )
-                        for index in missing
-                    ],
-                )
-            )
-    request.topics = accepted
-
-    def decide(shard: Any, _: object) -> OffsetDeleteResponse:
-        response: OffsetDeleteResponse = shard.delete_offsets(request)
-        by_name = {topic.name: topic for topic in response.topics}
-        for topic in refused:
-            known = by_name.setdefault(topic.name, topic)
-            if known is not topic:
-                known.partitions += topic.partitions
-        response.topics = list(by_name.values())
-        return response
-
-    return context.broker.groups.ask(
-        request.group_id, decide, lambda error: OffsetDeleteResponse(error_code=error.code)
     )

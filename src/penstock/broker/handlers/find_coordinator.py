@@ -1,0 +1,107 @@
+"""FindCoordinator: the broker that leads the partition of an internal topic to which a key belongs."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from penstock.broker.base.context import Context
+from penstock.broker.base.logs import get_logger
+from penstock.broker.coordinators.group_coordinator import GroupCoordinator
+from penstock.metadata.image import ClusterImage
+from penstock.model.errors import ApiError, ErrorCode
+from penstock.model.ids import OFFSETS_TOPIC
+from penstock.wire.apis.find_coordinator import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+
+__all__ = ["CoordinatorLookup"]
+
+log = get_logger("groups")
+#: types of coordinators
+_GROUP_KEY: Final = 0
+_TRANSACTION_KEY: Final = 1
+#: the first version with several keys
+_BATCHED_KEYS_FROM: Final = 4
+
+
+class CoordinatorLookup:
+    """Answers FindCoordinator from the cluster image."""
+
+    def __init__(self, groups: GroupCoordinator, image: ClusterImage) -> None:
+        self._groups = groups
+        self._image = image
+
+    def find_coordinator(self, context: Context, request: FindCoordinatorRequest) -> Any:
+        """Answers at once, or creates the internal topic first if it does not exist yet."""
+        is_settled = self._groups.is_settled
+        if request.key_type == _GROUP_KEY and not all(map(is_settled, _keys(context, request))):
+            # The topic does not exist, or its partitions are not open yet: wait for the coordinator.
+            return context.spawn(self._create_and_find(context, request))
+        return self._found(context, request)
+
+    async def _create_and_find(
+        self, context: Context, request: FindCoordinatorRequest
+    ) -> FindCoordinatorResponse:
+        try:
+            await self._groups.ensure_topic()
+        except ApiError as e:
+            log.warning("no_coordinator", reason=str(e))
+            return _not_found(context, request, e)
+        return self._found(context, request)
+
+    def _found(self, context: Context, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
+        listener = context.listener.name
+        found = [self._coordinator(listener, request.key_type, key) for key in _keys(context, request)]
+        return _response(context, found)
+
+    def _coordinator(self, listener: str, key_type: int, key: str) -> Coordinator:
+        if key_type != _GROUP_KEY:
+            return _no_such_coordinator(key_type, key)
+        index = self._groups.partition_for(key)
+        if index >= 0:
+            leader = self._image.topics[OFFSETS_TOPIC].partitions[index].leader
+            broker = self._image.brokers.get(leader)
+            if broker is not None and not broker.fenced and listener in broker.endpoints:
+                host, port = broker.endpoints[listener]
+                return Coordinator(key=key, node_id=leader, host=host, port=port)
+        return Coordinator(key=key, node_id=-1, port=-1, error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+
+def _keys(context: Context, request: FindCoordinatorRequest) -> list[str]:
+    return request.coordinator_keys if context.version >= _BATCHED_KEYS_FROM else [request.key]
+
+
+def _not_found(context: Context, request: FindCoordinatorRequest, error: ApiError) -> FindCoordinatorResponse:
+    code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    return _response(
+        context,
+        [
+            Coordinator(key=key, node_id=-1, port=-1, error_code=code, error_message=str(error))
+            for key in _keys(context, request)
+        ],
+    )
+
+
+def _response(context: Context, found: list[Coordinator]) -> FindCoordinatorResponse:
+    if context.version >= _BATCHED_KEYS_FROM:
+        return FindCoordinatorResponse(coordinators=found)
+    only = found[0]
+    return FindCoordinatorResponse(
+        error_code=only.error_code,
+        error_message=only.error_message,
+        node_id=only.node_id,
+        host=only.host,
+        port=only.port,
+    )
+
+
+def _no_such_coordinator(key_type: int, key: str) -> Coordinator:
+    """The error for the types that have no coordinator: transactions and share groups."""
+    code = ErrorCode.INVALID_REQUEST
+    if key_type == _TRANSACTION_KEY:
+        # Every client takes this error as final. librdkafka retries for ever after any other one.
+        code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    message = f"This broker has no coordinators of type {key_type}"
+    return Coordinator(key=key, node_id=-1, port=-1, error_code=code, error_message=message)
