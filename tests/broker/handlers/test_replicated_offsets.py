@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from penstock.broker.base.page_cache import ask_log
+from penstock.broker.base.page_cache import retry_when_cached
 from penstock.broker.handlers import offsets
 from penstock.broker.replica.partition import Partition
 from penstock.model.errors import ErrorCode
@@ -73,10 +73,10 @@ def test_who_stops_leading_during_the_search_does_not_say_that_there_is_no_recor
             assert (await produce(nodes, 1, b"a")).error_code == ErrorCode.NONE
 
             async def search_and_step_down(partition: Partition, *asked: Any) -> Any:
-                await ask_log(partition, *asked)
+                await retry_when_cached(partition, *asked)
                 partition.step_down()
 
-            monkeypatch.setattr(offsets, "ask_log", search_and_step_down)
+            monkeypatch.setattr(offsets, "retry_when_cached", search_and_step_down)
             assert (await by_time(nodes, 0)).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     run(main())

@@ -14,7 +14,7 @@ from penstock.broker.app.quarantine_expiry import QuarantineExpiry
 from penstock.broker.base.descriptors import DESCRIPTORS
 from penstock.broker.base.logs import get_logger
 from penstock.broker.base.pacing import PacedFiles
-from penstock.broker.base.page_cache import ask_log
+from penstock.broker.base.page_cache import retry_when_cached
 from penstock.broker.base.system_ports import OsFiles
 from penstock.broker.healing.full_directories import Room
 from penstock.broker.healing.repair import Outcome
@@ -143,7 +143,7 @@ class Maintenance:
             # It may have gone while we waited for its indexes.
             return partition.hosted and partition.expire(now_ms)
 
-        return await ask_log(partition, self._workers, expire)
+        return await retry_when_cached(partition, self._workers, expire)
 
     def _remove_expired(self, partition: Partition) -> None:
         if not partition.hosted:
@@ -227,7 +227,7 @@ class Maintenance:
             read = await self._workers.in_thread(cleaner.read_checkpoint, self._files, opened.path)
             self._clean_until[partition] = read or 0
         clean_until, now_ms = self._clean_until[partition], self._clock.now_ms()
-        return await ask_log(
+        return await retry_when_cached(
             partition,
             self._workers,
             lambda: cleaner.measure(opened, clean_until, now_ms, cached_only=True),
@@ -244,7 +244,7 @@ class Maintenance:
             return False
         files = _paced(self._files, config.log_cleaner_io_max_bytes_per_second / cleaners)
         async with partition.rewriting:
-            plan = await ask_log(
+            plan = await retry_when_cached(
                 partition, self._workers, lambda: cleaner.plan(dirt, now_ms, memory_bytes, cached_only=True)
             )
             result = await cleaner.clean(opened, plan, files, self._workers, lambda: partition.hosted)

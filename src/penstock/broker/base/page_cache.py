@@ -1,26 +1,49 @@
-"""Asking a log what it knows without waiting for a disk on the event loop."""
+"""Reads that must not block the event loop on a disk.
+
+A read of bytes that are not in the page cache raises `ColdPages`. A worker thread then reads those pages, and
+the read is tried again.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeVar
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeVar
 
-from penstock.broker.replica.partition import Partition
+from penstock.model.errors import StorageError
 from penstock.ports import Workers
 from penstock.storage.scan import ColdPages
 
-__all__ = ["ask_log"]
+__all__ = ["StoredPartition", "retry_when_cached", "warm_pages"]
 
 T = TypeVar("T")
 
 
-async def ask_log(partition: Partition, workers: Workers, question: Callable[[], T]) -> T:
-    """What `question` answers from memory alone; what it lacks (`ColdPages`) a worker thread brings first."""
+class StoredPartition(Protocol):
+    """A partition whose log is read."""
+
+    def read_failed(self, error: OSError) -> StorageError:
+        """Mark the partition's directory as failed; returns the error to raise."""
+        ...
+
+
+async def retry_when_cached(partition: StoredPartition, workers: Workers, read: Callable[[], T]) -> T:
+    """The result of `read`, which is repeated until all pages that it needs are in the page cache."""
     while True:
         try:
-            return question()
+            return read()
         except ColdPages as cold:
             try:
                 await workers.in_thread(cold.warm)
             except OSError as e:
                 raise partition.read_failed(e) from e
+
+
+async def warm_pages(workers: Workers, cold: Sequence[tuple[StoredPartition, ColdPages]]) -> None:
+    """Read pages of several partitions into the page cache; a failure marks its partition's directory."""
+    warmed = await asyncio.gather(
+        *(workers.in_thread(pages.warm) for _, pages in cold), return_exceptions=True
+    )
+    for (partition, _), error in zip(cold, warmed, strict=True):
+        if isinstance(error, OSError):
+            partition.read_failed(error)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.broker.base.context import Context
+from penstock.broker.base.leader_hints import LeaderHints
+from penstock.broker.base.page_cache import warm_pages
 from penstock.broker.fetch.reading import (
     FetchLimits,
     FetchRead,
@@ -22,7 +23,6 @@ from penstock.broker.fetch.sessions import (
     WantedPartition,
     wanted_partitions,
 )
-from penstock.broker.handlers.leader_hints import MOVED, current_leader, leader_endpoints
 from penstock.model.errors import ApiError, ErrorCode
 from penstock.model.ids import TopicId
 from penstock.net.deferred import Deferred
@@ -182,12 +182,7 @@ class _Fetch:
         """
         broker = self._context.broker
         for _ in range(_WARM_TRIES):
-            warmed = await asyncio.gather(
-                *(broker.workers.in_thread(pages.warm) for _, pages in read.cold), return_exceptions=True
-            )
-            for (partition, _), error in zip(read.cold, warmed, strict=True):
-                if isinstance(error, OSError):
-                    partition.read_failed(error)
+            await warm_pages(broker.workers, read.cold)
             read = read_partitions(broker.partitions, self._wanted, self._limits)
             if not read.cold:
                 break
@@ -220,23 +215,19 @@ class _Fetch:
             topics[-1].partitions.append(answer)
         if read.errors:
             self._context.broker.metrics.fetch_errors += read.errors
-            self._tell_leaders(response)
+            self._add_leader_hints(response)
         return response
 
-    def _tell_leaders(self, response: FetchResponse) -> None:
-        """Where somebody else leads, say who and where."""
-        context, leaders = self._context, set()
-        for topic in response.responses:
-            key = topic.topic or TopicId(topic.topic_id)
-            for answer in topic.partitions:
-                if answer.error_code in MOVED:
-                    leader, epoch = current_leader(context.broker, key, answer.partition_index)
-                    answer.current_leader = LeaderIdAndEpoch(leader_id=leader, leader_epoch=epoch)
-                    leaders.add(leader)
-        response.node_endpoints = [
-            NodeEndpoint(node_id=node, host=host, port=port, rack=rack)
-            for node, host, port, rack in leader_endpoints(context.broker, context.listener.name, leaders)
-        ]
+    def _add_leader_hints(self, response: FetchResponse) -> None:
+        answers = (
+            (topic.topic or TopicId(topic.topic_id), answer.partition_index, answer)
+            for topic in response.responses
+            for answer in topic.partitions
+        )
+        listener = self._context.listener.name
+        response.node_endpoints = LeaderHints(self._context.broker.image).add(
+            answers, listener, LeaderIdAndEpoch, NodeEndpoint
+        )
 
 
 def _nearest(broker: Broker, rack: str) -> Callable[[LeaderState, int], int | None] | None:

@@ -9,7 +9,7 @@ from enum import Enum, auto
 from typing import Final
 
 from penstock.broker.base.context import Context
-from penstock.broker.base.page_cache import ask_log
+from penstock.broker.base.page_cache import retry_when_cached
 from penstock.broker.replica.leadership import Leadership
 from penstock.broker.replica.partition import Partition
 from penstock.model.errors import (
@@ -186,7 +186,7 @@ async def _dated_batch(
             return log.latest_batch(start, cached_only=True)
         return log.batch_at_or_after(timestamp, start, cached_only=True)
 
-    return await ask_log(partition, context.broker.workers, find)
+    return await retry_when_cached(partition, context.broker.workers, find)
 
 
 def _epoch_at(partition: Partition, offset: int) -> int:

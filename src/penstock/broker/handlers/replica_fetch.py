@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Final
 
 from penstock.broker.base.context import Context
+from penstock.broker.base.page_cache import warm_pages
 from penstock.broker.fetch.reading import SMALL_RANGE
 from penstock.broker.fetch.repeated_follower import SteadyFollower
 from penstock.broker.replica.partition import Partition
@@ -261,12 +262,7 @@ class ReplicaFetch:
         """Have a worker thread bring in what the page cache lacks, then read again, as for any reader."""
         workers = self._context.broker.workers
         for _ in range(_WARM_TRIES):
-            warmed = await asyncio.gather(
-                *(workers.in_thread(pages.warm) for _, pages in read.cold), return_exceptions=True
-            )
-            for (partition, _), error in zip(read.cold, warmed, strict=True):
-                if isinstance(error, OSError):
-                    partition.read_failed(error)
+            await warm_pages(workers, read.cold)
             read = self._read()
             if not read.cold:
                 break

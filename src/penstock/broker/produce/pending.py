@@ -6,8 +6,8 @@ import asyncio
 from typing import Final, TypeAlias
 
 from penstock.broker.base.context import Context
+from penstock.broker.base.leader_hints import LeaderHints
 from penstock.broker.base.metrics import Metrics
-from penstock.broker.handlers.leader_hints import MOVED, current_leader, leader_endpoints
 from penstock.broker.replica.flusher import Flusher
 from penstock.broker.replica.leadership import Leadership
 from penstock.broker.replica.partition import Partition
@@ -217,24 +217,19 @@ def finished(
         return None
     response = ProduceResponse(responses=topics)
     if failed:
-        _tell_leaders(context, response)
+        _add_leader_hints(context, response)
     return response
 
 
-def _tell_leaders(context: Context, response: ProduceResponse) -> None:
-    """Where somebody else leads, say who and where."""
-    leaders = set()
-    for topic in response.responses:
-        key = topic.name or TopicId(topic.topic_id)
-        for answer in topic.partition_responses:
-            if answer.error_code in MOVED:
-                leader, epoch = current_leader(context.broker, key, answer.index)
-                answer.current_leader = LeaderIdAndEpoch(leader_id=leader, leader_epoch=epoch)
-                leaders.add(leader)
-    response.node_endpoints = [
-        NodeEndpoint(node_id=node, host=host, port=port, rack=rack)
-        for node, host, port, rack in leader_endpoints(context.broker, context.listener.name, leaders)
-    ]
+def _add_leader_hints(context: Context, response: ProduceResponse) -> None:
+    answers = (
+        (topic.name or TopicId(topic.topic_id), answer.index, answer)
+        for topic in response.responses
+        for answer in topic.partition_responses
+    )
+    response.node_endpoints = LeaderHints(context.broker.image).add(
+        answers, context.listener.name, LeaderIdAndEpoch, NodeEndpoint
+    )
 
 
 def refuse(answer: PartitionProduceResponse, error: ApiError, partition: Partition) -> None:
