@@ -372,23 +372,23 @@ def test_a_leader_below_min_isr_inherits_what_the_others_know_to_be_committed(
 ) -> None:
     """Never less than it knows itself, nor more than it had when it took over."""
     leader = Cluster().leader(isr=(1,), end_offset=10, high_watermark=4)
-    assert leader.lacks_inheritance(0)
+    assert leader.needs_high_watermark_recovery(0)
     leader.local_end_advanced(20, 0)
-    leader.inherit(told)
+    leader.recover_high_watermark(told)
     assert leader.high_watermark == inherited
-    assert leader.latest_offset_known() and not leader.lacks_inheritance(0)
+    assert leader.latest_offset_known() and not leader.needs_high_watermark_recovery(0)
 
 
 def test_a_leader_with_enough_in_sync_learns_what_is_committed_from_their_fetches() -> None:
-    assert not Cluster().leader(isr=(1, 2), end_offset=10, high_watermark=4).lacks_inheritance(0)
+    assert not Cluster().leader(isr=(1, 2), end_offset=10, high_watermark=4).needs_high_watermark_recovery(0)
 
 
 def test_nobody_is_asked_what_is_committed_while_one_catches_up_that_will_show_it() -> None:
     """Who was killed as the leader has forgotten some of what it told clients, but none of its records."""
     leader = Cluster().leader(isr=(1,), end_offset=10, high_watermark=4)
     fetch(leader, 2, 4, 1)
-    assert not leader.lacks_inheritance(1 + MAX_LAG_MS)
-    assert leader.lacks_inheritance(2 + MAX_LAG_MS), "its disk may be full by now"
+    assert not leader.needs_high_watermark_recovery(1 + MAX_LAG_MS)
+    assert leader.needs_high_watermark_recovery(2 + MAX_LAG_MS), "its disk may be full by now"
 
 
 def test_low_watermark_is_the_least_start_of_the_replicas_that_live() -> None:

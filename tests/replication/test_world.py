@@ -55,8 +55,8 @@ class Replication(RuleBasedStateMachine):
         self.world.retry_proposal(node % self.size)
 
     @rule(node=st.integers(0, 4))
-    def inherit(self, node: int) -> None:
-        self.world.inherit(node % self.size)
+    def recover_high_watermark(self, node: int) -> None:
+        self.world.recover_high_watermark(node % self.size)
 
     @rule(node=st.integers(0, 4))
     def sync(self, node: int) -> None:
@@ -113,7 +113,7 @@ def play(seed: int, rules: Rules, steps: int = 600) -> World:
     ]
     for _ in range(steps):
         rng.choice(events)(rng.randrange(brokers))
-        world.inherit(world.controller.partition.leader)
+        world.recover_high_watermark(world.controller.partition.leader)
         world.check()
     return world
 

@@ -162,15 +162,15 @@ class World:
             node.alive = True
             node.broker_epoch = self.controller.register(at)
 
-    def inherit(self, at: int) -> None:
+    def recover_high_watermark(self, at: int) -> None:
         """A leader below min ISR asks the others, who all have to be there, how much is committed."""
         node, others = self.nodes[at], [other for other in self.nodes if other.id != at]
         leader = node.leader
-        if not node.alive or leader is None or not leader.lacks_inheritance(self.now_ms):
+        if not node.alive or leader is None or not leader.needs_high_watermark_recovery(self.now_ms):
             return
         telling = [other for other in others if self._can_tell(other, leader)]
         if len(telling) == len(others) or (telling and not self.rules.told_by_all):
-            leader.inherit(max(other.log.high_watermark for other in telling))
+            leader.recover_high_watermark(max(other.log.high_watermark for other in telling))
             self._settle(node)
 
     def _can_tell(self, node: Node, leader: LeaderState) -> bool:

@@ -2,7 +2,7 @@
 
 Invariants:
 - `high_watermark` never moves back, and moves only while the committed ISR has at least min ISR members, or
-  to what an earlier leader had committed (`inherit`).
+  to what an earlier leader had committed (`recover_high_watermark`).
 - It never passes the end offset of any member of the *maximal* ISR: the committed one and the replica whose
   addition is in flight. A replica being removed counts until the metadata has it removed. A proposal that was
   sent twice and refused once may still be granted: its replica counts on, until the partition epoch moves or
@@ -90,10 +90,10 @@ class LeaderState:
     __slots__ = (
         "_brokers",
         "_doubted",
-        "_inherited",
         "_joining",
         "_max_lag_ms",
         "_own_broker_epoch",
+        "_recovered",
         "_resent",
         "broker",
         "epoch_start_offset",
@@ -142,7 +142,7 @@ class LeaderState:
         #: what the controller has been asked for and has not answered
         self.proposal: IsrProposal | None = None
         self._joining: int | None = None
-        self._inherited = False
+        self._recovered = False
         self._resent = False
         #: replicas that a copy of a refused proposal may still add, and until when
         self._doubted: dict[int, int] = {}
@@ -257,13 +257,13 @@ class LeaderState:
 
     def latest_offset_known(self) -> bool:
         """Whether ListOffsets may name the end: what earlier leaders committed is at or below our start."""
-        return self._inherited or self.high_watermark >= self.epoch_start_offset
+        return self._recovered or self.high_watermark >= self.epoch_start_offset
 
-    def lacks_inheritance(self, now_ms: int) -> bool:
-        """Whether too few are in sync to learn from their fetches what earlier leaders committed.
+    def needs_high_watermark_recovery(self, now_ms: int) -> bool:
+        """Returns true if too few replicas are in sync to learn from fetches what earlier leaders committed.
 
-        Not while somebody fetches: who has just started may be the one that led, and only in sync with us it
-        shows all that it had committed.
+        False while a follower fetches: a follower that has just started may be the former leader, and reveals
+        all that it had committed only once it is in sync.
         """
         return (
             not self.latest_offset_known()
@@ -271,9 +271,9 @@ class LeaderState:
             and not any(each.fetches(now_ms, self._max_lag_ms) for each in self.followers.values())
         )
 
-    def inherit(self, high_watermark: int) -> None:
-        """All other replicas have told in this leader epoch what they know to be committed: this at most."""
-        self._inherited = True
+    def recover_high_watermark(self, high_watermark: int) -> None:
+        """Take over the highest high watermark that all other replicas have reported in this epoch."""
+        self._recovered = True
         self.high_watermark = max(self.high_watermark, min(high_watermark, self.epoch_start_offset))
 
     def low_watermark(self, log_start_offset: int) -> int:

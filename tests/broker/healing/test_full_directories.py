@@ -173,13 +173,13 @@ def test_a_replica_that_is_away_may_be_the_one_that_knows_what_is_committed() ->
         async with on_disks() as (nodes, disks):
             for disk in disks.values():
                 disk.capacity = disk.used() + 10_000
-            nodes[2].replicas.inheritance.look = lambda led: None  # type: ignore[method-assign]
+            nodes[2].replicas.high_watermark_recovery.check = lambda led: None  # type: ignore[method-assign]
             await last_leader_with_a_tail(nodes)
             await nodes.kill(LEADER)
             await eventually(lambda: nodes[2].image.brokers[LEADER].fenced)
             leadership = replica(nodes[2]).leadership
             assert leadership is not None
-            await nodes[2].replicas.inheritance.claim([leadership])
+            await nodes[2].replicas.high_watermark_recovery.recover([leadership])
             assert await latest(nodes, 2) == ErrorCode.OFFSET_NOT_AVAILABLE
 
     run(main())

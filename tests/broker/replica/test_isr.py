@@ -7,11 +7,13 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
 
-from penstock.broker.app.broker import Broker
 from penstock.broker.replica.isr import IsrSender
 from penstock.broker.replica.leadership import Leadership
+from penstock.broker.replica.links import ToController
+from penstock.metadata.image import ClusterImage
 from penstock.model.errors import ErrorCode, PenstockError
 from penstock.model.ids import TopicId
+from penstock.ports import Rng
 from penstock.replication.leader import IsrMember, IsrProposal, Reaction
 from penstock.wire.apis.alter_partition import (
     AlterPartitionRequest,
@@ -21,6 +23,8 @@ from penstock.wire.apis.alter_partition import (
 )
 
 TOPIC_ID = TopicId(b"t" * 16)
+IMAGE = cast(ClusterImage, SimpleNamespace(brokers={1: SimpleNamespace(epoch=101)}))
+RNG = cast(Rng, SimpleNamespace(uniform=lambda low, high: low))
 PROPOSAL = IsrProposal(3, 8, (IsrMember(1, 101), IsrMember(2, 102)))
 
 
@@ -47,18 +51,14 @@ class FakeLeadership:
         return Reaction.RETRY
 
 
-class FakeBroker:
-    """A controller that gives the answers it was told to give, one per request; None is no answer yet."""
-
-    node_id = 1
-    image = SimpleNamespace(brokers={1: SimpleNamespace(epoch=101)})
-    rng = SimpleNamespace(uniform=lambda low, high: low)
+class FakeController:
+    """Gives the prepared responses, one per request; None is a request that is repeated."""
 
     def __init__(self, *answers: Any) -> None:
         self.answers = list(answers)
         self.asked: list[AlterPartitionRequest] = []
 
-    async def to_controller(
+    async def send(
         self, _: object, request: AlterPartitionRequest, on_unanswered: Callable[[], None]
     ) -> AlterPartitionResponse:
         self.asked.append(request)
@@ -87,14 +87,14 @@ def granted(*indexes: int, error: ErrorCode = ErrorCode.NONE) -> AlterPartitionR
     )
 
 
-def propose(broker: FakeBroker, *leaderships: FakeLeadership) -> None:
+def propose(controller: FakeController, *leaderships: FakeLeadership) -> None:
     """Propose for all at once, and wait until all is settled."""
 
     async def main() -> None:
-        sender = IsrSender(cast(Broker, broker))
+        sender = IsrSender(1, IMAGE, RNG, cast(ToController, controller.send))
         for leadership in leaderships:
             sender.propose(cast(Leadership, leadership), PROPOSAL)
-        while broker.answers:  # noqa: ASYNC110 - of a fake, which has no event
+        while controller.answers:  # noqa: ASYNC110 - of a fake, which has no event
             await asyncio.sleep(0.001)
         await asyncio.sleep(0)
         await asyncio.sleep(0)
@@ -104,10 +104,10 @@ def propose(broker: FakeBroker, *leaderships: FakeLeadership) -> None:
 
 
 def test_what_is_proposed_together_is_asked_together_with_broker_epochs() -> None:
-    broker = FakeBroker(granted(0, 1))
+    controller = FakeController(granted(0, 1))
     leaderships = FakeLeadership(0), FakeLeadership(1)
-    propose(broker, *leaderships)
-    (request,) = broker.asked
+    propose(controller, *leaderships)
+    (request,) = controller.asked
     assert (request.broker_id, request.broker_epoch) == (1, 101)
     partitions = request.topics[0].partitions
     assert [p.partition_index for p in partitions] == [0, 1]
@@ -116,31 +116,31 @@ def test_what_is_proposed_together_is_asked_together_with_broker_epochs() -> Non
 
 
 def test_without_an_answer_it_is_asked_again() -> None:
-    broker = FakeBroker(PenstockError("nobody"), AlterPartitionResponse(error_code=41), granted(0))
+    controller = FakeController(PenstockError("nobody"), AlterPartitionResponse(error_code=41), granted(0))
     leadership = FakeLeadership(0)
-    propose(broker, leadership)
-    assert len(broker.asked) == 3
+    propose(controller, leadership)
+    assert len(controller.asked) == 3
     assert leadership.outcomes == [ErrorCode.UNKNOWN_SERVER_ERROR] * 2 + [(9, 3, [1, 2])]
 
 
 def test_a_leader_hears_that_a_copy_of_what_is_refused_may_be_under_way() -> None:
     leadership = FakeLeadership(0)
-    propose(FakeBroker(None, granted(0, error=ErrorCode.INELIGIBLE_REPLICA)), leadership)
+    propose(FakeController(None, granted(0, error=ErrorCode.INELIGIBLE_REPLICA)), leadership)
     assert leadership.outcomes == ["again", ErrorCode.INELIGIBLE_REPLICA]
 
 
 def test_a_refusal_that_holds_is_not_repeated() -> None:
-    broker = FakeBroker(granted(0, error=ErrorCode.INELIGIBLE_REPLICA))
+    controller = FakeController(granted(0, error=ErrorCode.INELIGIBLE_REPLICA))
     leadership = FakeLeadership(0)
-    propose(broker, leadership)
+    propose(controller, leadership)
     assert leadership.outcomes == [ErrorCode.INELIGIBLE_REPLICA]
-    assert len(broker.asked) == 1
+    assert len(controller.asked) == 1
 
 
 def test_what_metadata_has_overtaken_is_not_asked() -> None:
-    broker = FakeBroker(granted(1))
+    controller = FakeController(granted(1))
     overtaken, wanted = FakeLeadership(0), FakeLeadership(1)
     overtaken.state.proposal = None
-    propose(broker, overtaken, wanted)
-    assert [p.partition_index for p in broker.asked[0].topics[0].partitions] == [1]
+    propose(controller, overtaken, wanted)
+    assert [p.partition_index for p in controller.asked[0].topics[0].partitions] == [1]
     assert overtaken.outcomes == []

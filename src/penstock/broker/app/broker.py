@@ -26,6 +26,8 @@ from penstock.broker.node.controller import Controller
 from penstock.broker.node.new_topics import decide_topic
 from penstock.broker.node.producer_ids import ProducerIds
 from penstock.broker.node.rejoining import Rejoining
+from penstock.broker.replica.fetcher import ReplicaFetcher
+from penstock.broker.replica.links import ClusterLinks
 from penstock.broker.replica.partitions import Partitions
 from penstock.broker.replica.replicas import Replicas
 from penstock.broker.request.dispatch import Dispatcher
@@ -98,7 +100,23 @@ class Broker:
         self.coordinator_lookup = CoordinatorLookup(self.groups, self.image)
         self.group_handlers = GroupHandlers(self.groups)
         self.group_offset_handlers = GroupOffsetHandlers(self.groups, self.image)
-        self.replicas = Replicas(self)
+        self.replicas = Replicas(
+            config,
+            world,
+            self.image,
+            self.partitions,
+            self.metrics,
+            cluster=ClusterLinks(
+                broker_epoch=lambda: self.broker_epoch,
+                to_controller=self.to_controller,
+                peer=self.peer,
+                between_changes=lambda work: self.node.loader.between_changes(work),
+                unclean_allowed=lambda topic: self.node.duties.policy.unclean(self.image, topic),
+            ),
+            coordinators={OFFSETS_TOPIC: self.groups},
+            repair_soon=lambda partition: self.scrubber.repair_soon(partition),
+            new_fetcher=lambda leader, purpose: ReplicaFetcher(self, leader, purpose),
+        )
         self.scrubber = Scrubber(self)
         self.room = Room(self)
         self.dispatcher = Dispatcher(self, HANDLERS)

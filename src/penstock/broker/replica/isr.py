@@ -1,18 +1,22 @@
-"""Takes leaders' ISR proposals to the controller: all that wait in one AlterPartition, one in flight.
+"""Sends the ISR proposals of leaders to the controller: one AlterPartition request in flight at a time.
 
-While a request is under way, further proposals gather for the next. What got no answer is proposed again
-after a pause, until the controller has answered or newer metadata has overtaken it.
+Proposals that are made while a request is in flight are sent together in the next one. A proposal without a
+response is sent again after a pause, until the controller responds or newer metadata supersedes it.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from penstock.broker.base.logs import get_logger
+from penstock.broker.base.retry import RetryPause
 from penstock.broker.replica.leadership import Leadership
+from penstock.broker.replica.links import ToController
+from penstock.metadata.image import ClusterImage
 from penstock.model.errors import ApiError, ErrorCode, PenstockError
+from penstock.ports import Rng
 from penstock.replication.leader import IsrProposal, Reaction
 from penstock.wire.apis.alter_partition import (
     ALTER_PARTITION,
@@ -22,10 +26,6 @@ from penstock.wire.apis.alter_partition import (
     AlterPartitionResponse,
     BrokerState,
 )
-from penstock.wire.backoff import Backoff
-
-if TYPE_CHECKING:
-    from penstock.broker.app.broker import Broker
 
 __all__ = ["IsrSender"]
 
@@ -35,16 +35,18 @@ _PAUSE_LIMIT_S: Final = 1.0
 
 
 class IsrSender:
-    """The proposals of the partitions that this broker leads."""
+    """Sends the proposals of the partitions that this broker leads."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, node_id: int, image: ClusterImage, rng: Rng, to_controller: ToController) -> None:
+        self._node_id = node_id
+        self._image = image
+        self._to_controller = to_controller
         self._waiting: dict[Leadership, IsrProposal] = {}
         self._task: asyncio.Task[None] | None = None
-        self._backoff = Backoff(_PAUSE_FIRST_S, _PAUSE_LIMIT_S)
+        self._pause = RetryPause(rng, _PAUSE_FIRST_S, _PAUSE_LIMIT_S)
 
     def propose(self, leadership: Leadership, proposal: IsrProposal) -> None:
-        """Ask for `proposal`; the leadership hears what came of it."""
+        """Send `proposal`; the leadership's `accepted` or `rejected` is called with the response."""
         self._waiting[leadership] = proposal
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._run())
@@ -57,16 +59,16 @@ class IsrSender:
     async def _run(self) -> None:
         try:
             while self._waiting:
-                # What this turn of the event loop proposes goes together.
+                # Proposals of one turn of the event loop are sent together.
                 await asyncio.sleep(0)
                 proposals, self._waiting = self._waiting, {}
                 if not await self._send(_still_wanted(proposals)):
-                    await asyncio.sleep(self._backoff.failed(self._broker.rng.uniform(-1.0, 1.0)))
+                    await self._pause.wait()
         finally:
             self._task = None
 
     async def _send(self, proposals: Mapping[Leadership, IsrProposal]) -> bool:
-        """Send one request and tell its outcome; False if something has to be tried again."""
+        """Send one request and report its outcome; returns false if a proposal has to be sent again."""
         if not proposals:
             return True
 
@@ -76,14 +78,14 @@ class IsrSender:
 
         request = self._request(proposals)
         try:
-            response = await self._broker.to_controller(ALTER_PARTITION, request, unanswered)
+            response = await self._to_controller(ALTER_PARTITION, request, unanswered)
             if response.error_code:
                 raise ApiError(ErrorCode(response.error_code))
         except PenstockError as e:
-            # Nothing that goes wrong as a whole says anything about a partition: all are proposed again.
+            # The error of a whole request says nothing about one partition: all proposals are sent again.
             log.warning("isr_change_unanswered", partitions=len(proposals), error=str(e))
             return self._answered(proposals, AlterPartitionResponse())
-        self._backoff.succeeded()
+        self._pause.reset()
         return self._answered(proposals, response)
 
     def _request(self, proposals: Mapping[Leadership, IsrProposal]) -> AlterPartitionRequest:
@@ -105,10 +107,9 @@ class IsrSender:
                     partition_epoch=proposal.partition_epoch,
                 )
             )
-        broker = self._broker
-        registered = broker.image.brokers.get(broker.node_id)
+        registered = self._image.brokers.get(self._node_id)
         return AlterPartitionRequest(
-            broker_id=broker.node_id,
+            broker_id=self._node_id,
             broker_epoch=-1 if registered is None else registered.epoch,
             topics=list(topics.values()),
         )
@@ -116,7 +117,7 @@ class IsrSender:
     def _answered(
         self, proposals: Mapping[Leadership, IsrProposal], response: AlterPartitionResponse
     ) -> bool:
-        """Tell each leadership its answer; False if any has to be tried again."""
+        """Report the response to each leadership; returns false if a proposal has to be sent again."""
         answers = {
             (topic.topic_id, answer.partition_index): answer
             for topic in response.topics
@@ -133,7 +134,7 @@ class IsrSender:
         return settled
 
     def _refused(self, leadership: Leadership, proposal: IsrProposal, code: ErrorCode) -> bool:
-        """False if it has to be tried again."""
+        """Report an error to the leadership; returns false if the proposal has to be sent again."""
         reaction = leadership.rejected(proposal, code)
         log.info(
             "isr_change_refused",
@@ -148,7 +149,7 @@ class IsrSender:
 
 
 def _still_wanted(proposals: Mapping[Leadership, IsrProposal]) -> dict[Leadership, IsrProposal]:
-    """Those that nothing has overtaken: another leader, or newer metadata."""
+    """The proposals that neither another leadership nor newer metadata has superseded."""
     return {
         leadership: proposal
         for leadership, proposal in proposals.items()

@@ -165,12 +165,12 @@ class Leadership:
         self._commit()
 
     @property
-    def lacks_inheritance(self) -> bool:
-        """Whether what earlier leaders committed has to be asked for."""
-        return self.state.lacks_inheritance(self._now_ms())
+    def needs_high_watermark_recovery(self) -> bool:
+        """Returns true if the other replicas have to be queried for what earlier leaders committed."""
+        return self.state.needs_high_watermark_recovery(self._now_ms())
 
-    def inherit(self, high_watermark: int) -> None:
-        self.state.inherit(high_watermark)
+    def recover_high_watermark(self, high_watermark: int) -> None:
+        self.state.recover_high_watermark(high_watermark)
         self._commit()
 
     def rejected(self, proposal: IsrProposal, error: ErrorCode) -> Reaction:
