@@ -119,7 +119,7 @@ def measured(folder: Path, frames: Callable[[bytes], Frames], warm_up: int) -> C
 
     async def run() -> Cost:
         config = BrokerConfig(SETTINGS | {"log.dirs": str(folder)})
-        broker = Broker(config, system_world(config))
+        broker = await Broker.open(config, system_world(config))
         await broker.start()
         try:
             await broker.create_topic(NewTopic(TOPIC, PARTITIONS, 1))

@@ -145,7 +145,7 @@ class BrokerOnDisk:
     def look_for_room(self) -> None:
         """Have it notice now which disks have become full, and which of those have room again."""
         for _ in range(2):
-            asyncio.run_coroutine_threadsafe(self.broker.room.look(), self._loop).result(60)
+            asyncio.run_coroutine_threadsafe(self.broker.full_directories.look(), self._loop).result(60)
 
     def stop(self) -> None:
         self._loop.call_soon_threadsafe(self._stop.set)
@@ -159,8 +159,8 @@ class BrokerOnDisk:
         self._loop = asyncio.get_running_loop()
         self._stop = asyncio.Event()
         world = system_world(self._config)._replace(files=self._files)
-        self.broker = Broker(self._config, world)
         try:
+            self.broker = await Broker.open(self._config, world)
             await self.broker.start()
         except BaseException as e:  # noqa: BLE001 - raised again in the thread that waits for it
             self._ready.set_exception(e)

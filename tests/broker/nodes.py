@@ -80,7 +80,7 @@ class Cluster:
 
     async def _start(self, node: int) -> None:
         config = BrokerConfig(self.settings[node])
-        broker = Broker(
+        broker = await Broker.open(
             config, system_world(config)._replace(files=self.disks[node], clock=self.clocks[node])
         )
         await broker.start()

@@ -53,7 +53,7 @@ async def running(**config: str) -> AsyncIterator[Broker]:
         settings["penstock.memory"] = "true"
     settings |= {name.replace("_", "."): value for name, value in config.items()}
     parsed = BrokerConfig(settings)
-    broker = Broker(parsed, system_world(parsed))
+    broker = await Broker.open(parsed, system_world(parsed))
     await broker.start()
     try:
         await broker.groups.ensure_topic()
@@ -374,7 +374,7 @@ def test_more_than_a_batch_may_hold_goes_into_several() -> None:
 def test_an_assignor_that_nobody_has_keeps_the_broker_from_starting() -> None:
     config = BrokerConfig({"group.consumer.assignors": "uniform,magic", "penstock.memory": "true"})
     with pytest.raises(InvalidConfig, match="'magic'"):
-        Broker(config, system_world(config))
+        asyncio.run(Broker.open(config, system_world(config)))
 
 
 @pytest.mark.parametrize(

@@ -121,9 +121,11 @@ class Machine:
         self._loop.set_exception_handler(_ignore_power_loss)
         self._stop = asyncio.Event()
         workers = SystemWorkers(lambda: 2)
-        broker = Broker(BrokerConfig(self._config), World(SystemClock(), SystemRng(), self._disk, workers))
         off = asyncio.Event()
         self._disk.when_off = partial(_tell, self._loop, off)
+        broker = await Broker.open(
+            BrokerConfig(self._config), World(SystemClock(), SystemRng(), self._disk, workers)
+        )
         try:
             if await _unless(off, broker.start()):
                 up.set()
@@ -133,8 +135,7 @@ class Machine:
                 # A machine without power says nothing more; only our own process has to be tidied up.
                 await broker.server.stop()
                 await broker.dispatcher.stop()
-                if hasattr(broker, "maintenance"):
-                    await broker.maintenance.stop()
+                await broker.maintenance.stop()
                 workers.close()
             else:
                 await broker.stop()

@@ -61,12 +61,12 @@ class Echo:
 async def serving(
     app: Echo, clock: TimeByHand | None = None, **limits: Any
 ) -> AsyncIterator[tuple[Server, int]]:
-    server = Server(app, Limits(**limits), lambda *args, **kwargs: None, idle_check_s=0.02)
+    server = Server(Limits(**limits), lambda *args, **kwargs: None, idle_check_s=0.02)
     listener = Listener("PLAINTEXT", "127.0.0.1", 0)
     await server.bind([listener])
     if clock is not None:
         server.loop = clock.as_loop
-    await server.serve()
+    await server.serve(app)
     try:
         yield server, listener.port
     finally:

@@ -9,8 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from penstock.model.errors import ProtocolError
 from penstock.net.buffers import BufferPool
-from penstock.net.connection import Application, Connection
+from penstock.net.connection import Answer, Application, Connection
 from penstock.net.listener import Listener
 
 __all__ = ["Limits", "Server"]
@@ -49,12 +50,25 @@ class ConnectionCounts:
     open_by_ip: Counter[str] = field(default_factory=Counter)
 
 
+class _NotServing:
+    """The application of a server that does not accept connections yet."""
+
+    def serve(self, connection: Connection, frame: memoryview) -> Answer:
+        raise ProtocolError("the server has not started")
+
+    def connection_lost(self, connection: Connection) -> None:
+        raise AssertionError("a server without an application has no connections")
+
+
 class Server:
-    """Accepts connections on several listeners and holds them to the limits."""
+    """Accepts connections on several listeners and holds them to the limits.
+
+    `bind` takes the addresses, `serve` accepts connections for an application. Between the two a broker opens
+    its data directories, so that an address in use leaves them untouched.
+    """
 
     def __init__(
         self,
-        application: Application,
         limits: Limits,
         log: Callable[..., Any],
         *,
@@ -62,14 +76,14 @@ class Server:
         has_room: Callable[[int], bool] = lambda descriptor: True,
     ) -> None:
         """`has_room` tells whether a new connection may keep its descriptor, and logs where it may not."""
-        self.application = application
+        self.application: Application = _NotServing()
         self.limits = limits
         self.max_request_bytes = limits.max_request_bytes
         self.pool = BufferPool(limits.memory_bytes, limits.memory_bytes_per_ip)
         self.counts = ConnectionCounts()
         #: in the order in which they came, so that a simulated end of all of them is the same every time
         self.connections: dict[Connection, None] = {}
-        self.loop: asyncio.AbstractEventLoop
+        self.loop = asyncio.get_running_loop()
         #: the connection that serves what arrived together, and what is to happen before it is answered
         self.serving: Connection | None = None
         self.due: list[Callable[[], None]] = []
@@ -85,7 +99,6 @@ class Server:
 
     async def bind(self, listeners: Sequence[Listener]) -> None:
         """Take every listener's address; a port of 0 is replaced by the one that the system chose."""
-        self.loop = asyncio.get_running_loop()
         for listener in listeners:
             server = await self.loop.create_server(
                 lambda listener=listener: Connection(self, listener),
@@ -113,8 +126,9 @@ class Server:
         if self.limits.receive_buffer_bytes > 0:
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self.limits.receive_buffer_bytes)
 
-    async def serve(self) -> None:
+    async def serve(self, application: Application) -> None:
         """Accept connections from now on."""
+        self.application = application
         for server in self._servers:
             await server.start_serving()
         self._sweep = self.loop.call_later(self._idle_check_s, self._close_idle)

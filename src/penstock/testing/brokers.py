@@ -113,7 +113,7 @@ class BrokerThread:
         if self._files is not None:
             world = world._replace(files=self._files)
         self._files = world.files
-        self.broker = self._new_broker(config, world)
+        self.broker = await self._open_broker(config, world)
         self._launched.set()
         if not await start_unless(self._end, self.broker):
             return
@@ -126,8 +126,8 @@ class BrokerThread:
     def _new_loop(self) -> asyncio.AbstractEventLoop:
         return new_event_loop()
 
-    def _new_broker(self, config: BrokerConfig, world: World) -> Broker:
-        return Broker(config, world)
+    async def _open_broker(self, config: BrokerConfig, world: World) -> Broker:
+        return await Broker.open(config, world)
 
 
 def _address(listener: Listener) -> str:

@@ -156,8 +156,8 @@ class NodeThread(BrokerThread):
     def _new_loop(self) -> asyncio.AbstractEventLoop:
         return _NodeLoop(self.id, self._shared_time, self._links)
 
-    def _new_broker(self, config: BrokerConfig, world: World) -> Broker:
-        broker = Broker(config, world._replace(clock=self._shared_time))
+    async def _open_broker(self, config: BrokerConfig, world: World) -> Broker:
+        broker = await Broker.open(config, world._replace(clock=self._shared_time))
         broker.groups.runtime.clock = SessionClock(self._shared_time)
         return broker
 

@@ -28,7 +28,7 @@ class Machines:
         # What `penstock up --config FILE --id N` does.
         config = BrokerConfig(effective_configs([file.configs, {"node.id": str(number)}]))
         clock, rng = SimClock(self.loop), SimRng(Random(number))
-        broker = Broker(config, World(clock, rng, MemoryFiles(), SimWorkers(self.loop)))
+        broker = await Broker.open(config, World(clock, rng, MemoryFiles(), SimWorkers(self.loop)))
         await broker.start()
         self.brokers[number] = broker
         await keep_creating(broker, await create_declared(broker, file.topics))

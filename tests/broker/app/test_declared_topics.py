@@ -40,7 +40,7 @@ def alone(test: Callable[[Broker], Any]) -> None:
 
     async def life() -> None:
         config = BrokerConfig({"listeners": "PLAINTEXT://127.0.0.1:0", "penstock.memory": "true"})
-        broker = Broker(config, system_world(config))
+        broker = await Broker.open(config, system_world(config))
         await broker.start()
         try:
             await test(broker)

@@ -112,9 +112,9 @@ class Silent:
     def connection_lost(self, connection): pass
 
 async def main():
-    server, listener = Server(Silent(), Limits(), print), Listener("PLAINTEXT", "127.0.0.1", 0)
+    server, listener = Server(Limits(), print), Listener("PLAINTEXT", "127.0.0.1", 0)
     await server.bind([listener])
-    await server.serve()
+    await server.serve(Silent())
     resource.setrlimit(resource.RLIMIT_NOFILE, (30, 30))
     print(listener.port, flush=True)
     await asyncio.sleep(600)

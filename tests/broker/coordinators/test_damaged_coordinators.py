@@ -171,7 +171,7 @@ def test_a_replica_that_has_rotted_where_no_checksum_looks_is_not_believed() -> 
             leader = await commit_all(nodes, 40, 41, 42, 43, 44)
             partition = offsets_of(nodes[leader])
             rot(partition, 1)
-            rot(offsets_of(nodes[others_in_sync(nodes[leader], partition)[0]]), 1, at=6)
+            rot(offsets_of(nodes[others_in_sync(nodes[leader].repairs, partition)[0]]), 1, at=6)
             elect_again(nodes[leader])
             assert await committed(nodes, leader) == 44
             assert [r.offset for r in records(partition.log)] == [0, 1, 2, 3, 4]

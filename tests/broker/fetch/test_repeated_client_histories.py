@@ -140,7 +140,14 @@ class History:
         )
 
     def _context(self) -> Context:
-        return Context(self._broker, self._connection, "reader", self._version, ApiStats("Fetch"))
+        return Context(
+            self._broker,
+            self._broker.dispatcher,
+            self._connection,
+            "reader",
+            self._version,
+            ApiStats("Fetch"),
+        )
 
     def _written(self, answer: Any) -> bytes:
         if isinstance(answer, tuple):

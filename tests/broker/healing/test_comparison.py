@@ -47,7 +47,7 @@ def forge(
 
 async def compare(nodes: Cluster, *which: int) -> None:
     for node in which or nodes.brokers:
-        await compare_replica(nodes[node], replica(nodes[node]))
+        await compare_replica(nodes[node].repairs, replica(nodes[node]))
 
 
 def differences(nodes: Cluster) -> dict[int, int]:

@@ -134,7 +134,7 @@ def test_where_all_disks_are_full_somebody_leads_on_and_records_can_be_read() ->
 async def last_leader_with_a_tail(nodes: Cluster) -> None:
     """Fill all disks, that of 2 last, while 1 alone knows that the second of three records is committed."""
     await eventually(lambda: all(replica(nodes[node]).log.high_watermark == 1 for node in ALL))
-    look, nodes[3].room.look = nodes[3].room.look, AsyncMock()  # type: ignore[method-assign]
+    look, nodes[3].full_directories.look = nodes[3].full_directories.look, AsyncMock()  # type: ignore[method-assign]
     refuse(nodes, 3)
     await stop_fetching(nodes[3])
     for value in (b"committed", b"not"):
@@ -143,9 +143,9 @@ async def last_leader_with_a_tail(nodes: Cluster) -> None:
     # As if 3 had fetched it just before its disk was full.
     replica(nodes[LEADER]).log.advance_high_watermark(2)
     refuse(nodes, LEADER)
-    await nodes[LEADER].room.look()
+    await nodes[LEADER].full_directories.look()
     await eventually(lambda: replica(nodes[2]).leading)
-    nodes[3].room.look = look  # type: ignore[method-assign]
+    nodes[3].full_directories.look = look  # type: ignore[method-assign]
     await look()
     await all_in_sync(nodes, 1)
     refuse(nodes, 2)
@@ -198,11 +198,11 @@ def test_a_full_directory_and_room_again_are_each_logged_once_and_followers_stan
             fill(disks[3])
             refuse(nodes, 3)
             for _ in range(3):
-                await nodes[3].room.look()
+                await nodes[3].full_directories.look()
             assert not nodes[3].replicas._following, "at the end of an idle log it would join again"
             disks[3].capacity = None
             for _ in range(3):
-                await nodes[3].room.look()
+                await nodes[3].full_directories.look()
             assert health.full is None
             assert nodes[3].replicas._following
 
@@ -231,7 +231,7 @@ def test_a_follower_whose_disk_has_failed_does_not_seem_to_keep_up_at_the_end_of
             await eventually(lambda: isr(nodes, 0) == isr(nodes, 1) == [1, 2])
             await eventually(lambda: isr(nodes, 0) == [1, 2, 3])
             assert isr(nodes, 1) == [1, 2]
-            named = [(topic.topic_id, topic.partitions) for topic in nodes[3].room.without_room()]
+            named = [(topic.topic_id, topic.partitions) for topic in nodes[3].full_directories.without_room()]
             assert named == [(nodes[3].image.topics[TOPIC].id, [1])]
         finally:
             await nodes.close()

@@ -11,6 +11,7 @@ import pytest
 
 from penstock.broker.app.broker import Broker
 from penstock.broker.app.server import system_world
+from penstock.broker.replica.partitions import Partitions
 from penstock.model.config import BrokerConfig
 from penstock.model.errors import ErrorCode
 from penstock.net.client import Peer, PeerLost
@@ -306,8 +307,9 @@ def test_a_log_from_before_there_was_a_quorum_is_read() -> None:
         config = BrokerConfig(
             {"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": "/data", "penstock.memory": "true"}
         )
-        old = Broker(config, system_world(config)._replace(files=files))
-        metadata_log = old.partitions.open()
+        world = system_world(config)._replace(files=files)
+        old = Partitions(config, files, world.clock, world.workers, world.rng)
+        metadata_log = old.open()
         records: list[Struct] = [
             FeatureLevelRecord(name="metadata.version", feature_level=20),
             RegisterBrokerRecord(broker_id=1, broker_epoch=1, fenced=False),
@@ -316,8 +318,8 @@ def test_a_log_from_before_there_was_a_quorum_is_read() -> None:
         ]
         batch = build_batch(Record(n, 0, None, encode_metadata_record(r)) for n, r in enumerate(records))
         metadata_log.append(memoryview(bytearray(batch)), 0, origin=AppendOrigin.RAFT)
-        await old.partitions.close(1)
-        broker = Broker(config, system_world(config)._replace(files=files))
+        await old.close(1)
+        broker = await Broker.open(config, world)
         await broker.start()
         assert list(broker.image.topics) == ["old"] and broker.image.features == {"metadata.version": 20}
         assert broker.node.quorum.state.epoch == 1

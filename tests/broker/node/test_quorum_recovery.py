@@ -173,7 +173,7 @@ def test_the_commands_work_on_a_real_data_directory(tmp_path: Path) -> None:
     )
 
     async def once() -> None:
-        broker = Broker(config, system_world(config)._replace(files=OsFiles()))
+        broker = await Broker.open(config, system_world(config)._replace(files=OsFiles()))
         await broker.start()
         with pytest.raises(RecoveryRefused, match="stop its broker first"):
             recover(OsFiles(), [str(tmp_path / "data")], CLOCK, RNG)

@@ -19,7 +19,8 @@ from penstock.broker.handlers import HANDLERS
 from penstock.broker.handlers.find_coordinator import CoordinatorLookup
 from penstock.broker.handlers.group_offsets import GroupOffsetHandlers
 from penstock.broker.handlers.groups import GroupHandlers
-from penstock.broker.healing.full_directories import Room
+from penstock.broker.healing.environment import RepairEnvironment
+from penstock.broker.healing.full_directories import FullDirectories
 from penstock.broker.healing.scrubber import Scrubber
 from penstock.broker.node.cluster_node import ClusterNode, new_cluster_id
 from penstock.broker.node.controller import Controller
@@ -32,7 +33,12 @@ from penstock.broker.replica.partitions import Partitions
 from penstock.broker.replica.replicas import Replicas
 from penstock.broker.request.dispatch import Dispatcher
 from penstock.broker.request.forwarding import create_topic_anywhere
-from penstock.broker.request.internal_listener import InternalDoor, limits_of, listener_at
+from penstock.broker.request.internal_listener import (
+    InternalDispatcher,
+    InternalListener,
+    limits_of,
+    listener_at,
+)
 from penstock.metadata.image import BROKER, ClusterImage
 from penstock.metadata.policy import MIN_ISR
 from penstock.metadata.topics import NewTopic
@@ -50,7 +56,6 @@ from penstock.net.listener import Listener
 from penstock.net.server import Server
 from penstock.ports import World
 from penstock.storage.directory import DirectoryRefused
-from penstock.storage.log import Log
 from penstock.wire.api import Api, RequestT, ResponseT
 from penstock.wire.metadata_records import (
     BrokerEndpoint,
@@ -76,26 +81,63 @@ _PATIENCE_S: Final = 30.0
 class Broker:
     """One broker: `start` returns when clients can connect, `stop` when everything is on the disk."""
 
-    def __init__(self, config: BrokerConfig, world: World) -> None:
+    @classmethod
+    async def open(cls, config: BrokerConfig, world: World) -> Broker:
+        """Take the listeners' addresses and the data directories, or nothing where one is refused."""
+        server = Server(limits_of(config), log.warning, has_room=DESCRIPTORS.has_room)
+        listeners = [listener_at(endpoint) for endpoint in config.endpoints]
+        endpoint = config.internal_endpoint
+        internal = None if endpoint is None else InternalListener(endpoint, limits_of(config))
+        partitions = Partitions(config, world.files, world.clock, world.workers, world.rng)
+        try:
+            # Addresses are refused most often. They come first, so that the directories stay as they were.
+            await server.bind(listeners)
+            if internal is not None:
+                await internal.bind()
+            node = await _open_node(config, world, partitions, internal)
+            return cls(config, world, server, listeners, internal, partitions, node)
+        except (Exception, asyncio.CancelledError):
+            await server.stop()
+            if internal is not None:
+                await internal.stop()
+            partitions.abandon()
+            world.workers.close()
+            raise
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        world: World,
+        server: Server,
+        listeners: list[Listener],
+        internal: InternalListener | None,
+        partitions: Partitions,
+        node: ClusterNode,
+    ) -> None:
+        """`internal` is the listener for other nodes, None where this broker is a cluster of its own."""
         self.config = config
         self.node_id = config.node_id
         self.clock = world.clock
         self.rng = world.rng
         self.workers = world.workers
         self.metrics = Metrics()
-        self.image = ClusterImage()
+        self.image = node.image
         self.files = world.files
-        self._world = world
-        self.partitions = Partitions(config, world.files, world.clock, world.workers, world.rng)
+        self.server = server
+        self.listeners = listeners
+        self.internal = internal
+        self.partitions = partitions
+        self.node = node
+        self.producer_ids = ProducerIds(node)
         self.groups = GroupCoordinator(
             config,
             self.image,
-            self.partitions,
+            partitions,
             world.clock,
             world.rng,
             Loader(world.workers, self.metrics, lambda partition: self.scrubber.mend(partition)),
             self.create_topic,
-            lambda: self.node.clock_watch.now_ms() is not None,
+            lambda: node.clock_watch.now_ms() is not None,
         )
         self.coordinator_lookup = CoordinatorLookup(self.groups, self.image)
         self.group_handlers = GroupHandlers(self.groups)
@@ -104,113 +146,91 @@ class Broker:
             config,
             world,
             self.image,
-            self.partitions,
+            partitions,
             self.metrics,
             cluster=ClusterLinks(
                 broker_epoch=lambda: self.broker_epoch,
                 to_controller=self.to_controller,
                 peer=self.peer,
-                between_changes=lambda work: self.node.loader.between_changes(work),
-                unclean_allowed=lambda topic: self.node.duties.policy.unclean(self.image, topic),
+                between_changes=node.loader.between_changes,
+                unclean_allowed=lambda topic: node.duties.policy.unclean(self.image, topic),
             ),
             coordinators={OFFSETS_TOPIC: self.groups},
             repair_soon=lambda partition: self.scrubber.repair_soon(partition),
             new_fetcher=lambda leader, purpose: ReplicaFetcher(self, leader, purpose),
         )
-        self.scrubber = Scrubber(self)
-        self.room = Room(self)
-        self.dispatcher = Dispatcher(self, HANDLERS)
+        self.repairs = self._repair_environment()
+        self.scrubber = Scrubber(self.repairs, partitions, self.replicas.review)
+        self.full_directories = FullDirectories(
+            partitions, world.workers, self.metrics, self.replicas.review, self._report_soon
+        )
         self.fetch_sessions = FetchSessions(
             config.max_incremental_fetch_session_cache_slots,
             _SESSION_EVICTION_S,
             world.clock.monotonic,
             lambda: int.from_bytes(world.rng.token(4), "big") & 0x7FFFFFFF,
         )
-        self.server = Server(self.dispatcher, limits_of(config), log.warning, has_room=DESCRIPTORS.has_room)
-        self.listeners = [listener_at(endpoint) for endpoint in config.endpoints]
-        #: what other nodes come through; None where this broker is a cluster of its own
-        endpoint = config.internal_endpoint
-        self.internal = None if endpoint is None else InternalDoor(self, endpoint)
-        self.node: ClusterNode
-        self.lifecycle: Lifecycle | None = None
-        self.rejoining: Rejoining | None = None
-        self.producer_ids: ProducerIds
-        self.maintenance: Maintenance
+        self.dispatcher = Dispatcher(self, HANDLERS)
+        self.internal_dispatcher = None if internal is None else _internal_dispatcher(self)
+        self.lifecycle = None if internal is None else self._new_lifecycle(internal.listener)
+        self.rejoining = None if internal is None else Rejoining(node)
+        self.maintenance = Maintenance(
+            config, partitions, self.full_directories, node, world, self.scrubber.mend
+        )
+        partitions.metadata_doubt = lambda: node.image_check.diverged
+        node.clock_watch.on_change = partitions.trust_clock
+
+    def _repair_environment(self) -> RepairEnvironment:
+        return RepairEnvironment(
+            self.node_id,
+            self.config,
+            self.image,
+            self.files,
+            self.workers,
+            self.clock,
+            self.metrics,
+            self.node.peers.get,
+        )
 
     # -- life
 
     async def start(self) -> None:
         began = self.clock.monotonic()
         try:
-            self._log_start(await self._start(), began)
+            await self._start()
         except (Exception, asyncio.CancelledError):
-            # Nothing stays behind: whoever tries again, even in this process, finds everything free.
+            # Nothing stays behind: another attempt, even in this process, finds everything free.
             await self.abort()
             raise
+        self._log_start(began)
 
-    async def _start(self) -> Log:
-        """Returns the metadata log."""
-        # First of all, because it fails most often: then the data directories stay as they were left.
-        await self.server.bind(self.listeners)
-        if self.internal is not None:
-            await self.internal.bind()
-        metadata_log = self.partitions.open(new_cluster_id(self.config))
-        await self._sync(metadata_log)
-        home = next(d for d in self.partitions.directories if metadata_log.path.startswith(f"{d.path}/"))
-        if self.config.penstock_cluster_id not in (None, home.cluster_id):
-            raise DirectoryRefused(
-                f"{home.path} belongs to the cluster {home.cluster_id}, but penstock.cluster.id is "
-                f"{self.config.penstock_cluster_id}: use another path, or leave it out"
-            )
-        self.node = ClusterNode(
-            self.config,
-            self._world,
-            self.image,
-            metadata_log,
-            cluster_id=home.cluster_id,
-            directory_id=parse_topic_id(home.directory_id),
-            internal=None if self.internal is None else self.internal.listener,
-        )
-        self.partitions.metadata_doubt = lambda: self.node.image_check.diverged
-        self.producer_ids = ProducerIds(self.node)
+    async def _start(self) -> None:
         self.partitions.trust_clock(False)
-        self.node.clock_watch.on_change = self.partitions.trust_clock
         self.node.start()
-        if self.internal is None:
+        if self.internal is None or self.internal_dispatcher is None or self.lifecycle is None:
             await self.controller.change(self._register_alone)
         else:
-            await self.internal.serve()
-            self.lifecycle = self._new_lifecycle(self.internal.listener)
+            await self.internal.serve(self.internal_dispatcher)
             await self.lifecycle.register_controller()
         if self.config.is_broker:
             await self._come_up()
-        return metadata_log
 
     async def _come_up(self) -> None:
-        """Be a broker: registered, with everything here that the image says, and not fenced."""
+        """Be a broker: registered, with all replicas that the image assigns to it, and not fenced."""
         if self.lifecycle is not None:
             self.node.on_led = self.lifecycle.wake
             await self.lifecycle.register()
         await self.node.loader.between_changes(self._take_over)
-        self.maintenance = Maintenance(
-            self.config, self.partitions, self.room, self.node, self._world, self.scrubber.mend
-        )
-        if self.lifecycle is not None:
+        if self.lifecycle is not None and self.rejoining is not None:
             self.lifecycle.start()
             await self.lifecycle.come_up()
-            self.rejoining = Rejoining(self.node).start()
-        await self.server.serve()
+            self.rejoining.start()
+        await self.server.serve(self.dispatcher)
         self.maintenance.start()
         self.scrubber.start()
 
-    async def _sync(self, metadata_log: Log) -> None:
-        """What a process that was killed has written counts as acknowledged from here on."""
-        plan = metadata_log.flush_plan()
-        await self.workers.in_thread(plan.sync)
-        metadata_log.flushed(plan)
-
     async def _take_over(self) -> None:
-        """Start to do what the image says, and to follow what becomes of it."""
+        """Host what the image assigns to this broker, and follow its changes from now on."""
         self._apply_broker_configs()
         self.groups.start()
         await self.partitions.load(self.image)
@@ -243,18 +263,14 @@ class Broker:
         await self.replicas.stop()
         self.groups.stop()
         await self.dispatcher.stop()
-        if hasattr(self, "maintenance"):
-            await self.maintenance.stop()
+        await self.maintenance.stop()
 
     async def _leave(self) -> None:
         """Take no more part in the cluster."""
-        for background in (self.rejoining, self.lifecycle):
+        for background in (self.rejoining, self.lifecycle, self.internal, self.internal_dispatcher):
             if background is not None:
                 await background.stop()
-        if self.internal is not None:
-            await self.internal.stop()
-        if hasattr(self, "node"):
-            await self.node.stop()
+        await self.node.stop()
 
     def _new_lifecycle(self, internal: Listener) -> Lifecycle:
         directories = self.partitions.directories
@@ -264,12 +280,17 @@ class Broker:
             # The nodes' own listener first: it says on which machine a broker runs.
             [internal, *self.listeners],
             [parse_topic_id(directory.directory_id) for directory in directories],
-            self.rng.token(16),
+            self.rng,
             previous_epoch=self.partitions.previous_broker_epoch,
-            offline=lambda: [parse_topic_id(d.directory_id) for d in self.room.failed()],
-            without_room=self.room.without_room,
+            offline=lambda: [parse_topic_id(d.directory_id) for d in self.full_directories.failed()],
+            without_room=self.full_directories.without_room,
             unclean=self.partitions.unclean,
         )
+
+    def _report_soon(self) -> None:
+        """Have the next heartbeat sent at once."""
+        if self.lifecycle is not None:
+            self.lifecycle.wake()
 
     # -- the cluster
 
@@ -298,9 +319,9 @@ class Broker:
 
     def apis_on(self, listener: Listener) -> Iterable[Api[Any, Any]]:
         """What is served there."""
-        if self.internal is not None and listener is self.internal.listener:
-            return self.internal.apis
-        return HANDLERS
+        is_internal = self.internal is not None and listener is self.internal.listener
+        dispatcher = self.internal_dispatcher if is_internal else None
+        return (dispatcher or self.dispatcher).apis
 
     @property
     def address(self) -> str:
@@ -340,8 +361,7 @@ class Broker:
 
     def connection_lost(self, connection: Connection) -> None:
         """What waits for a connection was cancelled with it; it may have been a broker's."""
-        if hasattr(self, "node"):
-            self.node.duties.connection_lost(connection)
+        self.node.duties.connection_lost(connection)
 
     def _register_alone(self) -> tuple[Sequence[Struct], None]:
         """A cluster of one has nobody who could lead meanwhile: it is up as soon as it is there."""
@@ -380,11 +400,11 @@ class Broker:
         removed = await self.replicas.apply(records)
         self.groups.metadata_changed(records, removed)
 
-    def _log_start(self, metadata_log: Log, began: float) -> None:
-        """Say that clients can connect, and what recovery had to do."""
+    def _log_start(self, began: float) -> None:
+        """Log that clients can connect, and the work of recovery."""
         recoveries = {partition.name: partition.log.recovery for partition in self.partitions}
         partitions = len(recoveries)
-        recoveries[METADATA_TOPIC] = metadata_log.recovery
+        recoveries[METADATA_TOPIC] = self.node.log.log.recovery
         for name, found in recoveries.items():
             if found.bytes_cut or found.segments_dropped or found.corruption:
                 log.info(
@@ -419,3 +439,36 @@ class Broker:
             dynamic_default=self.image.configs.get((BROKER, ""), {}),
         )
         self.server.limits = limits_of(self.config)
+
+
+async def _open_node(
+    config: BrokerConfig, world: World, partitions: Partitions, internal: InternalListener | None
+) -> ClusterNode:
+    """Open the data directories and the metadata log; DirectoryRefused if they are another cluster's."""
+    metadata_log = partitions.open(new_cluster_id(config))
+    # What a process that was killed has written counts as acknowledged from here on.
+    plan = metadata_log.flush_plan()
+    await world.workers.in_thread(plan.sync)
+    metadata_log.flushed(plan)
+    home = next(d for d in partitions.directories if metadata_log.path.startswith(f"{d.path}/"))
+    if config.penstock_cluster_id not in (None, home.cluster_id):
+        raise DirectoryRefused(
+            f"{home.path} belongs to the cluster {home.cluster_id}, but penstock.cluster.id is "
+            f"{config.penstock_cluster_id}: use another path, or leave it out"
+        )
+    return ClusterNode(
+        config,
+        world,
+        ClusterImage(),
+        metadata_log,
+        cluster_id=home.cluster_id,
+        directory_id=parse_topic_id(home.directory_id),
+        internal=None if internal is None else internal.listener,
+    )
+
+
+def _internal_dispatcher(broker: Broker) -> InternalDispatcher:
+    # Imported here, because a broker alone has no use for these handlers.
+    from penstock.broker.handlers.internal import INTERNAL_HANDLERS
+
+    return InternalDispatcher(broker, INTERNAL_HANDLERS)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import cached_property
 from typing import Final
 
 from penstock.broker.base.features import SUPPORTED_FEATURES
@@ -18,6 +19,7 @@ from penstock.broker.replica.unclean_replicas import UncleanReplicas
 from penstock.model.config import BrokerConfig
 from penstock.model.errors import ApiError, ErrorCode
 from penstock.net.listener import Listener
+from penstock.ports import Rng
 from penstock.wire.apis.broker_heartbeat import BROKER_HEARTBEAT, BrokerHeartbeatRequest, TopicWithoutRoom
 from penstock.wire.apis.broker_registration import BROKER_REGISTRATION, BrokerRegistrationRequest
 from penstock.wire.apis.controller_registration import (
@@ -53,7 +55,7 @@ class Lifecycle:
         node: ClusterNode,
         listeners: list[Listener],
         directories: list[bytes],
-        incarnation: bytes,
+        rng: Rng,
         *,
         previous_epoch: int,
         offline: Callable[[], list[bytes]],
@@ -69,7 +71,7 @@ class Lifecycle:
         self._node = node
         self._listeners = listeners
         self._directories = directories
-        self._incarnation = incarnation
+        self._rng = rng
         self._previous_epoch = previous_epoch
         self._offline = offline
         self._without_room = without_room
@@ -85,6 +87,11 @@ class Lifecycle:
         self._up = asyncio.Event()
         self._down = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+
+    @cached_property
+    def _incarnation(self) -> bytes:
+        """Names this process in its registrations."""
+        return self._rng.token(16)
 
     async def register(self) -> None:
         """Return when the controller has accepted this broker and the image has its registration."""

@@ -16,7 +16,7 @@ from penstock.broker.base.logs import get_logger
 from penstock.broker.base.pacing import PacedFiles
 from penstock.broker.base.page_cache import retry_when_cached
 from penstock.broker.base.system_ports import OsFiles
-from penstock.broker.healing.full_directories import Room
+from penstock.broker.healing.full_directories import FullDirectories
 from penstock.broker.healing.repair import Outcome
 from penstock.broker.node.cluster_node import ClusterNode
 from penstock.broker.replica.partition import Partition
@@ -51,7 +51,7 @@ class Maintenance:
         self,
         config: BrokerConfig,
         partitions: Partitions,
-        room: Room,
+        full_directories: FullDirectories,
         node: ClusterNode,
         world: World,
         mend: Callable[[Partition], Awaitable[Outcome | None]],
@@ -59,7 +59,7 @@ class Maintenance:
         """`mend` has the damage found that a log turns out to have, and repaired as far as that can be."""
         self._config = config
         self._partitions = partitions
-        self._room = room
+        self._full_directories = full_directories
         self._controller = node.controller
         self._clock = world.clock
         self._clock_watch = node.clock_watch
@@ -163,7 +163,7 @@ class Maintenance:
 
     async def make_use_of_room(self) -> None:
         """Look which disks are full, and give partitions that one had no room for another chance."""
-        await self._room.look()
+        await self._full_directories.look()
         if self._partitions.any_refused:
             await self._controller.between_changes(self._partitions.reopen)
 

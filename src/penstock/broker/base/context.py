@@ -1,9 +1,9 @@
-"""What a handler knows about the request besides the request itself."""
+"""The context of a request: its connection, its client, its version."""
 
 from __future__ import annotations
 
 from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from penstock.broker.base.metrics import ApiStats
 from penstock.net.connection import Connection
@@ -13,19 +13,35 @@ from penstock.net.listener import Listener
 if TYPE_CHECKING:
     from penstock.broker.app.broker import Broker
 
-__all__ = ["Context"]
+__all__ = ["Context", "RequestTasks"]
 
 T = TypeVar("T")
 
 
-class Context:
-    """Who asks, through which door, in which version."""
+class RequestTasks(Protocol):
+    """Runs what requests of one listener wait for."""
 
-    __slots__ = ("broker", "client_id", "connection", "stats", "version")
+    def spawn(self, context: Context, work: Coroutine[Any, Any, T]) -> Deferred[T]: ...
+
+    def failed(self, context: Context, error: Exception) -> None: ...
+
+
+class Context:
+    """A request's connection, client and version."""
+
+    __slots__ = ("broker", "client_id", "connection", "stats", "tasks", "version")
 
     def __init__(
-        self, broker: Broker, connection: Connection, client_id: str | None, version: int, stats: ApiStats
+        self,
+        broker: Broker,
+        tasks: RequestTasks,
+        connection: Connection,
+        client_id: str | None,
+        version: int,
+        stats: ApiStats,
     ) -> None:
+        """`tasks` are those of the listener that received the request: they end with it."""
+        self.tasks = tasks
         self.broker = broker
         self.connection = connection
         self.client_id = client_id
@@ -46,9 +62,9 @@ class Context:
         return self.connection.peer.rpartition(":")[0]
 
     def failed(self, error: Exception) -> None:
-        """Something that nobody foresaw, after the handler returned: it costs the connection that asked."""
-        self.broker.dispatcher.failed(self, error)
+        """Close the connection: an unexpected error arose after the handler had returned."""
+        self.tasks.failed(self, error)
 
     def spawn(self, work: Coroutine[Any, Any, T]) -> Deferred[T]:
-        """Answer with what a coroutine returns: for handlers that found out that they have to wait."""
-        return self.broker.dispatcher.spawn(self, work)
+        """Answer with the result of a coroutine: for handlers that have to wait after all."""
+        return self.tasks.spawn(self, work)

@@ -12,10 +12,11 @@ one task at a time rewrites a log's segments (`Partition.rewriting`).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from penstock.broker.base.logs import get_logger
-from penstock.broker.healing.repair import Outcome, ask_each, is_here, read_replica, tell_repaired
+from penstock.broker.healing.environment import RepairEnvironment
+from penstock.broker.healing.repair import Outcome, is_here, log_repaired, read_replica, try_each
 from penstock.broker.replica.partition import Partition
 from penstock.model.errors import CorruptMessage
 from penstock.records.batch import HEADER_SIZE, BatchHeader, read_header
@@ -24,9 +25,6 @@ from penstock.storage.recovery import Corruption
 from penstock.storage.renewal import Renewal
 from penstock.storage.segment import LOG, Segment
 from penstock.storage.validation import check_replicated
-
-if TYPE_CHECKING:
-    from penstock.broker.app.broker import Broker
 
 __all__ = ["needs_renewal", "renew_segment", "within_gaps"]
 
@@ -42,7 +40,7 @@ def needs_renewal(partition: Partition, damage: Corruption) -> bool:
 
 
 async def renew_segment(
-    broker: Broker, partition: Partition, damage: Corruption, sources: Sequence[int]
+    env: RepairEnvironment, partition: Partition, damage: Corruption, sources: Sequence[int]
 ) -> Outcome:
     """Make the segment that has `damage` anew, without any of its damage."""
     if not sources:
@@ -57,23 +55,23 @@ async def renew_segment(
             return Outcome.WAITS
         if segment is opened.segments.active:
             opened.roll()
-        return await _Renewing(broker, partition, segment, damages, sources).run()
+        return await _Renewing(env, partition, segment, damages, sources).run()
 
 
 class _Renewing:
     """One segment's."""
 
-    __slots__ = ("_broker", "_damages", "_given_by", "_partition", "_segment", "_size", "_sources")
+    __slots__ = ("_damages", "_env", "_given_by", "_partition", "_segment", "_size", "_sources")
 
     def __init__(
         self,
-        broker: Broker,
+        env: RepairEnvironment,
         partition: Partition,
         segment: Segment,
         damages: Sequence[Corruption],
         sources: Sequence[int],
     ) -> None:
-        self._broker = broker
+        self._env = env
         self._partition = partition
         self._segment = segment
         self._size = segment.size
@@ -84,7 +82,7 @@ class _Renewing:
 
     async def run(self) -> Outcome:
         opened, base_offset = self._partition.log, self._segment.base_offset
-        in_thread = self._broker.workers.in_thread
+        in_thread = self._env.workers.in_thread
         swap = opened.swap([base_offset])
         outcome, size = await self._write()
         if outcome is Outcome.MENDED:
@@ -93,7 +91,7 @@ class _Renewing:
                 opened.replace_segments(swap, [base_offset], [(base_offset, size)])
                 for damage, replica in self._given_by.items():
                     opened.recovery.replaced(damage)
-                    tell_repaired(self._broker, self._partition, damage, replica)
+                    log_repaired(self._env, self._partition, damage, replica)
                 await in_thread(swap.finish)
                 return Outcome.MENDED
             outcome = Outcome.WAITS
@@ -102,15 +100,15 @@ class _Renewing:
 
     async def _write(self) -> tuple[Outcome, int]:
         """Bring the new segment to the disk, and how large it is."""
-        broker, opened = self._broker, self._partition.log
-        in_thread = broker.workers.in_thread
+        env, opened = self._env, self._partition.log
+        in_thread = env.workers.in_thread
         try:
-            renewal = await in_thread(Renewal, broker.files, opened.path, self._segment)
+            renewal = await in_thread(Renewal, env.files, opened.path, self._segment)
             outcome = await self._fill(renewal)
             if outcome is Outcome.MENDED:
                 following = opened.segments.after(self._segment)
                 assert following is not None, "a segment to renew is sealed"
-                interval, now_ms = opened.config.index_interval_bytes, broker.clock.now_ms()
+                interval, now_ms = opened.config.index_interval_bytes, env.clock.now_ms()
                 await in_thread(renewal.finish, interval, now_ms, following.base_offset)
         except OSError as e:
             error = self._partition.flusher.health.failed(e, f"cannot renew {self._segment.path(LOG)}")
@@ -120,7 +118,7 @@ class _Renewing:
 
     async def _fill(self, renewal: Renewal) -> Outcome:
         """Write all of the new segment."""
-        in_thread, position = self._broker.workers.in_thread, 0
+        in_thread, position = self._env.workers.in_thread, 0
         for damage in self._damages:
             await in_thread(renewal.keep, position, damage.position)
             position = damage.position + damage.size
@@ -134,12 +132,12 @@ class _Renewing:
         start = renewal.size
 
         async def copy(replica: int) -> bool:
-            await self._broker.workers.in_thread(renewal.rewind, start)
+            await self._env.workers.in_thread(renewal.rewind, start)
             await self._copy(renewal, damage, replica)
             self._given_by[damage] = replica
             return True
 
-        return await ask_each(self._partition, self._sources, copy)
+        return await try_each(self._partition, self._sources, copy)
 
     async def _copy(self, renewal: Renewal, damage: Corruption, replica: int) -> None:
         """Add what a replica has of a damaged range."""
@@ -147,9 +145,9 @@ class _Renewing:
         while offset < damage.next_offset:
             # What lies before the log's start is nowhere to be had, and not missed.
             start = max(offset, self._partition.log.log_start_offset)
-            fetched = await read_replica(self._broker, self._partition, start, replica)
+            fetched = await read_replica(self._env, self._partition, start, replica)
             size, offset = within_gaps(fetched, offset, damage.next_offset)
-            await self._broker.workers.in_thread(renewal.add, fetched[:size])
+            await self._env.workers.in_thread(renewal.add, fetched[:size])
 
     def _is_there(self) -> bool:
         """Whether the segment is as it was: retention may have been faster."""

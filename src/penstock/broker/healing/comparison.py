@@ -14,9 +14,10 @@ minority never spreads. Only copies whose checksums hold are asked.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from penstock.broker.base.logs import get_logger
+from penstock.broker.healing.environment import RepairEnvironment
 from penstock.broker.healing.repair import PIECE_BYTES, is_here, others_in_sync, read_replica, repair_range
 from penstock.broker.replica.partition import Partition
 from penstock.model.errors import ApiError, CorruptMessage, PenstockError
@@ -29,9 +30,6 @@ from penstock.storage.recovery import Corruption
 from penstock.storage.scrub import SealedSegment, describe, note_damage, sealed_segments
 from penstock.storage.segment import Segment
 from penstock.storage.validation import check_replicated
-
-if TYPE_CHECKING:
-    from penstock.broker.app.broker import Broker
 
 __all__ = ["compare_replica"]
 
@@ -47,13 +45,13 @@ class _Piece(NamedTuple):
     end: int
 
 
-async def compare_replica(broker: Broker, partition: Partition) -> None:
+async def compare_replica(env: RepairEnvironment, partition: Partition) -> None:
     """Compare every sealed segment of a replica with another's, and mend what is wrong here."""
     if partition.log.config.compact:
         return
     for segment in sealed_segments(partition.log):
         try:
-            await _Comparison(broker, partition, segment).run()
+            await _Comparison(env, partition, segment).run()
         except (PeerGone, FileNotFoundError) as e:
             # Whoever could tell is away, or the segment went by retention: the next round comes.
             log.debug("not_compared", partition=partition.name, error=str(e))
@@ -63,26 +61,26 @@ async def compare_replica(broker: Broker, partition: Partition) -> None:
 class _Comparison:
     """One segment's."""
 
-    __slots__ = ("_broker", "_leader_epoch", "_partition", "_segment")
+    __slots__ = ("_env", "_leader_epoch", "_partition", "_segment")
 
-    def __init__(self, broker: Broker, partition: Partition, segment: Segment) -> None:
-        self._broker = broker
+    def __init__(self, env: RepairEnvironment, partition: Partition, segment: Segment) -> None:
+        self._env = env
         self._partition = partition
         self._segment = segment
         self._leader_epoch = partition.leader_epoch
 
     async def run(self) -> None:
-        broker, position = self._broker, 0
+        env, position = self._env, 0
         while True:
-            sealed, others = self._sealed(), others_in_sync(broker, self._partition)
+            sealed, others = self._sealed(), others_in_sync(env, self._partition)
             if sealed is None or not others or position >= sealed.size:
                 return
-            piece = await broker.workers.in_thread(_read_piece, broker.files, sealed, position)
+            piece = await env.workers.in_thread(_read_piece, env.files, sealed, position)
             if piece is None:
                 return
             position += len(piece.batches)
             # Both sides' disks are read.
-            await asyncio.sleep(2 * len(piece.batches) / broker.config.penstock_scrub_bytes_per_second)
+            await asyncio.sleep(2 * len(piece.batches) / env.config.penstock_scrub_bytes_per_second)
             try:
                 theirs = await self._read(piece, others[0])
             except ApiError as e:
@@ -109,7 +107,7 @@ class _Comparison:
         """The same offsets as a piece, from another replica."""
         batches, offset = bytearray(), piece.start
         while offset < piece.end:
-            fetched = await read_replica(self._broker, self._partition, offset, replica)
+            fetched = await read_replica(self._env, self._partition, offset, replica)
             size, next_offset = leading_batches(fetched, piece.end)
             # What says how far a batch goes is in no checksum: it must go on, and come to an end.
             if not size or next_offset <= offset or len(batches) > len(piece.batches) + PIECE_BYTES:
@@ -122,7 +120,7 @@ class _Comparison:
         self, sealed: SealedSegment, piece: _Piece, read: dict[int, bytearray], others: list[int]
     ) -> None:
         """Two replicas differ: ask the rest, and see who is right."""
-        broker, partition = self._broker, self._partition
+        env, partition = self._env, self._partition
         for replica in others:
             try:
                 read[replica] = await self._read(piece, replica)
@@ -134,21 +132,21 @@ class _Comparison:
             if _is_sound(batches) and is_untouched(memoryview(batches), piece.start, piece.end)
         }
         if _is_sound(piece.batches):
-            held[broker.node_id] = batch_digests(memoryview(piece.batches))
+            held[env.node_id] = batch_digests(memoryview(piece.batches))
         if self._sealed() != sealed:
             return
-        known = broker.image.topics_by_id[partition.topic_id].partitions[partition.index]
+        known = env.image.topics_by_id[partition.topic_id].partitions[partition.index]
         for mismatch in mismatches(known.replicas, known.leader, held, piece.end):
             if self._sealed() != sealed:
                 return
             self._report(mismatch)
             damage = _damage(sealed, piece, mismatch)
-            if broker.node_id in mismatch.corrupt and damage.size:
+            if env.node_id in mismatch.corrupt and damage.size:
                 note_damage(partition.log, self._segment, damage)
-                await repair_range(broker, partition, damage, sorted(mismatch.healthy))
+                await repair_range(env, partition, damage, sorted(mismatch.healthy))
 
     def _report(self, mismatch: Mismatch) -> None:
-        self._broker.metrics.differences_found += 1
+        self._env.metrics.differences_found += 1
         log.error(
             "replicas_differ",
             partition=self._partition.name,

@@ -12,18 +12,19 @@ leader's log starts behind it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from penstock.broker.base.logs import get_logger
 from penstock.broker.healing.compacted_repair import within_gaps
+from penstock.broker.healing.environment import RepairEnvironment
 from penstock.broker.healing.repair import (
     Outcome,
-    ask_each,
     fetch_replica,
     is_here,
     leader_of,
+    log_repaired,
     read_replica,
-    tell_repaired,
+    try_each,
 )
 from penstock.broker.replica.partition import Partition
 from penstock.model.errors import ApiError, CorruptMessage, ErrorCode
@@ -33,18 +34,13 @@ from penstock.storage.holes import is_hole
 from penstock.storage.recovery import Corruption
 from penstock.storage.validation import check_replicated
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from penstock.broker.app.broker import Broker
-
 __all__ = ["fill_hole"]
 
 log = get_logger("scrubber")
 
 
 async def fill_hole(
-    broker: Broker, partition: Partition, hole: Corruption, sources: Sequence[int]
+    env: RepairEnvironment, partition: Partition, hole: Corruption, sources: Sequence[int]
 ) -> Outcome:
     """Fetch the offsets of a hole from the first of `sources` that has them."""
     if not sources:
@@ -55,24 +51,29 @@ async def fill_hole(
             return Outcome.MENDED
         if not is_here(partition) or not is_hole(opened, hole):
             return Outcome.WAITS
-        leader = leader_of(broker, partition)
+        leader = leader_of(env, partition)
         if hole.next_offset > opened.high_watermark:
             # Only the leader decides what is committed there.
             sources = [source for source in sources if source == leader]
         if not sources:
             return Outcome.WAITS
-        return await _Filling(broker, partition, hole, sources, leader).run()
+        return await _Filling(env, partition, hole, sources, leader).run()
 
 
 class _Filling:
     """One hole's."""
 
-    __slots__ = ("_broker", "_gaps_allowed", "_hole", "_leader", "_new", "_partition", "_source", "_sources")
+    __slots__ = ("_env", "_gaps_allowed", "_hole", "_leader", "_new", "_partition", "_source", "_sources")
 
     def __init__(
-        self, broker: Broker, partition: Partition, hole: Corruption, sources: Sequence[int], leader: int
+        self,
+        env: RepairEnvironment,
+        partition: Partition,
+        hole: Corruption,
+        sources: Sequence[int],
+        leader: int,
     ) -> None:
-        self._broker = broker
+        self._env = env
         self._partition = partition
         self._hole = hole
         self._sources = sources
@@ -83,20 +84,20 @@ class _Filling:
         before = segments.holding(hole.first_offset)
         self._gaps_allowed = partition.log.config.compact or before.is_compacted
         self._new = HoleFilling(
-            broker.files,
+            env.files,
             partition.log.path,
             hole,
             [(each.base_offset, each.size) for each in segments if each.base_offset < hole.first_offset],
             partition.log.config,
             self._gaps_allowed,
-            broker.clock.now_ms(),
+            env.clock.now_ms(),
         )
 
     async def run(self) -> Outcome:
-        opened, in_thread = self._partition.log, self._broker.workers.in_thread
+        opened, in_thread = self._partition.log, self._env.workers.in_thread
         swap = opened.swap(self._replaced())
         try:
-            outcome = await ask_each(self._partition, self._sources, self._copy)
+            outcome = await try_each(self._partition, self._sources, self._copy)
             if outcome is Outcome.MENDED and self._is_there():
                 replaced = self._replaced()
                 new = await in_thread(self._new.finish, replaced)
@@ -130,12 +131,12 @@ class _Filling:
             if file.size() > before.size:
                 # Behind the last whole batch lies a part of one that is in the new segment now.
                 file.truncate(before.size)
-                await self._broker.workers.in_thread(file.sync)
-        tell_repaired(self._broker, self._partition, hole._replace(size=self._new.size), self._source)
+                await self._env.workers.in_thread(file.sync)
+        log_repaired(self._env, self._partition, hole._replace(size=self._new.size), self._source)
 
     async def _copy(self, replica: int) -> bool:
         """Write what a replica has of the hole; False if the hole is no longer there to be filled."""
-        opened, hole, in_thread = self._partition.log, self._hole, self._broker.workers.in_thread
+        opened, hole, in_thread = self._partition.log, self._hole, self._env.workers.in_thread
         await in_thread(self._new.restart)
         offset = hole.first_offset
         while offset < hole.next_offset:
@@ -144,7 +145,7 @@ class _Filling:
             # What lies before the log's start is nowhere to be had, and not missed.
             start = max(offset, opened.log_start_offset)
             try:
-                fetched = await read_replica(self._broker, self._partition, start, replica)
+                fetched = await read_replica(self._env, self._partition, start, replica)
             except ApiError as e:
                 if e.code != ErrorCode.OFFSET_OUT_OF_RANGE or replica != self._leader:
                     raise
@@ -160,7 +161,7 @@ class _Filling:
         """Move the log start up to the leader's, if that is behind `offset`: what lies before was deleted."""
         opened = self._partition.log
         behind = min(self._hole.next_offset, opened.high_watermark)
-        answer = await fetch_replica(self._broker, self._partition, behind, self._leader)
+        answer = await fetch_replica(self._env, self._partition, behind, self._leader)
         start = min(answer.log_start_offset, opened.high_watermark)
         if answer.error_code or start <= offset:
             return False

@@ -2,7 +2,7 @@
 
 Other replicas are asked for the range as any reader asks. Their bytes are checked and written over the
 damaged ones, in place. That is the same for leaders and followers, takes nobody out of the ISR, and costs
-nothing that is healthy. Where a log is compacted the bytes of another need not fit: `renewal` has that.
+nothing that is healthy. Where a log is compacted the bytes of another need not fit: see `compacted_repair`.
 
 Invariant: a range counts as sound again only when all of it has been written and is on the disk.
 """
@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
 from enum import Enum
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from penstock.broker.base.logs import get_logger
+from penstock.broker.healing.environment import RepairEnvironment
 from penstock.broker.replica.partition import Partition
 from penstock.metadata.image import PartitionImage
 from penstock.model.errors import ApiError, CorruptMessage, ErrorCode, PenstockError
@@ -24,22 +25,19 @@ from penstock.storage.scrub import repair_target, repaired
 from penstock.storage.validation import check_replicated
 from penstock.wire.apis.fetch import FETCH, FetchPartition, FetchRequest, FetchTopic, PartitionData
 
-if TYPE_CHECKING:
-    from penstock.broker.app.broker import Broker
-
 __all__ = [
     "PIECE_BYTES",
     "Outcome",
     "all_in_sync",
-    "ask_each",
     "fetch_replica",
     "has_other_replicas",
     "is_here",
     "leader_of",
+    "log_repaired",
     "others_in_sync",
     "read_replica",
     "repair_range",
-    "tell_repaired",
+    "try_each",
 ]
 
 log = get_logger("scrubber")
@@ -64,40 +62,42 @@ def is_here(partition: Partition) -> bool:
     return partition.hosted and partition.directory.health.offline is None
 
 
-def others_in_sync(broker: Broker, partition: Partition) -> list[int]:
+def others_in_sync(env: RepairEnvironment, partition: Partition) -> list[int]:
     """Who else has all of a partition: the leader first."""
-    known = _known(broker, partition)
+    known = _known(env, partition)
     if known is None:
         return []
     others = {node: None for node in (known.leader, *known.isr) if node >= 0}
-    others.pop(broker.node_id, None)
+    others.pop(env.node_id, None)
     return list(others)
 
 
-def all_in_sync(broker: Broker, partition: Partition) -> bool:
+def all_in_sync(env: RepairEnvironment, partition: Partition) -> bool:
     """Whether nobody is away who may have what those in sync do not have."""
-    known = _known(broker, partition)
-    return known is None or set(known.replicas) <= {broker.node_id, *known.isr}
+    known = _known(env, partition)
+    return known is None or set(known.replicas) <= {env.node_id, *known.isr}
 
 
-def _known(broker: Broker, partition: Partition) -> PartitionImage | None:
-    topic = broker.image.topics_by_id.get(partition.topic_id)
+def _known(env: RepairEnvironment, partition: Partition) -> PartitionImage | None:
+    topic = env.image.topics_by_id.get(partition.topic_id)
     return None if topic is None else topic.partitions.get(partition.index)
 
 
-def has_other_replicas(broker: Broker, partition: Partition) -> bool:
+def has_other_replicas(env: RepairEnvironment, partition: Partition) -> bool:
     """Whether the metadata assigns the partition to other brokers, too."""
-    known = _known(broker, partition)
+    known = _known(env, partition)
     return known is not None and len(known.replicas) > 1
 
 
-def leader_of(broker: Broker, partition: Partition) -> int:
+def leader_of(env: RepairEnvironment, partition: Partition) -> int:
     """The broker that leads a partition, going by the metadata here; -1 if none does."""
-    known = _known(broker, partition)
+    known = _known(env, partition)
     return -1 if known is None else known.leader
 
 
-async def fetch_replica(broker: Broker, partition: Partition, offset: int, replica: int) -> PartitionData:
+async def fetch_replica(
+    env: RepairEnvironment, partition: Partition, offset: int, replica: int
+) -> PartitionData:
     """What another replica answers to a Fetch from `offset` on, as any reader sends it."""
     wanted = FetchPartition(partition=partition.index, fetch_offset=offset, partition_max_bytes=PIECE_BYTES)
     request = FetchRequest(
@@ -106,15 +106,15 @@ async def fetch_replica(broker: Broker, partition: Partition, offset: int, repli
         max_bytes=PIECE_BYTES,
         topics=[FetchTopic(topic_id=partition.topic_id, partitions=[wanted])],
     )
-    timeout_s = broker.config.replica_socket_timeout_ms / 1000
-    response = await broker.peer(replica, "repair").send(FETCH, request, timeout_s)
+    timeout_s = env.config.replica_socket_timeout_ms / 1000
+    response = await env.peer(replica, "repair").send(FETCH, request, timeout_s)
     ((answer,),) = [topic.partitions for topic in response.responses]
     return answer
 
 
-async def read_replica(broker: Broker, partition: Partition, offset: int, replica: int) -> memoryview:
+async def read_replica(env: RepairEnvironment, partition: Partition, offset: int, replica: int) -> memoryview:
     """Committed bytes of another replica from `offset` on, as any reader gets them."""
-    answer = await fetch_replica(broker, partition, offset, replica)
+    answer = await fetch_replica(env, partition, offset, replica)
     if answer.error_code:
         raise ApiError(ErrorCode(answer.error_code))
     assert isinstance(answer.records, memoryview)
@@ -124,20 +124,20 @@ async def read_replica(broker: Broker, partition: Partition, offset: int, replic
 
 
 async def repair_range(
-    broker: Broker, partition: Partition, damage: Corruption, sources: Iterable[int]
+    env: RepairEnvironment, partition: Partition, damage: Corruption, sources: Iterable[int]
 ) -> Outcome:
     """Replace a damaged range with what the first of `sources` has that can give it."""
 
     async def copy(replica: int) -> bool:
-        if not await _copy(broker, partition, damage, replica):
+        if not await _copy(env, partition, damage, replica):
             return False
-        tell_repaired(broker, partition, damage, replica)
+        log_repaired(env, partition, damage, replica)
         return True
 
-    return await ask_each(partition, sources, copy)
+    return await try_each(partition, sources, copy)
 
 
-async def ask_each(
+async def try_each(
     partition: Partition, sources: Iterable[int], copy: Callable[[int], Awaitable[bool]]
 ) -> Outcome:
     """`copy` from one replica after the other until one gives what is asked for.
@@ -155,8 +155,8 @@ async def ask_each(
     return outcome
 
 
-def tell_repaired(broker: Broker, partition: Partition, damage: Corruption, replica: int) -> None:
-    broker.metrics.corruption_repaired += 1
+def log_repaired(env: RepairEnvironment, partition: Partition, damage: Corruption, replica: int) -> None:
+    env.metrics.corruption_repaired += 1
     log.info(
         "corruption_repaired",
         partition=partition.name,
@@ -167,14 +167,14 @@ def tell_repaired(broker: Broker, partition: Partition, damage: Corruption, repl
     )
 
 
-async def _copy(broker: Broker, partition: Partition, damage: Corruption, replica: int) -> bool:
+async def _copy(env: RepairEnvironment, partition: Partition, damage: Corruption, replica: int) -> bool:
     """Write a replica's bytes over ours; False if ours cannot be replaced in place."""
     opened, offset, position = partition.log, damage.first_offset, damage.position
     end = damage.position + damage.size
     file = _target(partition, damage)
     while file is not None and offset < damage.next_offset:
         # The batch that the log begins within lies there whole, and is found by what is left of it.
-        fetched = await read_replica(broker, partition, max(offset, opened.log_start_offset), replica)
+        fetched = await read_replica(env, partition, max(offset, opened.log_start_offset), replica)
         batches, next_offset = _within(fetched, offset, damage)
         # It may have been cut, compacted or let go of while we waited.
         file = _target(partition, damage)
@@ -191,21 +191,21 @@ async def _copy(broker: Broker, partition: Partition, damage: Corruption, replic
         return False
     if position != end:
         raise CorruptMessage(f"its batches from {damage.first_offset} on take less room than ours")
-    await _sync(broker, partition, [file])
+    await _sync(env, partition, [file])
     if _target(partition, damage) is None:
         return False
     try:
         indexes = repaired(opened, damage)
     except OSError as e:
         raise partition.flusher.health.failed(e, f"cannot index {opened.path}") from e
-    await _sync(broker, partition, indexes)
+    await _sync(env, partition, indexes)
     return True
 
 
-async def _sync(broker: Broker, partition: Partition, files: Iterable[File]) -> None:
+async def _sync(env: RepairEnvironment, partition: Partition, files: Iterable[File]) -> None:
     for file in files:
         try:
-            await broker.workers.in_thread(file.sync)
+            await env.workers.in_thread(file.sync)
         except OSError as e:
             raise partition.flusher.health.sync_failed(e, f"cannot sync {file.path}") from e
 

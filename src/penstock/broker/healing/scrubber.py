@@ -14,14 +14,15 @@ begins soon after the start, finds it again.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from penstock.broker.base.logs import get_logger
 from penstock.broker.base.system_ports import OsFiles
 from penstock.broker.healing.compacted_repair import needs_renewal, renew_segment
 from penstock.broker.healing.comparison import compare_replica
+from penstock.broker.healing.environment import RepairEnvironment
 from penstock.broker.healing.hole_filling import fill_hole
 from penstock.broker.healing.repair import (
     PIECE_BYTES,
@@ -33,6 +34,7 @@ from penstock.broker.healing.repair import (
     repair_range,
 )
 from penstock.broker.replica.partition import Partition
+from penstock.broker.replica.partitions import Partitions
 from penstock.model.errors import PenstockError
 from penstock.storage.holes import (
     blocking_damage,
@@ -52,9 +54,6 @@ from penstock.storage.scrub import (
     sealed_segments,
 )
 from penstock.storage.segment import LOG, Segment
-
-if TYPE_CHECKING:
-    from penstock.broker.app.broker import Broker
 
 __all__ = ["Scrubber"]
 
@@ -76,8 +75,16 @@ class _Repair(NamedTuple):
 class Scrubber:
     """Scrubs and repairs the replicas of one broker from `start` to `stop`."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        env: RepairEnvironment,
+        partitions: Partitions,
+        review: Callable[[Iterable[Partition]], None],
+    ) -> None:
+        """`review` gives replicas their roles again after their damage has changed."""
+        self._env = env
+        self._partitions = partitions
+        self._review = review
         self._tasks: list[asyncio.Task[None]] = []
         #: the replica that is being compared: what differs there is mended by a verdict, not by who has it
         self._compared: Partition | None = None
@@ -114,7 +121,7 @@ class Scrubber:
 
     @property
     def _interval_s(self) -> float:
-        return self._broker.config.penstock_scrub_interval_ms / 1000
+        return self._env.config.penstock_scrub_interval_ms / 1000
 
     @property
     def _pause_s(self) -> float:
@@ -128,7 +135,7 @@ class Scrubber:
             await self.repair(partition)
             self._compared = partition
             try:
-                await compare_replica(self._broker, partition)
+                await compare_replica(self._env, partition)
             finally:
                 self._compared = None
 
@@ -146,7 +153,7 @@ class Scrubber:
         await self._each(mend)
 
     async def _each(self, task: Callable[[Partition], Awaitable[None]]) -> None:
-        for partition in list(self._broker.partitions):
+        for partition in list(self._partitions):
             try:
                 await task(partition)
             except (PenstockError, OSError) as e:
@@ -214,12 +221,10 @@ class Scrubber:
 
     async def _scrub_segment(self, partition: Partition, segment: Segment, *, at_once: bool = False) -> None:
         """Check a segment: a sealed one at its pace, or any `at_once`."""
-        broker, done = self._broker, Piece(0, 0)
+        env, done = self._env, Piece(0, 0)
         describe_now = describe_as_is if at_once else describe
         # Memory is seen by this process only.
-        in_worker = (
-            broker.workers.in_process if isinstance(broker.files, OsFiles) else broker.workers.in_thread
-        )
+        in_worker = env.workers.in_process if isinstance(env.files, OsFiles) else env.workers.in_thread
         while is_here(partition):
             sealed = describe_now(partition.log, segment)
             if sealed is None or done.position >= sealed.size:
@@ -227,9 +232,9 @@ class Scrubber:
             before = done
             size = min(PIECE_BYTES, sealed.size - done.position)
             if not at_once:
-                await asyncio.sleep(size / broker.config.penstock_scrub_bytes_per_second)
+                await asyncio.sleep(size / env.config.penstock_scrub_bytes_per_second)
             try:
-                done = await in_worker(scrub, broker.files, sealed, before, PIECE_BYTES)
+                done = await in_worker(scrub, env.files, sealed, before, PIECE_BYTES)
             except FileNotFoundError:
                 # Gone by retention or compaction; where it is not, reads will tell.
                 return
@@ -238,14 +243,14 @@ class Scrubber:
                 return
             for damage in done.damage:
                 self._found(partition, segment, damage)
-            broker.metrics.scrubbed_bytes += done.position - before.position
+            env.metrics.scrubbed_bytes += done.position - before.position
 
     async def _find_lost_files(self, partition: Partition) -> None:
         """Treat segment files that are gone, or shorter than they were, as damage."""
         partition.log.file_lost = False
         segments = list(partition.log.segments)
         sizes = [(segment.path(LOG), segment.size) for segment in segments]
-        files, in_thread = self._broker.files, self._broker.workers.in_thread
+        files, in_thread = self._env.files, self._env.workers.in_thread
         lost = set(await in_thread(find_lost_files, files, sizes))
         for segment in segments:
             opened = partition.log
@@ -270,7 +275,7 @@ class Scrubber:
         self._report(partition, damage)
 
     def _report(self, partition: Partition, damage: Corruption) -> None:
-        self._broker.metrics.corruption_found += 1
+        self._env.metrics.corruption_found += 1
         log.error(
             "corruption_found",
             partition=partition.name,
@@ -281,15 +286,13 @@ class Scrubber:
             bytes=damage.size,
             leading=partition.leading,
         )
-        if holes(partition.log) and has_other_replicas(self._broker, partition):
-            self._broker.partitions.mark_unclean(
-                partition.topic_id, partition.index, describe_holes(partition.log)
-            )
-            self._broker.replicas.review([partition])
+        if holes(partition.log) and has_other_replicas(self._env, partition):
+            self._partitions.mark_unclean(partition.topic_id, partition.index, describe_holes(partition.log))
+            self._review([partition])
 
     async def repair(self, partition: Partition) -> Outcome:
         """Replace what is known to be damaged, by this scrubber or by recovery, as far as others have it."""
-        broker, opened = self._broker, partition.log
+        env, opened = self._env, partition.log
         outcomes = set()
         was_damaged = bool(blocking_damage(opened))
         for damage in list(opened.recovery.corruption):
@@ -298,9 +301,9 @@ class Scrubber:
             else:
                 mend = renew_segment if needs_renewal(partition, damage) else repair_range
             # Of the same moment: who comes back while the others are asked has not been asked.
-            sources, complete = others_in_sync(broker, partition), all_in_sync(broker, partition)
-            outcome = await mend(broker, partition, damage, sources)
+            sources, complete = others_in_sync(env, partition), all_in_sync(env, partition)
+            outcome = await mend(env, partition, damage, sources)
             outcomes.add(Outcome.WAITS if outcome is Outcome.LOST and not complete else outcome)
         if was_damaged and not blocking_damage(opened):
-            broker.replicas.review([partition])
+            self._review([partition])
         return next((o for o in (Outcome.WAITS, Outcome.LOST) if o in outcomes), Outcome.MENDED)

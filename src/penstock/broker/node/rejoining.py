@@ -9,7 +9,6 @@ number of a broker that runs cannot take its vote. A voter that an operator has 
 from __future__ import annotations
 
 import asyncio
-from typing import Self
 
 from penstock.broker.base.logs import get_logger
 from penstock.broker.node.cluster_node import ClusterNode, ControllerUnavailable
@@ -43,11 +42,10 @@ class Rejoining:
         self._joins = node.recovery_at_start == Recovery.REJOINING
         self._task: asyncio.Task[None] | None = None
 
-    def start(self) -> Self:
+    def start(self) -> None:
         quorum = self._node.quorum.state
         if quorum.is_recovering or self._joins or self._old_voter() is not None:
             self._task = asyncio.get_running_loop().create_task(self._run())
-        return self
 
     async def stop(self) -> None:
         if self._task is not None:

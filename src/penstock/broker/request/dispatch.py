@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
@@ -60,6 +60,11 @@ class Dispatcher:
         # In order, so that a simulated end of all of them is the same every time.
         self._tasks: dict[asyncio.Task[None], None] = {}
 
+    @property
+    def apis(self) -> Iterable[Api[Any, Any]]:
+        """The APIs that have a handler."""
+        return [api for api, _ in self._handlers.values()]
+
     def serve(self, connection: Connection, frame: memoryview) -> Answer:
         started = perf_counter_ns()
         header = decode_request_header(frame)
@@ -70,7 +75,7 @@ class Dispatcher:
             if route is None:
                 return _unsupported_api_versions(header)
         request = route.decode(frame, body_offset)
-        context = Context(self._broker, connection, client_id, version, route.stats)
+        context = Context(self._broker, self, connection, client_id, version, route.stats)
         try:
             response = route.handler(context, request)
             if route.is_async:

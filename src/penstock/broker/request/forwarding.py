@@ -18,7 +18,6 @@ from penstock.broker.node.cluster_node import ControllerUnavailable
 from penstock.broker.node.controller import NotController
 from penstock.metadata.topics import NewTopic
 from penstock.model.errors import ApiError, ErrorCode, ProtocolError, TopicAlreadyExists
-from penstock.net.connection import Connection
 from penstock.wire.api import Api
 from penstock.wire.apis.create_topics import (
     CREATE_TOPICS,
@@ -69,10 +68,8 @@ class _ForwardedContext(Context):
 
     __slots__ = ("_caller",)
 
-    def __init__(
-        self, broker: Broker, connection: Connection, caller: Caller, version: int, stats: ApiStats
-    ) -> None:
-        super().__init__(broker, connection, caller.client_id, version, stats)
+    def __init__(self, outer: Context, caller: Caller, version: int, stats: ApiStats) -> None:
+        super().__init__(outer.broker, outer.tasks, outer.connection, caller.client_id, version, stats)
         self._caller = caller
 
     @property
@@ -234,7 +231,7 @@ async def carry_out(
         return EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST)
     request = api.request_decoder(header.api_version)(frame, header.body_offset)
     stats = broker.metrics.api(api.name)
-    inner = _ForwardedContext(broker, context.connection, caller, header.api_version, stats)
+    inner = _ForwardedContext(context, caller, header.api_version, stats)
     try:
         response = await handler(inner, request)
     except NotController:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 
 from penstock.broker.base.logs import get_logger
 from penstock.broker.fetch.repeated_follower import SteadyFollower
@@ -14,13 +14,9 @@ from penstock.net.connection import Answer, Connection
 from penstock.net.deferred import Deferred
 from penstock.net.listener import Listener
 from penstock.net.server import Limits, Server
-from penstock.wire.api import Api
 from penstock.wire.apis.fetch import FETCH
 
-if TYPE_CHECKING:
-    from penstock.broker.app.broker import Broker
-
-__all__ = ["InternalDoor", "limits_of", "listener_at"]
+__all__ = ["InternalDispatcher", "InternalListener", "limits_of", "listener_at"]
 
 log = get_logger("internal")
 _STEADY: Final = (FETCH.key, FETCH.max_version)
@@ -47,27 +43,21 @@ class InternalDispatcher(Dispatcher):
         return self._later(self._routes[_STEADY], steady.context, correlation_id, response, started)
 
 
-class InternalDoor:
-    """Serves other nodes from `serve` to `stop`, and operators who ask controllers."""
+class InternalListener:
+    """Serves the other nodes, and operators that address a controller, from `serve` to `stop`."""
 
-    def __init__(self, broker: Broker, endpoint: Endpoint) -> None:
-        # Here: a broker alone has no use for any of them.
-        from penstock.broker.handlers.internal import INTERNAL_HANDLERS
-
+    def __init__(self, endpoint: Endpoint, limits: Limits) -> None:
         self.listener = listener_at(endpoint)
-        self.apis: tuple[Api[Any, Any], ...] = tuple(INTERNAL_HANDLERS)
-        self._dispatcher = InternalDispatcher(broker, INTERNAL_HANDLERS)
-        self._server = Server(self._dispatcher, limits_of(broker.config), log.warning)
+        self._server = Server(limits, log.warning)
 
     async def bind(self) -> None:
         await self._server.bind([self.listener])
 
-    async def serve(self) -> None:
-        await self._server.serve()
+    async def serve(self, dispatcher: Dispatcher) -> None:
+        await self._server.serve(dispatcher)
 
     async def stop(self) -> None:
         await self._server.stop()
-        await self._dispatcher.stop()
 
 
 def listener_at(endpoint: Endpoint) -> Listener:

@@ -99,8 +99,8 @@ class Node:
             self.disk.restart(power_loss=not self._only_killed)
 
     async def _serve(self) -> None:
-        broker = self.program = Broker(BrokerConfig(self.settings), self._world())
         try:
+            broker = self.program = await Broker.open(BrokerConfig(self.settings), self._world())
             await broker.start()
         except (PenstockError, OSError) as e:
             self.note(f"does not start: {e}")
@@ -186,7 +186,8 @@ class Node:
 
     def release(self) -> None:
         """Have the real process forget a simulated broker that ends without being stopped."""
-        DESCRIPTORS.forget(getattr(self.program, "maintenance", None))
+        if self.program is not None:
+            DESCRIPTORS.forget(self.program.maintenance)
 
     def _restart(self) -> None:
         self._restart_due = False

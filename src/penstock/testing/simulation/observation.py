@@ -184,12 +184,11 @@ class Observation:
                 self._coordinates(node, None)
             seen = self._seen[node.id] = _Seen(node.program, after_clean_stop=node.after_clean_stop)
             self._raft.restarted(node.id)
-        if getattr(seen.broker, "node", None) is not None:
-            self._look_at_quorum(seen)
-            self._look_at_image(seen.broker.image)
-            self._look_at_registration(seen)
-            self._look_at_replicas(seen)
-            self._look_at_coordinator(node, seen)
+        self._look_at_quorum(seen)
+        self._look_at_image(seen.broker.image)
+        self._look_at_registration(seen)
+        self._look_at_replicas(seen)
+        self._look_at_coordinator(node, seen)
 
     def saw(self, event: Event) -> None:
         """What a client did, or heard."""
