@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from errno import EIO
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 from penstock.broker.app.broker import Broker
 from penstock.broker.app.server import system_world
+from penstock.broker.node.metadata_home import check_metadata_home
 from penstock.broker.replica.partitions import Partitions
 from penstock.model.config import BrokerConfig
 from penstock.model.errors import ErrorCode
@@ -308,7 +310,8 @@ def test_a_log_from_before_there_was_a_quorum_is_read() -> None:
             {"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": "/data", "penstock.memory": "true"}
         )
         world = system_world(config)._replace(files=files)
-        old = Partitions(config, files, world.clock, world.workers, world.rng)
+        check = partial(check_metadata_home, config, files, world.clock, world.rng)
+        old = Partitions(config, world._replace(files=files), check)
         metadata_log = old.open()
         records: list[Struct] = [
             FeatureLevelRecord(name="metadata.version", feature_level=20),

@@ -24,6 +24,7 @@ from penstock.broker.healing.full_directories import FullDirectories
 from penstock.broker.healing.scrubber import Scrubber
 from penstock.broker.node.cluster_node import ClusterNode, new_cluster_id
 from penstock.broker.node.controller import Controller
+from penstock.broker.node.metadata_home import check_metadata_home
 from penstock.broker.node.new_topics import decide_topic
 from penstock.broker.node.producer_ids import ProducerIds
 from penstock.broker.node.rejoining import Rejoining
@@ -88,7 +89,9 @@ class Broker:
         listeners = [listener_at(endpoint) for endpoint in config.endpoints]
         endpoint = config.internal_endpoint
         internal = None if endpoint is None else InternalListener(endpoint, limits_of(config))
-        partitions = Partitions(config, world.files, world.clock, world.workers, world.rng)
+        partitions = Partitions(
+            config, world, lambda: check_metadata_home(config, world.files, world.clock, world.rng)
+        )
         try:
             # Addresses are refused most often. They come first, so that the directories stay as they were.
             await server.bind(listeners)

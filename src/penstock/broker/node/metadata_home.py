@@ -10,6 +10,7 @@ start, because the folder that the files are moved through is still there.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
@@ -32,7 +33,7 @@ from penstock.storage.directory import DataDirectory, StoredPartition
 from penstock.storage.log import Log
 from penstock.storage.offset_checkpoints import recorded_high_watermark
 
-__all__ = ["MetadataRefused", "find_damage", "open_metadata_log"]
+__all__ = ["MetadataRefused", "check_metadata_home", "find_damage", "open_metadata_log"]
 
 log = get_logger("metadata")
 _DAMAGED: Final = "damaged"
@@ -46,6 +47,14 @@ _ADVICE: Final = (
 
 class MetadataRefused(PenstockError):
     """Metadata that this node must not start with; the message says what to do about it."""
+
+
+def check_metadata_home(
+    config: BrokerConfig, files: Files, clock: Clock, rng: Rng
+) -> Callable[[DataDirectory], Log]:
+    """Check this node's metadata, which is only read; returns the function that opens its log."""
+    damage = find_damage(files, config)
+    return lambda home: open_metadata_log(config, files, home, damage, clock, rng)
 
 
 def find_damage(files: Files, config: BrokerConfig) -> DamagedMetadata | None:

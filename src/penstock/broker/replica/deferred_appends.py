@@ -1,8 +1,8 @@
-"""Appends that take work first: another codec, because the topic asks for it, or a long check of the records.
+"""Appends that need work first: recompression to the topic's codec, or a long check of the records.
 
 The work runs in a worker thread, on a copy of the batch that counts as memory of requests in flight. Batches
-of one partition keep their order: while one of them is `pending`, those behind it come here, too, and queue
-for the same lock even if they need no work themselves.
+of one partition keep their order: while one of them is `pending`, later batches are deferred as well, and
+wait for the same lock even if they need no work themselves.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import asyncio
 from typing import Protocol
 
 from penstock.broker.base.logs import get_logger
-from penstock.broker.replica.partition import Partition
+from penstock.broker.replica.partition import Partition, PendingAppends
 from penstock.model.errors import (
     ApiError,
     CorruptMessage,
@@ -30,19 +30,9 @@ from penstock.storage.record_checks import check_codec, too_large
 from penstock.storage.rules import Rules
 from penstock.storage.validation import one_batch
 
-__all__ = ["PendingAppends", "append_at_once", "append_later"]
+__all__ = ["append_at_once", "append_later"]
 
 log = get_logger("deferred_appends")
-
-
-class PendingAppends:
-    """What a partition has only while there are any: the tasks, and the lock that keeps them in order."""
-
-    __slots__ = ("order", "tasks")
-
-    def __init__(self) -> None:
-        self.order = asyncio.Lock()
-        self.tasks: set[asyncio.Task[None]] = set()
 
 
 class Result(Protocol):
@@ -50,10 +40,10 @@ class Result(Protocol):
 
 
 def append_at_once(partition: Partition, batch: memoryview) -> Appended | None:
-    """Append what a client sent; None if it takes work first, and has to be appended later."""
+    """Append a client's batch; returns None if it needs work first and has to be appended later."""
     codec = partition.codec
     if partition.pending is not None or (codec is not None and codec_of(batch) != codec):
-        # The limit holds for what is sent, too, and before it is copied; the append looks at what is stored.
+        # The limit holds for the batch as sent, before it is copied. The append checks the batch as stored.
         size_max = partition.log.config.max_message_bytes
         if len(batch) > size_max:
             raise MessageTooLarge(f"a batch of {len(batch)} bytes; max.message.bytes is {size_max}")
@@ -116,13 +106,13 @@ async def _append_checked(
         try:
             return partition.append(batch, checked_by=checked_by)
         except LongWalk as walk:
-            # Decompression releases the interpreter; pure Python takes turns with the event loop.
+            # Decompression releases the GIL; pure Python code takes turns with the event loop.
             await workers.in_thread(walk.check)
             checked_by = walk.rules
 
 
 def _recompress(batch: bytearray, codec: Codec, level: int | None, limit: int) -> bytearray:
-    """The batch in another codec. Its checksum is checked first: corruption must not get a new one."""
+    """Recompress a batch. Its checksum is checked first: a damaged batch must not get a new one."""
     one = one_batch(memoryview(batch))
     if not crc_matches(one, read_header(one)):
         raise CorruptMessage("The checksum of the batch does not match its content")
@@ -132,5 +122,5 @@ def _recompress(batch: bytearray, codec: Codec, level: int | None, limit: int) -
     except RecordListTooLarge as e:
         raise too_large(limit) from e
     except CorruptMessage as e:
-        # Not on the way: the client made it so, and would send it again.
+        # The batch was not damaged on the way: a retry of the client would send the same bytes.
         raise InvalidRecord(str(e)) from e

@@ -1,31 +1,48 @@
-"""When written bytes go to the disk: one flusher per data directory.
+"""Syncs written bytes to the disk: one flusher per data directory. The policy is `penstock.flush`.
 
-- `os`: when the operating system likes; only rolls and shutdown sync.
-- `interval`: every `penstock.flush.interval.ms`, in a worker thread.
-- `group`: an acknowledgement waits for the next sync; while one runs, the next group gathers.
+- `os`: the operating system decides; only segment rolls and a shutdown sync.
+- `interval`: a worker thread syncs every `penstock.flush.interval.ms`.
+- `group`: an acknowledgement waits for the next sync. Appends during a sync form the group of the next one.
 
-A failed sync is never retried: storage takes the directory offline (`health`) and whoever waits is told. What
-fails for lack of space alone is tried again later.
+A failed sync is never retried: storage takes the directory offline (`health`), and every waiting callback is
+called with the error. A sync that fails for lack of space is tried again later.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
 from penstock.broker.base.logs import get_logger
 from penstock.model.errors import StorageError
 from penstock.ports import Workers
 from penstock.storage.directory import DataDirectory
+from penstock.storage.log import Log
 
-if TYPE_CHECKING:
-    from penstock.broker.replica.partition import Partition
-
-__all__ = ["FlushPolicy", "Flusher"]
+__all__ = ["FlushPolicy", "FlushedPartition", "Flusher"]
 
 FlushPolicy: TypeAlias = Literal["os", "interval", "group"]
 log = get_logger("flusher")
+
+
+class FlushedPartition(Protocol):
+    """A partition as its flusher uses it."""
+
+    #: true if the flusher knows that bytes were written since it last planned a sync
+    unsynced: bool
+
+    @property
+    def log(self) -> Log: ...
+    @property
+    def hosted(self) -> bool: ...
+    @property
+    def hidden_bytes(self) -> int: ...
+    @property
+    def flush_s(self) -> float | None: ...
+
+    def flushed(self, end_offset: int, size: int) -> None:
+        """The disk has everything below `end_offset`; `size` bytes of it were hidden so far."""
 
 
 class Flusher:
@@ -41,28 +58,28 @@ class Flusher:
         self.acks_wait = policy == "group"
         self._interval_s = interval_s
         self._workers = workers
-        self._dirty: dict[Partition, None] = {}
+        self._dirty: dict[FlushedPartition, None] = {}
         self._callbacks: list[Callable[[StorageError | None], None]] = []
         self._cycle: asyncio.Task[None] | None = None
-        #: what a worker thread syncs now
+        #: the sync that a worker thread runs
         self._syncing: asyncio.Future[None] | None = None
         self._timer: asyncio.Handle | None = None
-        #: when that is; not asked of the timer: one of uvloop's that is due at once does not know
+        #: when the timer fires; uvloop's timer does not know that if it is due at once
         self._due_at = 0.0
 
-    def wrote(self, partition: Partition) -> None:
-        """Note that `partition` has bytes that the disk may not have; once is enough until the next sync."""
+    def wrote(self, partition: FlushedPartition) -> None:
+        """Plan a sync of `partition`, which has new bytes. One call is enough until the next sync."""
         self._dirty[partition] = None
         partition.unsynced = True
         if self.acks_wait:
-            # Even if nobody waits for an acknowledgement: readers do.
+            # Even without a pending acknowledgement: readers wait for the sync.
             self._start()
         elif partition.flush_s is not None:
             self._flush_later(partition.flush_s)
         elif self.policy == "interval":
             self._flush_later(self._interval_s)
 
-    def forget(self, partition: Partition) -> None:
+    def forget(self, partition: FlushedPartition) -> None:
         self._dirty.pop(partition, None)
 
     def when_flushed(self, callback: Callable[[StorageError | None], None]) -> None:
@@ -116,17 +133,17 @@ class Flusher:
             self._cycle = asyncio.get_running_loop().create_task(self._run())
 
     async def _run(self) -> None:
-        """Sync in rounds until nobody waits."""
+        """Sync in rounds until no callback is left."""
         error: StorageError | None = None
         try:
             while self._callbacks or (self.acks_wait and self._dirty and error is None):
                 callbacks, self._callbacks = self._callbacks, []
                 error = await self._sync()
                 for callback in callbacks:
-                    _tell(callback, error)
+                    _call(callback, error)
         finally:
             self._cycle = None
-            # Where a round fails before it is planned, these are still its own: the next write starts one.
+            # If a round fails before it is planned, the next write of these partitions starts another.
             for partition in self._dirty:
                 partition.unsynced = False
         if error is not None and self.health.offline is None:
@@ -156,13 +173,13 @@ class Flusher:
             self._syncing = None
         for partition, plan, size in rounds:
             partition.log.flushed(plan)
-            # Not what was planned: that may have been cut meanwhile.
+            # Not the planned end: the log may have been truncated meanwhile.
             partition.flushed(partition.log.recovery_point, size)
         return None
 
 
-def _tell(callback: Callable[[StorageError | None], None], error: StorageError | None) -> None:
-    """One who cannot take the news must not keep it from the others, nor end the syncs."""
+def _call(callback: Callable[[StorageError | None], None], error: StorageError | None) -> None:
+    """Call one callback. Its exception must not skip the other callbacks, nor end the syncs."""
     try:
         callback(error)
     except Exception as e:

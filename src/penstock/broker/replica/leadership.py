@@ -1,37 +1,74 @@
-"""What leading a partition with several replicas takes: who is told when the high watermark moves.
+"""The leadership of a partition with several replicas: carries out the decisions of `LeaderState`.
 
-`LeaderState` decides; here its decisions reach the log, whoever waits for acks=all, readers, and the
-controller. Whoever waits costs no task: a place in a heap, by the offset that has to be committed.
+A decision reaches the log, pending acks=all requests, readers, and the controller. A pending request takes no
+task: it is an entry of a heap, ordered by the offset that has to be committed.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from heapq import heappop, heappush
 from itertools import count
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 from penstock.broker.base.logs import get_logger
 from penstock.broker.base.metrics import Metrics
+from penstock.broker.replica.flusher import Flusher
 from penstock.model.errors import ErrorCode, NotEnoughReplicas
+from penstock.model.ids import TopicId
 from penstock.ports import Clock
 from penstock.replication.leader import IsrProposal, LeaderState, Reaction
+from penstock.storage.log import Log
 
-if TYPE_CHECKING:
-    from penstock.broker.replica.partition import Partition
-
-__all__ = ["Leadership", "Propose"]
+__all__ = ["Follower", "Leadership", "LedPartition", "Propose"]
 
 log = get_logger("leadership")
 #: more bytes than any fetch waits for
 _URGENT: Final = 1 << 62
-#: takes a proposal to the controller
+#: sends a proposal to the controller
 Propose: TypeAlias = Callable[["Leadership", IsrProposal], None]
 
 
+class Follower(Protocol):
+    """A replica on another broker that fetches from this one."""
+
+    def grew(self, size: int) -> None:
+        """The follower can fetch `size` bytes more, or has to look at the partition again."""
+        ...
+
+    def moved(self) -> None:
+        """The high watermark has moved, or the log's start."""
+        ...
+
+
+class LedPartition(Protocol):
+    """A partition as its leadership uses it."""
+
+    @property
+    def topic_id(self) -> TopicId: ...
+    @property
+    def index(self) -> int: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def log(self) -> Log: ...
+    @property
+    def flusher(self) -> Flusher: ...
+    @property
+    def followers(self) -> Collection[Follower]: ...
+    @property
+    def waiters(self) -> Collection[object]: ...
+    @property
+    def leadership(self) -> Leadership | None: ...
+
+    def wake_waiters(self, size: int) -> None: ...
+
+    def step_down(self) -> None: ...
+
+
 class Leadership:
-    """One leadership of one partition: from `Partition.lead` until it leads no more."""
+    """One leadership of one partition: from `Partition.lead` until the partition stops leading."""
 
     __slots__ = (
         "_acks",
@@ -46,7 +83,7 @@ class Leadership:
     )
 
     def __init__(
-        self, partition: Partition, state: LeaderState, clock: Clock, metrics: Metrics, propose: Propose
+        self, partition: LedPartition, state: LeaderState, clock: Clock, metrics: Metrics, propose: Propose
     ) -> None:
         self.partition = partition
         self.state = state
@@ -55,10 +92,10 @@ class Leadership:
         self._propose = propose
         #: appended in this leadership, and behind the high watermark
         self._hidden_bytes = 0
-        #: (end offset, order of arrival, who waits for its commit)
+        #: (end offset, order of arrival, callback of its commit)
         self._acks: list[tuple[int, int, Callable[[ErrorCode], None]]] = []
         self._order = count()
-        #: (log start, who waits until all live replicas have it)
+        #: (log start, future that is done when all live replicas have it)
         self._deletions: list[tuple[int, asyncio.Future[bool]]] = []
 
     def begin(self) -> None:
@@ -66,7 +103,7 @@ class Leadership:
         self._commit()
 
     def resign(self) -> None:
-        """The partition leads no more: nobody here will ever know whether what waits was committed."""
+        """The partition stops leading: this broker cannot know whether pending appends get committed."""
         while self._acks:
             heappop(self._acks)[2](ErrorCode.NOT_LEADER_OR_FOLLOWER)
         deletions, self._deletions = self._deletions, []
@@ -82,7 +119,7 @@ class Leadership:
     # -- the log
 
     def appended(self, size: int) -> None:
-        """The log has grown by `size` bytes: followers fetch them."""
+        """The log has grown by `size` bytes: followers can fetch them."""
         partition = self.partition
         self._hidden_bytes += size
         if not partition.flusher.acks_wait:
@@ -115,7 +152,7 @@ class Leadership:
         return self.state.low_watermark(self.partition.log.log_start_offset)
 
     def deleted(self) -> asyncio.Future[bool]:
-        """The log starts later than before: True when all live replicas do, too, False if we lead no more."""
+        """The log start has moved: true once it has on all live replicas, false if the leadership ends."""
         done: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._deletions.append((self.partition.log.log_start_offset, done))
         for follower in self.partition.followers:
@@ -156,7 +193,7 @@ class Leadership:
         self._isr_changed(before)
 
     def _isr_changed(self, before: frozenset[int]) -> None:
-        """Perhaps: the controller's answer and the metadata say the same, in either order."""
+        """Log and count a change, if there is one: response and metadata may both report the same change."""
         after = self.state.isr
         if after != before:
             self._metrics.isr_shrinks += bool(before - after)
@@ -182,16 +219,16 @@ class Leadership:
     # -- commits
 
     def check_enough_replicas(self) -> None:
-        """Before an append with acks=all: refuse what could not be acknowledged."""
+        """Before an append with acks=all: raise NotEnoughReplicas if it could not be acknowledged."""
         if not self.state.enough_replicas():
             raise NotEnoughReplicas(
                 f"{len(self.state.isr)} replicas are in sync, min.insync.replicas is {self.state.min_isr}"
             )
 
     def when_committed(self, end_offset: int, callback: Callable[[ErrorCode], None]) -> None:
-        """Call back when everything below `end_offset` is committed, or when it is clear that we cannot say.
+        """Call back when everything below `end_offset` is committed, or when the leadership ends.
 
-        For acks=all: the code is NOT_ENOUGH_REPLICAS_AFTER_APPEND where the ISR has shrunk too far by then.
+        For acks=all: the code is NOT_ENOUGH_REPLICAS_AFTER_APPEND if the ISR is too small by then.
         """
         code = self.state.acknowledgement(end_offset)
         if code is not None:
@@ -200,12 +237,12 @@ class Leadership:
             heappush(self._acks, (end_offset, next(self._order), callback))
 
     def _commit(self) -> None:
-        """Let everyone know how far the high watermark is."""
+        """Advance the log's high watermark, wake readers and followers, and complete pending acks."""
         log, committed = self.partition.log, self.state.high_watermark
         before = log.high_watermark
         if committed > before:
             log.advance_high_watermark(committed)
-            self._tell_readers(before, committed)
+            self._wake_readers(before, committed)
             for follower in self.partition.followers:
                 follower.moved()
         acks = self._acks
@@ -215,13 +252,13 @@ class Leadership:
             assert code is not None, "it is below the high watermark"
             callback(code)
 
-    def _tell_readers(self, before: int, committed: int) -> None:
-        # Where a part is committed, its size is estimated: readers wait for about so many bytes.
+    def _wake_readers(self, before: int, committed: int) -> None:
+        # The size of a committed part is estimated: readers wait for roughly this number of bytes.
         hidden, behind = self._hidden_bytes, self.partition.log.end_offset - before
         size = hidden if committed - before >= behind else hidden * (committed - before) // behind
         self._hidden_bytes -= size
         if self.partition.waiters:
-            self.partition.tell_waiters(max(size, 1))
+            self.partition.wake_waiters(max(size, 1))
 
     def _now_ms(self) -> int:
         return int(self._clock.monotonic() * 1000)

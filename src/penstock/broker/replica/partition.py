@@ -1,16 +1,18 @@
-"""A partition that has a replica on this broker: its log, its role, who waits for it, what readers may see.
+"""One replica on this broker: its log, its role, pending fetches, and the end of what readers may see.
 
-A replica leads, follows, or stands by while nobody leads; `Replicas` says which, as the metadata has it. What
-readers may see ends at the high watermark. With one replica that is the log's end, or, where acks wait for
-the disk (`penstock.flush=group`), what the disk has confirmed; with several, the leader's `Leadership` moves
-it, and followers take it over from their leader.
+A replica leads, follows, or does neither while there is no leader. `Replicas` assigns the role from the
+metadata. Readers see records below the high watermark. With one replica, the high watermark is the log's end;
+if acks wait for the disk (`penstock.flush=group`), it is the end of what the disk has confirmed. With several
+replicas, the leader's `Leadership` moves it, and followers take it over from their leader.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
+from penstock.broker.replica.flusher import Flusher
+from penstock.broker.replica.leadership import Follower, Leadership
 from penstock.model.errors import (
     FencedLeaderEpoch,
     InvalidTopic,
@@ -27,34 +29,31 @@ from penstock.storage.log import Appended, AppendOrigin, Log
 from penstock.storage.validation import Rules
 from penstock.wire.messages import Skeleton
 
-if TYPE_CHECKING:
-    from penstock.broker.replica.deferred_appends import PendingAppends
-    from penstock.broker.replica.flusher import Flusher
-    from penstock.broker.replica.leadership import Leadership
-
-__all__ = ["Follower", "Partition", "Waiter"]
+__all__ = ["Partition", "PendingAppends", "Waiter"]
 
 
 class Waiter(Protocol):
-    """Someone who waits for more bytes below the high watermark."""
+    """A request that waits for more bytes below the high watermark."""
 
     def more(self, size: int) -> None: ...
 
 
-class Follower(Protocol):
-    """A replica elsewhere that fetches from here."""
+class PendingAppends:
+    """The tasks of deferred appends to a partition, and the lock that keeps them in order."""
 
-    def grew(self, size: int) -> None:
-        """There are `size` bytes more to fetch, or other news."""
-        ...
+    __slots__ = ("order", "tasks")
 
-    def moved(self) -> None:
-        """The high watermark has moved, or the log's start."""
-        ...
+    def __init__(self) -> None:
+        self.order = asyncio.Lock()
+        self.tasks: set[asyncio.Task[None]] = set()
 
 
 class Partition:
-    """One replica. A partition whose directory failed keeps its place but not its log."""
+    """One replica.
+
+    Why it has more than 25 methods: it is the one object that requests, the flusher, the leadership and the
+    roles share, and the methods of each are a few lines on the same state.
+    """
 
     __slots__ = (
         "_flush_records",
@@ -92,44 +91,44 @@ class Partition:
         flusher: Flusher,
         acknowledgements: dict[int, Skeleton],
     ) -> None:
-        """`acknowledgements` are how producers are answered, by version; a topic's partitions share them."""
+        """`acknowledgements` are prepared Produce responses by version, shared by a topic's partitions."""
         self.topic = topic
         self.topic_id = topic_id
         self.index = index
-        #: only the broker itself writes here: what it reads back it has to be able to believe
+        #: only the broker itself may append: a coordinator relies on what it reads back
         self.internal = topic in INTERNAL_TOPICS
         self.log = log
-        #: the last that this broker has heard of
+        #: the latest leader epoch that this broker has applied
         self.leader_epoch = -1
         self.leading = False
-        #: whether the replica is here to stay, whatever its role
+        #: false once the replica was removed from this broker
         self.hosted = True
-        #: what leading several replicas takes; None for one that is alone, and for one that does not lead
+        #: the state of a leader with followers; None for a single replica and for a follower
         self.leadership: Leadership | None = None
-        #: who fetches from here as a replica: an insertion-ordered set
+        #: the replicas that fetch from this one: an insertion-ordered set
         self.followers: dict[Follower, None] = {}
-        #: insertion-ordered set: whoever waited first is served first
+        #: insertion-ordered set: the request that has waited longest is served first
         self.waiters: dict[Waiter, None] = {}
         self.directory = directory
         self.flusher = flusher
-        #: appended, but behind the high watermark until the disk has them
+        #: bytes that were appended and are above the high watermark until the disk has them
         self.hidden_bytes = 0
-        #: appends that are with a worker; None if there are none
+        #: appends that a worker prepares; None if there are none
         self.pending: PendingAppends | None = None
-        #: held by whoever makes sealed segments anew: compaction, or a repair of what was compacted
+        #: held while sealed segments are rewritten: by compaction, or by a repair of compacted segments
         self.rewriting = asyncio.Lock()
-        #: whether what was appended last has to be synced before it is acknowledged (`flush.messages`)
+        #: true if the last append has to be synced before it is acknowledged (`flush.messages`)
         self.sync_due = False
-        #: whether the flusher knows that bytes were written since it last planned a sync
+        #: true if the flusher knows that bytes were written since it last planned a sync
         self.unsynced = False
         self.acknowledgements = acknowledgements
         self.reconfigure(log.config)
 
     def reconfigure(self, config: LogConfig) -> None:
-        """Take over changed topic configs."""
+        """Apply changed topic configs."""
         self.log.reconfigure(config)
         name = config.compression_type
-        #: the codec that the topic insists on; None takes what producers send
+        #: the codec of `compression.type`; None keeps the producer's codec
         self.codec = None if name == "producer" else Codec.from_label(name)
         levels = {
             Codec.GZIP: config.compression_gzip_level,
@@ -137,10 +136,10 @@ class Partition:
             Codec.ZSTD: config.compression_zstd_level,
         }
         self.compression_level = None if self.codec is None else levels.get(self.codec)
-        #: the topic's own wish: sync after so many seconds, or records; None leaves it to the broker
+        #: `flush.ms` in seconds and `flush.messages` of the topic; None leaves flushing to the broker
         self.flush_s = config.flush_ms / 1000 if config.flush_ms < FOREVER else None
         self._flush_records = config.flush_messages if config.flush_messages < FOREVER else None
-        # What is planned may come too late for the new config: the next write tells the flusher again.
+        # The planned sync may be too late for the new config: the next write plans another.
         self.unsynced = False
         if self.leadership is not None:
             self.leadership.reconfigure(config.min_insync_replicas)
@@ -151,7 +150,7 @@ class Partition:
 
     @property
     def acks_wait(self) -> bool:
-        """Whether an acknowledgement of the last append has to wait for a sync."""
+        """Returns true if an acknowledgement of the last append has to wait for a sync."""
         return self.flusher.acks_wait or self.sync_due
 
     def append(
@@ -160,7 +159,7 @@ class Partition:
         origin: AppendOrigin = AppendOrigin.CLIENT,
         checked_by: Rules | None = None,
     ) -> Appended:
-        """Append what a client sent, or a coordinator decided; stamps offsets into `batches` in place."""
+        """Append batches of a client or a coordinator as leader; writes offsets into `batches` in place."""
         if not self.leading:
             raise NotLeaderOrFollower
         if self.internal and origin is AppendOrigin.CLIENT:
@@ -183,16 +182,16 @@ class Partition:
             else:
                 log.advance_high_watermark(log.end_offset)
                 if self.waiters:
-                    self.tell_waiters(size)
+                    self.wake_waiters(size)
         return appended
 
     @property
     def own_end(self) -> int:
-        """Up to where this replica has its log: where acks wait for the disk, as far as that has it."""
+        """The end offset that this replica counts for: of the synced part if acks wait for the disk."""
         return self.log.recovery_point if self.flusher.acks_wait else self.log.end_offset
 
     def sync_rest(self) -> bool:
-        """See to it that this replica will have all of its log; whether it has to be waited for."""
+        """Plan a sync of the unsynced part of the log; returns true if there is one to wait for."""
         if self.own_end >= self.log.end_offset:
             return False
         if not self.unsynced:
@@ -200,7 +199,7 @@ class Partition:
         return True
 
     def append_replicated(self, batches: memoryview, leader_epoch: int) -> int:
-        """Append what the leader has in `leader_epoch`, as its follower; returns how many bytes."""
+        """Append batches that were fetched from the leader of `leader_epoch`; returns the bytes appended."""
         log, flusher = self.log, self.flusher
         if flusher.health.full is not None:
             log.check_room()
@@ -210,19 +209,19 @@ class Partition:
         return size
 
     def follow_watermarks(self, high_watermark: int, log_start_offset: int, size: int) -> None:
-        """Take over what the leader says is committed, and kept; `size` bytes have come since it last did."""
+        """Apply the leader's high watermark and log start; `size` bytes were appended since the last call."""
         log = self.log
         before = log.high_watermark
         log.advance_high_watermark(high_watermark)
         if log_start_offset > log.log_start_offset:
             log.delete_records(min(log_start_offset, log.high_watermark))
         if self.waiters and log.high_watermark > before:
-            self.tell_waiters(max(size, 1))
+            self.wake_waiters(max(size, 1))
 
     def expire(self, now_ms: int | None) -> bool:
-        """Move the log start as retention says; followers hear of it with their next fetch response.
+        """Move the log start according to retention; the next fetch responses carry it to followers.
 
-        With None for `now_ms` the time is not known, and no segment is too old.
+        Without `now_ms` the time is not known, and no segment is too old.
         Returns true if segments can be removed (`Log.remove_expired`) once the log start has been saved.
         """
         expired = self.log.expire(now_ms, cached_only=True)
@@ -232,7 +231,7 @@ class Partition:
         return expired
 
     def flushed(self, end_offset: int, size: int) -> None:
-        """The disk confirmed everything below `end_offset`, `size` bytes of it hidden so far."""
+        """The disk has everything below `end_offset`; `size` bytes of it were hidden so far."""
         self.hidden_bytes -= size
         if not (self.flusher.acks_wait and self.leading):
             return
@@ -241,11 +240,11 @@ class Partition:
         elif end_offset > self.log.high_watermark:
             self.log.advance_high_watermark(end_offset)
             if self.waiters:
-                # What was here before we led was not counted.
-                self.tell_waiters(max(size, 1))
+                # Bytes from before this leadership were not counted.
+                self.wake_waiters(max(size, 1))
 
     def check_leader_epoch(self, current_leader_epoch: int, only_leader: bool = True) -> None:
-        """Refuse a client whose idea of the leader is older or newer than ours (KIP-320)."""
+        """Raise if a request's leader epoch is not this replica's (KIP-320)."""
         if only_leader and not self.leading:
             raise NotLeaderOrFollower
         if current_leader_epoch == -1 or current_leader_epoch == self.leader_epoch:
@@ -258,22 +257,22 @@ class Partition:
         self.flusher.health.check()
 
     def read_failed(self, error: OSError) -> StorageError:
-        """What to raise for an error that reading the log's bytes has met."""
+        """The error to raise after a failed read of the log's bytes."""
         return self.flusher.health.failed(error, f"cannot read {self.log.path}")
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """As the log's; it hears of an epoch with its first batch, and we already lead in it before."""
+        """The end of a leader epoch. The log has an epoch from its first batch on, a leader before that."""
         return epoch_end(self.log, self.leader_epoch, epoch)
 
     def readable_end(self, committed: bool) -> int:
-        """Where reading ends: the last stable offset for those who read committed data only."""
+        """Where reading ends: the last stable offset if only `committed` transactions are read."""
         log = self.log
         return log.last_stable_offset if committed else log.high_watermark
 
     # -- roles
 
     def lead(self, leader_epoch: int, leadership: Leadership | None) -> None:
-        """Lead from now on, alone or with others."""
+        """Become leader. `leadership` is None for a single replica."""
         self._end_leadership()
         self.leader_epoch = leader_epoch
         self.leading = True
@@ -283,21 +282,21 @@ class Partition:
         else:
             leadership.begin()
         self.sync_rest()
-        self._tell_all()
+        self._wake_all()
 
     def follow(self, leader_epoch: int) -> None:
-        """Lead no more: somebody else does in `leader_epoch`, or nobody."""
+        """Stop leading: another replica leads in `leader_epoch`, or none does."""
         self.leader_epoch = leader_epoch
         self.leading = False
         self._end_leadership()
-        self._tell_all()
+        self._wake_all()
 
     def step_down(self) -> None:
-        """Somebody else leads, in an epoch that we have not heard of yet."""
+        """Stop leading: another replica leads, in an epoch that this broker has not applied yet."""
         self.follow(self.leader_epoch)
 
     def retire(self) -> None:
-        """The partition is no longer ours; whoever waits learns it by asking again."""
+        """The replica was removed from this broker; waiting requests are woken and find out."""
         self.hosted = False
         self.follow(self.leader_epoch)
 
@@ -306,12 +305,12 @@ class Partition:
         if leadership is not None:
             leadership.resign()
 
-    def _tell_all(self) -> None:
-        """A role has changed: whoever waits has to look again."""
-        self.tell_waiters(1 << 62)
+    def _wake_all(self) -> None:
+        """The role has changed: waiting requests and followers have to look at the partition again."""
+        self.wake_waiters(1 << 62)
         for follower in list(self.followers):
             follower.grew(1 << 62)
 
-    def tell_waiters(self, size: int) -> None:
+    def wake_waiters(self, size: int) -> None:
         for waiter in list(self.waiters):
             waiter.more(size)

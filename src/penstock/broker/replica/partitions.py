@@ -4,29 +4,29 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, cast
+from typing import Any, Final, TypeAlias, cast
 
 from penstock.broker.base.logs import get_logger
-from penstock.broker.node.metadata_home import find_damage, open_metadata_log
 from penstock.broker.replica.data_directories import DataDirectories, check_metadata_folder, open_directories
 from penstock.broker.replica.flusher import Flusher, FlushPolicy
-from penstock.broker.replica.log_loading import (
+from penstock.broker.replica.partition import Partition
+from penstock.broker.replica.partition_table import PartitionTable, Slot
+from penstock.broker.replica.refused_partitions import RefusedPartition, RefusedPartitions
+from penstock.broker.replica.stored_partitions import (
+    StoredPartitions,
     WantedLog,
     create_partitions,
     load_logs,
     log_findings,
+    log_quarantined,
     place_logs,
     set_aside,
 )
-from penstock.broker.replica.partition import Partition
-from penstock.broker.replica.partition_table import PartitionTable, Slot
-from penstock.broker.replica.refused_partitions import RefusedPartition, RefusedPartitions
-from penstock.broker.replica.stored_partitions import StoredPartitions, log_quarantined
 from penstock.metadata.image import ClusterImage, TopicImage
 from penstock.model.config import BrokerConfig, topic_values
 from penstock.model.errors import ErrorCode, StorageError
 from penstock.model.ids import METADATA_TOPIC, TopicId, TopicPartition
-from penstock.ports import Clock, Files, Rng, Workers
+from penstock.ports import World
 from penstock.storage.config import LogConfig
 from penstock.storage.directory import MANY_FILES, DataDirectory, PartitionRemoval, StoredPartition
 from penstock.storage.flush import FlushPlan
@@ -36,23 +36,26 @@ from penstock.storage.log import Log
 from penstock.storage.manifest import NO_BROKER_EPOCH
 from penstock.storage.removal import Removal
 
-__all__ = ["Partitions"]
+__all__ = ["CheckMetadata", "Partitions"]
 
 log = get_logger("partitions")
 #: partitions to take in before others get a turn
 _SLICE: Final = 64
+#: checks the metadata without changing a file; returns the function that opens its log in a data directory
+CheckMetadata: TypeAlias = Callable[[], Callable[[DataDirectory], Log]]
 
 
 class Partitions(PartitionTable):
     """Everything that is stored here except the metadata log, which `open` hands to its owner."""
 
-    def __init__(self, config: BrokerConfig, files: Files, clock: Clock, workers: Workers, rng: Rng) -> None:
+    def __init__(self, config: BrokerConfig, world: World, check_metadata: CheckMetadata) -> None:
         super().__init__()
         self._config = config
-        self._files = files
-        self._clock = clock
-        self._workers = workers
-        self._rng = rng
+        self._files = world.files
+        self._clock = world.clock
+        self._workers = world.workers
+        self._rng = world.rng
+        self._check_metadata = check_metadata
         self._flushers: dict[DataDirectory, Flusher] = {}
         self._counts: dict[DataDirectory, int] = {}
         self._checkpointing: dict[DataDirectory, asyncio.Lock] = {}
@@ -61,8 +64,6 @@ class Partitions(PartitionTable):
         self.data = DataDirectories()
         #: the epoch of the registration that ended with the last clean shutdown
         self.previous_broker_epoch = NO_BROKER_EPOCH
-        #: how the metadata log differs from the manifest of the last clean shutdown, None if it does not
-        self.metadata_unclean: str | None = None
         self._image = ClusterImage()
         #: why the metadata is no proof that partitions may be deleted, None where it is
         self.metadata_doubt: Callable[[], str | None] = lambda: None
@@ -92,7 +93,7 @@ class Partitions(PartitionTable):
         """
         # Before any manifest is consumed: a broker that refuses to start leaves everything as it was.
         check_metadata_folder(self._files, self._config.data_dirs)
-        damage = find_damage(self._files, self._config)
+        open_metadata_log = self._check_metadata()
         open_directories(self._config, self._files, self._clock, self._rng, cluster_id, into=self.data)
         for directory in self.data.opened:
             self._counts[directory] = 0
@@ -105,10 +106,10 @@ class Partitions(PartitionTable):
             )
         self.previous_broker_epoch = self.data.previous_broker_epoch
         home = self.data.metadata_home()
-        opened = open_metadata_log(self._config, self._files, home, damage, self._clock, self._rng)
-        self.metadata_unclean = home.shutdown.unclean.pop(TopicPartition(METADATA_TOPIC, 0), None)
-        if self.metadata_unclean is not None:
-            log.error("metadata_log_unclean", path=opened.path, reason=self.metadata_unclean)
+        opened = open_metadata_log(home)
+        unclean = home.shutdown.unclean.pop(TopicPartition(METADATA_TOPIC, 0), None)
+        if unclean is not None:
+            log.error("metadata_log_unclean", path=opened.path, reason=unclean)
         return opened
 
     async def load(self, image: ClusterImage) -> None:

@@ -1,4 +1,4 @@
-"""Decides, when a broker starts, what becomes of each partition folder on its disks.
+"""Partition folders on the disks: sorted at start, created, opened and set aside later, in worker threads.
 
 A folder belongs to the partition that its `partition.metadata` names, whatever its path says. It is opened if
 the metadata assigns that partition to this broker and the folder is in its own place. A folder in another's
@@ -10,25 +10,41 @@ metadata may be older than a folder, or damaged, and the folder may be the last 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, TypeAlias
+from itertools import chain
+from typing import Final, NamedTuple, TypeAlias
 
 from penstock.broker.base.logs import get_logger
-from penstock.metadata.image import ClusterImage
+from penstock.metadata.image import ClusterImage, TopicImage
 from penstock.model.errors import StorageError
 from penstock.model.ids import METADATA_TOPIC, NO_TOPIC_ID, TopicId
-from penstock.storage.directory import DataDirectory
-from penstock.storage.folders import PartitionFolder, StoredPartition
+from penstock.ports import Clock, Rng, Workers
+from penstock.storage.config import LogConfig
+from penstock.storage.directory import DataDirectory, PartitionRemoval
+from penstock.storage.folders import PartitionFolder, Removals, StoredPartition
+from penstock.storage.log import Log
 from penstock.storage.ownership import DirectoryRefused
 from penstock.storage.quarantine import QuarantineEntry
 
-__all__ = ["StoredPartitions", "log_quarantined"]
+__all__ = [
+    "StoredPartitions",
+    "WantedLog",
+    "create_partitions",
+    "load_logs",
+    "log_findings",
+    "log_quarantined",
+    "place_logs",
+    "set_aside",
+]
 
 log = get_logger("partitions")
 #: a folder, and its own place
 _Misplaced: TypeAlias = tuple[PartitionFolder, StoredPartition]
 #: how many paths one log line names
 _NAMED_MAX: Final = 10
+#: worker threads that create partition folders at the same time
+_THREADS: Final = 4
 _STRAY: Final = "the metadata does not assign it to this broker"
 
 
@@ -176,3 +192,100 @@ def log_quarantined(directory: DataDirectory, entry: QuarantineEntry) -> None:
         path=directory.quarantine.entry_path(entry.name),
         restore=f"penstock log quarantine restore {entry.name} --data {directory.path}",
     )
+
+
+class WantedLog(NamedTuple):
+    """A partition to host."""
+
+    topic: TopicImage
+    partition: int
+    config: LogConfig
+
+
+def place_logs(
+    counts: dict[DataDirectory, int], wanted: Iterable[WantedLog]
+) -> dict[DataDirectory, list[WantedLog]]:
+    """Assign each log to the directory with the fewest logs; `counts` is updated."""
+    placed: dict[DataDirectory, list[WantedLog]] = {}
+    for wanted_log in wanted:
+        directory = min(counts, key=lambda d: counts[d])
+        counts[directory] += 1
+        placed.setdefault(directory, []).append(wanted_log)
+    return placed
+
+
+async def create_partitions(
+    workers: Workers, directory: DataDirectory, partitions: Iterable[StoredPartition]
+) -> None:
+    """Create partition folders durably; StorageError if one of them cannot be created.
+
+    Each topic waits for the disk. Several threads wait at the same time: a disk takes hardly longer for it.
+    """
+    topics: dict[str, list[StoredPartition]] = {}
+    for partition in partitions:
+        topics.setdefault(partition.topic, []).append(partition)
+    shares = list(topics.values())
+    made = await asyncio.gather(
+        *(
+            workers.in_thread(directory.create_partitions, list(chain(*shares[thread::_THREADS])))
+            for thread in range(min(_THREADS, len(shares)))
+        ),
+        return_exceptions=True,
+    )
+    for error in made:
+        if error is not None:
+            raise error
+
+
+def load_logs(
+    directory: DataDirectory, wanted: Sequence[WantedLog], clock: Clock, rng: Rng
+) -> list[Log | StorageError]:
+    """Open logs; a log that cannot be opened is replaced by the error."""
+    loaded: list[Log | StorageError] = []
+    for topic, index, config in wanted:
+        try:
+            opened = directory.load_log(topic.name, index, config, clock, rng)
+            if opened.end_offset > opened.recovery_point:
+                # Recovered records must be on the disk before they are read; later appends are flushed.
+                plan = opened.flush_plan()
+                plan.sync()
+                opened.flushed(plan)
+        except StorageError as e:
+            loaded.append(e)
+        else:
+            loaded.append(opened)
+    return loaded
+
+
+def log_findings(topic: str, partition: int, opened: Log) -> None:
+    """Log what opening a log has found: damage, and files that are not the log's."""
+    recovery = opened.recovery
+    if recovery.foreign:
+        log.warning("foreign_files_ignored", directory=opened.path, names=recovery.foreign)
+    if recovery.corruption:
+        ranges = [str(damage) for damage in recovery.corruption]
+        log.error("corruption_found", topic=topic, partition=partition, ranges=ranges)
+
+
+async def set_aside(
+    workers: Workers,
+    directory: DataDirectory,
+    removed: Sequence[tuple[str, list[int], PartitionRemoval]],
+    doubt: str | None,
+) -> Removals | None:
+    """Move the folders of removed partitions away.
+
+    Returns the removal to complete later. If there is a `doubt`, the logs are quarantined instead.
+    """
+    if doubt is None:
+        removal = Removals(removal for *_, removal in removed)
+        for error in await workers.in_thread(removal.set_aside):
+            log.error("topic_not_removed", directory=directory.path, error=str(error))
+        return removal
+    for name, indexes, _ in removed:
+        try:
+            entry = await workers.in_thread(directory.quarantine_partitions, name, indexes, doubt)
+            log_quarantined(directory, entry)
+        except StorageError as e:
+            log.error("topic_not_removed", topic=name, directory=directory.path, error=str(e))
+    return None
