@@ -22,8 +22,8 @@ from bench import latency, relay, throughput
 from bench.process import cpu_seconds
 from bench.table import Contender, Metric, Row, Values
 from lab.cluster import REPLICAS, Cluster, Way, direct
+from penstock.cli.cluster.overview import cluster_overview
 from penstock.cli.direct import DirectLine
-from penstock.cli.overview import cluster_overview
 
 BROKERS = 3
 ROUNDS = 2

@@ -17,7 +17,7 @@ from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 from chaos.network import Place
-from penstock.cli.listening import free_port
+from penstock.cli.cluster.listening import free_port
 from penstock.testing.links import stop_listening
 
 __all__ = ["Links"]

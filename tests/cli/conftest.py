@@ -14,7 +14,7 @@ from typing import Protocol
 
 import pytest
 
-from penstock.cli.commands import app
+from penstock.cli.app import app
 from penstock.cli.failure import guarded
 
 PENSTOCK = [sys.executable, "-m", "penstock"]

@@ -11,13 +11,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from penstock.cli.broker_home import BrokerHome, bootstrap_of, home_of, homes_in
-from penstock.cli.cluster import stop
-from penstock.cli.cluster_plan import ClusterPlan, make_homes
+from penstock.cli.cluster.broker_home import BrokerHome, bootstrap_of, home_of, homes_in
+from penstock.cli.cluster.listening import free_port
+from penstock.cli.cluster.plan import ClusterPlan, make_homes
+from penstock.cli.cluster.processes import Process, is_alive, read_pid_file, spawn, write_pid_file
+from penstock.cli.cluster.starting import start_all, stop_again
+from penstock.cli.commands.cluster import stop
 from penstock.cli.failure import Failure
-from penstock.cli.listening import free_port
-from penstock.cli.processes import Process, is_alive, read_pid_file, spawn, write_pid_file
-from penstock.cli.starting import start_all, stop_again
 from penstock.model.config import BrokerConfig, DeclaredTopic
 from penstock.model.errors import InvalidConfig
 from tests.cli.conftest import consecutive_free_ports
@@ -91,7 +91,7 @@ def test_ctrl_c_leaves_no_process_that_nobody_knows(tmp_path: Path, monkeypatch:
         os.kill(os.getpid(), signal.SIGINT)
         return Process(12, "then"), -1
 
-    monkeypatch.setattr("penstock.cli.broker_home.spawn", interrupted_spawn)
+    monkeypatch.setattr("penstock.cli.cluster.broker_home.spawn", interrupted_spawn)
     (home,) = make_homes(tmp_path, PLAN._replace(brokers=1))
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
@@ -111,7 +111,7 @@ def test_a_process_that_cannot_be_recorded_is_ended(tmp_path: Path, monkeypatch:
         spawned.append(process)
         return process, output
 
-    monkeypatch.setattr("penstock.cli.broker_home.spawn", watched_spawn)
+    monkeypatch.setattr("penstock.cli.cluster.broker_home.spawn", watched_spawn)
     homes = make_homes(tmp_path, PLAN)
     homes[1].pid_file.symlink_to("/dev/full")
     with pytest.raises(Failure, match=r"broker 2 cannot be started in .*/broker-2: No space left on device"):

@@ -14,17 +14,17 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from penstock.cli import membership, moves
 from penstock.cli.alteration import alter_common, broker_resource, config_entries, topic_resource
-from penstock.cli.broker_home import BrokerHome, bootstrap_of, homes_in
-from penstock.cli.commands import app
+from penstock.cli.app import app
+from penstock.cli.cluster import membership, moves
+from penstock.cli.cluster.broker_home import BrokerHome, bootstrap_of, homes_in
+from penstock.cli.cluster.moves import read_image
+from penstock.cli.cluster.overview import cluster_overview
+from penstock.cli.cluster.processes import send_signal, spawn
+from penstock.cli.cluster.starting import stop_again
 from penstock.cli.connection import Cluster
 from penstock.cli.direct import DirectLine
 from penstock.cli.failure import guarded
-from penstock.cli.moves import read_image
-from penstock.cli.overview import cluster_overview
-from penstock.cli.processes import send_signal, spawn
-from penstock.cli.starting import stop_again
 from penstock.metadata.image import ClusterImage
 from tests.cli.conftest import consecutive_free_ports
 
@@ -126,7 +126,7 @@ def test_an_addition_that_is_interrupted_leaves_no_broker_and_deletes_nothing(
         assert [home.config_file.is_file() for home in homes] == [True]
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("penstock.cli.membership.start_all", interrupted)
+    monkeypatch.setattr("penstock.cli.cluster.membership.start_all", interrupted)
     before = set(directory.iterdir())
     assert cli("broker", "add").returncode == 130
     (aside,) = set(directory.iterdir()) - before

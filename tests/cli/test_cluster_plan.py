@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cli.broker_home import homes_in
-from penstock.cli.cluster_plan import ClusterPlan, check_same, make_homes, planned
+from penstock.cli.cluster.broker_home import homes_in
+from penstock.cli.cluster.plan import ClusterPlan, check_same, make_homes, planned
 from penstock.cli.failure import Failure
 
 CONFIG = """

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from penstock.cli.commands import app
+from penstock.cli.app import app
 from penstock.cli.completion import prepare_completion, rejoined
 from tests.cli.conftest import WAIT_S, Command
 

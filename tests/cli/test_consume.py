@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from penstock.cli.consume import _End
+from penstock.cli.commands.consume import _End
 
 
 class Member:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 import typer
 
-from penstock.cli.commands import app
+from penstock.cli.app import app
 from penstock.cli.failure import Failure, guarded, misused
 from penstock.model.errors import InvalidConfig, StorageError
 from tests.cli.conftest import WAIT_S

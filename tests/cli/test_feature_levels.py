@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from penstock.cli.cluster.feature_levels import Raise, possible_raises, raise_levels
 from penstock.cli.direct import DirectLine
 from penstock.cli.failure import Failure
-from penstock.cli.feature_levels import Raise, possible_raises, raise_levels
 from penstock.metadata.features import UpgradeType
 from penstock.testing import cluster
 from penstock.wire.apis.update_features import UPDATE_FEATURES, FeatureUpdate, UpdateFeaturesRequest

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from penstock.cli.broker_home import BrokerHome
+from penstock.cli.cluster.broker_home import BrokerHome
+from penstock.cli.cluster.membership import _await_absence, _way_in, forget_broker, remove_broker
+from penstock.cli.cluster.moves import Move, start_moves
+from penstock.cli.cluster.overview import cluster_overview, quorum_overview
+from penstock.cli.cluster.processes import Process
 from penstock.cli.direct import DirectLine
 from penstock.cli.failure import Failure
-from penstock.cli.membership import _await_absence, _way_in, forget_broker, remove_broker
-from penstock.cli.moves import Move, start_moves
-from penstock.cli.overview import cluster_overview, quorum_overview
-from penstock.cli.processes import Process
 from penstock.model.ids import TopicPartition
 from penstock.testing import Cluster, cluster
 from tests.testing.test_clusters import CLIENT, PATIENCE_S, create, produce, read
@@ -84,7 +84,7 @@ def test_who_is_missing_is_told_before_anything_is_moved(monkeypatch: pytest.Mon
     def no_majority(line: DirectLine) -> None:
         raise Failure("only 3 can be reached")
 
-    monkeypatch.setattr("penstock.cli.membership.quorum_overview", no_majority)
+    monkeypatch.setattr("penstock.cli.cluster.membership.quorum_overview", no_majority)
     with pytest.raises(Failure, match="only 3 can be reached"):
         forget_broker("127.0.0.1:1", 1, PATIENCE_S)
 

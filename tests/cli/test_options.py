@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from typer.testing import CliRunner
 
-from penstock.cli.commands import app
+from penstock.cli.app import app
 
 
 @pytest.mark.parametrize("seconds", ["nan", "inf", "-inf", "1e300", "0", "soon"])

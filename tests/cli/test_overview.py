@@ -8,9 +8,9 @@ import pytest
 
 from penstock.broker.app.broker import Broker
 from penstock.broker.replica.partition import Partition
-from penstock.cli.cluster import _print_awaited, _print_overview
+from penstock.cli.cluster.overview import cluster_overview
+from penstock.cli.commands.cluster import _print_awaited, _print_overview
 from penstock.cli.direct import DirectLine
-from penstock.cli.overview import cluster_overview
 from penstock.storage.recovery import Corruption
 from penstock.testing import Cluster, cluster
 from tests.testing.test_clusters import create, produce

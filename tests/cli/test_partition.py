@@ -9,11 +9,11 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from penstock.cli.alteration import broker_resource, config_entries, topic_resource
-from penstock.cli.commands import app
+from penstock.cli.app import app
+from penstock.cli.cluster.overview import cluster_overview
 from penstock.cli.connection import Cluster as Connection
 from penstock.cli.direct import DirectLine
 from penstock.cli.failure import guarded
-from penstock.cli.overview import cluster_overview
 from penstock.testing import Cluster, cluster
 from tests.testing.test_clusters import CLIENT, produce
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from penstock.cli.processes import (
+from penstock.cli.cluster.processes import (
     Process,
     is_alive,
     read_pid_file,
@@ -98,7 +98,7 @@ def test_pid_files(tmp_path: Path) -> None:
 
 
 def test_this_very_process_has_one_start_time() -> None:
-    code = "import os; from penstock.cli.processes import _started; print(_started(os.getppid()))"
+    code = "import os; from penstock.cli.cluster.processes import _started; print(_started(os.getppid()))"
     other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=WAIT_S)
     assert is_alive(Process(os.getpid(), other.stdout.strip()))
 

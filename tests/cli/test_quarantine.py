@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cli.cluster import _print_overview
+from penstock.cli.cluster.overview import cluster_overview
+from penstock.cli.commands.cluster import _print_overview
 from penstock.cli.direct import DirectLine
-from penstock.cli.overview import cluster_overview
 from penstock.storage.directory import DataDirectory
 from penstock.testing import broker
 from tests.broker.raw import RawClient

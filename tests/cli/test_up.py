@@ -237,6 +237,6 @@ def test_bad_configs(tmp_path: Path) -> None:
 
 def test_the_command_line_alone_loads_nothing_heavy() -> None:
     heavy = {"confluent_kafka", "uvloop", "rich", "structlog", "penstock.broker", "penstock.storage"}
-    code = f"import sys, penstock.cli.commands; print(sorted({heavy!r} & sys.modules.keys()))"
+    code = f"import sys, penstock.cli.app; print(sorted({heavy!r} & sys.modules.keys()))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=WAIT_S)
     assert done.stdout == "[]\n"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from penstock.cli.cluster.overview import quorum_overview
+from penstock.cli.cluster.voters import configured_voters
 from penstock.cli.direct import DirectLine
 from penstock.cli.failure import Failure
-from penstock.cli.overview import quorum_overview
-from penstock.cli.voters import configured_voters
 from penstock.testing import cluster
 
 SHOWN_FOR_S = 1.0

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import typer.main
 
-from penstock.cli.commands import app
+from penstock.cli.app import app
 from penstock.model.config import BROKER_KEYS
 
 ROOT = Path(__file__).parents[2]

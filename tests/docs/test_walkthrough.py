@@ -11,8 +11,8 @@ from typing import Final
 
 import pytest
 
-from penstock.cli.broker_home import homes_in
-from penstock.cli.starting import stop_again
+from penstock.cli.cluster.broker_home import homes_in
+from penstock.cli.cluster.starting import stop_again
 from penstock.model.config import load_config_file
 from tests.cli.conftest import consecutive_free_ports
 from tests.docs.walkthrough import ROOT, Shell, blocks, pages, running_broker

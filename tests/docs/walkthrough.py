@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 
 import pytest
 
-from penstock.cli.commands import app
+from penstock.cli.app import app
 from penstock.cli.failure import guarded
 
 __all__ = ["ROOT", "Block", "Shell", "blocks", "pages", "running_broker"]

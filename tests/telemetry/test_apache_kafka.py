@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.cli.commands import app
+from penstock.cli.app import app
 from penstock.telemetry.message import decode
 from penstock.telemetry.pipeline.batches import Settings
 from penstock.telemetry.pipeline.jobs import Job

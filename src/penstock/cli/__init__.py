@@ -1,7 +1,10 @@
-"""The `penstock` command: `commands` puts it together, from one file per sub-command.
+"""The `penstock` command. `app` registers the sub-commands of `commands`, one file each.
 
-Exit codes: 0 done, 1 it failed, 2 it was asked wrongly, 130 Ctrl-C. A failure is one line on standard error
-that says how to mend it; no traceback reaches a user unless PENSTOCK_DEBUG is set.
+`cluster` and `telemetry` hold the parts that several commands share; the modules beside them are helpers for
+every command (output, options, failures, connections).
+
+Exit codes: 0 success, 1 failure, 2 wrong usage, 130 Ctrl-C. A failure prints one line on standard error with
+the cause and the remedy. A traceback is printed only if PENSTOCK_DEBUG is set.
 """
 
 from __future__ import annotations
@@ -19,14 +22,14 @@ _INTERRUPTED: Final = 130
 def main() -> None:
     """The entry point of the `penstock` script.
 
-    Ctrl-C ends it without a word while there is no command yet, or no more, that could be interrupted: Python
-    would show what it was importing.
+    While the modules are loaded, and after the command has ended, Ctrl-C ends the process without output.
+    Why: Python would print a traceback of the import.
     """
     outside = signal.getsignal(signal.SIGINT)
-    # Who started it with `nohup` or `&` may have it ignored.
+    # SIGINT may be ignored: `nohup` and `&` start processes that way.
     around = _leave if outside is signal.default_int_handler else outside
     signal.signal(signal.SIGINT, around)
-    from penstock.cli.commands import app
+    from penstock.cli.app import app
     from penstock.cli.completion import prepare_completion
     from penstock.cli.failure import guarded
 

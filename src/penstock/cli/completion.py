@@ -108,7 +108,7 @@ def _shell() -> str:
 
 
 def _names(ctx: typer.Context, incomplete: str, ask: Callable[[Cluster], Iterable[str]]) -> list[str]:
-    from penstock.cli.broker_home import bootstrap_of
+    from penstock.cli.cluster.broker_home import bootstrap_of
     from penstock.cli.connection import Cluster
     from penstock.cli.options import DEFAULT_BOOTSTRAP
 

@@ -9,10 +9,10 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from penstock.cli.alteration import alter_common
-from penstock.cli.cluster import _print_overview
+from penstock.cli.cluster.moves import ongoing_moves
+from penstock.cli.cluster.overview import cluster_overview
+from penstock.cli.commands.cluster import _print_overview
 from penstock.cli.direct import DirectLine
-from penstock.cli.moves import ongoing_moves
-from penstock.cli.overview import cluster_overview
 from penstock.testing import Cluster, cluster
 from tests.testing.test_clusters import CLIENT
 

@@ -13,7 +13,7 @@ from penstock.broker.app.server import system_world
 from penstock.broker.base.system_ports import OsFiles, SystemClock, SystemRng
 from penstock.broker.node.metadata_home import MetadataRefused
 from penstock.broker.node.quorum_recovery import RecoveryRefused, recover, rejoin
-from penstock.cli.commands import app
+from penstock.cli.app import app
 from penstock.model.config import BrokerConfig
 from penstock.model.errors import ErrorCode
 from penstock.storage.memory import MemoryFiles

@@ -12,7 +12,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from penstock.cli.commands import app
+from penstock.cli.app import app
 from penstock.cli.failure import guarded
 
 PENSTOCK = [sys.executable, "-m", "penstock"]
@@ -69,7 +69,7 @@ def test_tables_that_are_none(command: str, tmp_path: Path, capsys: pytest.Captu
 def test_brokers_do_without_all_of_it() -> None:
     """What a command does not use it does not load: a broker starts in a fraction of the time."""
     script = (
-        "import sys, penstock.cli, penstock.cli.telemetry_serve;"
+        "import sys, penstock.cli, penstock.cli.telemetry.serve;"
         "print([name for name in ('fastapi', 'uvicorn', 'pydantic', 'matplotlib', 'deltalake', 'pyarrow',"
         " 'numpy') if name in sys.modules])"
     )

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import typer.main
 
-from penstock.cli.commands import app
+from penstock.cli.app import app
 from penstock.telemetry.demo import Setting, Show, ShowBroken
 from penstock.telemetry.demo import show as show_module
 from penstock.telemetry.thresholds import load_thresholds

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from penstock.cli import telemetry_run
-from penstock.cli.commands import app
+from penstock.cli.app import app
 from penstock.cli.failure import guarded
+from penstock.cli.telemetry import run as telemetry_run
 
 
 @pytest.fixture

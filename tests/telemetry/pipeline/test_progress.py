@@ -9,7 +9,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 from rich.console import Console
 
-from penstock.cli.telemetry_progress import shown
+from penstock.cli.telemetry.progress import shown
 from penstock.telemetry.pipeline.batches import BatchReport
 from penstock.telemetry.pipeline.detectors import Alert
 from penstock.telemetry.pipeline.progress import Progress

@@ -11,7 +11,7 @@ from py4j.protocol import Py4JJavaError, Py4JNetworkError
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
-from penstock.cli import telemetry_run
+from penstock.cli.telemetry import run as telemetry_run
 from penstock.telemetry.pipeline import jobs
 from penstock.telemetry.pipeline.jobs import Job, Started
 from penstock.telemetry.pipeline.publish import TopicsUnreachable

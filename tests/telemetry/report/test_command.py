@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cli.commands import app
+from penstock.cli.app import app
 from penstock.cli.failure import guarded
 from tests.telemetry.object_store import BUCKET, serving
 

@@ -25,9 +25,9 @@ def start(
     numbers: Numbers, data: DataDirectory = DEFAULT_DATA, timeout: Patience = 60.0, as_json: AsJson = False
 ) -> None:
     """Start brokers again; returns when they are ready."""
-    from penstock.cli.broker_home import home_of
+    from penstock.cli.cluster.broker_home import home_of
+    from penstock.cli.cluster.starting import start_all
     from penstock.cli.outcomes import print_outcomes
-    from penstock.cli.starting import start_all
 
     homes = [home_of(data, number) for number in numbers]
     idle = [home for home in homes if home.process() is None]
@@ -69,7 +69,7 @@ def add(
     timeout: Patience = 600.0,
 ) -> None:
     """Add a broker, which takes about its share of the partitions from the others."""
-    from penstock.cli.membership import add_broker
+    from penstock.cli.cluster.membership import add_broker
 
     home, moves = add_broker(data, number, port, rack, votes=votes, rebalance=rebalance, timeout_s=timeout)
     print(f"added {home.id} at {home.address}: {moves} partitions moved")
@@ -82,7 +82,7 @@ def remove(
     timeout: Patience = 600.0,
 ) -> None:
     """Move everything away from a broker, stop it, and let the cluster forget it."""
-    from penstock.cli.membership import remove_broker
+    from penstock.cli.cluster.membership import remove_broker
 
     moves, kept_at = remove_broker(data, number, timeout)
     print(f"removed {number}: {moves} partitions moved; its config and log are in {kept_at}")
@@ -96,8 +96,8 @@ def forget(
     timeout: Patience = 600.0,
 ) -> None:
     """Give what a broker held to others, and take it out of the cluster: one that is gone, on any machine."""
-    from penstock.cli.broker_home import bootstrap_of
-    from penstock.cli.membership import forget_broker
+    from penstock.cli.cluster.broker_home import bootstrap_of
+    from penstock.cli.cluster.membership import forget_broker
 
     moves = forget_broker(bootstrap_of(data, bootstrap), number, timeout)
     print(f"forgot {number}: {moves} partitions moved")
@@ -106,7 +106,7 @@ def forget(
 def _end(
     numbers: list[int], data: Path, number: signal.Signals, done: str, timeout: float, as_json: bool
 ) -> None:
-    from penstock.cli.broker_home import home_of
+    from penstock.cli.cluster.broker_home import home_of
     from penstock.cli.outcomes import print_outcomes
 
     ending = [(home, home.signal(number)) for home in [home_of(data, each) for each in numbers]]

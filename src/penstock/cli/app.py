@@ -1,4 +1,4 @@
-"""All of the command line, put together. Each sub-command imports what it needs when it runs."""
+"""Registers all sub-commands. Each sub-command imports what it needs when it runs, to keep start-up short."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from penstock.cli import (
+from penstock.cli.commands import (
     broker,
     cluster,
     config,

@@ -33,10 +33,10 @@ def describe(
     as_json: AsJson = False,
 ) -> None:
     """Show who leads the metadata quorum, who votes, who follows, and how far behind each is."""
-    from penstock.cli.broker_home import bootstrap_of
+    from penstock.cli.cluster.broker_home import bootstrap_of
+    from penstock.cli.cluster.overview import quorum_overview
     from penstock.cli.direct import DirectLine
     from penstock.cli.output import print_json, print_rows
-    from penstock.cli.overview import quorum_overview
 
     with DirectLine(bootstrap_of(data, bootstrap), timeout) as line:
         overview = quorum_overview(line)

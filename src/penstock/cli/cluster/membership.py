@@ -9,13 +9,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from penstock.cli.broker_home import BrokerHome, bootstrap_of, home_of, homes_in
+from penstock.cli.cluster.broker_home import BrokerHome, bootstrap_of, home_of, homes_in
+from penstock.cli.cluster.listening import chosen_port, free_port, internal_port
+from penstock.cli.cluster.moves import Move, await_moves, elect_preferred, plan_moves, read_image, start_moves
+from penstock.cli.cluster.overview import quorum_overview
+from penstock.cli.cluster.starting import start_all, stop_again
 from penstock.cli.direct import HELLO, DirectLine, address_of, refuse
 from penstock.cli.failure import Failure, misused
-from penstock.cli.listening import chosen_port, free_port, internal_port
-from penstock.cli.moves import Move, await_moves, elect_preferred, plan_moves, read_image, start_moves
-from penstock.cli.overview import quorum_overview
-from penstock.cli.starting import start_all, stop_again
 from penstock.metadata.image import PartitionImage
 from penstock.model.config import BrokerConfig
 from penstock.model.config.layers import INTERNAL, MAX_VOTERS

@@ -12,10 +12,10 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from penstock.cli.broker_home import BrokerHome
+from penstock.cli.cluster.broker_home import BrokerHome
+from penstock.cli.cluster.listening import chosen_port, internal_port
 from penstock.cli.config_sources import effective
 from penstock.cli.failure import misused
-from penstock.cli.listening import chosen_port, internal_port
 from penstock.cli.options import DEFAULT_BROKERS, DEFAULT_FIRST_ID, DEFAULT_HOST, DEFAULT_PORT, pairs
 
 if TYPE_CHECKING:

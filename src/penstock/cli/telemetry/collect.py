@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
-from penstock.cli import telemetry_demo, telemetry_run, telemetry_serve
 from penstock.cli.completion import topic_names
 from penstock.cli.failure import misused
 from penstock.cli.interruption import stoppable
@@ -23,17 +22,6 @@ from penstock.cli.requirements import require_extra
 if TYPE_CHECKING:
     from penstock.telemetry.outlet import TopicOutlet
     from penstock.telemetry.targets import Target
-
-app = typer.Typer(
-    help="Collect GPU telemetry: from a simulated fleet, recordings, exporters, or this host's GPUs.",
-    no_args_is_help=True,
-)
-app.command()(telemetry_run.run)
-app.command()(telemetry_run.backfill)
-app.command()(telemetry_serve.serve)
-app.command()(telemetry_serve.report)
-app.command()(telemetry_serve.now)
-app.command()(telemetry_demo.demo)
 
 DEFAULT_TOPIC = "gpu-telemetry"
 DEFAULT_HOST_TOPIC = "system-metrics"
@@ -54,7 +42,6 @@ Speed: TypeAlias = Annotated[
 ]
 
 
-@app.command()
 def simulate(
     hosts: Annotated[int, typer.Option("--hosts", min=1, help="Machines of 8 GPUs.")] = 8,
     seed: Annotated[int, typer.Option("--seed", min=0, help="The same seed, the same messages.")] = 1,
@@ -103,7 +90,6 @@ def simulate(
             simulation.run(paced(speed, stop), advance)
 
 
-@app.command()
 def replay(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="CSV of DCGM or nvidia-smi, or sample:h200.")],
     speed: Speed = 1.0,
@@ -140,7 +126,6 @@ def replay(
             replay.run(None if loop else 1, paced(speed, stop))
 
 
-@app.command()
 def scrape(
     urls: Annotated[list[str] | None, typer.Argument(metavar="URL", help="HOST:PORT will do.")] = None,
     targets: Annotated[
@@ -181,7 +166,6 @@ def scrape(
             _repeat(lambda: scraper.round(current()), interval, rounds, stop)
 
 
-@app.command()
 def nvml(
     interval: Interval = 1.0,
     rounds: Rounds = None,
@@ -203,7 +187,6 @@ def nvml(
             _repeat(collector.round, interval, rounds, stop)
 
 
-@app.command()
 def host(
     interval: Interval = 10.0,
     rounds: Rounds = None,

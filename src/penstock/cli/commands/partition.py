@@ -42,9 +42,9 @@ def plan(
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
     """Print a plan with few moves that evens out the brokers; it changes nothing."""
-    from penstock.cli.broker_home import bootstrap_of
+    from penstock.cli.cluster.broker_home import bootstrap_of
+    from penstock.cli.cluster.moves import plan_moves, written_plan
     from penstock.cli.direct import DirectLine
-    from penstock.cli.moves import plan_moves, written_plan
     from penstock.cli.output import print_json
 
     with DirectLine(bootstrap_of(data, bootstrap), timeout) as line:
@@ -64,11 +64,11 @@ def execute(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
     """Let the cluster carry out a plan; it goes on by itself."""
-    from penstock.cli.broker_home import bootstrap_of
+    from penstock.cli.cluster.broker_home import bootstrap_of
+    from penstock.cli.cluster.moves import await_moves, elect_preferred, ongoing_moves, read_plan, start_moves
+    from penstock.cli.cluster.throttles import remove_throttle, set_throttle
     from penstock.cli.connection import Cluster
     from penstock.cli.direct import DirectLine
-    from penstock.cli.moves import await_moves, elect_preferred, ongoing_moves, read_plan, start_moves
-    from penstock.cli.throttles import remove_throttle, set_throttle
     from penstock.model.config.units import in_bytes
 
     rate = None if throttle is None else in_bytes(throttle)
@@ -104,12 +104,12 @@ def verify(
     as_json: AsJson = False,
 ) -> None:
     """Show how far a plan is, and lift its throttle once it is done; exits with 1 until then."""
-    from penstock.cli.broker_home import bootstrap_of
+    from penstock.cli.cluster.broker_home import bootstrap_of
+    from penstock.cli.cluster.moves import move_states, ongoing_moves, read_plan
+    from penstock.cli.cluster.throttles import remove_throttle
     from penstock.cli.connection import Cluster
     from penstock.cli.direct import DirectLine
-    from penstock.cli.moves import move_states, ongoing_moves, read_plan
     from penstock.cli.output import print_rows
-    from penstock.cli.throttles import remove_throttle
 
     moves, where = read_plan(path), bootstrap_of(data, bootstrap)
     with DirectLine(where, timeout) as line:
@@ -140,11 +140,11 @@ def cancel(
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
     """Put back what is on the way, of a plan or all of it, and lift its throttle; what has arrived stays."""
-    from penstock.cli.broker_home import bootstrap_of
+    from penstock.cli.cluster.broker_home import bootstrap_of
+    from penstock.cli.cluster.moves import cancel_moves, ongoing_moves, read_plan
+    from penstock.cli.cluster.throttles import remove_throttle
     from penstock.cli.connection import Cluster
     from penstock.cli.direct import DirectLine
-    from penstock.cli.moves import cancel_moves, ongoing_moves, read_plan
-    from penstock.cli.throttles import remove_throttle
 
     where = bootstrap_of(data, bootstrap)
     planned = None if path is None else {move.partition for move in read_plan(path)}
@@ -165,9 +165,9 @@ def list_moves(
     as_json: AsJson = False,
 ) -> None:
     """List the moves that are under way."""
-    from penstock.cli.broker_home import bootstrap_of
+    from penstock.cli.cluster.broker_home import bootstrap_of
+    from penstock.cli.cluster.moves import ongoing_moves
     from penstock.cli.direct import DirectLine
-    from penstock.cli.moves import ongoing_moves
     from penstock.cli.output import print_rows
 
     with DirectLine(bootstrap_of(data, bootstrap), timeout) as line:

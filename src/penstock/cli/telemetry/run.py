@@ -15,7 +15,7 @@ from penstock.cli.completion import topic_names
 from penstock.cli.interruption import stoppable
 from penstock.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, pairs
 from penstock.cli.requirements import require_java
-from penstock.cli.spark_log import SparkLog
+from penstock.cli.telemetry.spark_log import SparkLog
 
 if TYPE_CHECKING:
     from penstock.telemetry.pipeline.batches import Settings
@@ -179,7 +179,7 @@ def _execute(
 ) -> None:
     from prometheus_client import CollectorRegistry, start_http_server
 
-    from penstock.cli.telemetry_progress import shown
+    from penstock.cli.telemetry.progress import shown
     from penstock.telemetry.pipeline.jobs import Maintenance, SparkError, new_session
     from penstock.telemetry.pipeline.progress import Progress
     from penstock.telemetry.pipeline.supervision import QueryFailed

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from penstock.cli.cluster.healing import BALANCE, controller_configs, healing_overview
+from penstock.cli.cluster.moves import ongoing_moves
+from penstock.cli.cluster.voters import check_majority, configured_voters, endpoints
 from penstock.cli.direct import HELLO, DirectLine, NoAnswer, address_of, refuse
 from penstock.cli.failure import Failure
-from penstock.cli.healing import BALANCE, controller_configs, healing_overview
-from penstock.cli.moves import ongoing_moves
-from penstock.cli.voters import check_majority, configured_voters, endpoints
 from penstock.model.ids import METADATA_TOPIC, TopicPartition, format_topic_id
 from penstock.wire.apis.api_versions import API_VERSIONS, ApiVersionsResponse
 from penstock.wire.apis.describe_cluster import (

@@ -20,9 +20,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from penstock.cli.config_sources import read_config_file
-from penstock.cli.failure import Failure
-from penstock.cli.processes import (
+from penstock.cli.cluster.processes import (
     Process,
     is_alive,
     read_pid_file,
@@ -32,6 +30,8 @@ from penstock.cli.processes import (
     wait_for_end,
     write_pid_file,
 )
+from penstock.cli.config_sources import read_config_file
+from penstock.cli.failure import Failure
 
 if TYPE_CHECKING:
     from penstock.model.config import DeclaredTopic

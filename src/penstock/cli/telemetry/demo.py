@@ -19,7 +19,7 @@ from penstock.cli.interruption import stoppable
 from penstock.cli.requirements import require_extra, require_java
 
 if TYPE_CHECKING:
-    from penstock.cli.broker_home import BrokerHome
+    from penstock.cli.cluster.broker_home import BrokerHome
     from penstock.telemetry.demo import Outcome, Setting, Show
     from penstock.telemetry.demo.watchman import Watchman
 
@@ -88,7 +88,7 @@ def _folder(data: Path | None) -> Path:
 
 
 def _free_ports() -> tuple[int, int]:
-    from penstock.cli.listening import free_port
+    from penstock.cli.cluster.listening import free_port
 
     taken: set[int] = set()
     return free_port(_HOST, 0, taken), free_port(_HOST, 8080, taken)
@@ -97,9 +97,9 @@ def _free_ports() -> tuple[int, int]:
 @contextmanager
 def _cluster(folder: Path, brokers: int, watchman: Watchman) -> Iterator[str]:
     """A cluster for a while: its address. Nothing is left of it."""
-    from penstock.cli.cluster_plan import ClusterPlan, make_homes
-    from penstock.cli.processes import wait_for_end
-    from penstock.cli.starting import start_all
+    from penstock.cli.cluster.plan import ClusterPlan, make_homes
+    from penstock.cli.cluster.processes import wait_for_end
+    from penstock.cli.cluster.starting import start_all
     from penstock.model.config import DeclaredTopic
     from penstock.telemetry.demo.show import PARTITIONS
     from penstock.telemetry.message import TOPIC
@@ -147,7 +147,7 @@ def _watch(show: Show, stop: Event) -> None:
 
 
 def _overview(line: Any) -> Callable[[], Mapping[str, Any] | None]:
-    from penstock.cli.overview import cluster_overview
+    from penstock.cli.cluster.overview import cluster_overview
 
     def ask() -> Mapping[str, Any] | None:
         try:

@@ -12,7 +12,7 @@ import typer
 from penstock.cli.failure import Failure, misused
 from penstock.cli.options import AsJson, pairs
 from penstock.cli.requirements import require_extra
-from penstock.cli.telemetry_run import StorageOptions, ThresholdFile
+from penstock.cli.telemetry.run import StorageOptions, ThresholdFile
 
 if TYPE_CHECKING:
     from penstock.telemetry.queries.now import NowGpu

@@ -11,9 +11,9 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
-from penstock.cli.broker_home import BrokerHome
+from penstock.cli.cluster.broker_home import BrokerHome
+from penstock.cli.cluster.processes import wait_for_end
 from penstock.cli.failure import Failure
-from penstock.cli.processes import wait_for_end
 
 __all__ = ["start_all", "stop_again"]
 

@@ -25,7 +25,7 @@ from penstock.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from penstock.cli.broker_home import BrokerHome
+    from penstock.cli.cluster.broker_home import BrokerHome
 
 app = typer.Typer(help="Start, watch and stop a cluster on this machine.", no_args_is_help=True)
 
@@ -71,9 +71,9 @@ def start(
     as_json: AsJson = False,
 ) -> None:
     """Make a cluster, or start again what is in --data; returns when every broker is ready."""
-    from penstock.cli.broker_home import homes_in
-    from penstock.cli.cluster_plan import ClusterPlan, check_same, make_homes, planned
-    from penstock.cli.starting import start_all
+    from penstock.cli.cluster.broker_home import homes_in
+    from penstock.cli.cluster.plan import ClusterPlan, check_same, make_homes, planned
+    from penstock.cli.cluster.starting import start_all
 
     zones = [zone.strip() for zone in racks.split(",")] if racks else []
     if not all(zones):
@@ -104,10 +104,10 @@ def status(
     as_json: AsJson = False,
 ) -> None:
     """Show brokers, leaders, replicas in sync, the controller and versions."""
-    from penstock.cli.broker_home import bootstrap_of
+    from penstock.cli.cluster.broker_home import bootstrap_of
+    from penstock.cli.cluster.overview import cluster_overview
     from penstock.cli.direct import DirectLine
     from penstock.cli.output import print_json, print_json_line
-    from penstock.cli.overview import cluster_overview
     from penstock.cli.watching import repeat
 
     def look() -> dict[str, Any]:
@@ -130,9 +130,9 @@ def upgrade(
     as_json: AsJson = False,
 ) -> None:
     """Raise features to the highest level that every broker knows: the last step, with no way back."""
-    from penstock.cli.broker_home import bootstrap_of
+    from penstock.cli.cluster.broker_home import bootstrap_of
+    from penstock.cli.cluster.feature_levels import possible_raises, raise_levels
     from penstock.cli.direct import DirectLine
-    from penstock.cli.feature_levels import possible_raises, raise_levels
     from penstock.cli.output import print_json
 
     with DirectLine(bootstrap_of(data, bootstrap), timeout) as line:
@@ -153,7 +153,7 @@ def stop(
     data: DataDirectory = Path("penstock-cluster"), timeout: Patience = 60.0, as_json: AsJson = False
 ) -> None:
     """Stop all brokers; their data stays."""
-    from penstock.cli.broker_home import homes_in
+    from penstock.cli.cluster.broker_home import homes_in
     from penstock.cli.outcomes import print_outcomes
 
     homes = homes_in(data)
@@ -191,7 +191,7 @@ def _say_started(homes: list[BrokerHome], idle: list[BrokerHome], as_json: bool)
 
 
 def _print_overview(overview: dict[str, Any]) -> None:
-    from penstock.cli.healing import print_healing
+    from penstock.cli.cluster.healing import print_healing
     from penstock.cli.output import print_line, print_rows
 
     print(

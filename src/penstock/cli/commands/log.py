@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from penstock.cli import quarantine
+from penstock.cli.commands import quarantine
 from penstock.cli.failure import FAILED, Failure
 from penstock.cli.options import AsJson
 from penstock.cli.output import print_json_line, print_rows, progress

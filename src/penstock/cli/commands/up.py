@@ -108,7 +108,7 @@ def _run(configs: dict[str, str], file: ConfigFile) -> None:
     except DirectoryRefused as error:
         raise Failure(f"{error} (--data chooses another directory)") from error
     except OSError as error:
-        from penstock.cli.listening import cannot_listen
+        from penstock.cli.cluster.listening import cannot_listen
 
         where = ", ".join(f"{e.host or '*'}:{e.port}" for e in broker.endpoints)
         raise cannot_listen(error, where) from error

@@ -1,0 +1,26 @@
+"""`penstock telemetry`: the pipeline, its API and reports, the demo, and the collectors."""
+
+from __future__ import annotations
+
+import typer
+
+from penstock.cli.telemetry import collect, demo, run, serve
+
+app = typer.Typer(
+    help="Collect GPU telemetry: from a simulated fleet, recordings, exporters, or this host's GPUs.",
+    no_args_is_help=True,
+)
+for _command in (
+    run.run,
+    run.backfill,
+    serve.serve,
+    serve.report,
+    serve.now,
+    demo.demo,
+    collect.simulate,
+    collect.replay,
+    collect.scrape,
+    collect.nvml,
+    collect.host,
+):
+    app.command()(_command)
