@@ -168,13 +168,13 @@ def _section_row(key: SectionKey) -> str:
 
 
 def _broker_table(keys: Iterable[ConfigKey]) -> str:
-    rows = [(*_common(key), _UPDATES[key.update_mode], key.doc) for key in keys if not key.internal]
+    rows = [(*_common(key), _UPDATES[key.update_mode], key.documentation) for key in keys if not key.internal]
     return _table(("config", "type", "default", "accepts", "changes", "what it does"), sorted(rows))
 
 
 def _overrides_table(keys: Iterable[ConfigKey]) -> str:
     rows = [
-        (*_common(key), ", ".join(f"`{synonym.name}`" for synonym in key.synonyms), key.doc)
+        (*_common(key), ", ".join(f"`{synonym.name}`" for synonym in key.synonyms), key.documentation)
         for key in keys
         if not key.internal
     ]

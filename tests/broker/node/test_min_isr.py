@@ -56,13 +56,16 @@ def test_a_file_that_says_otherwise_is_named(monkeypatch: pytest.MonkeyPatch) ->
             await nodes.start()
             await nodes.stop(1)
             assert told == []
-            nodes.settings[1][MIN_ISR] = "1"
+            nodes.settings[1] |= {MIN_ISR: "1", "transaction.max.timeout.ms": "1000"}
             await nodes.start()
             assert nodes[1].config.min_insync_replicas == 2
         finally:
             await nodes.close()
 
     run(main())
-    ((event, fields),) = told
-    assert (event, fields["name"]) == ("setting_without_effect", MIN_ISR)
-    assert "penstock config set --all-brokers min.insync.replicas=1" in fields["reason"]
+    assert [(event, fields["name"]) for event, fields in told] == [
+        ("setting_without_effect", MIN_ISR),
+        ("setting_without_effect", "transaction.max.timeout.ms"),
+    ]
+    assert "penstock config set --all-brokers min.insync.replicas=1" in told[0][1]["reason"]
+    assert "until transactions are supported" in told[1][1]["reason"]

@@ -432,6 +432,9 @@ class Broker:
         if in_file is not None and int(in_file) != in_force:
             reason = f"the cluster has {in_force}: penstock config set --all-brokers {MIN_ISR}={in_file}"
             log.warning("setting_without_effect", name=MIN_ISR, value=in_file, reason=reason)
+        for key in self.config.settings_without_effect():
+            value = self.config.static[key.name]
+            log.warning("setting_without_effect", name=key.name, value=value, reason=key.without_effect)
 
     def _seconds_since(self, began: float) -> float:
         return round(self.clock.monotonic() - began, 3)

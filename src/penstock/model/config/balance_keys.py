@@ -25,7 +25,8 @@ BALANCE_KEYS: list[ConfigKey] = [
         "penstock.balance",
         _S,
         "off",
-        "What moves by itself where brokers are loaded unevenly: nothing, leaders only, or replicas, too.",
+        "What the controller moves by itself if the load of brokers is uneven: nothing, leaders, or "
+        "leaders and replicas.",
         choices=("off", "leaders", "replicas"),
         update_mode=_CLUSTER,
     ),
@@ -33,7 +34,7 @@ BALANCE_KEYS: list[ConfigKey] = [
         "penstock.balance.interval.seconds",
         _L,
         60,
-        "How often load is measured; one leader or replica moves at a time, after three measurements.",
+        "How often load is measured. One leader or replica moves at a time, after three measurements.",
         low=1,
         update_mode=_CLUSTER,
     ),
@@ -41,8 +42,8 @@ BALANCE_KEYS: list[ConfigKey] = [
         "penstock.balance.tolerance.percent",
         _I,
         20,
-        "How far a broker's load may be above the mean before anything moves; with "
-        "penstock.balance.new.brokers also how far its number of replicas may be below.",
+        "How far the load of a broker may be above the mean before anything moves. With "
+        "penstock.balance.new.brokers, also how far its number of replicas may be below the mean.",
         low=1,
         update_mode=_CLUSTER,
     ),
@@ -50,8 +51,9 @@ BALANCE_KEYS: list[ConfigKey] = [
         "penstock.balance.bytes.per.second",
         _L,
         20 << 20,
-        "How fast a broker fetches new replicas that the cluster moves by itself, or all new ones while "
-        "penstock.balance is on, where follower.replication.throttled.rate says nothing.",
+        "The rate at which a broker fetches replicas that the cluster moves by itself; while "
+        "penstock.balance is on, the rate for all new replicas. follower.replication.throttled.rate "
+        "overrides it.",
         low=1,
         update_mode=_CLUSTER,
     ),
@@ -59,15 +61,16 @@ BALANCE_KEYS: list[ConfigKey] = [
         "penstock.balance.new.brokers",
         _B,
         False,
-        "Whether a broker with far fewer replicas than the mean, as a new one, receives its share of "
-        "existing partitions by itself. Clusters made by `penstock cluster start` have `true`.",
+        "Whether a broker with far fewer replicas than the mean, for example a new one, receives its "
+        "share of existing partitions. Clusters made by `penstock cluster start` have `true`.",
         update_mode=_CLUSTER,
     ),
     ConfigKey(
         "penstock.balance.exclude.brokers",
         _LIST,
         (),
-        "Ids of brokers that receive nothing by itself, as one that was emptied on purpose.",
+        "Ids of brokers that never receive replicas automatically, for example a broker that was "
+        "emptied on purpose.",
         check=_broker_ids,
         update_mode=_CLUSTER,
     ),
@@ -75,7 +78,7 @@ BALANCE_KEYS: list[ConfigKey] = [
         "penstock.self.healing.enable",
         _B,
         False,
-        "Whether the replicas of a broker that is gone are rebuilt on others. Clusters made by "
+        "Whether the replicas of a missing broker are rebuilt on other brokers. Clusters made by "
         "`penstock cluster start` have `true`.",
         update_mode=_CLUSTER,
     ),
@@ -83,7 +86,7 @@ BALANCE_KEYS: list[ConfigKey] = [
         "penstock.self.healing.delay.ms",
         _L,
         1_800_000,
-        "How long a broker has to be gone before its replicas are rebuilt.",
+        "How long a broker must be missing before its replicas are rebuilt.",
         low=0,
         update_mode=_CLUSTER,
     ),
@@ -91,7 +94,7 @@ BALANCE_KEYS: list[ConfigKey] = [
         "penstock.self.healing.partitions.max",
         _I,
         10,
-        "Partitions at most that self-healing and penstock.balance.new.brokers move at a time.",
+        "The most partitions that self-healing and penstock.balance.new.brokers move at a time.",
         low=1,
         update_mode=_CLUSTER,
     ),

@@ -35,6 +35,8 @@ from penstock.model.config.topic_keys import TOPIC_KEYS
 
 #: What `queued.max.request.bytes=-1` means: a bound all the same, with room for two of the largest requests.
 _DEFAULT_REQUEST_MEMORY = 256 * 1024 * 1024
+#: `penstock cluster start` writes these for the time when transactions are supported.
+_WRITTEN_AHEAD = frozenset({"transaction.state.log.replication.factor", "transaction.state.log.min.isr"})
 
 
 class ConfigSynonym(NamedTuple):
@@ -213,6 +215,11 @@ class BrokerConfig(Mapping[str, ConfigValue]):
         """The cluster's dynamic broker configs, as text."""
         return self._dynamic_default
 
+    def settings_without_effect(self) -> list[ConfigKey]:
+        """The keys that the broker was started with and that have no effect."""
+        keys = (BROKER_KEYS[name] for name in self._static)
+        return [key for key in keys if key.without_effect and key.name not in _WRITTEN_AHEAD]
+
     def check_dynamic(
         self, dynamic: Mapping[str, str] | None = None, dynamic_default: Mapping[str, str] | None = None
     ) -> None:
@@ -362,7 +369,7 @@ def _entry(
         type=key.type,
         read_only=read_only,
         sensitive=key.sensitive,
-        documentation=key.doc,
+        documentation=key.documentation,
         synonyms=synonyms,
     )
 

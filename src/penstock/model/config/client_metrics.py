@@ -78,6 +78,6 @@ def describe_client_metrics(
         synonyms = (own, default) if name in overrides else (default,)
         first = synonyms[0]
         entries.append(
-            ConfigEntry(name, first.value, first.source, key.type, False, False, key.doc, synonyms)
+            ConfigEntry(name, first.value, first.source, key.type, False, False, key.documentation, synonyms)
         )
     return entries

@@ -18,6 +18,14 @@ ConfigValue: TypeAlias = bool | int | float | str | tuple[str, ...] | None
 INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
 
+# Why a key has no effect: `ConfigKey.without_effect`.
+COMPATIBLE_ONLY = "Accepted for compatibility; without effect."
+UNTIL_DIRECTORY_MOVES = "Without effect until replicas can move between the data directories of a broker."
+UNTIL_SECURITY = "Without effect until TLS and SASL are supported."
+UNTIL_SHARE_GROUPS = "Without effect until share groups are supported."
+UNTIL_TIERED_STORAGE = "Without effect until tiered storage is supported."
+UNTIL_TRANSACTIONS = "Without effect until transactions are supported."
+
 
 class ConfigType(IntEnum):
     """The types of DescribeConfigs, by their number on the wire."""
@@ -88,8 +96,15 @@ class ConfigKey(NamedTuple):
     update_mode: UpdateMode = UpdateMode.READ_ONLY
     synonyms: tuple[Synonym, ...] = ()
     internal: bool = False
-    #: whether a list may name an element again, which then counts once
+    #: whether a list may contain an element twice, which then counts once
     repeatable: bool = False
+    #: a sentence that says why the key is accepted but has no effect; empty if it has one
+    without_effect: str = ""
+
+    @property
+    def documentation(self) -> str:
+        """The text of DescribeConfigs and of the configuration page."""
+        return f"{self.doc} {self.without_effect}".rstrip()
 
     @property
     def sensitive(self) -> bool:

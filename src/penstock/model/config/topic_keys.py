@@ -7,7 +7,16 @@ from __future__ import annotations
 
 import re
 
-from penstock.model.config.keys import INT_MAX, LONG_MAX, ConfigKey, ConfigType, Synonym, table
+from penstock.model.config.keys import (
+    COMPATIBLE_ONLY,
+    INT_MAX,
+    LONG_MAX,
+    UNTIL_TIERED_STORAGE,
+    ConfigKey,
+    ConfigType,
+    Synonym,
+    table,
+)
 
 _HOUR_MS = 3_600_000
 _DAY_MS = 24 * _HOUR_MS
@@ -57,8 +66,8 @@ TOPIC_KEYS: dict[str, ConfigKey] = table(
             "cleanup.policy",
             _LIST,
             ("delete",),
-            "What happens to old data: `delete` drops whole segments by age and size, `compact` keeps the "
-            "latest record of every key, both together do both, and an empty list keeps everything.",
+            "How old data is removed. `delete` removes whole segments by age and size. `compact` keeps "
+            "the latest record of every key. Both can be combined. An empty list keeps everything.",
             choices=("compact", "delete"),
             synonyms=_log("cleanup.policy"),
             repeatable=True,
@@ -67,7 +76,7 @@ TOPIC_KEYS: dict[str, ConfigKey] = table(
             "compression.gzip.level",
             _I,
             -1,
-            "Level used when this topic's batches are recompressed with gzip; -1 for the codec's default.",
+            "The level for batches that the broker recompresses with gzip; -1 for the codec's default.",
             check=_gzip_level,
             synonyms=_same("compression.gzip.level"),
         ),
@@ -75,7 +84,7 @@ TOPIC_KEYS: dict[str, ConfigKey] = table(
             "compression.lz4.level",
             _I,
             9,
-            "Level used when this topic's batches are recompressed with lz4.",
+            "The level for batches that the broker recompresses with lz4.",
             low=1,
             high=17,
             synonyms=_same("compression.lz4.level"),
@@ -84,8 +93,8 @@ TOPIC_KEYS: dict[str, ConfigKey] = table(
             "compression.type",
             _S,
             "producer",
-            "The codec of stored batches. `producer` keeps each batch as it was sent; any other makes the "
-            "broker recompress batches that arrive in another one.",
+            "The codec of stored batches. `producer` keeps each batch as it was sent. With any other "
+            "value the broker recompresses batches that arrive in another codec.",
             choices=COMPRESSION_TYPES,
             synonyms=_same("compression.type"),
         ),
@@ -93,7 +102,7 @@ TOPIC_KEYS: dict[str, ConfigKey] = table(
             "compression.zstd.level",
             _I,
             3,
-            "Level used when this topic's batches are recompressed with zstd.",
+            "The level for batches that the broker recompresses with zstd.",
             low=-131072,
             high=22,
             synonyms=_same("compression.zstd.level"),
@@ -102,7 +111,8 @@ TOPIC_KEYS: dict[str, ConfigKey] = table(
             "delete.retention.ms",
             _L,
             _DAY_MS,
-            "How long compaction keeps a tombstone, so that a reader that started at the beginning sees it.",
+            "How long compaction keeps a tombstone, so that consumers that started at the beginning of "
+            "the log see it.",
             low=0,
             synonyms=_cleaner("delete.retention.ms"),
         ),
@@ -110,7 +120,7 @@ TOPIC_KEYS: dict[str, ConfigKey] = table(
             "file.delete.delay.ms",
             _L,
             60_000,
-            "How long the files of a dropped segment stay on disk before they are removed.",
+            "How long the files of a deleted segment stay on disk.",
             low=0,
             synonyms=_log("segment.delete.delay.ms"),
         ),
@@ -118,7 +128,7 @@ TOPIC_KEYS: dict[str, ConfigKey] = table(
             "flush.messages",
             _L,
             LONG_MAX,
-            "Sync the log to disk after this many records; 1 syncs every append.",
+            "The log is synced to disk after this many records; 1 syncs every append.",
             low=1,
             synonyms=_log("flush.interval.messages"),
         ),
@@ -126,7 +136,7 @@ TOPIC_KEYS: dict[str, ConfigKey] = table(
             "flush.ms",
             _L,
             LONG_MAX,
-            "Sync the log to disk when data has waited this long. See also `penstock.flush`.",
+            "The log is synced to disk after data has waited this long. See also `penstock.flush`.",
             low=0,
             synonyms=(Synonym("log.flush.interval.ms"), Synonym("log.flush.scheduler.interval.ms")),
         ),
@@ -142,7 +152,8 @@ TOPIC_KEYS: dict[str, ConfigKey] = table(
             "index.interval.bytes",
             _I,
             4096,
-            "One index entry for about this many bytes of log: less finds offsets faster, more saves space.",
+            "The number of log bytes per index entry. Smaller values find offsets faster, larger values "
+            "save space.",
             low=0,
             synonyms=_log("index.interval.bytes"),
         ),
@@ -158,23 +169,26 @@ TOPIC_KEYS: dict[str, ConfigKey] = table(
             "local.retention.bytes",
             _L,
             -2,
-            "With tiered storage, how many bytes stay local; -2 follows retention.bytes.",
+            "The size of data that stays local with tiered storage; -2 follows retention.bytes.",
             low=-2,
             synonyms=_log("local.retention.bytes"),
+            without_effect=UNTIL_TIERED_STORAGE,
         ),
         ConfigKey(
             "local.retention.ms",
             _L,
             -2,
-            "With tiered storage, how long data stays local; -2 follows retention.ms.",
+            "How long data stays local with tiered storage; -2 follows retention.ms.",
             low=-2,
             synonyms=_log("local.retention.ms"),
+            without_effect=UNTIL_TIERED_STORAGE,
         ),
         ConfigKey(
             "max.compaction.lag.ms",
             _L,
             LONG_MAX,
-            "A compacted topic's record becomes due for compaction at this age, however clean the log is.",
+            "A record of a compacted topic becomes due for compaction at this age, whatever the dirty "
+            "ratio is.",
             low=1,
             synonyms=_cleaner("max.compaction.lag.ms"),
         ),
@@ -182,7 +196,7 @@ TOPIC_KEYS: dict[str, ConfigKey] = table(
             "max.message.bytes",
             _I,
             _MIB + 12,
-            "The largest record batch accepted, in bytes after compression.",
+            "The largest record batch, in bytes after compression.",
             low=0,
             synonyms=_same("message.max.bytes"),
         ),
@@ -190,7 +204,7 @@ TOPIC_KEYS: dict[str, ConfigKey] = table(
             "message.timestamp.after.max.ms",
             _L,
             _HOUR_MS,
-            "How far ahead of the broker's clock a record's timestamp may be. Ignored with LogAppendTime.",
+            "How far a record's timestamp may be ahead of the broker's clock. Ignored with LogAppendTime.",
             low=0,
             synonyms=_log("message.timestamp.after.max.ms"),
         ),
@@ -198,7 +212,7 @@ TOPIC_KEYS: dict[str, ConfigKey] = table(
             "message.timestamp.before.max.ms",
             _L,
             LONG_MAX,
-            "How far behind the broker's clock a record's timestamp may be. Ignored with LogAppendTime.",
+            "How far a record's timestamp may be behind the broker's clock. Ignored with LogAppendTime.",
             low=0,
             synonyms=_log("message.timestamp.before.max.ms"),
         ),
@@ -206,7 +220,7 @@ TOPIC_KEYS: dict[str, ConfigKey] = table(
             "message.timestamp.type",
             _S,
             "CreateTime",
-            "Whose clock stamps records: the producer's (CreateTime) or the broker's (LogAppendTime).",
+            "The clock that stamps records: the producer's (CreateTime) or the broker's (LogAppendTime).",
             choices=("CreateTime", "LogAppendTime"),
             synonyms=_log("message.timestamp.type"),
         ),
@@ -214,7 +228,7 @@ TOPIC_KEYS: dict[str, ConfigKey] = table(
             "min.cleanable.dirty.ratio",
             _D,
             0.5,
-            "A compacted log is cleaned when this share of it is uncompacted.",
+            "A compacted log is cleaned when this share of it is not compacted yet.",
             low=0,
             high=1,
             synonyms=_cleaner("min.cleanable.ratio"),
@@ -223,7 +237,7 @@ TOPIC_KEYS: dict[str, ConfigKey] = table(
             "min.compaction.lag.ms",
             _L,
             0,
-            "Records younger than this are left alone by compaction.",
+            "Compaction ignores records that are younger than this.",
             low=0,
             synonyms=_cleaner("min.compaction.lag.ms"),
         ),
@@ -231,7 +245,7 @@ TOPIC_KEYS: dict[str, ConfigKey] = table(
             "min.insync.replicas",
             _I,
             1,
-            "How many replicas must be in sync for a write with acks=all to be accepted.",
+            "The number of in-sync replicas that a write with acks=all requires.",
             low=1,
             synonyms=_same("min.insync.replicas"),
         ),
@@ -239,8 +253,8 @@ TOPIC_KEYS: dict[str, ConfigKey] = table(
             "penstock.record.decompressed.bytes.max",
             _I,
             100 * _MIB,
-            "The most bytes that the records of a compressed batch may take when decompressed: a producer's "
-            "batch beyond it is refused. The broker never decompresses more than this.",
+            "The largest decompressed size of a compressed batch. A larger batch is refused. The broker "
+            "never decompresses more than this.",
             low=1,
             synonyms=_same("penstock.record.decompressed.bytes.max"),
         ),
@@ -248,9 +262,10 @@ TOPIC_KEYS: dict[str, ConfigKey] = table(
             "penstock.record.validation",
             _S,
             "records",
-            "How far a producer's batch is checked before it is stored. `header` checks the batch header and "
-            "the checksum; `frame` also the first bytes of compressed records, and the decompressed size "
-            "where they declare it; `records` also the structure of every record, as Apache Kafka does.",
+            "How thoroughly a batch is validated before it is stored. `header` checks the batch header "
+            "and the checksum. `frame` also checks the first bytes of compressed records, and the "
+            "decompressed size if it is declared. `records` also checks the structure of every record, as "
+            "Apache Kafka does.",
             choices=("header", "frame", "records"),
             synonyms=_same("penstock.record.validation"),
         ),
@@ -258,40 +273,43 @@ TOPIC_KEYS: dict[str, ConfigKey] = table(
             "preallocate",
             _B,
             False,
-            "Reserve a new segment's whole size on disk when it is made: a log ends where its file does. "
-            "Accepted for compatibility; without effect here.",
+            "Whether a new segment's whole size is reserved on disk. The end of a log is the end of its "
+            "file.",
             synonyms=_log("preallocate"),
+            without_effect=COMPATIBLE_ONLY,
         ),
         ConfigKey(
             "remote.log.copy.disable",
             _B,
             False,
-            "With tiered storage, stop copying new data to the remote tier.",
+            "Whether tiered storage stops copying new data to the remote tier.",
+            without_effect=UNTIL_TIERED_STORAGE,
         ),
         ConfigKey(
             "remote.log.delete.on.disable",
             _B,
             False,
-            "Whether turning tiered storage off deletes what lies in the remote tier.",
+            "Whether turning tiered storage off deletes data in the remote tier.",
+            without_effect=UNTIL_TIERED_STORAGE,
         ),
         ConfigKey(
             "remote.storage.enable",
             _B,
             False,
-            "Tiered storage for this topic. This broker has none, so only `false` is accepted.",
+            "Tiered storage for this topic. It is not supported: only `false` is accepted.",
         ),
         ConfigKey(
             "retention.bytes",
             _L,
             -1,
-            "The largest size of a partition before its oldest segments are dropped; -1 for no limit.",
+            "The size of a partition above which its oldest segments are deleted; -1 for no limit.",
             synonyms=_log("retention.bytes"),
         ),
         ConfigKey(
             "retention.ms",
             _L,
             7 * _DAY_MS,
-            "How long records are kept before their segment is dropped; -1 for ever.",
+            "How long records are kept before their segment is deleted; -1 for ever.",
             low=-1,
             synonyms=(
                 Synonym("log.retention.ms"),
@@ -303,7 +321,7 @@ TOPIC_KEYS: dict[str, ConfigKey] = table(
             "segment.bytes",
             _I,
             1024 * _MIB,
-            "A new segment is started at this size. Retention and compaction work on whole segments.",
+            "The size at which a new segment is started. Retention and compaction work on whole segments.",
             low=_MIB,
             synonyms=_log("segment.bytes"),
         ),
@@ -319,7 +337,8 @@ TOPIC_KEYS: dict[str, ConfigKey] = table(
             "segment.jitter.ms",
             _L,
             0,
-            "Up to this much is taken off segment.ms at random, so that segments do not all roll at once.",
+            "The largest random part that is subtracted from segment.ms, so that segments do not all roll "
+            "at the same time.",
             low=0,
             synonyms=(Synonym("log.roll.jitter.ms"), Synonym("log.roll.jitter.hours", _HOUR_MS)),
         ),
@@ -327,7 +346,7 @@ TOPIC_KEYS: dict[str, ConfigKey] = table(
             "segment.ms",
             _L,
             7 * _DAY_MS,
-            "A new segment is started when this much time has passed, even if the old one is not full.",
+            "The age at which a new segment is started, even if the old one is not full.",
             low=1,
             synonyms=(Synonym("log.roll.ms"), Synonym("log.roll.hours", _HOUR_MS)),
         ),
@@ -335,18 +354,19 @@ TOPIC_KEYS: dict[str, ConfigKey] = table(
             "unclean.leader.election.enable",
             _B,
             False,
-            "Whether a replica that is out of sync may lead when no other can, losing what it lacks.",
+            "Whether an out-of-sync replica may lead if no other replica can. Records that it lacks are "
+            "lost.",
             synonyms=_same("unclean.leader.election.enable"),
         ),
         ConfigKey(
             "unclean.recovery.strategy",
             _S,
             "balanced",
-            "Which replica leads when no replica in sync and no eligible one is left (KIP-966). `balanced` "
-            "elects the most complete replica once every registered broker with a replica has reported; "
-            "`aggressive` elects the most complete one among brokers that are up, and loses what only others "
-            "have; `none` waits for an operator's election. unclean.leader.election.enable=true means "
-            "`aggressive`.",
+            "How a leader is elected if no in-sync and no eligible replica is left (KIP-966). `balanced` "
+            "elects the most complete replica once every registered broker with a replica has reported. "
+            "`aggressive` elects the most complete replica among brokers that are up; records that only "
+            "other brokers have are lost. `none` waits for an operator's election. "
+            "unclean.leader.election.enable=true means `aggressive`.",
             choices=("none", "balanced", "aggressive"),
             synonyms=_same("unclean.recovery.strategy"),
         ),
