@@ -7,14 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.model.errors import ErrorCode
-from penstock.wire.apis.fetch import NodeEndpoint
 from penstock.wire.apis.metadata import (
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from penstock.wire.routing import NO_LEADER, ClusterView, Leader, Node, Reaction, Refresh, reaction_to
+from penstock.wire.routing import NO_LEADER, ClusterView, Leader, Node, Reaction, reaction_to
 
 ID, OTHER_ID = bytes(range(16)), bytes(range(1, 17))
 BROKERS = [MetadataResponseBroker(node_id=i, host=f"h{i}", port=9092) for i in (1, 2, 3)]
@@ -119,34 +118,6 @@ def test_what_happens_to_topics_that_an_answer_does_not_name() -> None:
     assert view.partitions("t") == 0
 
 
-class TestHints:
-    """KIP-951: an answer that says who leads instead saves the refresh."""
-
-    def test_a_newer_leader_is_taken_with_its_address(self) -> None:
-        view = view_of(topic((1, 5)))
-        endpoint = NodeEndpoint(node_id=9, host="h9", port=1, rack="r")
-        assert view.learn_leader("t", 0, Leader(9, 6), [endpoint])
-        assert view.leader_node(ID, 0) == Node(9, "h9", 1, "r")
-        assert view.learn_leader(ID, 0, Leader(2, 7))
-        assert view.leader("t", 0) == Leader(2, 7)
-
-    @pytest.mark.parametrize(
-        ("name", "partition", "leader"),
-        [
-            ("t", 0, Leader(2, 5)),
-            ("t", 0, Leader(2, 4)),
-            ("t", 0, Leader(NO_LEADER, 6)),
-            ("t", 0, Leader(9, 6)),
-            ("t", 1, Leader(2, 6)),
-            ("x", 0, Leader(2, 6)),
-        ],
-    )
-    def test_others_are_not(self, name: str, partition: int, leader: Leader) -> None:
-        view = view_of(topic((1, 5)))
-        assert not view.learn_leader(name, partition, leader)
-        assert view.leader("t", 0) == Leader(1, 5)
-
-
 def test_metadata_is_asked_of_everybody_in_turn() -> None:
     view = ClusterView([("b", 1), ("b", 2)])
     assert [view.next_to_ask() for _ in range(3)] == [("b", 1), ("b", 2), ("b", 1)]
@@ -171,29 +142,3 @@ def test_metadata_is_asked_of_everybody_in_turn() -> None:
 )
 def test_reactions(code: int, reaction: Reaction) -> None:
     assert reaction_to(code) is reaction
-
-
-class TestRefresh:
-    def test_is_due_at_once_and_then_when_it_gets_old(self) -> None:
-        refresh = Refresh(max_age_s=300)
-        assert refresh.due_at() < 0
-        refresh.succeeded(1000)
-        assert refresh.due_at() == 1300
-
-    def test_is_not_asked_for_too_often(self) -> None:
-        refresh = Refresh(first_s=0.05)
-        refresh.succeeded(1000)
-        for _ in range(3):
-            refresh.want()
-        assert refresh.due_at() == 1000.05
-
-    def test_backs_off_while_it_brings_nothing(self) -> None:
-        refresh = Refresh(first_s=1, limit_s=4)
-        waits = []
-        for now in (0, 100, 200, 300):
-            refresh.failed(now, 0.0)
-            waits.append(refresh.due_at() - now)
-        assert waits == [1, 2, 4, 4]
-        refresh.succeeded(400)
-        refresh.failed(500, 0.0)
-        assert refresh.due_at() == 501

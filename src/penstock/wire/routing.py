@@ -1,22 +1,21 @@
-"""Whom to ask: what a client knows of a cluster, what an error means for it, and when to ask anew.
+"""A client's view of a cluster, and the reaction to each error code. Pure: does no I/O and knows no time.
 
-Nothing here talks or waits: whoever does brings Metadata responses and error codes, and gets nodes, reactions
-and times. Knowledge of a partition only moves forward: a broker that lags behind may still name a leader
-that was replaced, so of two leaders the one of the newer epoch stays (KIP-320), unless the topic is another
-one by the same name.
+The caller passes Metadata responses and error codes, and gets nodes and reactions.
+
+Invariant: the leader epoch of a partition never decreases (KIP-320). Why: a broker with old metadata may
+still name a leader that was replaced. A topic with a new topic id starts again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from enum import Enum
-from typing import Final, NamedTuple, Protocol, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from penstock.model.errors import ErrorCode
 from penstock.wire.apis.metadata import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
-from penstock.wire.backoff import Backoff
 
-__all__ = ["Address", "ClusterView", "Leader", "Node", "Reaction", "Refresh", "reaction_to"]
+__all__ = ["Address", "ClusterView", "Leader", "Node", "Reaction", "reaction_to"]
 
 Address: TypeAlias = tuple[str, int]
 NO_LEADER: Final = -1
@@ -24,7 +23,7 @@ _NO_ID: Final = bytes(16)
 
 
 class Node(NamedTuple):
-    """A broker as clients are told to reach it."""
+    """A broker and the address that it advertises to clients."""
 
     id: int
     host: str
@@ -33,29 +32,20 @@ class Node(NamedTuple):
 
 
 class Leader(NamedTuple):
-    """Who leads a partition; `node_id` is `NO_LEADER` while nobody does."""
+    """The leader of a partition; `node_id` is `NO_LEADER` while there is none."""
 
     node_id: int
     epoch: int
 
 
-class Endpoint(Protocol):
-    """A node's address as Produce and Fetch answers carry it (KIP-951)."""
-
-    node_id: int
-    host: str
-    port: int
-    rack: str | None
-
-
 class Reaction(Enum):
-    """What to do about an error code."""
+    """The reaction to an error code."""
 
-    NONE = "it went well"
-    RETRY = "ask the same node again after a while"
-    REFRESH = "ask for metadata, then whoever leads by then"
-    FIND_COORDINATOR = "ask who coordinates, then that one"
-    FAIL = "asking again would change nothing"
+    NONE = "success"
+    RETRY = "retry with the same node after a backoff"
+    REFRESH = "refresh the metadata, then retry with the leader"
+    FIND_COORDINATOR = "find the coordinator, then retry"
+    FAIL = "do not retry"
 
 
 _REACTIONS: Final = {
@@ -109,7 +99,7 @@ class _Topic:
 
 
 class ClusterView:
-    """Brokers, topics and leaders, as far as anybody told. Topics go by name or by id alike."""
+    """Brokers, topics and leaders, from Metadata responses. Topics are looked up by name or by id."""
 
     __slots__ = ("_bootstrap", "_by_id", "_by_name", "_turn", "cluster_id", "controller_id", "nodes")
 
@@ -123,13 +113,13 @@ class ClusterView:
         self.controller_id = -1
 
     def next_to_ask(self) -> Address:
-        """Where to ask for metadata, another node each time: whoever is known, else the bootstrap servers."""
+        """The node for the next Metadata request: the known nodes in turn, else the bootstrap servers."""
         known = [(node.host, node.port) for node in self.nodes.values()] or self._bootstrap
         self._turn += 1
         return known[(self._turn - 1) % len(known)]
 
     def partitions(self, topic: str | bytes) -> int:
-        """How many partitions a topic has; 0 if it is not known."""
+        """The number of partitions of a topic; 0 if the topic is unknown."""
         found = self._find(topic)
         return len(found.leaders) if found else 0
 
@@ -138,19 +128,19 @@ class ClusterView:
         return topic.id if topic and topic.id != _NO_ID else None
 
     def leader(self, topic: str | bytes, partition: int) -> Leader | None:
-        """Who leads, as far as known; it may be somebody whose address is not."""
+        """The leader, if known; its address may be unknown."""
         found = self._find(topic)
         return found.leaders.get(partition) if found else None
 
     def leader_node(self, topic: str | bytes, partition: int) -> Node | None:
-        """Whom to ask about a partition; None calls for a refresh."""
+        """The leader's node; None if the metadata must be refreshed."""
         leader = self.leader(topic, partition)
         return self.nodes.get(leader.node_id) if leader else None
 
     def update(self, response: MetadataResponse, *, all_topics: bool = False) -> bool:
-        """Take in what a broker says; whether it leaves no partition of its topics without a leader.
+        """Apply a Metadata response. Returns true if every partition of its topics has a known leader.
 
-        After a request for `all_topics`, those it does not name are forgotten.
+        With `all_topics`, topics that are missing from the response are removed.
         """
         if response.error_code == ErrorCode.REBOOTSTRAP_REQUIRED:
             self.nodes.clear()
@@ -165,28 +155,13 @@ class ClusterView:
         open_topics = [topic for topic in response.topics if not self._update_topic(topic)]
         return not open_topics
 
-    def learn_leader(
-        self, topic: str | bytes, partition: int, leader: Leader, endpoints: Iterable[Endpoint] = ()
-    ) -> bool:
-        """Take in the leader that an answer names (KIP-951); whether it was news, and one can go there."""
-        found = self._find(topic)
-        known = found.leaders.get(partition) if found else None
-        if found is None or known is None or leader.epoch <= known.epoch or leader.node_id < 0:
-            return False
-        for e in endpoints:
-            self.nodes[e.node_id] = Node(e.node_id, e.host, e.port, e.rack)
-        if leader.node_id not in self.nodes:
-            return False
-        found.leaders[partition] = leader
-        return True
-
     def _find(self, topic: str | bytes) -> _Topic | None:
         return self._by_name.get(topic) if isinstance(topic, str) else self._by_id.get(topic)
 
     def _update_topic(self, topic: MetadataResponseTopic) -> bool:
         name = topic.name
         if name is None:
-            # It was asked for by an id that this broker does not know.
+            # The request named the topic by an id that the broker does not know.
             return False
         if topic.error_code:
             if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
@@ -210,44 +185,6 @@ class ClusterView:
 
 def _update_partition(topic: _Topic, partition: MetadataResponsePartition) -> None:
     known = topic.leaders.get(partition.partition_index)
-    # Brokers before Metadata 7 tell no epoch: then whoever speaks last is right.
+    # Metadata responses before version 7 have no leader epoch: the last response wins.
     if known is None or partition.leader_epoch >= known.epoch or partition.leader_epoch < 0:
         topic.leaders[partition.partition_index] = Leader(partition.leader_id, partition.leader_epoch)
-
-
-class Refresh:
-    """When to ask for metadata: soon where something calls for it, else when what is known gets old.
-
-    Times are in seconds of any clock that does not go back. However much calls for it, requests are at least
-    `first_s` apart, and further apart while they bring nothing.
-    """
-
-    __slots__ = ("_backoff", "_first_s", "_max_age_s", "_not_before_s", "_old_at_s", "_wanted")
-
-    def __init__(self, *, first_s: float = 0.05, limit_s: float = 1.0, max_age_s: float = 300.0) -> None:
-        self._first_s = first_s
-        self._max_age_s = max_age_s
-        self._backoff = Backoff(first_s, limit_s)
-        self._wanted = True
-        self._not_before_s = float("-inf")
-        self._old_at_s = float("-inf")
-
-    def want(self) -> None:
-        """Somebody was sent to the wrong node, or knows of none."""
-        self._wanted = True
-
-    def due_at(self) -> float:
-        """When the next request should go out."""
-        return self._not_before_s if self._wanted else max(self._not_before_s, self._old_at_s)
-
-    def succeeded(self, now_s: float) -> None:
-        """An answer left nothing open."""
-        self._wanted = False
-        self._backoff.succeeded()
-        self._not_before_s = now_s + self._first_s
-        self._old_at_s = now_s + self._max_age_s
-
-    def failed(self, now_s: float, jitter: float) -> None:
-        """There was no answer, or one that leaves leaders unknown; `jitter` as in `Backoff.failed`."""
-        self._wanted = True
-        self._not_before_s = now_s + self._backoff.failed(jitter)

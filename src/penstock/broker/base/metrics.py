@@ -31,16 +31,6 @@ class Histogram:
     def count(self) -> int:
         return sum(self.buckets)
 
-    def quantile_us(self, q: float) -> int:
-        """An upper bound of the q-quantile in microseconds, within a factor of two; 0 if nothing was seen."""
-        rank = q * self.count
-        seen = 0
-        for bucket, n in enumerate(self.buckets):
-            seen += n
-            if n and seen >= rank:
-                return 1 << bucket
-        return 0
-
 
 class ApiStats:
     """Requests of one API."""
