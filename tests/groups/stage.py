@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable
 from itertools import count
 from typing import TypeVar
 
+from penstock.coordination.outbox import bytes_of, response_of
 from penstock.groups.consumer_protocol import Subscription, TopicPartitionList
-from penstock.groups.ledger import Client, Environment, bytes_of, response_of
+from penstock.groups.ledger import Client, Environment
 from penstock.groups.settings import GroupSettings
 from penstock.groups.shard import GroupShard
 from penstock.metadata.image import ClusterImage
@@ -74,14 +75,14 @@ class Stage:
         """The coordinator crashes, or moves: a new shard replays the log."""
         self.shard = self.replica()
         self._begin()
-        self.shard.loaded()
+        self.shard.on_loaded()
         self._end()
 
     def replica(self) -> GroupShard:
         """What somebody else makes of the log."""
         shard = GroupShard(self.env)
-        for key, value in self.log:
-            shard.replay(key, value)
+        for offset, (key, value) in enumerate(self.log):
+            shard.replay(offset, -1, -1, key, value)
         return shard
 
     def ask(self, name: str, decide: Decide) -> Asker:
@@ -113,7 +114,7 @@ class Stage:
             self.now_ms = max(self.now_ms, next_ms)
             self._begin()
             while (key := self.shard.timers.pop_expired()) is not None:
-                self.shard.time_is_up(key)
+                self.shard.timer_expired(key)
             self._end()
         self.now_ms = until
 
@@ -148,5 +149,4 @@ class Stage:
             assert isinstance(asker, Asker) and not asker.answered
             asker.response = response_of(answer)
             self.told.append(asker)
-        outbox.records.clear()
-        outbox.replies.clear()
+        outbox.clear()

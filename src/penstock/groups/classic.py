@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from typing import Final
 
+from penstock.coordination.outbox import ReplyTo
 from penstock.groups.consumer_protocol import PROTOCOL_TYPE, subscribed_topics
-from penstock.groups.ledger import Asker
 from penstock.groups.records import GroupMetadataKey, GroupMetadataMember, GroupMetadataValue
 from penstock.model.errors import ApiError, ErrorCode, ProtocolError
 from penstock.wire.schema import Struct
@@ -68,8 +68,8 @@ class ClassicMember:
         #: name to metadata, in order of preference
         self.protocols = dict(protocols)
         self.assignment = assignment
-        self.join: Asker | None = None
-        self.sync: Asker | None = None
+        self.join: ReplyTo | None = None
+        self.sync: ReplyTo | None = None
         #: it has never been told its id, so it cannot send heartbeats yet
         self.is_new = False
 
@@ -113,7 +113,7 @@ class ClassicGroup:
 
     # -- members
 
-    def add(self, member: ClassicMember, protocol_type: str, asker: Asker | None) -> None:
+    def add(self, member: ClassicMember, protocol_type: str, reply_to: ReplyTo | None) -> None:
         if not self.members:
             self.protocol_type = protocol_type
         if member.instance_id is not None:
@@ -124,8 +124,8 @@ class ClassicGroup:
         self.members[member.id] = member
         self.supported.update(member.protocols.keys())
         self.pending_joins.discard(member.id)
-        if asker is not None:
-            self.await_join(member, asker)
+        if reply_to is not None:
+            self.await_join(member, reply_to)
 
     def remove(self, member_id: str) -> None:
         member = self.members.pop(member_id, None)
@@ -160,18 +160,18 @@ class ClassicGroup:
         member.rebalance_timeout_ms = rebalance_ms
         member.session_timeout_ms = session_ms
 
-    def await_join(self, member: ClassicMember, asker: Asker) -> None:
+    def await_join(self, member: ClassicMember, reply_to: ReplyTo) -> None:
         if member.join is None:
             self.awaiting += 1
-        member.join = asker
+        member.join = reply_to
 
-    def end_join(self, member: ClassicMember) -> Asker | None:
+    def end_join(self, member: ClassicMember) -> ReplyTo | None:
         """Whoever waited for the member's JoinGroup; it waits no longer."""
-        asker = member.join
-        if asker is not None:
+        reply_to = member.join
+        if reply_to is not None:
             member.join = None
             self.awaiting -= 1
-        return asker
+        return reply_to
 
     def check_member(self, member_id: str, instance_id: str | None) -> None:
         if instance_id is not None:

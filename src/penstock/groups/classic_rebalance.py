@@ -17,8 +17,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
+from penstock.coordination.outbox import ReplyTo
 from penstock.groups.classic import ClassicGroup, ClassicMember, ClassicState
-from penstock.groups.ledger import Asker, Ledger
+from penstock.groups.ledger import GroupLedger
 from penstock.model.errors import ErrorCode
 from penstock.wire.apis.join_group import JoinGroupResponse, JoinGroupResponseMember
 from penstock.wire.apis.sync_group import SyncGroupResponse
@@ -36,18 +37,18 @@ class Rebalance:
 
     __slots__ = ("_ledger", "_timers")
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: GroupLedger) -> None:
         self._ledger = ledger
         self._timers = ledger.timers
 
     # -- members come and go
 
-    def add(self, group: ClassicGroup, member: ClassicMember, protocol_type: str, asker: Asker) -> None:
+    def add(self, group: ClassicGroup, member: ClassicMember, protocol_type: str, reply_to: ReplyTo) -> None:
         """Take in a member that nobody has seen before."""
         member.is_new = True
         if group.state is ClassicState.PREPARING and group.initial_delay is not None:
             group.member_added = True
-        group.add(member, protocol_type, asker)
+        group.add(member, protocol_type, reply_to)
         # It does not know its id yet and cannot send heartbeats, and a client that gave up may have tried
         # again under another id: so it has a bounded time, but not its session's.
         self._timers.schedule(
@@ -65,9 +66,9 @@ class Rebalance:
     def remove(self, group: ClassicGroup, member: ClassicMember) -> None:
         """Forget a member; whoever waits in its name has to join again. The group stays in its state."""
         self._timers.cancel((SESSION, group.id, member.id))
-        asker = group.end_join(member)
-        if asker is not None:
-            self._ledger.answer(asker, JoinGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
+        reply_to = group.end_join(member)
+        if reply_to is not None:
+            self._ledger.reply(reply_to, JoinGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
         group.remove(member.id)
 
     def keep_alive(self, group: ClassicGroup, member: ClassicMember) -> None:
@@ -118,9 +119,9 @@ class Rebalance:
             return
         tell = _agreement(group)
         for member in group.members.values():
-            asker = group.end_join(member)
-            if asker is not None:
-                self._ledger.answer(asker, partial(tell, member.id))
+            reply_to = group.end_join(member)
+            if reply_to is not None:
+                self._ledger.reply(reply_to, partial(tell, member.id))
             self.keep_alive(group, member)
             member.is_new = False
         group.pending_syncs.update(group.members)
@@ -145,7 +146,7 @@ class Rebalance:
                 member.assignment = b""
             if member.sync is not None:
                 response = synced(group, member) if not error else SyncGroupResponse(error_code=error)
-                self._ledger.answer(member.sync, response)
+                self._ledger.reply(member.sync, response)
                 member.sync = None
                 self.keep_alive(group, member)
 

@@ -1,6 +1,6 @@
 """Decisions on the requests of classic members: JoinGroup, SyncGroup, Heartbeat, LeaveGroup.
 
-Each answers at once, by returning the response or raising the ApiError, or returns None: then the asker
+Each answers at once, by returning the response or raising the ApiError, or returns None: then the reply_to
 waits, and the rebalance answers it. Error codes are Kafka's.
 """
 
@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from penstock.coordination.outbox import ReplyTo
 from penstock.groups.classic import ClassicGroup, ClassicMember, ClassicState
 from penstock.groups.classic_rebalance import SESSION, Rebalance, joined, synced
-from penstock.groups.ledger import Asker, Client, Ledger
+from penstock.groups.ledger import Client, GroupLedger
 from penstock.model.errors import ApiError, ErrorCode
 from penstock.wire.apis.heartbeat import HeartbeatRequest, HeartbeatResponse
 from penstock.wire.apis.join_group import JoinGroupRequest, JoinGroupResponse
@@ -36,7 +37,7 @@ class ClassicRequests:
 
     __slots__ = ("_ledger", "_timers", "rebalance")
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: GroupLedger) -> None:
         self._ledger = ledger
         self._timers = ledger.timers
         self.rebalance: Final = Rebalance(ledger)
@@ -44,7 +45,7 @@ class ClassicRequests:
     # -- JoinGroup
 
     def join(
-        self, group: ClassicGroup, request: JoinGroupRequest, client: Client, asker: Asker
+        self, group: ClassicGroup, request: JoinGroupRequest, client: Client, reply_to: ReplyTo
     ) -> JoinGroupResponse | None:
         member_id = request.member_id
         if not self._has_room(group, member_id):
@@ -54,17 +55,17 @@ class ClassicRequests:
         if not group.supports(request.protocol_type, protocols):
             return _refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id)
         if not member_id:
-            return self._join_new(group, request, client, asker)
+            return self._join_new(group, request, client, reply_to)
         if member_id in group.pending_joins:
             if request.group_instance_id is not None:
                 return _refused(ErrorCode.UNKNOWN_MEMBER_ID, member_id)
-            self._add(group, member_id, request, client, asker)
+            self._add(group, member_id, request, client, reply_to)
             return None
         try:
             group.check_member(member_id, request.group_instance_id)
         except ApiError as e:
             return _refused(e.code, member_id)
-        return self._join_again(group, group.members[member_id], request, asker)
+        return self._join_again(group, group.members[member_id], request, reply_to)
 
     def _has_room(self, group: ClassicGroup, member_id: str) -> bool:
         most = self._ledger.env.settings.classic_size_max
@@ -77,23 +78,28 @@ class ClassicRequests:
         return member is not None or len(group.members) < most
 
     def _join_new(
-        self, group: ClassicGroup, request: JoinGroupRequest, client: Client, asker: Asker
+        self, group: ClassicGroup, request: JoinGroupRequest, client: Client, reply_to: ReplyTo
     ) -> JoinGroupResponse | None:
         instance_id = request.group_instance_id
         new_id = f"{client.id if instance_id is None else instance_id}-{self._ledger.env.new_uuid()}"
         if instance_id is not None:
             old_id = group.instances.get(instance_id)
             if old_id is not None:
-                return self._replace_static(group, group.members[old_id], new_id, request, client, asker)
+                return self._replace_static(group, group.members[old_id], new_id, request, client, reply_to)
         elif client.version >= _ID_REQUIRED_FROM:
             group.pending_joins.add(new_id)
             self._timers.schedule((SESSION, group.id, new_id), request.session_timeout_ms)
             return JoinGroupResponse(error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id=new_id)
-        self._add(group, new_id, request, client, asker)
+        self._add(group, new_id, request, client, reply_to)
         return None
 
     def _add(
-        self, group: ClassicGroup, member_id: str, request: JoinGroupRequest, client: Client, asker: Asker
+        self,
+        group: ClassicGroup,
+        member_id: str,
+        request: JoinGroupRequest,
+        client: Client,
+        reply_to: ReplyTo,
     ) -> None:
         member = ClassicMember(
             id=member_id,
@@ -104,10 +110,10 @@ class ClassicRequests:
             session_timeout_ms=request.session_timeout_ms,
             protocols={p.name: p.metadata for p in request.protocols},
         )
-        self.rebalance.add(group, member, request.protocol_type, asker)
+        self.rebalance.add(group, member, request.protocol_type, reply_to)
 
     def _join_again(
-        self, group: ClassicGroup, member: ClassicMember, request: JoinGroupRequest, asker: Asker
+        self, group: ClassicGroup, member: ClassicMember, request: JoinGroupRequest, reply_to: ReplyTo
     ) -> JoinGroupResponse | None:
         state = group.state
         if state is ClassicState.EMPTY:
@@ -118,16 +124,16 @@ class ClassicRequests:
             return joined(group, member)
         if state is ClassicState.STABLE and same and group.leader != member.id:
             return joined(group, member)
-        self._update(group, member, request, asker)
+        self._update(group, member, request, reply_to)
         self.rebalance.changed(group)
         return None
 
     def _update(
-        self, group: ClassicGroup, member: ClassicMember, request: JoinGroupRequest, asker: Asker
+        self, group: ClassicGroup, member: ClassicMember, request: JoinGroupRequest, reply_to: ReplyTo
     ) -> None:
         protocols = {p.name: p.metadata for p in request.protocols}
         group.update(member, protocols, _rebalance_timeout_ms(request), request.session_timeout_ms)
-        group.await_join(member, asker)
+        group.await_join(member, reply_to)
 
     def _replace_static(
         self,
@@ -136,15 +142,15 @@ class ClassicRequests:
         new_id: str,
         request: JoinGroupRequest,
         client: Client,
-        asker: Asker,
+        reply_to: ReplyTo,
     ) -> JoinGroupResponse | None:
         """A static member is back under a new id; whoever still uses the old one is fenced (KIP-345)."""
         old_id, old_leader = member.id, group.leader
         waiting = group.end_join(member)
         if waiting is not None:
-            self._ledger.answer(waiting, _refused(ErrorCode.FENCED_INSTANCE_ID, old_id))
+            self._ledger.reply(waiting, _refused(ErrorCode.FENCED_INSTANCE_ID, old_id))
         if member.sync is not None:
-            self._ledger.answer(member.sync, SyncGroupResponse(error_code=ErrorCode.FENCED_INSTANCE_ID))
+            self._ledger.reply(member.sync, SyncGroupResponse(error_code=ErrorCode.FENCED_INSTANCE_ID))
             member.sync = None
         self._timers.cancel((SESSION, group.id, old_id))
         group.rename(member, new_id)
@@ -161,13 +167,15 @@ class ClassicRequests:
             response.leader = old_leader or ""
             response.members = []
             return response
-        group.await_join(member, asker)
+        group.await_join(member, reply_to)
         self.rebalance.changed(group)
         return None
 
     # -- SyncGroup
 
-    def sync(self, group: ClassicGroup, request: SyncGroupRequest, asker: Asker) -> SyncGroupResponse | None:
+    def sync(
+        self, group: ClassicGroup, request: SyncGroupRequest, reply_to: ReplyTo
+    ) -> SyncGroupResponse | None:
         group.check_member(request.member_id, request.group_instance_id)
         if request.generation_id != group.generation:
             raise ApiError(ErrorCode.ILLEGAL_GENERATION)
@@ -181,7 +189,7 @@ class ClassicRequests:
         self.rebalance.synced(group, member.id)
         if group.state is ClassicState.STABLE:
             return synced(group, member)
-        member.sync = asker
+        member.sync = reply_to
         if group.leader == member.id:
             self.rebalance.complete_sync(group, {a.member_id: a.assignment for a in request.assignments})
         return None

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from penstock.groups.consumer_group import ConsumerGroup, ResolvedRegex
-from penstock.groups.ledger import Ledger
+from penstock.groups.ledger import GroupLedger
 from penstock.groups.records import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupCurrentMemberAssignmentValue,
@@ -35,7 +35,7 @@ class ConsumerReplay:
 
     __slots__ = ("_ledger", "by_key")
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: GroupLedger) -> None:
         self._ledger = ledger
         self.by_key: dict[type[Any], Callable[[Any, Any], None]] = {
             ConsumerGroupMetadataKey: self._epoch,

@@ -17,7 +17,7 @@ from penstock.groups.consumer_member import (
     current_assignment,
 )
 from penstock.groups.consumer_steps import ConsumerSteps
-from penstock.groups.ledger import Client, Ledger
+from penstock.groups.ledger import Client, GroupLedger
 from penstock.groups.records import ConsumerGroupMemberMetadataValue
 from penstock.groups.targets import target_record
 from penstock.groups.topic_regex import matching_topics
@@ -82,7 +82,7 @@ class ConsumerRequests:
 
     __slots__ = ("_ledger", "steps")
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: GroupLedger) -> None:
         self._ledger = ledger
         self.steps: Final = ConsumerSteps(ledger)
 

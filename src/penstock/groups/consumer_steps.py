@@ -12,7 +12,7 @@ from typing import Final
 
 from penstock.groups.consumer_group import ConsumerGroup
 from penstock.groups.consumer_member import ConsumerMember, MemberState
-from penstock.groups.ledger import Ledger
+from penstock.groups.ledger import GroupLedger
 from penstock.groups.reconciliation import next_assignment
 from penstock.groups.records import (
     ConsumerGroupMetadataKey,
@@ -43,7 +43,7 @@ class ConsumerSteps:
 
     __slots__ = ("_ledger", "targets")
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: GroupLedger) -> None:
         self._ledger = ledger
         self.targets: Final = Targets(ledger)
 

@@ -8,7 +8,7 @@ from typing import Final
 from penstock.groups.classic import ClassicGroup, ClassicMember, ClassicState
 from penstock.groups.consumer_group import ConsumerGroup
 from penstock.groups.consumer_member import ConsumerMember
-from penstock.groups.ledger import Ledger
+from penstock.groups.ledger import GroupLedger
 from penstock.groups.offsets import Offsets
 from penstock.metadata.image import ClusterImage
 from penstock.model.errors import ApiError, ErrorCode
@@ -27,7 +27,9 @@ _CLASSIC_MEMBER: Final = 0
 _CONSUMER_MEMBER: Final = 1
 
 
-def list_groups(ledger: Ledger, states: Collection[str], types: Collection[str]) -> Iterator[ListedGroup]:
+def list_groups(
+    ledger: GroupLedger, states: Collection[str], types: Collection[str]
+) -> Iterator[ListedGroup]:
     """The groups in one of `states` and of one of `types`, in lower case; an empty filter lets all pass."""
     for group in ledger.groups.values():
         if (not states or group.state_name.lower() in states) and (not types or group.type in types):
@@ -39,7 +41,7 @@ def list_groups(ledger: Ledger, states: Collection[str], types: Collection[str])
             )
 
 
-def describe_classic(ledger: Ledger, group_id: str) -> DescribedGroup:
+def describe_classic(ledger: GroupLedger, group_id: str) -> DescribedGroup:
     """A classic group; GROUP_ID_NOT_FOUND with the state Dead for any other."""
     group = ledger.groups.get(group_id)
     if not isinstance(group, ClassicGroup):
@@ -73,7 +75,7 @@ def _described(member: ClassicMember, protocol: str | None) -> DescribedGroupMem
     )
 
 
-def describe_consumer(ledger: Ledger, group_id: str) -> described.DescribedGroup:
+def describe_consumer(ledger: GroupLedger, group_id: str) -> described.DescribedGroup:
     """A consumer group; GROUP_ID_NOT_FOUND for any other."""
     group = ledger.groups.get(group_id)
     if not isinstance(group, ConsumerGroup):
@@ -128,7 +130,7 @@ def _shown(partitions: Mapping[bytes, set[int]], image: ClusterImage) -> describ
     )
 
 
-def delete_group(ledger: Ledger, offsets: Offsets, group_id: str) -> DeletableGroupResult:
+def delete_group(ledger: GroupLedger, offsets: Offsets, group_id: str) -> DeletableGroupResult:
     try:
         group = ledger.group(group_id)
         group.check_deletion()

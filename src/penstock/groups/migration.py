@@ -24,7 +24,7 @@ from penstock.groups.consumer_protocol import (
     subscription_version,
 )
 from penstock.groups.consumer_steps import ConsumerSteps
-from penstock.groups.ledger import Ledger
+from penstock.groups.ledger import GroupLedger
 from penstock.groups.records import (
     ClassicMemberMetadata,
     ClassicProtocol,
@@ -52,7 +52,7 @@ class Migration:
 
     __slots__ = ("_ledger", "_rebalance", "_steps")
 
-    def __init__(self, ledger: Ledger, steps: ConsumerSteps, rebalance: Rebalance) -> None:
+    def __init__(self, ledger: GroupLedger, steps: ConsumerSteps, rebalance: Rebalance) -> None:
         self._ledger = ledger
         self._steps = steps
         self._rebalance = rebalance
@@ -143,11 +143,11 @@ class Migration:
         """Whoever waits for the classic group's round to end has to join again."""
         code = ErrorCode.REBALANCE_IN_PROGRESS
         for member in group.members.values():
-            asker = group.end_join(member)
-            if asker is not None:
-                self._ledger.answer(asker, JoinGroupResponse(error_code=code, member_id=member.id))
+            reply_to = group.end_join(member)
+            if reply_to is not None:
+                self._ledger.reply(reply_to, JoinGroupResponse(error_code=code, member_id=member.id))
             if member.sync is not None:
-                self._ledger.answer(member.sync, SyncGroupResponse(error_code=code))
+                self._ledger.reply(member.sync, SyncGroupResponse(error_code=code))
                 member.sync = None
 
     def _erase_classic(self, group: ClassicGroup) -> None:

@@ -19,7 +19,7 @@ from penstock.groups.consumer_protocol import (
 )
 from penstock.groups.consumer_requests import ConsumerRequests, check_instance
 from penstock.groups.consumer_steps import CONSUMER_JOIN, CONSUMER_SYNC
-from penstock.groups.ledger import Client, Ledger
+from penstock.groups.ledger import Client, GroupLedger
 from penstock.groups.migration import named_assignment
 from penstock.groups.records import ClassicMemberMetadata, ClassicProtocol, ConsumerGroupMemberMetadataValue
 from penstock.model.errors import ApiError, ErrorCode, ProtocolError
@@ -38,7 +38,7 @@ class MixedRequests:
 
     __slots__ = ("_consumer", "_ledger", "_timers")
 
-    def __init__(self, ledger: Ledger, consumer: ConsumerRequests) -> None:
+    def __init__(self, ledger: GroupLedger, consumer: ConsumerRequests) -> None:
         self._ledger = ledger
         self._timers = ledger.timers
         self._consumer = consumer

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from penstock.groups.classic import ClassicGroup
 from penstock.groups.classic_rebalance import SESSION
 from penstock.groups.group import Group, PartitionCheck
-from penstock.groups.ledger import Client, Ledger
+from penstock.groups.ledger import Client, GroupLedger
 from penstock.groups.records import OffsetCommitKey, OffsetCommitValue
 from penstock.model.errors import ApiError, ErrorCode
 from penstock.model.ids import NO_TOPIC_ID, TopicId
@@ -68,7 +68,7 @@ class Offsets:
 
     __slots__ = ("_by_group", "_ledger")
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: GroupLedger) -> None:
         self._ledger = ledger
         self._by_group: dict[str, dict[str, dict[int, Committed]]] = {}
 

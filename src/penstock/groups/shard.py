@@ -1,7 +1,8 @@
-"""One partition's share of all groups: the state machine that a coordinator runtime drives.
+"""The group coordinator's shard: groups and offsets of one partition of `__consumer_offsets`.
 
-A method per request: it returns the response, or raises the ApiError that becomes one, or returns None and
-answers the asker in this or a later turn. What it wants appended and whom it answers is in `outbox`.
+A method per request. It returns the response, or raises the ApiError that becomes the response, or returns
+None and replies to `reply_to` in this or a later turn. Records to append and replies to send are in
+`outbox`.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final
 
+from penstock.coordination.outbox import Outbox, ReplyTo
+from penstock.coordination.timers import TimerKey, Timers
 from penstock.groups.classic import ClassicGroup
 from penstock.groups.classic_rebalance import JOIN, SYNC
 from penstock.groups.classic_rebalance import SESSION as CLASSIC_SESSION
@@ -18,7 +21,7 @@ from penstock.groups.consumer_member import ConsumerMember
 from penstock.groups.consumer_replay import ConsumerReplay
 from penstock.groups.consumer_requests import JOINING, ConsumerRequests, check_request
 from penstock.groups.consumer_steps import CONSUMER_TIMERS, PATTERNS
-from penstock.groups.ledger import Asker, Client, Environment, Ledger, Outbox
+from penstock.groups.ledger import Client, Environment, GroupLedger
 from penstock.groups.listing import delete_group, describe_classic, describe_consumer, list_groups
 from penstock.groups.migration import Migration
 from penstock.groups.mixed import MixedRequests
@@ -30,7 +33,6 @@ from penstock.groups.records import (
     decode_record,
 )
 from penstock.groups.targets import TARGET
-from penstock.groups.timers import TimerKey, Timers
 from penstock.model.errors import ApiError, ErrorCode
 from penstock.wire.apis.consumer_group_describe import DescribedGroup as DescribedConsumerGroup
 from penstock.wire.apis.consumer_group_heartbeat import (
@@ -57,8 +59,7 @@ class GroupShard:
     """Groups and offsets of one partition of `__consumer_offsets`."""
 
     def __init__(self, env: Environment) -> None:
-        ledger = self._ledger = Ledger(env)
-        ledger.apply = self._apply
+        ledger = self._ledger = GroupLedger(env, self._apply)
         self.offsets: Final = Offsets(ledger)
         self._classic = ClassicRequests(ledger)
         self._consumer = ConsumerRequests(ledger)
@@ -83,14 +84,19 @@ class GroupShard:
     def begin(self, now_ms: int, timer_ms: int) -> None:
         self._ledger.begin(now_ms, timer_ms)
 
-    def replay(self, key: bytes, value: bytes | None) -> None:
-        """Take in a record of the log."""
+    def replay(
+        self, offset: int, producer_id: int, producer_epoch: int, key: bytes, value: bytes | None
+    ) -> None:
+        """Apply a record of the log. Transactional offset commits are not supported: all records count."""
         record = decode_record(key, value)
         if record is not None:
             self._apply(*record)
 
-    def loaded(self) -> None:
-        """The log has been replayed: from now on members have to show that they are alive."""
+    def replay_end_transaction_marker(self, producer_id: int, producer_epoch: int, committed: bool) -> None:
+        """Markers have no effect: transactional offset commits are not supported."""
+
+    def on_loaded(self) -> None:
+        """Start the sessions of all members, and shrink groups that are too large for the configs."""
         settings = self._ledger.env.settings
         for group in list(self._ledger.groups.values()):
             if isinstance(group, ConsumerGroup):
@@ -103,8 +109,7 @@ class GroupShard:
                     self._classic.rebalance.prepare(group)
         self.timers.schedule((_RETENTION,), settings.retention_check_ms)
 
-    def time_is_up(self, key: TimerKey) -> None:
-        """The timer `key` has expired."""
+    def timer_expired(self, key: TimerKey) -> None:
         if key[0] == _RETENTION:
             self.expire_offsets()
             return
@@ -161,7 +166,7 @@ class GroupShard:
 
     # -- the classic protocol
 
-    def join(self, request: JoinGroupRequest, client: Client, asker: Asker) -> JoinGroupResponse | None:
+    def join(self, request: JoinGroupRequest, client: Client, reply_to: ReplyTo) -> JoinGroupResponse | None:
         settings = self._ledger.env.settings
         if not request.group_id:
             raise ApiError(ErrorCode.INVALID_GROUP_ID)
@@ -181,7 +186,7 @@ class GroupShard:
             self._ledger.groups[group.id] = group
             self._ledger.log(group.record())
         assert isinstance(group, ClassicGroup)
-        return self._classic.join(group, request, client, asker)
+        return self._classic.join(group, request, client, reply_to)
 
     def _join_mixed(
         self, group: ConsumerGroup, request: JoinGroupRequest, client: Client
@@ -193,11 +198,11 @@ class GroupShard:
             self._classic.rebalance.prepare(self._migration.downgrade(group, ()))
         return response
 
-    def sync(self, request: SyncGroupRequest, asker: Asker) -> SyncGroupResponse | None:
+    def sync(self, request: SyncGroupRequest, reply_to: ReplyTo) -> SyncGroupResponse | None:
         group = self._member_group(request.group_id)
         if isinstance(group, ConsumerGroup):
             return self._mixed.sync(group, request)
-        return self._classic.sync(group, request, asker)
+        return self._classic.sync(group, request, reply_to)
 
     def heartbeat(self, request: HeartbeatRequest) -> HeartbeatResponse:
         group = self._member_group(request.group_id)

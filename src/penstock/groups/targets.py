@@ -13,7 +13,7 @@ from typing import Final
 
 from penstock.groups.assignors import ASSIGNORS, SLICE, Assignment, MemberSpec
 from penstock.groups.consumer_group import ConsumerGroup
-from penstock.groups.ledger import Ledger
+from penstock.groups.ledger import GroupLedger
 from penstock.groups.records import (
     ConsumerGroupTargetAssignmentMemberKey,
     ConsumerGroupTargetAssignmentMemberValue,
@@ -41,7 +41,7 @@ class Targets:
 
     __slots__ = ("_computing", "_ledger")
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: GroupLedger) -> None:
         self._ledger = ledger
         #: large groups, by id, with what is left to do for them
         self._computing: dict[str, tuple[ConsumerGroup, Iterator[None]]] = {}

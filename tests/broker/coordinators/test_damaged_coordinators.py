@@ -84,8 +84,8 @@ def rot(partition: Partition, nth: int = -1, *, at: int = HEADER_SIZE + 3) -> No
 
 
 def elect_again(broker: Broker) -> None:
-    broker.groups.resigned(0)
-    broker.groups.elected(0)
+    broker.groups.runtime.resigned(0)
+    broker.groups.runtime.elected(0)
 
 
 def who_else(leader: int) -> list[int]:

@@ -29,7 +29,9 @@ def test_offsets_survive_the_loss_of_their_coordinator() -> None:
             await commit_when_it_can(nodes, found.node_id, 42)
             await nodes.kill(found.node_id)
             left = next(iter(nodes.brokers.values()))
-            home = left.image.topics["__consumer_offsets"].partitions[left.groups.partition_for(GROUP)]
+            home = left.image.topics["__consumer_offsets"].partitions[
+                left.groups.runtime.topic.partition_for(GROUP)
+            ]
             await eventually(lambda: home.leader in nodes.brokers)
             successor = home.leader
             await eventually(lambda: home.index in nodes[successor].groups.runtime)

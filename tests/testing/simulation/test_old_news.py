@@ -50,7 +50,7 @@ class _Told(GroupMember):
     def _stored_in(self) -> TopicPartition:
         broker = self.simulation.nodes[0].broker
         assert broker is not None
-        return TopicPartition(OFFSETS_TOPIC, broker.groups.partition_for(GROUP))
+        return TopicPartition(OFFSETS_TOPIC, broker.groups.runtime.topic.partition_for(GROUP))
 
     async def _store(self, node: Node) -> None:
         """Store something further on, by the coordinator that `node` knows."""

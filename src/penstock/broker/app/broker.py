@@ -142,9 +142,9 @@ class Broker:
             self.create_topic,
             lambda: node.clock_watch.now_ms() is not None,
         )
-        self.coordinator_lookup = CoordinatorLookup(self.groups, self.image)
-        self.group_handlers = GroupHandlers(self.groups)
-        self.group_offset_handlers = GroupOffsetHandlers(self.groups, self.image)
+        self.coordinator_lookup = CoordinatorLookup(self.groups.runtime, self.image)
+        self.group_handlers = GroupHandlers(self.groups.runtime)
+        self.group_offset_handlers = GroupOffsetHandlers(self.groups.runtime, self.image)
         self.replicas = Replicas(
             config,
             world,
@@ -158,7 +158,7 @@ class Broker:
                 between_changes=node.loader.between_changes,
                 unclean_allowed=lambda topic: node.duties.policy.unclean(self.image, topic),
             ),
-            coordinators={OFFSETS_TOPIC: self.groups},
+            coordinators={OFFSETS_TOPIC: self.groups.runtime},
             repair_soon=lambda partition: self.scrubber.repair_soon(partition),
             new_fetcher=lambda leader, purpose: ReplicaFetcher(self, leader, purpose),
         )
@@ -353,7 +353,7 @@ class Broker:
         Internal topics are for their coordinators to make, with the partitions and configs that they need.
         """
         if name == OFFSETS_TOPIC:
-            await self.groups.ensure_topic()
+            await self.groups.runtime.topic.ensure()
             return
         if name in INTERNAL_TOPICS:
             raise UnknownTopicOrPartition(f"The topic '{name}' has no coordinator yet that could make it")

@@ -1,11 +1,12 @@
-"""Answers of a coordinator: how long they wait for what they are based on, and the pace at which they go out.
+"""Replies of a coordinator: the time for which they wait for a commit, and the rate at which they are sent.
 
-When a group of a thousand ends a round, a thousand members wait for their answers, and each comes with its
-next request once it has its own. So these, unlike answers that are decided in the turn of their question, go
-out a few per millisecond: nobody else waits behind a thousand of them, nor behind what they cause. To the
-members that is a fraction of a second, after a round that took seconds.
+At the end of a rebalance of a thousand members, a thousand requests have their replies due, and each member
+sends its next request as soon as it has its reply. To keep the event loop free for other requests, replies
+that were parked by the shard are sent at a limited rate: a few per millisecond. That delays members by a
+fraction of a second, after a rebalance that took seconds. Replies to other requests do not wait behind
+them.
 
-Owned by the event loop's thread.
+Owned by: the event loop's thread.
 """
 
 from __future__ import annotations
@@ -15,133 +16,134 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from penstock.groups.ledger import Answer, response_of
+from penstock.coordination.outbox import Reply, response_of
 from penstock.model.errors import ApiError, ErrorCode
 from penstock.net.deferred import Deferred
 from penstock.wire.schema import Struct
 
-__all__ = ["Answers", "Question", "Uncommitted"]
+__all__ = ["PendingReply", "ReplySender", "UncommittedReplies"]
 
-#: answers of either kind that go out in one turn of the event loop
+#: replies of either kind that are sent in one turn of the event loop
 PER_TURN: Final = 4
-#: between such turns, as far as answers to the end of a round are concerned
+#: the pause between two turns that send parked replies
 PACE_S: Final = 0.001
 
 
-class Question:
-    """Someone who waits for a shard's answer."""
+class PendingReply:
+    """A request that waits for the reply of a shard."""
 
-    __slots__ = ("answer", "is_parked", "refusal")
+    __slots__ = ("error_response", "is_parked", "response")
 
-    def __init__(self, refusal: Callable[[ApiError], Struct]) -> None:
-        self.answer: Deferred[Struct] = Deferred()
-        #: makes the response of an error
-        self.refusal = refusal
-        #: the shard kept it for later: it is answered when a round of its group ends
+    def __init__(self, error_response: Callable[[ApiError], Struct]) -> None:
+        self.response: Deferred[Struct] = Deferred()
+        #: builds the response of an error
+        self.error_response = error_response
+        #: true if the shard replies in a later turn, for example at the end of a rebalance
         self.is_parked = False
 
-    def refuse(self, error: ApiError) -> None:
-        self.answer.resolve(self.refusal(error))
+    def fail(self, error: ApiError) -> None:
+        self.response.resolve(self.error_response(error))
 
 
-class Uncommitted:
-    """Answers that wait until what they are based on is committed, but not for ever: as in Kafka, whoever
-    waits for replicas that do not come is told that there is no coordinator, and asks again.
+class UncommittedReplies:
+    """Replies that wait until the records that they are based on are committed.
+
+    A reply waits for a limited time. As in Kafka, a request whose records are not replicated in time gets
+    COORDINATOR_NOT_AVAILABLE, and the client retries.
     """
 
-    __slots__ = ("_patience_s", "_timer", "_waiting")
+    __slots__ = ("_timeout_s", "_timer", "_waiting")
 
-    def __init__(self, patience_s: float) -> None:
-        self._patience_s = patience_s
-        #: (end offset, time on the loop's clock, answers that may go out when the first is committed, and
-        #: must not wait beyond the second), by both
-        self._waiting: deque[tuple[int, float, list[tuple[Question, Answer]]]] = deque()
+    def __init__(self, timeout_s: float) -> None:
+        self._timeout_s = timeout_s
+        #: (end offset, deadline on the event loop's clock, replies), in ascending order of both
+        self._waiting: deque[tuple[int, float, list[tuple[PendingReply, Reply]]]] = deque()
         self._timer: asyncio.TimerHandle | None = None
 
     def __bool__(self) -> bool:
         return bool(self._waiting)
 
-    def add(self, end_offset: int, replies: list[tuple[Question, Answer]]) -> None:
+    def add(self, end_offset: int, replies: list[tuple[PendingReply, Reply]]) -> None:
         loop = asyncio.get_running_loop()
-        self._waiting.append((end_offset, loop.time() + self._patience_s, replies))
+        self._waiting.append((end_offset, loop.time() + self._timeout_s, replies))
         if self._timer is None:
-            self._timer = loop.call_later(self._patience_s, self._time_is_up)
+            self._timer = loop.call_later(self._timeout_s, self._expire)
 
-    def committed(self, high_watermark: int) -> list[tuple[Question, Answer]]:
-        """Those that have waited long enough, now that everything below `high_watermark` is committed."""
-        decided: list[tuple[Question, Answer]] = []
+    def take_committed(self, high_watermark: int) -> list[tuple[PendingReply, Reply]]:
+        """Remove and return the replies whose records are below `high_watermark`."""
+        due: list[tuple[PendingReply, Reply]] = []
         while self._waiting and self._waiting[0][0] <= high_watermark:
-            decided += self._waiting.popleft()[2]
-        return decided
+            due += self._waiting.popleft()[2]
+        return due
 
-    def take_all(self) -> list[Question]:
-        """Whoever waits; from now on nobody does."""
+    def take_all(self) -> list[PendingReply]:
+        """Remove and return all requests that wait."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         waiting, self._waiting = self._waiting, deque()
-        return [question for _, _, replies in waiting for question, _ in replies]
+        return [pending for _, _, replies in waiting for pending, _ in replies]
 
-    def _time_is_up(self) -> None:
-        """For the first, or for whoever went before it: then the timer goes on for the first."""
+    def _expire(self) -> None:
+        """Fail the requests whose deadline has passed, and set the timer for the next deadline."""
         loop, waiting = asyncio.get_running_loop(), self._waiting
         now, late = loop.time(), []
         while waiting and waiting[0][1] <= now:
             late += waiting.popleft()[2]
-        self._timer = loop.call_at(waiting[0][1], self._time_is_up) if waiting else None
-        error = ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "too few replicas have taken it in time")
-        for question, _ in late:
-            question.refuse(error)
+        self._timer = loop.call_at(waiting[0][1], self._expire) if waiting else None
+        error = ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the records were not replicated in time")
+        for pending, _ in late:
+            pending.fail(error)
 
 
-class Answers:
-    """Each kind in the order in which it was decided."""
+class ReplySender:
+    """Sends committed replies: direct ones and parked ones, each kind in the order of the decisions."""
 
-    __slots__ = ("_answering", "_direct", "_of_rounds", "_pace")
+    __slots__ = ("_direct", "_is_sending", "_pace", "_parked")
 
     def __init__(self) -> None:
-        self._direct: deque[tuple[Question, Answer]] = deque()
-        self._of_rounds: deque[tuple[Question, Answer]] = deque()
-        #: whether a turn for more direct answers is on its way
-        self._answering = False
-        #: the turn for more answers of rounds
+        self._direct: deque[tuple[PendingReply, Reply]] = deque()
+        self._parked: deque[tuple[PendingReply, Reply]] = deque()
+        #: true while a turn for more direct replies is running or scheduled
+        self._is_sending = False
+        #: the turn for more parked replies
         self._pace: asyncio.TimerHandle | None = None
 
-    def give(self, decided: Iterable[tuple[Question, Answer]]) -> None:
-        """These may be told: the first at once."""
-        for each in decided:
-            (self._of_rounds if each[0].is_parked else self._direct).append(each)
-        if self._direct and not self._answering:
-            self._answer_direct()
-        if self._of_rounds and self._pace is None:
-            self._answer_rounds()
+    def send(self, replies: Iterable[tuple[PendingReply, Reply]]) -> None:
+        """Send the first replies at once and the others in later turns."""
+        for each in replies:
+            (self._parked if each[0].is_parked else self._direct).append(each)
+        if self._direct and not self._is_sending:
+            self._send_direct()
+        if self._parked and self._pace is None:
+            self._send_parked()
 
-    def give_all(self) -> None:
-        """Tell everybody now: there will be no other turn."""
+    def send_all(self) -> None:
+        """Send all replies now, because the host is unloaded."""
         if self._pace is not None:
             self._pace.cancel()
             self._pace = None
-        _answer(self._direct, len(self._direct))
-        _answer(self._of_rounds, len(self._of_rounds))
+        _send(self._direct, len(self._direct))
+        _send(self._parked, len(self._parked))
 
-    def _answer_direct(self) -> None:
-        self._answering = True  # what is resolved here may lead to more
-        _answer(self._direct, PER_TURN)
-        self._answering = bool(self._direct)
+    def _send_direct(self) -> None:
+        self._is_sending = True  # a reply may lead to more replies
+        _send(self._direct, PER_TURN)
+        self._is_sending = bool(self._direct)
         if self._direct:
-            asyncio.get_running_loop().call_soon(self._answer_direct)
+            asyncio.get_running_loop().call_soon(self._send_direct)
 
-    def _answer_rounds(self) -> None:
-        self._pace = asyncio.get_running_loop().call_later(PACE_S, self._next_of_rounds)
-        _answer(self._of_rounds, PER_TURN)
+    def _send_parked(self) -> None:
+        self._pace = asyncio.get_running_loop().call_later(PACE_S, self._next_parked)
+        _send(self._parked, PER_TURN)
 
-    def _next_of_rounds(self) -> None:
+    def _next_parked(self) -> None:
         self._pace = None
-        if self._of_rounds:
-            self._answer_rounds()
+        if self._parked:
+            self._send_parked()
 
 
-def _answer(answers: deque[tuple[Question, Answer]], most: int) -> None:
-    for _ in range(min(len(answers), most)):
-        question, answer = answers.popleft()
-        question.answer.resolve(response_of(answer))
+def _send(replies: deque[tuple[PendingReply, Reply]], most: int) -> None:
+    for _ in range(min(len(replies), most)):
+        pending, reply = replies.popleft()
+        pending.response.resolve(response_of(reply))

@@ -1,94 +1,148 @@
-"""Runs coordinators: state machines whose state is an internal topic, one shard per partition of it.
+"""Runs a coordinator: hosts a shard for each partition of its internal topic that this broker leads.
 
-It has a seat for each partition that is this broker's, and takes questions and events there. Groups run here;
-transactions and share groups bring shards of their own. Owned by the event loop's thread.
+The runtime knows nothing of groups: any coordinator passes the factory of its shards, and a function for
+the effects that they decide. Owned by: the event loop's thread.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Generic, TypeVar
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import Any, Generic, TypeVar
 
-from penstock.broker.coordinators.shard_host import Question, Seat, Shard
-from penstock.broker.coordinators.shard_log import Loader
+from penstock.broker.coordinators.internal_topic import InternalTopic
+from penstock.broker.coordinators.replies import PendingReply
+from penstock.broker.coordinators.shard_host import CoordinatorShardHost, HostSettings, Operation
 from penstock.broker.replica.partition import Partition
 from penstock.broker.replica.partitions import Partitions
+from penstock.coordination.shard import CoordinatorShard
 from penstock.model.errors import ApiError, ErrorCode
 from penstock.net.deferred import Deferred
-from penstock.ports import Clock
 from penstock.wire.schema import Struct
 
-__all__ = ["CoordinatorRuntime", "Question", "Shard"]
+__all__ = ["CoordinatorRuntime"]
 
-S = TypeVar("S", bound=Shard)
+S = TypeVar("S", bound=CoordinatorShard)
+T = TypeVar("T")
 
 
 class CoordinatorRuntime(Generic[S]):
-    """The coordinators of one internal topic that are this broker's, by partition."""
+    """The shards of one internal topic on this broker, by partition."""
 
     def __init__(
-        self,
-        topic: str,
-        make_shard: Callable[[], S],
-        partitions: Partitions,
-        clock: Clock,
-        loader: Loader,
-        commit_patience_s: float,
+        self, topic: InternalTopic, partitions: Partitions, node_id: int, settings: HostSettings[S]
     ) -> None:
         self.topic = topic
-        self._make_shard = make_shard
         self._partitions = partitions
-        #: what members' sessions are measured with
-        self.clock = clock
-        self._loader = loader
-        #: how long an answer waits until what it is based on is committed
-        self._commit_patience_s = commit_patience_s
-        self._seats: dict[int, Seat[S]] = {}
+        self._node_id = node_id
+        self.settings = settings
+        self._hosts: dict[int, CoordinatorShardHost[S]] = {}
+
+    # -- leadership
 
     def elected(self, index: int) -> None:
-        """The partition is ours: load it."""
-        partition = self._partitions.find(self.topic, index)
-        if isinstance(partition, Partition) and index not in self._seats:
-            seat = self._seats[index] = Seat(
-                partition, self._make_shard, self.clock, self._loader, self._commit_patience_s
-            )
-            seat.load()
+        """This broker has become the leader of partition `index`: load its shard."""
+        partition = self._partitions.find(self.topic.name, index)
+        if isinstance(partition, Partition) and index not in self._hosts:
+            host = self._hosts[index] = CoordinatorShardHost(partition, self.settings)
+            host.load()
 
     def resigned(self, index: int) -> None:
-        """The partition is someone else's, or gone."""
-        seat = self._seats.pop(index, None)
-        if seat is not None:
-            seat.unload(ApiError(ErrorCode.NOT_COORDINATOR))
+        """This broker is no longer the leader of partition `index`, or the partition is deleted."""
+        host = self._hosts.pop(index, None)
+        if host is not None:
+            host.unload(ApiError(ErrorCode.NOT_COORDINATOR))
 
     def resign_all(self) -> None:
-        for index in list(self._seats):
+        for index in list(self._hosts):
             self.resigned(index)
 
-    def resign_gone(self) -> None:
-        """Topics were deleted, perhaps ours: another of the same name has seats already that stay."""
-        for index, seat in list(self._seats.items()):
-            if not seat.partition.hosted:
+    def resign_deleted(self) -> None:
+        """Unload the shards of deleted partitions. A new topic of the same name may already have hosts."""
+        for index, host in list(self._hosts.items()):
+            if not host.partition.hosted:
                 self.resigned(index)
 
-    def ask(
-        self,
-        index: int,
-        decide: Callable[[S, Question], Struct | None],
-        refusal: Callable[[ApiError], Struct],
-    ) -> Struct | Deferred[Struct]:
-        """What the shard of partition `index` decides, once it may be told."""
-        seat = self._seats.get(index)
-        if seat is None:
-            return refusal(ApiError(ErrorCode.NOT_COORDINATOR))
-        return seat.ask(decide, refusal)
-
-    def tell_all(self, event: Callable[[S], None]) -> None:
-        for seat in self._seats.values():
-            seat.tell(event)
-
     def __contains__(self, index: int) -> bool:
-        """Whether partition `index` is ours, be it still loading."""
-        return index in self._seats
+        """Returns true if this broker coordinates partition `index`, even if its shard is still loading."""
+        return index in self._hosts
 
     def indexes(self) -> Iterator[int]:
-        return iter(self._seats)
+        """The partitions that this broker coordinates."""
+        return iter(self._hosts)
+
+    def is_settled(self, key: str) -> bool:
+        """Returns true if another broker leads the partition of `key`, or if the partition is hosted here.
+
+        A partition of a new topic is in the image before its log is open.
+        """
+        index = self.topic.partition_for(key)
+        return index >= 0 and (self.topic.leader_of(index) != self._node_id or index in self._hosts)
+
+    # -- requests
+
+    def submit(
+        self, key: str, operation: Operation[S], error_response: Callable[[ApiError], Struct]
+    ) -> Struct | Deferred[Struct]:
+        """Run `operation` on the shard that holds `key`. Returns the response, or a Deferred of it."""
+        host = self._hosts.get(self.topic.partition_for(key))
+        if host is None:
+            return error_response(ApiError(ErrorCode.NOT_COORDINATOR))
+        return host.submit(operation, error_response)
+
+    def submit_each(
+        self,
+        items: Iterable[tuple[int, T]],
+        operation: Callable[[S, T], Struct],
+        error_response: Callable[[T, ApiError], Struct],
+        finish: Callable[[list[Any]], Struct],
+    ) -> Struct | Deferred[Struct]:
+        """Run `operation` for each (partition, item), and combine all responses by `finish`."""
+        responses: list[Any] = []
+        missing = 1
+        result: Deferred[Struct] = Deferred()
+
+        def arrived(position: int, response: Struct) -> None:
+            nonlocal missing
+            responses[position] = response
+            missing -= 1
+            if not missing:
+                result.resolve(finish(responses))
+
+        for position, (index, item) in enumerate(items):
+            response = self._submit_item(index, item, operation, error_response)
+            responses.append(response)
+            if isinstance(response, Deferred):
+                missing += 1
+                response.then(partial(arrived, position))
+        missing -= 1
+        if missing:
+            return result
+        return finish(responses)
+
+    def _submit_item(
+        self,
+        index: int,
+        item: T,
+        operation: Callable[[S, T], Struct],
+        error_response: Callable[[T, ApiError], Struct],
+    ) -> Struct | Deferred[Struct]:
+        host = self._hosts.get(index)
+        if host is None:
+            return error_response(item, ApiError(ErrorCode.NOT_COORDINATOR))
+
+        def operate(shard: S, _: PendingReply) -> Struct:
+            return operation(shard, item)
+
+        return host.submit(operate, partial(error_response, item))
+
+    def notify(self, index: int, event: Callable[[S], None]) -> None:
+        """Run a turn of one shard that no request waits for, for example the outcome of an effect."""
+        host = self._hosts.get(index)
+        if host is not None:
+            host.notify(event)
+
+    def notify_all(self, event: Callable[[S], None]) -> None:
+        """Run a turn of each shard that no request waits for."""
+        for host in self._hosts.values():
+            host.notify(event)

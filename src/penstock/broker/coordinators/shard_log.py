@@ -1,18 +1,21 @@
-"""A coordinator's records in its partition's log: reading all of them, and appending."""
+"""The log of a shard: replay of the whole log, repair of a damaged one, and appends."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, Protocol, TypeVar
+from typing import Final, TypeVar
 
 from penstock.broker.base.logs import get_logger
 from penstock.broker.base.metrics import Metrics
 from penstock.broker.healing.repair import Outcome
 from penstock.broker.replica.partition import Partition
+from penstock.coordination.outbox import EncodedRecord
+from penstock.coordination.shard import CoordinatorShard
 from penstock.model.errors import CorruptMessage
 from penstock.ports import Workers
 from penstock.records.batch import HEADER_SIZE, BatchHeader, crc_matches
+from penstock.records.control import parse_end_transaction
 from penstock.records.record import Record, build_batch, iter_batches, iter_records
 from penstock.storage.producers import AppendOrigin
 from penstock.storage.scan import CorruptLog
@@ -25,7 +28,7 @@ _READ_BYTES: Final = 1 << 20
 _RECORD_OVERHEAD: Final = 64
 
 
-def append_records(partition: Partition, records: Sequence[tuple[bytes, bytes | None]], now_ms: int) -> None:
+def append_records(partition: Partition, records: Sequence[EncodedRecord], now_ms: int) -> None:
     """Append `records` in as few batches as max.message.bytes allows; all of them or none."""
     batches = bytearray()
     limit = partition.log.config.max_message_bytes
@@ -38,30 +41,24 @@ def append_records(partition: Partition, records: Sequence[tuple[bytes, bytes | 
         size += more
     batches += _batch(records[start:], now_ms)
     if partition.leadership is not None:
-        # Nobody is answered before enough replicas have it: what cannot be committed is not decided.
+        # A record that cannot be committed must not be appended: its request would wait for a timeout.
         partition.leadership.check_enough_replicas()
     partition.append(memoryview(batches), AppendOrigin.COORDINATOR)
 
 
-def _batch(records: Sequence[tuple[bytes, bytes | None]], now_ms: int) -> bytes:
+def _batch(records: Sequence[EncodedRecord], now_ms: int) -> bytes:
     return build_batch([Record(i, now_ms, key, value) for i, (key, value) in enumerate(records)])
 
 
-class Replayable(Protocol):
-    """What a log is the state of."""
-
-    def replay(self, key: bytes, value: bytes | None) -> None: ...
-
-
-R = TypeVar("R", bound=Replayable)
+S = TypeVar("S", bound=CoordinatorShard)
 
 
 class Loader:
-    """Makes what a log holds.
+    """Replays a partition's log into a new shard.
 
-    A log that is damaged is mended first, from another replica. While one that may have what is damaged is
-    away, nothing is loaded: what members have committed must not be forgotten for an outage. Where nobody has
-    it (there is one replica, or all are damaged there), what is sound is loaded.
+    A damaged log is repaired first, from another replica. While a replica that may have the damaged range
+    is unavailable, the shard is not loaded: an outage must not lose committed offsets. If no replica has
+    the range (the partition has one replica, or all are damaged there), the shard is loaded without it.
     """
 
     __slots__ = ("_mend", "_metrics", "_workers")
@@ -76,40 +73,40 @@ class Loader:
         self._metrics = metrics
         self._mend = mend
 
-    async def load(self, partition: Partition, make: Callable[[], R]) -> R | None:
-        """A new one with everything that the log holds now; None while it may yet be mended."""
-        made = await self._replayed(partition, make)
-        if made is None and await self._mend(partition) in (Outcome.MENDED, Outcome.LOST):
-            made = await self._replayed(partition, make, give_up=True)
-        return made
+    async def load(self, partition: Partition, make_shard: Callable[[], S]) -> S | None:
+        """A new shard with all records of the log; None while a damaged log may still be repaired."""
+        shard = await self._replayed(partition, make_shard)
+        if shard is None and await self._mend(partition) in (Outcome.MENDED, Outcome.LOST):
+            shard = await self._replayed(partition, make_shard, skip_damage=True)
+        return shard
 
     async def _replayed(
-        self, partition: Partition, make: Callable[[], R], *, give_up: bool = False
-    ) -> R | None:
-        """None if the log is damaged; what is known to be is left out, if it is to be given up."""
-        made = make()
+        self, partition: Partition, make_shard: Callable[[], S], *, skip_damage: bool = False
+    ) -> S | None:
+        """Returns None if the log is damaged. With `skip_damage`, known damaged ranges are left out."""
+        shard = make_shard()
         try:
-            await self._replay(partition, made, give_up)
+            await self._replay(partition, shard, skip_damage)
         except (CorruptLog, CorruptMessage) as e:
             log.error("coordinator_log_damaged", partition=partition.name, error=str(e))
             return None
-        return made
+        return shard
 
-    async def _replay(self, partition: Partition, made: Replayable, give_up: bool) -> None:
-        """Replay the log, a piece at a time."""
+    async def _replay(self, partition: Partition, shard: CoordinatorShard, skip_damage: bool) -> None:
+        """Replay the log piece by piece, so that other requests are served in between."""
         opened = partition.log
         offset, end = opened.log_start_offset, opened.end_offset
-        while (offset := self._sound_from(partition, offset) if give_up else offset) < end:
+        while (offset := self._sound_from(partition, offset) if skip_damage else offset) < end:
             found = opened.read(offset, _READ_BYTES, upper=end)
             if found is None:
-                # Compaction has left nothing of the rest.
+                # Compaction has removed all records from `offset` on.
                 return
             data = memoryview(await self._workers.in_thread(found.read))
-            offset = _replay_batches(data, offset, end, made)
+            offset = _replay_batches(data, offset, end, shard)
             await asyncio.sleep(0)
 
     def _sound_from(self, partition: Partition, offset: int) -> int:
-        """`offset`, or the first sound one behind it where it is damaged and nobody has it."""
+        """`offset`, or the end of the damaged range that contains it. Reports each skipped range."""
         for damage in partition.log.recovery.corruption:
             if damage.first_offset <= offset < damage.next_offset:
                 self._metrics.coordinator_ranges_lost += 1
@@ -124,26 +121,29 @@ class Loader:
         return offset
 
 
-def _replay_batches(data: memoryview, offset: int, end: int, made: Replayable) -> int:
-    """Replay whole batches from `offset` to before `end`; where the next one is."""
+def _replay_batches(data: memoryview, offset: int, end: int, shard: CoordinatorShard) -> int:
+    """Replay the whole batches in `data`, from `offset` to before `end`. Returns the next offset."""
     start = offset
     for position, header in iter_batches(data):
         batch = data[position : position + header.size]
-        # What says how far a batch goes is in no checksum: it must go on, and come to an end.
+        # No checksum covers a batch's base offset. So its offsets are checked against the log's.
         if not offset < header.next_offset <= end or not crc_matches(batch, header):
             raise CorruptLog(f"no sound batch at offset {offset}")
-        _replay_batch(batch, header, made.replay)
+        _replay_batch(batch, header, shard)
         offset = header.next_offset
     if offset == start:
         raise CorruptLog(f"no whole batch at offset {offset}")
     return offset
 
 
-def _replay_batch(
-    batch: memoryview, header: BatchHeader, replay: Callable[[bytes, bytes | None], None]
-) -> None:
+def _replay_batch(batch: memoryview, header: BatchHeader, shard: CoordinatorShard) -> None:
+    producer_id, producer_epoch = header.producer_id, header.producer_epoch
     if header.is_control:
+        marker = parse_end_transaction(batch)
+        if marker is not None:
+            shard.replay_end_transaction_marker(producer_id, producer_epoch, marker.committed)
         return
+    replay = shard.replay
     for record in iter_records(batch):
         if record.key is not None:
-            replay(record.key, record.value)
+            replay(record.offset, producer_id, producer_epoch, record.key, record.value)

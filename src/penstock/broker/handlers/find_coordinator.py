@@ -6,10 +6,9 @@ from typing import Any, Final
 
 from penstock.broker.base.context import Context
 from penstock.broker.base.logs import get_logger
-from penstock.broker.coordinators.group_coordinator import GroupCoordinator
+from penstock.broker.coordinators.runtime import CoordinatorRuntime
 from penstock.metadata.image import ClusterImage
 from penstock.model.errors import ApiError, ErrorCode
-from penstock.model.ids import OFFSETS_TOPIC
 from penstock.wire.apis.find_coordinator import (
     Coordinator,
     FindCoordinatorRequest,
@@ -29,23 +28,23 @@ _BATCHED_KEYS_FROM: Final = 4
 class CoordinatorLookup:
     """Answers FindCoordinator from the cluster image."""
 
-    def __init__(self, groups: GroupCoordinator, image: ClusterImage) -> None:
-        self._groups = groups
+    def __init__(self, groups: CoordinatorRuntime[Any], image: ClusterImage) -> None:
         self._image = image
+        self._runtimes = {_GROUP_KEY: groups}
 
     def find_coordinator(self, context: Context, request: FindCoordinatorRequest) -> Any:
         """Answers at once, or creates the internal topic first if it does not exist yet."""
-        is_settled = self._groups.is_settled
-        if request.key_type == _GROUP_KEY and not all(map(is_settled, _keys(context, request))):
+        runtime = self._runtimes.get(request.key_type)
+        if runtime is not None and not all(map(runtime.is_settled, _keys(context, request))):
             # The topic does not exist, or its partitions are not open yet: wait for the coordinator.
-            return context.spawn(self._create_and_find(context, request))
+            return context.spawn(self._create_and_find(context, request, runtime))
         return self._found(context, request)
 
     async def _create_and_find(
-        self, context: Context, request: FindCoordinatorRequest
+        self, context: Context, request: FindCoordinatorRequest, runtime: CoordinatorRuntime[Any]
     ) -> FindCoordinatorResponse:
         try:
-            await self._groups.ensure_topic()
+            await runtime.topic.ensure()
         except ApiError as e:
             log.warning("no_coordinator", reason=str(e))
             return _not_found(context, request, e)
@@ -57,11 +56,12 @@ class CoordinatorLookup:
         return _response(context, found)
 
     def _coordinator(self, listener: str, key_type: int, key: str) -> Coordinator:
-        if key_type != _GROUP_KEY:
+        runtime = self._runtimes.get(key_type)
+        if runtime is None:
             return _no_such_coordinator(key_type, key)
-        index = self._groups.partition_for(key)
+        index = runtime.topic.partition_for(key)
         if index >= 0:
-            leader = self._image.topics[OFFSETS_TOPIC].partitions[index].leader
+            leader = runtime.topic.leader_of(index)
             broker = self._image.brokers.get(leader)
             if broker is not None and not broker.fenced and listener in broker.endpoints:
                 host, port = broker.endpoints[listener]

@@ -7,8 +7,9 @@ from functools import partial
 from typing import Any, Final
 
 from penstock.broker.base.context import Context
-from penstock.broker.coordinators.group_coordinator import GroupCoordinator
+from penstock.broker.coordinators.runtime import CoordinatorRuntime
 from penstock.broker.handlers.groups import client_of
+from penstock.groups.shard import GroupShard
 from penstock.metadata.image import ClusterImage, TopicImage
 from penstock.model.errors import ApiError, ErrorCode
 from penstock.model.ids import NO_TOPIC_ID, TopicId
@@ -49,7 +50,7 @@ _GROUP_ERROR_FROM: Final = 2
 class GroupOffsetHandlers:
     """The APIs of committed offsets."""
 
-    def __init__(self, groups: GroupCoordinator, image: ClusterImage) -> None:
+    def __init__(self, groups: CoordinatorRuntime[GroupShard], image: ClusterImage) -> None:
         self._groups = groups
         self._image = image
 
@@ -78,17 +79,17 @@ class GroupOffsetHandlers:
             return OffsetCommitResponse(topics=refused)
         request.topics = accepted
 
-        def decide(shard: Any, _: object) -> OffsetCommitResponse:
+        def operate(shard: GroupShard, _: object) -> OffsetCommitResponse:
             response: OffsetCommitResponse = shard.commit(request, client_of(context))
             response.topics = _merged(response.topics, refused)
             return response
 
-        def refusal(error: ApiError) -> OffsetCommitResponse:
+        def error_response(error: ApiError) -> OffsetCommitResponse:
             return OffsetCommitResponse(
                 topics=_merged([_commit_error(t, error.code) for t in accepted], refused)
             )
 
-        return self._groups.ask(request.group_id, decide, refusal)
+        return self._groups.submit(request.group_id, operate, error_response)
 
     def _named(self, context: Context, topic: OffsetCommitRequestTopic) -> TopicImage | None:
         image = self._image
@@ -111,15 +112,15 @@ class GroupOffsetHandlers:
                 ]
             wanted = [OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)]
         groups = self._groups
-        return groups.ask_each(
-            ((groups.partition_for(group.group_id), group) for group in wanted),
+        return groups.submit_each(
+            ((groups.topic.partition_for(group.group_id), group) for group in wanted),
             partial(self._fetch_group, context),
             lambda group, error: _fetch_error(version, group, error.code),
-            lambda answers: _fetch_response(version, answers),
+            lambda responses: _fetch_response(version, responses),
         )
 
     def _fetch_group(
-        self, context: Context, shard: Any, group: OffsetFetchRequestGroup
+        self, context: Context, shard: GroupShard, group: OffsetFetchRequestGroup
     ) -> OffsetFetchResponseGroup:
         image = self._image
         by_id = context.version >= _BY_TOPIC_ID
@@ -172,7 +173,7 @@ class GroupOffsetHandlers:
                 )
         request.topics = accepted
 
-        def decide(shard: Any, _: object) -> OffsetDeleteResponse:
+        def operate(shard: GroupShard, _: object) -> OffsetDeleteResponse:
             response: OffsetDeleteResponse = shard.delete_offsets(request)
             by_name = {topic.name: topic for topic in response.topics}
             for topic in refused:
@@ -182,8 +183,8 @@ class GroupOffsetHandlers:
             response.topics = list(by_name.values())
             return response
 
-        return self._groups.ask(
-            request.group_id, decide, lambda error: OffsetDeleteResponse(error_code=error.code)
+        return self._groups.submit(
+            request.group_id, operate, lambda error: OffsetDeleteResponse(error_code=error.code)
         )
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from penstock.broker.base.context import Context
-from penstock.broker.coordinators.group_coordinator import GroupCoordinator
+from penstock.broker.coordinators.replies import PendingReply
+from penstock.broker.coordinators.runtime import CoordinatorRuntime
 from penstock.groups.ledger import Client
+from penstock.groups.shard import GroupShard
 from penstock.model.errors import ApiError, ErrorCode
 from penstock.net.deferred import Deferred
 from penstock.wire.apis.consumer_group_describe import (
@@ -59,25 +61,29 @@ def client_of(context: Context) -> Client:
 class GroupHandlers:
     """The APIs of group members and of administrators of groups."""
 
-    def __init__(self, groups: GroupCoordinator) -> None:
+    def __init__(self, groups: CoordinatorRuntime[GroupShard]) -> None:
         self._groups = groups
 
     # -- members
 
     def join_group(self, context: Context, request: JoinGroupRequest) -> Any:
-        def refusal(error: ApiError) -> JoinGroupResponse:
+        def error_response(error: ApiError) -> JoinGroupResponse:
             return JoinGroupResponse(error_code=error.code, member_id=request.member_id)
 
-        answer = self._groups.ask(
-            request.group_id, lambda shard, asker: shard.join(request, client_of(context), asker), refusal
+        def operate(shard: GroupShard, pending: PendingReply) -> JoinGroupResponse | None:
+            return shard.join(request, client_of(context), pending)
+
+        joined = cast(
+            "JoinGroupResponse | Deferred[JoinGroupResponse]",
+            self._groups.submit(request.group_id, operate, error_response),
         )
         if context.version < _NULL_PROTOCOL_FROM:
-            return answer
-        if not isinstance(answer, Deferred):
-            return _without_empty_name(answer)
+            return joined
+        if not isinstance(joined, Deferred):
+            return _without_empty_name(joined)
         later: Deferred[JoinGroupResponse] = Deferred()
-        later.on_cancel = answer.cancel
-        answer.then(lambda response: later.resolve(_without_empty_name(response)))
+        later.on_cancel = joined.cancel
+        joined.then(lambda response: later.resolve(_without_empty_name(response)))
         return later
 
     def sync_group(self, context: Context, request: SyncGroupRequest) -> Any:
@@ -85,15 +91,15 @@ class GroupHandlers:
             request.protocol_type is None or request.protocol_name is None
         ):
             return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-        return self._groups.ask(
+        return self._groups.submit(
             request.group_id,
-            lambda shard, asker: shard.sync(request, asker),
+            lambda shard, pending: shard.sync(request, pending),
             lambda error: SyncGroupResponse(error_code=error.code),
         )
 
     def heartbeat(self, context: Context, request: HeartbeatRequest) -> Any:
-        return self._groups.ask(
-            request.group_id, lambda shard, _: shard.heartbeat(request), _heartbeat_refusal
+        return self._groups.submit(
+            request.group_id, lambda shard, _: shard.heartbeat(request), _heartbeat_error_response
         )
 
     def leave_group(self, context: Context, request: LeaveGroupRequest) -> Any:
@@ -101,13 +107,13 @@ class GroupHandlers:
         if one_member:
             request.members = [MemberIdentity(member_id=request.member_id)]
 
-        def decide(shard: Any, _: object) -> LeaveGroupResponse:
+        def operate(shard: GroupShard, _: object) -> LeaveGroupResponse:
             response: LeaveGroupResponse = shard.leave(request)
             if one_member:
                 response.error_code = response.members[0].error_code
             return response
 
-        def refusal(error: ApiError) -> LeaveGroupResponse:
+        def error_response(error: ApiError) -> LeaveGroupResponse:
             if error.code != ErrorCode.UNKNOWN_MEMBER_ID or one_member:
                 return LeaveGroupResponse(error_code=error.code)
             return LeaveGroupResponse(
@@ -119,10 +125,10 @@ class GroupHandlers:
                 ]
             )
 
-        return self._groups.ask(request.group_id, decide, refusal)
+        return self._groups.submit(request.group_id, operate, error_response)
 
     def consumer_group_heartbeat(self, context: Context, request: ConsumerGroupHeartbeatRequest) -> Any:
-        return self._groups.ask(
+        return self._groups.submit(
             request.group_id,
             lambda shard, _: shard.consumer_heartbeat(request, client_of(context)),
             lambda error: ConsumerGroupHeartbeatResponse(
@@ -137,14 +143,14 @@ class GroupHandlers:
         types = {kind.strip().lower() for kind in request.types_filter}
         groups = self._groups
 
-        def finish(answers: list[ListGroupsResponse]) -> ListGroupsResponse:
-            for answer in answers:
-                if answer.error_code:
-                    return ListGroupsResponse(error_code=answer.error_code)
-            return ListGroupsResponse(groups=[group for answer in answers for group in answer.groups])
+        def finish(responses: list[ListGroupsResponse]) -> ListGroupsResponse:
+            for response in responses:
+                if response.error_code:
+                    return ListGroupsResponse(error_code=response.error_code)
+            return ListGroupsResponse(groups=[group for response in responses for group in response.groups])
 
-        return groups.ask_each(
-            ((index, None) for index in groups.runtime.indexes()),
+        return groups.submit_each(
+            ((index, None) for index in groups.indexes()),
             lambda shard, _: ListGroupsResponse(groups=[*shard.list(states, types)]),
             lambda _, error: ListGroupsResponse(error_code=error.code),
             finish,
@@ -153,16 +159,16 @@ class GroupHandlers:
     def describe_groups(self, context: Context, request: DescribeGroupsRequest) -> Any:
         groups = self._groups
 
-        def finish(answers: list[DescribedGroup]) -> DescribeGroupsResponse:
-            for answer in answers:
-                if answer.error_code == ErrorCode.GROUP_ID_NOT_FOUND and context.version < _NOT_FOUND_FROM:
-                    answer.error_code = ErrorCode.NONE
-                if request.include_authorized_operations and not answer.error_code:
-                    answer.authorized_operations = GROUP_OPERATIONS
-            return DescribeGroupsResponse(groups=answers)
+        def finish(responses: list[DescribedGroup]) -> DescribeGroupsResponse:
+            for response in responses:
+                if response.error_code == ErrorCode.GROUP_ID_NOT_FOUND and context.version < _NOT_FOUND_FROM:
+                    response.error_code = ErrorCode.NONE
+                if request.include_authorized_operations and not response.error_code:
+                    response.authorized_operations = GROUP_OPERATIONS
+            return DescribeGroupsResponse(groups=responses)
 
-        return groups.ask_each(
-            ((groups.partition_for(name), name) for name in request.groups),
+        return groups.submit_each(
+            ((groups.topic.partition_for(name), name) for name in request.groups),
             lambda shard, name: shard.describe(name),
             lambda name, error: DescribedGroup(group_id=name, error_code=error.code),
             finish,
@@ -171,14 +177,14 @@ class GroupHandlers:
     def consumer_group_describe(self, context: Context, request: ConsumerGroupDescribeRequest) -> Any:
         groups = self._groups
 
-        def finish(answers: list[DescribedConsumerGroup]) -> ConsumerGroupDescribeResponse:
-            for answer in answers:
-                if request.include_authorized_operations and not answer.error_code:
-                    answer.authorized_operations = GROUP_OPERATIONS
-            return ConsumerGroupDescribeResponse(groups=answers)
+        def finish(responses: list[DescribedConsumerGroup]) -> ConsumerGroupDescribeResponse:
+            for response in responses:
+                if request.include_authorized_operations and not response.error_code:
+                    response.authorized_operations = GROUP_OPERATIONS
+            return ConsumerGroupDescribeResponse(groups=responses)
 
-        return groups.ask_each(
-            ((groups.partition_for(name), name) for name in request.group_ids),
+        return groups.submit_each(
+            ((groups.topic.partition_for(name), name) for name in request.group_ids),
             lambda shard, name: shard.describe_consumer(name),
             lambda name, error: DescribedConsumerGroup(group_id=name, error_code=error.code),
             finish,
@@ -186,11 +192,11 @@ class GroupHandlers:
 
     def delete_groups(self, context: Context, request: DeleteGroupsRequest) -> Any:
         groups = self._groups
-        return groups.ask_each(
-            ((groups.partition_for(name), name) for name in dict.fromkeys(request.groups_names)),
+        return groups.submit_each(
+            ((groups.topic.partition_for(name), name) for name in dict.fromkeys(request.groups_names)),
             lambda shard, name: shard.delete(name),
             lambda name, error: DeletableGroupResult(group_id=name, error_code=error.code),
-            lambda answers: DeleteGroupsResponse(results=answers),
+            lambda responses: DeleteGroupsResponse(results=responses),
         )
 
 
@@ -200,7 +206,7 @@ def _without_empty_name(response: JoinGroupResponse) -> JoinGroupResponse:
     return response
 
 
-def _heartbeat_refusal(error: ApiError) -> HeartbeatResponse:
+def _heartbeat_error_response(error: ApiError) -> HeartbeatResponse:
     # While the group is being loaded nobody's session runs out, so there is nothing to worry members with.
     code = ErrorCode.NONE if error.code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else error.code
     return HeartbeatResponse(error_code=code)

@@ -235,7 +235,7 @@ class Observation:
 
     def _look_at_coordinator(self, node: Node, seen: _Seen) -> None:
         broker = seen.broker
-        found = broker.partitions.find(OFFSETS_TOPIC, broker.groups.partition_for(self._group))
+        found = broker.partitions.find(OFFSETS_TOPIC, broker.groups.runtime.topic.partition_for(self._group))
         epoch = found.leader_epoch if isinstance(found, Partition) and found.leading else None
         if epoch != seen.coordinates:
             seen.coordinates = epoch

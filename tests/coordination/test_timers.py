@@ -1,11 +1,11 @@
-"""Timers keep their promise whatever is scheduled, moved and cancelled."""
+"""Timers expire at their deadline, whatever is scheduled, moved and cancelled."""
 
 from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.groups.timers import Timers
+from penstock.coordination.timers import Timers
 
 KEYS = st.sampled_from([("a",), ("b",), ("c", "x"), ("c", "y")])
 STEPS = st.lists(
@@ -42,7 +42,7 @@ def test_every_timer_expires_exactly_when_it_should(steps: list[tuple[str, tuple
             assert timers.next_ms is not None and timers.next_ms <= min(expected.values())
 
 
-def test_what_was_moved_many_times_takes_no_space() -> None:
+def test_a_timer_that_is_moved_often_takes_no_space() -> None:
     timers = Timers()
     for _ in range(10_000):
         timers.schedule(("k",), 10)

@@ -1,7 +1,7 @@
-"""What is to happen later, by key. Pure: whoever drives it says what time it is and asks what is due.
+"""Timers of a shard, by key. Pure: the runtime sets the time and takes the expired keys.
 
-Moving a deadline further away, which every heartbeat does, is one dictionary write: the heap learns of it
-when the old deadline comes up.
+Every heartbeat postpones a session timeout, so postponing is one dictionary write. The heap keeps the old
+deadline and is corrected when that deadline passes.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from typing import Final, TypeAlias
 __all__ = ["TimerKey", "Timers"]
 
 TimerKey: TypeAlias = tuple[str, ...]
-#: entries that no longer mean anything are swept once there are this many more of them than of the others
+#: stale heap entries are removed once they outnumber the timers by this many
 _SLACK: Final = 64
 
 
 class Timers:
-    """Deadlines in milliseconds of the driver's clock; scheduling a key again moves its deadline."""
+    """Deadlines in milliseconds of a monotonic clock. Scheduling a key again moves its deadline."""
 
     __slots__ = ("_deadlines", "_heap", "now_ms")
 
     def __init__(self) -> None:
         self.now_ms = 0
         self._deadlines: dict[TimerKey, int] = {}
-        #: at least one entry per key, at its deadline or before
+        #: Invariant: each key has at least one entry, at its deadline or before
         self._heap: list[tuple[int, TimerKey]] = []
 
     def __contains__(self, key: TimerKey) -> bool:
@@ -48,11 +48,11 @@ class Timers:
 
     @property
     def next_ms(self) -> int | None:
-        """When to look again: nothing is due before. It may turn out that nothing is due then either."""
+        """A lower bound of the earliest deadline: no timer expires before it. None without timers."""
         return self._heap[0][0] if self._heap else None
 
     def pop_expired(self) -> TimerKey | None:
-        """A key whose deadline has come, and which is scheduled no longer; None if there is none."""
+        """Remove and return a key whose deadline has passed; None if there is none."""
         heap, deadlines = self._heap, self._deadlines
         while heap and heap[0][0] <= self.now_ms:
             _, key = heappop(heap)

@@ -1,0 +1,60 @@
+"""The outbox of a shard: records to append, replies to send, and effects to run.
+
+A shard handles one request or timer per turn. The runtime takes the outbox at the end of each turn. It
+appends the records first. It sends the replies and runs the effects once these records, and all records
+before them, are committed. If the append fails, or the broker loses leadership of the partition, the
+runtime discards the effects and answers the pending requests with an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from penstock.wire.schema import Struct
+
+__all__ = ["Effect", "EncodedRecord", "LogRecord", "Outbox", "Reply", "ReplyTo", "bytes_of", "response_of"]
+
+#: The handle of a request that waits for its response. Only the runtime knows its type.
+ReplyTo: TypeAlias = object
+#: A response, or a function that builds it when it is sent. The function must not read state that may change.
+Reply: TypeAlias = Struct | Callable[[], Struct]
+#: A record's key and value as bytes; a value of None is a tombstone.
+EncodedRecord: TypeAlias = tuple[bytes, bytes | None]
+#: A record, or a function that encodes it when it is appended. The function must not read state that may
+#: change.
+LogRecord: TypeAlias = EncodedRecord | Callable[[], EncodedRecord]
+#: An action outside the shard, for example "send these transaction markers". A plain value: the coordinator
+#: that owns the shard passes the function that carries it out to the runtime.
+Effect: TypeAlias = Any
+
+
+def response_of(reply: Reply) -> Struct:
+    return reply if isinstance(reply, Struct) else reply()
+
+
+def bytes_of(record: LogRecord) -> EncodedRecord:
+    return record if isinstance(record, tuple) else record()
+
+
+class Outbox:
+    """The output of a shard's turn.
+
+    Why functions in place of values: a decision about a group of a thousand members takes one turn of the
+    event loop. Building its records and replies in the same turn would delay all other requests.
+    """
+
+    __slots__ = ("effects", "records", "replies")
+
+    def __init__(self) -> None:
+        self.records: list[LogRecord] = []
+        self.replies: list[tuple[ReplyTo, Reply]] = []
+        self.effects: list[Effect] = []
+
+    def __bool__(self) -> bool:
+        return bool(self.records or self.replies or self.effects)
+
+    def clear(self) -> None:
+        self.records.clear()
+        self.replies.clear()
+        self.effects.clear()
