@@ -20,7 +20,6 @@ from random import Random
 from time import monotonic, sleep
 from typing import Any
 
-from penstock.broker.handlers import HANDLERS
 from penstock.broker.request import dispatch
 from penstock.records.codecs import Codec
 from penstock.testing import BrokerThread, broker
@@ -148,7 +147,7 @@ class Fuzzer:
         self._address = running.bootstrap.rpartition(":")
         self._apis: list[tuple[Api[Any, Any], int]] = [
             (api, version)
-            for api in HANDLERS
+            for api in running.broker.dispatcher.apis
             # Whoever asks for it gets what it says: a broker that leads nothing any more.
             if api is not UNREGISTER_BROKER
             for version in range(api.min_supported, api.max_version + 1)

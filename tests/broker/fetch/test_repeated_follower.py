@@ -6,9 +6,7 @@ import gc
 from types import SimpleNamespace
 from typing import Any
 
-from penstock.broker.handlers.internal import INTERNAL_HANDLERS
 from penstock.broker.replica.sessions import FollowedPartition, ReplicaSession
-from penstock.broker.request.internal_listener import InternalDispatcher
 from penstock.model.errors import ErrorCode
 from penstock.net.deferred import Deferred
 from penstock.wire.apis.fetch import FETCH, FetchResponse
@@ -26,7 +24,9 @@ class Follower:
 
     def __init__(self, nodes: Cluster, offset: int = 0) -> None:
         self._nodes = nodes
-        self._dispatcher = InternalDispatcher(nodes[LEADER], INTERNAL_HANDLERS)
+        dispatcher = nodes[LEADER].internal_dispatcher
+        assert dispatcher is not None
+        self._dispatcher = dispatcher
         self._connection: Any = SimpleNamespace(memo=None, peer="follower", listener=None)
         self.offset = offset
         self.session_id, self.epoch = 0, 0

@@ -15,10 +15,8 @@ import pytest
 from penstock.broker.app.broker import Broker
 from penstock.broker.fetch.repeated_follower import SteadyFollower
 from penstock.broker.handlers import replica_fetch
-from penstock.broker.handlers.internal import INTERNAL_HANDLERS
 from penstock.broker.replica.isr import IsrSender
 from penstock.broker.replica.partition import Partition
-from penstock.broker.request.internal_listener import InternalDispatcher
 from penstock.model.errors import ApiError
 from penstock.net.deferred import Deferred
 from penstock.records.record import iter_batches
@@ -55,7 +53,9 @@ class History:
         self._random = Random(seed)
         self._names = {bytes(nodes[LEADER].image.topics[name].id): name for name, _ in PLACES}
         self.partitions = {place: replica(nodes[LEADER], *place) for place in PLACES}
-        self._dispatcher = InternalDispatcher(nodes[LEADER], INTERNAL_HANDLERS)
+        dispatcher = nodes[LEADER].internal_dispatcher
+        assert dispatcher is not None
+        self._dispatcher = dispatcher
         self._connection: Any = SimpleNamespace(
             memo=None, peer="follower", listener=SimpleNamespace(name="INTERNAL")
         )

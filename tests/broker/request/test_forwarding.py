@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from penstock.broker.base.context import Context
-from penstock.broker.handlers import internal
+from penstock.broker.handlers.topics import TopicHandlers
 from penstock.broker.node import producer_ids
 from penstock.broker.node.controller import NotController
 from penstock.broker.request import forwarding
-from penstock.broker.request.forwarding import Caller, forward
+from penstock.broker.request.forwarding import Caller
 from penstock.metadata.configs import Operation
 from penstock.metadata.image import BROKER, TOPIC
 from penstock.model.errors import ErrorCode
@@ -359,11 +359,11 @@ def test_who_asked_reaches_the_controller(monkeypatch: pytest.MonkeyPatch) -> No
     """The client's principal and address, not those of the broker that passes the request on (KIP-590)."""
     seen: list[tuple[str, str, str | None]] = []
 
-    async def serve(context: Context, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+    async def serve(_: TopicHandlers, context: Context, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
         seen.append((context.principal, context.host, context.client_id))
         return DeleteTopicsResponse()
 
-    monkeypatch.setitem(internal._CARRIED, DELETE_TOPICS.key, (DELETE_TOPICS, serve))
+    monkeypatch.setattr(TopicHandlers, "delete_topics", serve)
 
     async def nowhere() -> None:
         raise AssertionError("this node is not the controller")
@@ -374,7 +374,7 @@ def test_who_asked_reaches_the_controller(monkeypatch: pytest.MonkeyPatch) -> No
             request = DeleteTopicsRequest(timeout_ms=5000)
             await nodes.ask(node, DELETE_TOPICS, request)
             alice = Caller("User:alice", "2001:db8::7", "alices-client")
-            await forward(nodes[node], DELETE_TOPICS, 6, request, nowhere, alice)
+            await nodes[node].forwarding.forward(DELETE_TOPICS, 6, request, nowhere, alice)
 
     run(main())
     assert seen == [

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Sequence
+from typing import Final
 
 from penstock.broker.app.lifecycle import Lifecycle
 from penstock.broker.app.maintenance import Maintenance
+from penstock.broker.app.routes import Routes
 from penstock.broker.base.descriptors import DESCRIPTORS
 from penstock.broker.base.features import SUPPORTED_FEATURES, found_cluster
 from penstock.broker.base.logs import get_logger
@@ -15,17 +16,13 @@ from penstock.broker.base.metrics import Metrics
 from penstock.broker.coordinators.group_coordinator import GroupCoordinator
 from penstock.broker.coordinators.shard_log import Loader
 from penstock.broker.fetch.sessions import FetchSessions
-from penstock.broker.handlers import HANDLERS
-from penstock.broker.handlers.find_coordinator import CoordinatorLookup
-from penstock.broker.handlers.group_offsets import GroupOffsetHandlers
-from penstock.broker.handlers.groups import GroupHandlers
 from penstock.broker.healing.environment import RepairEnvironment
 from penstock.broker.healing.full_directories import FullDirectories
 from penstock.broker.healing.scrubber import Scrubber
 from penstock.broker.node.cluster_node import ClusterNode, new_cluster_id
 from penstock.broker.node.controller import Controller
 from penstock.broker.node.metadata_home import check_metadata_home
-from penstock.broker.node.new_topics import decide_topic
+from penstock.broker.node.new_topics import TopicCreation
 from penstock.broker.node.producer_ids import ProducerIds
 from penstock.broker.node.rejoining import Rejoining
 from penstock.broker.replica.fetcher import ReplicaFetcher
@@ -33,7 +30,7 @@ from penstock.broker.replica.links import ClusterLinks
 from penstock.broker.replica.partitions import Partitions
 from penstock.broker.replica.replicas import Replicas
 from penstock.broker.request.dispatch import Dispatcher
-from penstock.broker.request.forwarding import create_topic_anywhere
+from penstock.broker.request.forwarding import Forwarding
 from penstock.broker.request.internal_listener import (
     InternalDispatcher,
     InternalListener,
@@ -77,6 +74,7 @@ _HANDOVER_S: Final = 5.0
 #: how long it waits for voters to hear that it no longer leads the quorum
 _FAREWELL_S: Final = 0.5
 _PATIENCE_S: Final = 30.0
+_NO_EPOCH: Final = -1
 
 
 class Broker:
@@ -132,6 +130,8 @@ class Broker:
         self.partitions = partitions
         self.node = node
         self.producer_ids = ProducerIds(node)
+        self.topic_creation = TopicCreation(config, node.image, node.controller, world.clock, world.rng)
+        self.forwarding = Forwarding(node, self.metrics)
         self.groups = GroupCoordinator(
             config,
             self.image,
@@ -142,9 +142,6 @@ class Broker:
             self.create_topic,
             lambda: node.clock_watch.now_ms() is not None,
         )
-        self.coordinator_lookup = CoordinatorLookup(self.groups.runtime, self.image)
-        self.group_handlers = GroupHandlers(self.groups.runtime)
-        self.group_offset_handlers = GroupOffsetHandlers(self.groups.runtime, self.image)
         self.replicas = Replicas(
             config,
             world,
@@ -173,8 +170,9 @@ class Broker:
             world.clock.monotonic,
             lambda: int.from_bytes(world.rng.token(4), "big") & 0x7FFFFFFF,
         )
-        self.dispatcher = Dispatcher(self, HANDLERS)
-        self.internal_dispatcher = None if internal is None else _internal_dispatcher(self)
+        routes = Routes(self)
+        self.dispatcher = Dispatcher(self, routes.clients)
+        self.internal_dispatcher = None if internal is None else _internal_dispatcher(self, routes)
         self.lifecycle = None if internal is None else self._new_lifecycle(internal.listener)
         self.rejoining = None if internal is None else Rejoining(node)
         self.maintenance = Maintenance(
@@ -310,6 +308,10 @@ class Broker:
         """As the node knows it."""
         return self.node.broker_epoch
 
+    def registered_epoch(self) -> int:
+        """The broker epoch of this process's registration; -1 where it has none."""
+        return _NO_EPOCH if self.lifecycle is None else self.lifecycle.epoch
+
     def peer(self, node_id: int, purpose: str) -> Peer:
         """A connection of its own to another node's internal listener; PeerGone if nobody knows where."""
         return self.node.peers.get(node_id, purpose)
@@ -320,32 +322,16 @@ class Broker:
         """The active controller's answer, as `ClusterNode` has it, which is given a while."""
         return await self.node.to_controller(api, request, _PATIENCE_S, on_unanswered=on_unanswered)
 
-    def apis_on(self, listener: Listener) -> Iterable[Api[Any, Any]]:
-        """What is served there."""
-        is_internal = self.internal is not None and listener is self.internal.listener
-        dispatcher = self.internal_dispatcher if is_internal else None
-        return (dispatcher or self.dispatcher).apis
-
     @property
     def address(self) -> str:
         """Where clients of the first listener connect; a mere controller has only other nodes."""
         listener = (*self.listeners, *([self.internal.listener] if self.internal else ()))[0]
         return f"{listener.advertised_host}:{listener.advertised_port}"
 
-    def nodes(self, listener: str) -> Iterator[tuple[int, str, int, str | None, bool]]:
-        """(id, host, port, rack, fenced) of the brokers that can be reached through `listener`."""
-        for broker in self.image.brokers.values():
-            if listener in broker.endpoints:
-                host, port = broker.endpoints[listener]
-                yield broker.id, host, port, broker.rack, broker.fenced
-
     async def create_topic(self, topic: NewTopic) -> None:
         """Have the controller make a topic; ApiError if it refuses."""
 
-        async def here() -> Sequence[Struct]:
-            return await decide_topic(self, topic)
-
-        await create_topic_anywhere(self, topic, here)
+        await self.forwarding.create_topic(topic, lambda: self.topic_creation.decide(topic))
 
     async def auto_create(self, name: str) -> None:
         """Make a topic that somebody mentioned; another mention may have been faster.
@@ -473,8 +459,8 @@ async def _open_node(
     )
 
 
-def _internal_dispatcher(broker: Broker) -> InternalDispatcher:
+def _internal_dispatcher(broker: Broker, routes: Routes) -> InternalDispatcher:
     # Imported here, because a broker alone has no use for these handlers.
-    from penstock.broker.handlers.internal import INTERNAL_HANDLERS
+    from penstock.broker.app.internal_routes import internal_handlers
 
-    return InternalDispatcher(broker, INTERNAL_HANDLERS)
+    return InternalDispatcher(broker, internal_handlers(broker, routes))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 from penstock.broker.base.metrics import ApiStats
 from penstock.net.connection import Connection
@@ -13,7 +13,7 @@ from penstock.net.listener import Listener
 if TYPE_CHECKING:
     from penstock.broker.app.broker import Broker
 
-__all__ = ["Context", "RequestTasks"]
+__all__ = ["AsyncHandler", "Context", "Handler", "RequestTasks"]
 
 T = TypeVar("T")
 
@@ -68,3 +68,8 @@ class Context:
     def spawn(self, work: Coroutine[Any, Any, T]) -> Deferred[T]:
         """Answer with the result of a coroutine: for handlers that have to wait after all."""
         return self.tasks.spawn(self, work)
+
+
+#: (context, request) to a response or a (writer, content), a Deferred of either, None, or a coroutine
+Handler: TypeAlias = Callable[[Context, Any], Any]
+AsyncHandler: TypeAlias = Callable[[Context, Any], Coroutine[Any, Any, Any]]

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from collections.abc import Iterable
+from typing import Any, Final
 
 from penstock.broker.base.context import Context
 from penstock.broker.base.features import SUPPORTED_FEATURES
+from penstock.broker.node.cluster_node import ClusterNode
 from penstock.model.errors import ErrorCode
+from penstock.wire.api import Api
 from penstock.wire.apis.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
@@ -16,7 +19,7 @@ from penstock.wire.apis.api_versions import (
     SupportedFeatureKey,
 )
 
-__all__ = ["api_versions"]
+__all__ = ["ApiVersionsHandler"]
 
 #: what a client may call itself (KIP-511)
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
@@ -27,29 +30,43 @@ _KRAFT_VERSION: Final = "kraft.version"
 _ELIGIBLE_LEADERS: Final = "eligible.leader.replicas.version"
 
 
-def api_versions(context: Context, request: ApiVersionsRequest) -> ApiVersionsResponse:
-    if context.version >= _NAMES_SOFTWARE:
-        name, version = request.client_software_name, request.client_software_version
-        if not (_SOFTWARE.fullmatch(name) and _SOFTWARE.fullmatch(version)):
-            return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
-        context.connection.software = (name, version)
-    image = context.broker.image
-    return ApiVersionsResponse(
-        api_keys=[
-            ApiVersion(api_key=api.key, min_version=api.min_version, max_version=api.max_version)
-            for api in context.broker.apis_on(context.listener)
-        ],
-        supported_features=[
-            SupportedFeatureKey(name=name, min_version=low, max_version=high)
-            for name, (low, high) in _shown_features().items()
-            if low or context.version >= _ZERO_MIN_FROM
-        ],
-        finalized_features_epoch=image.offset,
-        finalized_features=[
-            FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level)
-            for name, level in _levels(context).items()
-        ],
-    )
+class ApiVersionsHandler:
+    """ApiVersions of one listener."""
+
+    def __init__(self, node: ClusterNode, apis: Iterable[Api[Any, Any]]) -> None:
+        """`apis` are those that the listener serves."""
+        self._node = node
+        self._apis = apis
+
+    def api_versions(self, context: Context, request: ApiVersionsRequest) -> ApiVersionsResponse:
+        if context.version >= _NAMES_SOFTWARE:
+            name, version = request.client_software_name, request.client_software_version
+            if not (_SOFTWARE.fullmatch(name) and _SOFTWARE.fullmatch(version)):
+                return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+            context.connection.software = (name, version)
+        return ApiVersionsResponse(
+            api_keys=[
+                ApiVersion(api_key=api.key, min_version=api.min_version, max_version=api.max_version)
+                for api in self._apis
+            ],
+            supported_features=[
+                SupportedFeatureKey(name=name, min_version=low, max_version=high)
+                for name, (low, high) in _shown_features().items()
+                if low or context.version >= _ZERO_MIN_FROM
+            ],
+            finalized_features_epoch=self._node.image.offset,
+            finalized_features=[
+                FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level)
+                for name, level in self._levels().items()
+            ],
+        )
+
+    def _levels(self) -> dict[str, int]:
+        levels = dict(self._node.image.features)
+        if self._node.quorum.state.history.latest_offset >= 0:
+            # The metadata log has the voters, which level 1 stands for (KIP-853).
+            levels[_KRAFT_VERSION] = 1
+        return levels
 
 
 def _shown_features() -> dict[str, tuple[int, int]]:
@@ -57,11 +74,3 @@ def _shown_features() -> dict[str, tuple[int, int]]:
     features = {**SUPPORTED_FEATURES, _KRAFT_VERSION: (0, 1)}
     features[_ELIGIBLE_LEADERS] = (0, features[_ELIGIBLE_LEADERS][1])
     return features
-
-
-def _levels(context: Context) -> dict[str, int]:
-    levels = dict(context.broker.image.features)
-    if context.broker.node.quorum.state.history.latest_offset >= 0:
-        # The voters are in the metadata log, which is what level 1 stands for (KIP-853).
-        levels[_KRAFT_VERSION] = 1
-    return levels

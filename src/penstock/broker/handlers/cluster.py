@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from penstock.broker.base.context import Context
 from penstock.broker.base.features import SUPPORTED_FEATURES
-from penstock.broker.node.controller import NotController
+from penstock.broker.node.cluster_node import ClusterNode
+from penstock.broker.node.controller import Controller, NotController
 from penstock.metadata import elect_leaders as elections
 from penstock.metadata import features, reassignment
+from penstock.metadata.image import ClusterImage
 from penstock.model.errors import ApiError, ErrorCode
 from penstock.wire.apis.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -28,65 +30,63 @@ from penstock.wire.apis.update_features import (
     UpdateFeaturesResponse,
 )
 
-__all__ = [
-    "alter_partition_reassignments",
-    "elect_leaders",
-    "list_partition_reassignments",
-    "unregister_broker",
-    "update_features",
-]
+__all__ = ["ClusterHandlers"]
 
 
-async def elect_leaders(context: Context, request: ElectLeadersRequest) -> ElectLeadersResponse:
-    broker = context.broker
-    duties, image = broker.node.duties, broker.image
-    try:
-        reports = await duties.reports.collect(elections.partitions_to_recover(image, request))
-        return await broker.controller.change(
-            lambda: elections.elect_leaders(image, duties.policy, request, reports)
+class ClusterHandlers:
+    """The APIs with which operators change leaders, replicas, features and brokers."""
+
+    def __init__(self, node: ClusterNode, image: ClusterImage, controller: Controller) -> None:
+        self._node = node
+        self._image = image
+        self._controller = controller
+
+    async def elect_leaders(self, context: Context, request: ElectLeadersRequest) -> ElectLeadersResponse:
+        duties, image = self._node.duties, self._image
+        try:
+            reports = await duties.reports.collect(elections.partitions_to_recover(image, request))
+            return await self._controller.change(
+                lambda: elections.elect_leaders(image, duties.policy, request, reports)
+            )
+        except ApiError as e:
+            return ElectLeadersResponse(error_code=e.code)
+
+    async def alter_partition_reassignments(
+        self, context: Context, request: AlterPartitionReassignmentsRequest
+    ) -> AlterPartitionReassignmentsResponse:
+        return await self._controller.change(
+            lambda: reassignment.alter_reassignments(self._image, self._node.duties.policy, request)
         )
-    except ApiError as e:
-        return ElectLeadersResponse(error_code=e.code)
 
-
-async def alter_partition_reassignments(
-    context: Context, request: AlterPartitionReassignmentsRequest
-) -> AlterPartitionReassignmentsResponse:
-    broker = context.broker
-    return await broker.controller.change(
-        lambda: reassignment.alter_reassignments(broker.image, broker.node.duties.policy, request)
-    )
-
-
-async def list_partition_reassignments(
-    context: Context, request: ListPartitionReassignmentsRequest
-) -> ListPartitionReassignmentsResponse:
-    broker = context.broker
-    # A change without records: decided by who is the controller, on the newest image.
-    return await broker.controller.change(
-        lambda: ([], reassignment.list_reassignments(broker.image, request))
-    )
-
-
-async def update_features(context: Context, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
-    broker = context.broker
-    response = UpdateFeaturesResponse(
-        results=[UpdatableFeatureResult(feature=update.feature) for update in request.feature_updates]
-    )
-    try:
-        await broker.controller.change(
-            lambda: (features.update_features(broker.image, request, SUPPORTED_FEATURES), None)
+    async def list_partition_reassignments(
+        self, context: Context, request: ListPartitionReassignmentsRequest
+    ) -> ListPartitionReassignmentsResponse:
+        # A change without records: decided by who is the controller, on the newest image.
+        return await self._controller.change(
+            lambda: ([], reassignment.list_reassignments(self._image, request))
         )
-    except ApiError as e:
-        response.error_code = e.code
-        response.error_message = str(e)
-        for result in response.results:
-            result.error_code = e.code
-    return response
 
+    async def update_features(
+        self, context: Context, request: UpdateFeaturesRequest
+    ) -> UpdateFeaturesResponse:
+        response = UpdateFeaturesResponse(
+            results=[UpdatableFeatureResult(feature=update.feature) for update in request.feature_updates]
+        )
+        try:
+            await self._controller.change(
+                lambda: (features.update_features(self._image, request, SUPPORTED_FEATURES), None)
+            )
+        except ApiError as e:
+            response.error_code = e.code
+            response.error_message = str(e)
+            for result in response.results:
+                result.error_code = e.code
+        return response
 
-async def unregister_broker(context: Context, request: UnregisterBrokerRequest) -> UnregisterBrokerResponse:
-    response = await context.broker.node.service.ask(UNREGISTER_BROKER, request)
-    if response.error_code == ErrorCode.NOT_CONTROLLER:
-        raise NotController("another node leads the quorum")
-    return response
+    async def unregister_broker(
+        self, context: Context, request: UnregisterBrokerRequest
+    ) -> UnregisterBrokerResponse:
+        response = await self._node.service.ask(UNREGISTER_BROKER, request)
+        if response.error_code == ErrorCode.NOT_CONTROLLER:
+            raise NotController("another node leads the quorum")
+        return response

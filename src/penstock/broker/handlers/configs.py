@@ -9,6 +9,7 @@ from typing import Final
 from penstock.broker.base.context import Context
 from penstock.broker.handlers.loggers import alter_loggers, describe_loggers
 from penstock.broker.handlers.topic_times import with_times
+from penstock.broker.node.controller import Controller
 from penstock.metadata.configs import (
     GROUP,
     Alteration,
@@ -16,13 +17,14 @@ from penstock.metadata.configs import (
     check_min_isr,
     config_records,
 )
-from penstock.metadata.image import BROKER, TOPIC
+from penstock.metadata.image import BROKER, TOPIC, ClusterImage
 from penstock.metadata.topics import check_topic_name
 from penstock.model.config import (
     BROKER_KEYS,
     CLIENT_METRICS_KEYS,
     GROUP_KEYS,
     TOPIC_KEYS,
+    BrokerConfig,
     ConfigEntry,
     ConfigKey,
     ConfigType,
@@ -32,6 +34,7 @@ from penstock.model.config import (
     resolve_topic_configs,
 )
 from penstock.model.errors import ApiError, ErrorCode, InvalidConfig, InvalidRequest, UnknownTopicOrPartition
+from penstock.ports import Clock
 from penstock.wire.apis import alter_configs as legacy
 from penstock.wire.apis import incremental_alter_configs as incremental
 from penstock.wire.apis.describe_configs import (
@@ -49,13 +52,7 @@ from penstock.wire.apis.list_config_resources import (
 )
 from penstock.wire.schema import Struct
 
-__all__ = [
-    "alter_configs",
-    "describe_configs",
-    "incremental_alter_configs",
-    "is_of_this_node",
-    "list_config_resources",
-]
+__all__ = ["ConfigHandlers", "is_of_this_node"]
 
 _BROKER_LOGGER: Final = 8
 _CLIENT_METRICS: Final = 16
@@ -69,69 +66,214 @@ _KEYS: Final = {
 }
 
 
-def describe_configs(context: Context, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
-    response = DescribeConfigsResponse()
-    for resource in request.resources:
-        result = DescribeConfigsResult(
-            resource_type=resource.resource_type, resource_name=resource.resource_name
-        )
-        response.results.append(result)
+class ConfigHandlers:
+    """The APIs that describe and alter configs."""
+
+    def __init__(
+        self, config: BrokerConfig, node_id: int, image: ClusterImage, clock: Clock, controller: Controller
+    ) -> None:
+        self._config = config
+        self._node_id = node_id
+        self._image = image
+        self._clock = clock
+        self._controller = controller
+
+    def describe_configs(self, context: Context, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
+        response = DescribeConfigsResponse()
+        for resource in request.resources:
+            result = DescribeConfigsResult(
+                resource_type=resource.resource_type, resource_name=resource.resource_name
+            )
+            response.results.append(result)
+            try:
+                entries = self._entries(resource)
+            except ApiError as e:
+                result.error_code = e.code
+                result.error_message = str(e)
+                continue
+            result.configs = [
+                _result(entry, request.include_synonyms, request.include_documentation) for entry in entries
+            ]
+        return response
+
+    def _entries(self, resource: DescribeConfigsResource) -> list[ConfigEntry]:
+        name = resource.resource_name
+        names = resource.configuration_keys
+        if resource.resource_type == TOPIC:
+            check_topic_name(name)
+            if name not in self._image.topics:
+                raise UnknownTopicOrPartition(f"The topic '{name}' does not exist")
+            entries = self._config.describe_topic(self._image.topic_configs(name), names)
+            return with_times(entries, self._image.topics[name], names)
+        if resource.resource_type == BROKER:
+            if not name:
+                return self._config.describe_dynamic_default(names)
+            self._check_is_us(name)
+            return self._config.describe(names)
+        if resource.resource_type == GROUP:
+            _check_group_name(name)
+            return self._config.describe_group(self._image.configs.get((GROUP, name), {}), names)
+        if resource.resource_type == _BROKER_LOGGER:
+            self._check_is_us(name)
+            return describe_loggers(names)
+        if resource.resource_type == _CLIENT_METRICS:
+            _check_subscription_name(name)
+            return describe_client_metrics(self._image.configs.get((_CLIENT_METRICS, name), {}), names)
+        raise InvalidRequest(f"Configs of resource type {resource.resource_type} are not served")
+
+    def _check_is_registered(self, name: str) -> None:
+        """The controller alters the configs of any broker, but of none that it does not know."""
+        if _broker_id(name) not in self._image.brokers:
+            raise InvalidRequest(f"Unexpected broker id, none is registered as {name}")
+
+    def _check_is_us(self, name: str) -> None:
+        if _broker_id(name) != self._node_id:
+            raise InvalidRequest(
+                f"Unexpected broker id, expected {self._node_id} or empty string, but received {name}"
+            )
+
+    async def incremental_alter_configs(
+        self, context: Context, request: incremental.IncrementalAlterConfigsRequest
+    ) -> incremental.IncrementalAlterConfigsResponse:
+        response = incremental.IncrementalAlterConfigsResponse()
+        asked = Counter((r.resource_type, r.resource_name) for r in request.resources)
+        for resource in request.resources:
+            key = (resource.resource_type, resource.resource_name)
+            alterations = [Alteration(c.name, c.config_operation, c.value) for c in resource.configs]
+            defaults = _list_defaults(_KEYS.get(key[0], {}))
+            alter = _alterer(alterations, defaults) if asked[key] == 1 else _refuse_twice
+            if key[0] == _BROKER_LOGGER and asked[key] == 1:
+                code, message = self._alter_loggers(key[1], alterations, request.validate_only)
+            else:
+                code, message = await self._alter(key, alter, request.validate_only)
+            response.responses.append(
+                incremental.AlterConfigsResourceResponse(
+                    error_code=code, error_message=message, resource_type=key[0], resource_name=key[1]
+                )
+            )
+        return response
+
+    def _alter_loggers(
+        self, name: str, alterations: Sequence[Alteration], validate_only: bool
+    ) -> tuple[int, str | None]:
+        """As `_alter`, for what is no part of the cluster's metadata."""
         try:
-            entries = _entries(context, resource)
+            self._check_is_us(name)
+            alter_loggers(alterations, validate_only)
         except ApiError as e:
-            result.error_code = e.code
-            result.error_message = str(e)
-            continue
-        result.configs = [
-            _result(entry, request.include_synonyms, request.include_documentation) for entry in entries
-        ]
-    return response
+            return e.code, str(e)
+        return ErrorCode.NONE, None
 
+    async def alter_configs(
+        self, context: Context, request: legacy.AlterConfigsRequest
+    ) -> legacy.AlterConfigsResponse:
+        """The older API: the given configs replace all configs of the resource."""
+        response = legacy.AlterConfigsResponse()
+        asked = Counter((r.resource_type, r.resource_name) for r in request.resources)
+        for resource in request.resources:
+            key = (resource.resource_type, resource.resource_name)
+            replace = _replacer(resource.configs) if asked[key] == 1 else _refuse_twice
+            code, message = await self._alter(key, replace, request.validate_only)
+            response.responses.append(
+                legacy.AlterConfigsResourceResponse(
+                    error_code=code, error_message=message, resource_type=key[0], resource_name=key[1]
+                )
+            )
+        return response
 
-def _entries(context: Context, resource: DescribeConfigsResource) -> list[ConfigEntry]:
-    broker = context.broker
-    name = resource.resource_name
-    names = resource.configuration_keys
-    if resource.resource_type == TOPIC:
-        check_topic_name(name)
-        if name not in broker.image.topics:
-            raise UnknownTopicOrPartition(f"The topic '{name}' does not exist")
-        entries = broker.config.describe_topic(broker.image.topic_configs(name), names)
-        return with_times(entries, broker.image.topics[name], names)
-    if resource.resource_type == BROKER:
-        if not name:
-            return broker.config.describe_dynamic_default(names)
-        _check_is_us(context, name)
-        return broker.config.describe(names)
-    if resource.resource_type == GROUP:
-        _check_group_name(name)
-        return broker.config.describe_group(broker.image.configs.get((GROUP, name), {}), names)
-    if resource.resource_type == _BROKER_LOGGER:
-        _check_is_us(context, name)
-        return describe_loggers(names)
-    if resource.resource_type == _CLIENT_METRICS:
-        _check_subscription_name(name)
-        return describe_client_metrics(broker.image.configs.get((_CLIENT_METRICS, name), {}), names)
-    raise InvalidRequest(f"Configs of resource type {resource.resource_type} are not served")
+    async def _alter(
+        self,
+        resource: tuple[int, str],
+        alter: Callable[[Mapping[str, str]], dict[str, str]],
+        validate_only: bool,
+    ) -> tuple[int, str | None]:
+        """Alter one resource; (error code, message) as the response wants them."""
+        image = self._image
+
+        def decide() -> tuple[Sequence[Struct], None]:
+            self._check_resource(resource)
+            values = alter(image.configs.get(resource, {}))
+            self._check_values(resource, values)
+            if resource[0] == TOPIC and resource[1] not in image.topics:
+                # After the values: like Kafka, what is wrong with those is told of any topic.
+                raise UnknownTopicOrPartition(f"The topic '{resource[1]}' does not exist")
+            check_min_isr(resource, values)
+            records = config_records(image, resource, values, self._clock.now_ms())
+            return ([] if validate_only else records), None
+
+        try:
+            await self._controller.change(decide)
+        except ApiError as e:
+            return e.code, str(e)
+        return ErrorCode.NONE, None
+
+    def _check_resource(self, resource: tuple[int, str]) -> None:
+        kind, name = resource
+        if kind == TOPIC:
+            if not name:
+                raise InvalidRequest("Default topic resources are not allowed.")
+            check_topic_name(name)
+        elif kind == BROKER:
+            if name:
+                self._check_is_registered(name)
+        elif kind == GROUP:
+            _check_group_name(name)
+        elif kind == _CLIENT_METRICS:
+            _check_subscription_name(name)
+        else:
+            raise InvalidRequest(f"Configs of resource type {kind} cannot be altered")
+
+    def _check_values(self, resource: tuple[int, str], values: Mapping[str, str]) -> None:
+        kind, name = resource
+        config = self._config
+        for key, value in values.items():
+            if len(value) > 32767:
+                raise InvalidConfig(f"The value of {key} is longer than 32767 characters")
+        if kind == TOPIC:
+            resolve_topic_configs(values, config)
+        elif kind == GROUP:
+            check_group_configs(values, config)
+        elif kind == _CLIENT_METRICS:
+            check_client_metrics(values)
+        else:
+            try:
+                _check_stays_reachable(values)
+                if name:
+                    config.check_dynamic(dynamic=values)
+                else:
+                    config.check_dynamic(dynamic_default=values)
+            except InvalidConfig as e:
+                # The code that Kafka has for brokers, unlike for topics; clients know it (KAFKA-13609).
+                raise InvalidRequest(str(e)) from e
+
+    def list_config_resources(
+        self, context: Context, request: ListConfigResourcesRequest
+    ) -> ListConfigResourcesResponse:
+        """Everything that has configs; version 0 knows client metrics alone."""
+        if context.version == 0:
+            kinds: Iterable[int] = (_CLIENT_METRICS,)
+        else:
+            kinds = request.resource_types or _LISTABLE
+        unknown = [kind for kind in kinds if kind not in _LISTABLE]
+        if unknown:
+            return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+        response = ListConfigResourcesResponse()
+        for kind in dict.fromkeys(kinds):
+            names: Iterable[str] = ()
+            if kind == TOPIC:
+                names = self._image.topics
+            elif kind in (BROKER, _BROKER_LOGGER):
+                names = [str(node) for node in self._image.brokers]
+            elif kind in (GROUP, _CLIENT_METRICS):
+                names = [name for known, name in self._image.configs if known == kind]
+            response.config_resources += [ConfigResource(resource_name=n, resource_type=kind) for n in names]
+        return response
 
 
 def _broker_id(name: str) -> int:
     if not name.lstrip("-").isdigit():
         raise InvalidRequest(f"Broker id must be an integer, but it is: {name}")
     return int(name)
-
-
-def _check_is_registered(context: Context, name: str) -> None:
-    """The controller alters the configs of any broker, but of none that it does not know."""
-    if _broker_id(name) not in context.broker.image.brokers:
-        raise InvalidRequest(f"Unexpected broker id, none is registered as {name}")
-
-
-def _check_is_us(context: Context, name: str) -> None:
-    if _broker_id(name) != context.broker.node_id:
-        raise InvalidRequest(
-            f"Unexpected broker id, expected {context.broker.node_id} or empty string, but received {name}"
-        )
 
 
 def _check_group_name(name: str) -> None:
@@ -167,40 +309,6 @@ def is_of_this_node(request: incremental.IncrementalAlterConfigsRequest) -> bool
     return all(resource.resource_type == _BROKER_LOGGER for resource in request.resources)
 
 
-async def incremental_alter_configs(
-    context: Context, request: incremental.IncrementalAlterConfigsRequest
-) -> incremental.IncrementalAlterConfigsResponse:
-    response = incremental.IncrementalAlterConfigsResponse()
-    asked = Counter((r.resource_type, r.resource_name) for r in request.resources)
-    for resource in request.resources:
-        key = (resource.resource_type, resource.resource_name)
-        alterations = [Alteration(c.name, c.config_operation, c.value) for c in resource.configs]
-        defaults = _list_defaults(_KEYS.get(key[0], {}))
-        alter = _alterer(alterations, defaults) if asked[key] == 1 else _refuse_twice
-        if key[0] == _BROKER_LOGGER and asked[key] == 1:
-            code, message = _alter_loggers(context, key[1], alterations, request.validate_only)
-        else:
-            code, message = await _alter(context, key, alter, request.validate_only)
-        response.responses.append(
-            incremental.AlterConfigsResourceResponse(
-                error_code=code, error_message=message, resource_type=key[0], resource_name=key[1]
-            )
-        )
-    return response
-
-
-def _alter_loggers(
-    context: Context, name: str, alterations: Sequence[Alteration], validate_only: bool
-) -> tuple[int, str | None]:
-    """As `_alter`, for what is no part of the cluster's metadata."""
-    try:
-        _check_is_us(context, name)
-        alter_loggers(alterations, validate_only)
-    except ApiError as e:
-        return e.code, str(e)
-    return ErrorCode.NONE, None
-
-
 def _refuse_twice(current: Mapping[str, str]) -> dict[str, str]:
     raise InvalidRequest("Each resource must appear at most once.")
 
@@ -213,22 +321,6 @@ def _alterer(
 
 def _list_defaults(keys: Mapping[str, ConfigKey]) -> dict[str, str]:
     return {name: key.format(key.default) or "" for name, key in keys.items() if key.type is ConfigType.LIST}
-
-
-async def alter_configs(context: Context, request: legacy.AlterConfigsRequest) -> legacy.AlterConfigsResponse:
-    """The older API: what is given replaces everything that was set."""
-    response = legacy.AlterConfigsResponse()
-    asked = Counter((r.resource_type, r.resource_name) for r in request.resources)
-    for resource in request.resources:
-        key = (resource.resource_type, resource.resource_name)
-        replace = _replacer(resource.configs) if asked[key] == 1 else _refuse_twice
-        code, message = await _alter(context, key, replace, request.validate_only)
-        response.responses.append(
-            legacy.AlterConfigsResourceResponse(
-                error_code=code, error_message=message, resource_type=key[0], resource_name=key[1]
-            )
-        )
-    return response
 
 
 def _replacer(configs: Sequence[legacy.AlterableConfig]) -> Callable[[Mapping[str, str]], dict[str, str]]:
@@ -245,102 +337,9 @@ def _replacer(configs: Sequence[legacy.AlterableConfig]) -> Callable[[Mapping[st
     return replace
 
 
-async def _alter(
-    context: Context,
-    resource: tuple[int, str],
-    alter: Callable[[Mapping[str, str]], dict[str, str]],
-    validate_only: bool,
-) -> tuple[int, str | None]:
-    """Alter one resource; (error code, message) as the response wants them."""
-    image = context.broker.image
-
-    def decide() -> tuple[Sequence[Struct], None]:
-        _check_resource(context, resource)
-        values = alter(image.configs.get(resource, {}))
-        _check_values(context, resource, values)
-        if resource[0] == TOPIC and resource[1] not in image.topics:
-            # After the values: like Kafka, what is wrong with those is told of any topic.
-            raise UnknownTopicOrPartition(f"The topic '{resource[1]}' does not exist")
-        check_min_isr(resource, values)
-        records = config_records(image, resource, values, context.broker.clock.now_ms())
-        return ([] if validate_only else records), None
-
-    try:
-        await context.broker.controller.change(decide)
-    except ApiError as e:
-        return e.code, str(e)
-    return ErrorCode.NONE, None
-
-
-def _check_resource(context: Context, resource: tuple[int, str]) -> None:
-    kind, name = resource
-    if kind == TOPIC:
-        if not name:
-            raise InvalidRequest("Default topic resources are not allowed.")
-        check_topic_name(name)
-    elif kind == BROKER:
-        if name:
-            _check_is_registered(context, name)
-    elif kind == GROUP:
-        _check_group_name(name)
-    elif kind == _CLIENT_METRICS:
-        _check_subscription_name(name)
-    else:
-        raise InvalidRequest(f"Configs of resource type {kind} cannot be altered")
-
-
-def _check_values(context: Context, resource: tuple[int, str], values: Mapping[str, str]) -> None:
-    kind, name = resource
-    config = context.broker.config
-    for key, value in values.items():
-        if len(value) > 32767:
-            raise InvalidConfig(f"The value of {key} is longer than 32767 characters")
-    if kind == TOPIC:
-        resolve_topic_configs(values, config)
-    elif kind == GROUP:
-        check_group_configs(values, config)
-    elif kind == _CLIENT_METRICS:
-        check_client_metrics(values)
-    else:
-        try:
-            _check_stays_reachable(values)
-            if name:
-                config.check_dynamic(dynamic=values)
-            else:
-                config.check_dynamic(dynamic_default=values)
-        except InvalidConfig as e:
-            # The code that Kafka has for brokers, unlike for topics; clients know it (KAFKA-13609).
-            raise InvalidRequest(str(e)) from e
-
-
 def _check_stays_reachable(values: Mapping[str, str]) -> None:
     """A running broker that takes no connections could not be told to take some again."""
     for key in ("max.connections", "max.connections.per.ip", "max.connection.creation.rate"):
         exempt = key == "max.connections.per.ip" and values.get(f"{key}.overrides")
         if key in values and BROKER_KEYS[key].parse(values[key]) == 0 and not exempt:
             raise InvalidConfig(f"{key} cannot be 0 while the broker runs: nobody could connect to change it")
-
-
-def list_config_resources(
-    context: Context, request: ListConfigResourcesRequest
-) -> ListConfigResourcesResponse:
-    """Everything that has configs; version 0 knows client metrics alone."""
-    broker = context.broker
-    if context.version == 0:
-        kinds: Iterable[int] = (_CLIENT_METRICS,)
-    else:
-        kinds = request.resource_types or _LISTABLE
-    unknown = [kind for kind in kinds if kind not in _LISTABLE]
-    if unknown:
-        return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
-    response = ListConfigResourcesResponse()
-    for kind in dict.fromkeys(kinds):
-        names: Iterable[str] = ()
-        if kind == TOPIC:
-            names = broker.image.topics
-        elif kind in (BROKER, _BROKER_LOGGER):
-            names = [str(node) for node in broker.image.brokers]
-        elif kind in (GROUP, _CLIENT_METRICS):
-            names = [name for known, name in broker.image.configs if known == kind]
-        response.config_resources += [ConfigResource(resource_name=n, resource_type=kind) for n in names]
-    return response

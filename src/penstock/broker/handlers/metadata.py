@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeVar
 
 from penstock.broker.base.context import Context
 from penstock.broker.base.logs import get_logger
+from penstock.broker.node.cluster_node import ClusterNode
+from penstock.broker.replica.replicas import Replicas
 from penstock.metadata.image import NO_LEADER, ClusterImage, PartitionImage, TopicImage
 from penstock.metadata.topics import check_topic_name
+from penstock.model.config import BrokerConfig
 from penstock.model.errors import ApiError, ErrorCode, InvalidTopic
 from penstock.model.ids import INTERNAL_TOPICS, NO_TOPIC_ID, TopicId
 from penstock.net.deferred import Deferred
+from penstock.net.listener import Listener
 from penstock.wire.apis.describe_cluster import (
     DescribeClusterBroker,
     DescribeClusterRequest,
@@ -34,7 +38,7 @@ from penstock.wire.apis.metadata import (
     MetadataResponseTopic,
 )
 
-__all__ = ["describe_cluster", "describe_topic_partitions", "metadata"]
+__all__ = ["MetadataHandlers"]
 
 log = get_logger("topics")
 P = TypeVar("P", MetadataResponsePartition, DescribeTopicPartitionsResponsePartition)
@@ -56,26 +60,282 @@ _BROKERS: Final = 1
 _CONTROLLERS: Final = 2
 
 
-def metadata(
-    context: Context, request: MetadataRequest
-) -> MetadataResponse | Deferred[MetadataResponse | None]:
-    broker = context.broker
-    if request.topics:
-        if context.version < _BY_TOPIC_ID and any(
-            t.name is None or t.topic_id != NO_TOPIC_ID for t in request.topics
-        ):
-            return _refused(request.topics)
-        request.topics = _merged(request.topics)
-    if request.topics and request.allow_auto_topic_creation and broker.config.auto_create_topics_enable:
-        known = broker.image.topics
-        missing = [
-            t.name for t in request.topics if t.topic_id == NO_TOPIC_ID and t.name and t.name not in known
+class MetadataHandlers:
+    """Metadata, DescribeCluster and DescribeTopicPartitions."""
+
+    def __init__(
+        self,
+        image: ClusterImage,
+        node: ClusterNode,
+        node_id: int,
+        auto_create: Callable[[str], Awaitable[None]],
+        config: BrokerConfig,
+        internal: Listener | None,
+        replicas: Replicas,
+    ) -> None:
+        self._image = image
+        self._node = node
+        self._node_id = node_id
+        self._auto_create = auto_create
+        self._config = config
+        self._internal = internal
+        self._replicas = replicas
+
+    def metadata(
+        self, context: Context, request: MetadataRequest
+    ) -> MetadataResponse | Deferred[MetadataResponse | None]:
+        if request.topics:
+            if context.version < _BY_TOPIC_ID and any(
+                t.name is None or t.topic_id != NO_TOPIC_ID for t in request.topics
+            ):
+                return _refused(request.topics)
+            request.topics = _merged(request.topics)
+        if request.topics and request.allow_auto_topic_creation and self._config.auto_create_topics_enable:
+            known = self._image.topics
+            missing = [
+                t.name for t in request.topics if t.topic_id == NO_TOPIC_ID and t.name and t.name not in known
+            ]
+            if missing:
+                return context.spawn(self._create_and_answer(context, request, missing))
+        if self._internal is not None:
+            return context.spawn(self._confirm_and_answer(context, request, {}))
+        return self._metadata(context, request, {})
+
+    async def _create_and_answer(
+        self, context: Context, request: MetadataRequest, missing: Iterable[str]
+    ) -> MetadataResponse:
+        errors = {}
+        for name in missing:
+            try:
+                await self._auto_create(name)
+            except ApiError as e:
+                log.warning("topic_not_created", topic=name, reason=str(e))
+                if e.code == ErrorCode.REQUEST_TIMED_OUT:
+                    # No controller: the others would wait in vain, too, and what there is can be told.
+                    break
+                if e.code != ErrorCode.INVALID_REPLICATION_FACTOR:
+                    errors[name] = e.code
+                # Otherwise brokers are missing and may still start: clients retry an unknown topic.
+        return await self._confirm_and_answer(context, request, errors)
+
+    async def _confirm_and_answer(
+        self, context: Context, request: MetadataRequest, errors: Mapping[str, ErrorCode]
+    ) -> MetadataResponse:
+        """Name only leaders that live, and wait a little for who follows one that has died.
+
+        Most who ask in a hurry have just seen a leader die, and ask again only after a second or more.
+        """
+        live = [
+            node for node, *_, fenced in reachable_brokers(self._image, context.listener.name) if not fenced
         ]
-        if missing:
-            return context.spawn(_create_and_answer(context, request, missing))
-    if broker.internal is not None:
-        return context.spawn(_confirm_and_answer(context, request, {}))
-    return _metadata(context, request, {})
+        await self._node.peers.confirm(node for node in live if node != self._node_id)
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + _SUCCESSION_S
+        while self._awaits_succession(request) and loop.time() < deadline:  # noqa: ASYNC110 - of two states
+            await asyncio.sleep(_LOOK_S)
+        return self._metadata(context, request, errors)
+
+    def _awaits_succession(self, request: MetadataRequest) -> bool:
+        """Whether a leader that was asked for is missing, and the metadata does not know yet."""
+        missing = self._node.peers.missing()
+        if not missing:
+            return False
+        image = self._image
+        asked = list(image.topics.values())
+        if request.topics is not None:
+            found = [
+                image.topics.get(t.name or "") or image.topics_by_id.get(TopicId(t.topic_id))
+                for t in request.topics
+            ]
+            asked = [topic for topic in found if topic is not None]
+        return any(p.leader in missing for topic in asked for p in topic.partitions.values())
+
+    def _metadata(
+        self, context: Context, request: MetadataRequest, errors: Mapping[str, ErrorCode]
+    ) -> MetadataResponse:
+        """The answer, with `errors` for topics that could not be created."""
+        operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else _NOT_ASKED
+        if request.topics is None or (context.version == 0 and not request.topics):
+            topics = [self._known(context, topic, operations) for topic in self._image.topics.values()]
+        else:
+            topics = [self._one(context, wanted, operations, errors) for wanted in request.topics]
+        # Java's admin client asks every broker that it is told of, and waits in vain for one that is gone.
+        told_of_leaving = context.connection.software is None or context.connection.software[0] != _JAVA
+        return MetadataResponse(
+            brokers=[
+                MetadataResponseBroker(node_id=node, host=host, port=port, rack=rack)
+                for node, host, port, rack, fenced in reachable_brokers(self._image, context.listener.name)
+                if not fenced or (told_of_leaving and self._replicas.is_leaving(node))
+            ],
+            cluster_id=self._node.cluster_id,
+            controller_id=self._node_id,
+            topics=topics,
+            cluster_authorized_operations=(
+                CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else _NOT_ASKED
+            ),
+        )
+
+    def _one(
+        self, context: Context, wanted: MetadataRequestTopic, operations: int, errors: Mapping[str, ErrorCode]
+    ) -> MetadataResponseTopic:
+        image = self._image
+        if wanted.topic_id != NO_TOPIC_ID:
+            topic = image.topics_by_id.get(TopicId(wanted.topic_id))
+            if topic is not None:
+                return self._known(context, topic, operations)
+            return MetadataResponseTopic(
+                error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=wanted.topic_id
+            )
+        name = wanted.name or ""
+        topic = image.topics.get(name)
+        if topic is not None:
+            return self._known(context, topic, operations)
+        return MetadataResponseTopic(
+            error_code=errors.get(name) or _why_unknown(name),
+            name=name,
+            is_internal=name in INTERNAL_TOPICS,
+            topic_authorized_operations=operations,
+        )
+
+    def _known(self, context: Context, topic: TopicImage, operations: int) -> MetadataResponseTopic:
+        return MetadataResponseTopic(
+            name=topic.name,
+            topic_id=topic.id,
+            is_internal=topic.name in INTERNAL_TOPICS,
+            partitions=self._partitions(MetadataResponsePartition, context, topic.partitions.items()),
+            topic_authorized_operations=operations,
+        )
+
+    def _partitions(
+        self, kind: type[P], context: Context, partitions: Iterable[tuple[int, PartitionImage]]
+    ) -> list[P]:
+        """Who leads partitions and where they are, as one of the responses tells it."""
+        brokers, listener = self._image.brokers, context.listener.name
+        live = {node for node, known in brokers.items() if not known.fenced and listener in known.endpoints}
+        missing = self._node.peers.missing()
+        told = []
+        for index, partition in partitions:
+            error, leader = ErrorCode.NONE, partition.leader
+            if leader in missing:
+                # Clients that are told of a leader that has just died, or hangs, ask again only much later.
+                error, leader = ErrorCode.LEADER_NOT_AVAILABLE, NO_LEADER
+            elif leader not in live:
+                # One that clients of this listener cannot reach is no leader to them.
+                elsewhere = leader in brokers and not brokers[leader].fenced
+                error = ErrorCode.LISTENER_NOT_FOUND if elsewhere else ErrorCode.LEADER_NOT_AVAILABLE
+                leader = NO_LEADER
+            told.append(
+                kind(
+                    error_code=error,
+                    partition_index=index,
+                    leader_id=leader,
+                    leader_epoch=partition.leader_epoch,
+                    replica_nodes=partition.replicas,
+                    isr_nodes=partition.isr,
+                    offline_replicas=[node for node in partition.replicas if node not in live],
+                )
+            )
+        return told
+
+    def describe_cluster(self, context: Context, request: DescribeClusterRequest) -> DescribeClusterResponse:
+        if request.endpoint_type == _CONTROLLERS:
+            return self._controllers(context)
+        if request.endpoint_type != _BROKERS:
+            return DescribeClusterResponse(
+                error_code=ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
+                error_message=f"Endpoints of type {request.endpoint_type} are not known",
+            )
+        return DescribeClusterResponse(
+            endpoint_type=_BROKERS,
+            cluster_id=self._node.cluster_id,
+            controller_id=_active_controller(self._image, self._node.leader_id, self._node_id),
+            brokers=[
+                DescribeClusterBroker(
+                    broker_id=node,
+                    host=host,
+                    port=port,
+                    rack=rack,
+                    is_fenced=fenced,
+                    machine=self._image.brokers[node].machine,
+                )
+                for node, host, port, rack, fenced in reachable_brokers(self._image, context.listener.name)
+                if not fenced or request.include_fenced_brokers
+            ],
+            cluster_authorized_operations=(
+                CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else _NOT_ASKED
+            ),
+            healing_notes="\n".join(self._node.duties.healer.notes())
+            if request.include_fenced_brokers
+            else "",
+        )
+
+    def _controllers(self, context: Context) -> DescribeClusterResponse:
+        """Where voters are reached, for clients that talk to them directly (KIP-919)."""
+        if self._internal is None or context.listener is not self._internal:
+            return DescribeClusterResponse(
+                error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE,
+                error_message="This listener serves clients; ask a controller's listener for controllers",
+            )
+        node = self._node
+        return DescribeClusterResponse(
+            endpoint_type=_CONTROLLERS,
+            cluster_id=self._node.cluster_id,
+            controller_id=node.leader_id,
+            brokers=[
+                DescribeClusterBroker(broker_id=voter.key.id, host=endpoint.host, port=endpoint.port)
+                for voter in node.quorum.state.voters
+                if (endpoint := node.endpoint_of(voter.key.id)) is not None
+            ],
+        )
+
+    def describe_topic_partitions(
+        self, context: Context, request: DescribeTopicPartitionsRequest
+    ) -> DescribeTopicPartitionsResponse:
+        """Topics in the order of their names, from the cursor on, as many partitions as fit one answer."""
+        image = self._image
+        names: Iterable[str] = sorted({t.name for t in request.topics} or image.topics)
+        first = 0
+        if request.cursor is not None:
+            start, first = request.cursor.topic_name, request.cursor.partition_index
+            if first < 0 or (request.topics and start not in names):
+                return _bad_cursor(request)
+            names = [name for name in names if name >= start]
+            if start not in names[:1]:
+                first = 0
+        most = self._config.max_request_partition_size_limit
+        left = max(1, min(request.response_partition_limit, most))
+        response = DescribeTopicPartitionsResponse()
+        for name in names:
+            if not left:
+                response.next_cursor = Cursor(topic_name=name, partition_index=0)
+                break
+            topic = image.topics.get(name)
+            if topic is None:
+                response.topics.append(_undescribed(name, _why_unknown(name), TOPIC_OPERATIONS))
+                continue
+            shown = list(topic.partitions.items())[first : first + left]
+            response.topics.append(self._described(context, topic, shown))
+            left -= len(shown)
+            if first + len(shown) < len(topic.partitions):
+                response.next_cursor = Cursor(topic_name=name, partition_index=first + len(shown))
+                break
+            first = 0
+        return response
+
+    def _described(
+        self, context: Context, topic: TopicImage, shown: Sequence[tuple[int, PartitionImage]]
+    ) -> DescribeTopicPartitionsResponseTopic:
+        partitions = self._partitions(DescribeTopicPartitionsResponsePartition, context, shown)
+        for partition, (_, known) in zip(partitions, shown, strict=True):
+            partition.eligible_leader_replicas = known.elr
+            partition.last_known_elr = known.last_known_leader
+        return DescribeTopicPartitionsResponseTopic(
+            name=topic.name,
+            topic_id=topic.id,
+            is_internal=topic.name in INTERNAL_TOPICS,
+            partitions=partitions,
+            topic_authorized_operations=TOPIC_OPERATIONS,
+        )
 
 
 def _refused(topics: Sequence[MetadataRequestTopic]) -> MetadataResponse:
@@ -95,186 +355,12 @@ def _merged(topics: Sequence[MetadataRequestTopic]) -> list[MetadataRequestTopic
     return list(by_id.values() or by_name.values())
 
 
-async def _create_and_answer(
-    context: Context, request: MetadataRequest, missing: Iterable[str]
-) -> MetadataResponse:
-    errors = {}
-    for name in missing:
-        try:
-            await context.broker.auto_create(name)
-        except ApiError as e:
-            log.warning("topic_not_created", topic=name, reason=str(e))
-            if e.code == ErrorCode.REQUEST_TIMED_OUT:
-                # No controller: the others would wait in vain, too, and what there is can be told.
-                break
-            if e.code != ErrorCode.INVALID_REPLICATION_FACTOR:
-                errors[name] = e.code
-            # Else brokers are missing, perhaps still to come: clients ask again for what is merely unknown.
-    return await _confirm_and_answer(context, request, errors)
-
-
-async def _confirm_and_answer(
-    context: Context, request: MetadataRequest, errors: Mapping[str, ErrorCode]
-) -> MetadataResponse:
-    """Name only leaders that live, and wait a little for who follows one that has died.
-
-    Most who ask in a hurry have just seen a leader die, and ask again only after a second or more.
-    """
-    broker = context.broker
-    live = [node for node, *_, fenced in broker.nodes(context.listener.name) if not fenced]
-    await broker.node.peers.confirm(node for node in live if node != broker.node_id)
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + _SUCCESSION_S
-    while _awaits_succession(context, request) and loop.time() < deadline:  # noqa: ASYNC110 - of two states
-        await asyncio.sleep(_LOOK_S)
-    return _metadata(context, request, errors)
-
-
-def _awaits_succession(context: Context, request: MetadataRequest) -> bool:
-    """Whether a leader that was asked for is missing, and the metadata does not know yet."""
-    broker = context.broker
-    missing = broker.node.peers.missing()
-    if not missing:
-        return False
-    image = broker.image
-    asked = list(image.topics.values())
-    if request.topics is not None:
-        found = [
-            image.topics.get(t.name or "") or image.topics_by_id.get(TopicId(t.topic_id))
-            for t in request.topics
-        ]
-        asked = [topic for topic in found if topic is not None]
-    return any(p.leader in missing for topic in asked for p in topic.partitions.values())
-
-
-def _metadata(
-    context: Context, request: MetadataRequest, errors: Mapping[str, ErrorCode]
-) -> MetadataResponse:
-    """The answer, with `errors` for topics that could not be created."""
-    broker = context.broker
-    operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else _NOT_ASKED
-    if request.topics is None or (context.version == 0 and not request.topics):
-        topics = [_known(context, topic, operations) for topic in broker.image.topics.values()]
-    else:
-        topics = [_one(context, wanted, operations, errors) for wanted in request.topics]
-    # Java's admin client asks every broker that it is told of, and waits in vain for one that is gone.
-    told_of_leaving = context.connection.software is None or context.connection.software[0] != _JAVA
-    return MetadataResponse(
-        brokers=[
-            MetadataResponseBroker(node_id=node, host=host, port=port, rack=rack)
-            for node, host, port, rack, fenced in broker.nodes(context.listener.name)
-            if not fenced or (told_of_leaving and broker.replicas.is_leaving(node))
-        ],
-        cluster_id=broker.cluster_id,
-        controller_id=broker.node_id,
-        topics=topics,
-        cluster_authorized_operations=(
-            CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else _NOT_ASKED
-        ),
-    )
-
-
-def _one(
-    context: Context, wanted: MetadataRequestTopic, operations: int, errors: Mapping[str, ErrorCode]
-) -> MetadataResponseTopic:
-    image = context.broker.image
-    if wanted.topic_id != NO_TOPIC_ID:
-        topic = image.topics_by_id.get(TopicId(wanted.topic_id))
-        if topic is not None:
-            return _known(context, topic, operations)
-        return MetadataResponseTopic(
-            error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=wanted.topic_id
-        )
-    name = wanted.name or ""
-    topic = image.topics.get(name)
-    if topic is not None:
-        return _known(context, topic, operations)
-    return MetadataResponseTopic(
-        error_code=errors.get(name) or _why_unknown(name),
-        name=name,
-        is_internal=name in INTERNAL_TOPICS,
-        topic_authorized_operations=operations,
-    )
-
-
 def _why_unknown(name: str) -> ErrorCode:
     try:
         check_topic_name(name)
     except InvalidTopic as e:
         return e.code
     return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-
-
-def _known(context: Context, topic: TopicImage, operations: int) -> MetadataResponseTopic:
-    return MetadataResponseTopic(
-        name=topic.name,
-        topic_id=topic.id,
-        is_internal=topic.name in INTERNAL_TOPICS,
-        partitions=_partitions(MetadataResponsePartition, context, topic.partitions.items()),
-        topic_authorized_operations=operations,
-    )
-
-
-def _partitions(kind: type[P], context: Context, partitions: Iterable[tuple[int, PartitionImage]]) -> list[P]:
-    """Who leads partitions and where they are, as one of the responses tells it."""
-    brokers, listener = context.broker.image.brokers, context.listener.name
-    live = {node for node, broker in brokers.items() if not broker.fenced and listener in broker.endpoints}
-    missing = context.broker.node.peers.missing()
-    told = []
-    for index, partition in partitions:
-        error, leader = ErrorCode.NONE, partition.leader
-        if leader in missing:
-            # Clients that are told of a leader that has just died, or hangs, ask again only much later.
-            error, leader = ErrorCode.LEADER_NOT_AVAILABLE, NO_LEADER
-        elif leader not in live:
-            # One that clients of this listener cannot reach is no leader to them.
-            elsewhere = leader in brokers and not brokers[leader].fenced
-            error = ErrorCode.LISTENER_NOT_FOUND if elsewhere else ErrorCode.LEADER_NOT_AVAILABLE
-            leader = NO_LEADER
-        told.append(
-            kind(
-                error_code=error,
-                partition_index=index,
-                leader_id=leader,
-                leader_epoch=partition.leader_epoch,
-                replica_nodes=partition.replicas,
-                isr_nodes=partition.isr,
-                offline_replicas=[node for node in partition.replicas if node not in live],
-            )
-        )
-    return told
-
-
-def describe_cluster(context: Context, request: DescribeClusterRequest) -> DescribeClusterResponse:
-    broker = context.broker
-    if request.endpoint_type == _CONTROLLERS:
-        return _controllers(context)
-    if request.endpoint_type != _BROKERS:
-        return DescribeClusterResponse(
-            error_code=ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
-            error_message=f"Endpoints of type {request.endpoint_type} are not known",
-        )
-    return DescribeClusterResponse(
-        endpoint_type=_BROKERS,
-        cluster_id=broker.cluster_id,
-        controller_id=_active_controller(broker.image, broker.node.leader_id, broker.node_id),
-        brokers=[
-            DescribeClusterBroker(
-                broker_id=node,
-                host=host,
-                port=port,
-                rack=rack,
-                is_fenced=fenced,
-                machine=broker.image.brokers[node].machine,
-            )
-            for node, host, port, rack, fenced in broker.nodes(context.listener.name)
-            if not fenced or request.include_fenced_brokers
-        ],
-        cluster_authorized_operations=(
-            CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else _NOT_ASKED
-        ),
-        healing_notes="\n".join(broker.node.duties.healer.notes()) if request.include_fenced_brokers else "",
-    )
 
 
 def _active_controller(image: ClusterImage, leader_id: int, node_id: int) -> int:
@@ -285,62 +371,6 @@ def _active_controller(image: ClusterImage, leader_id: int, node_id: int) -> int
     """
     leader = image.brokers.get(leader_id)
     return node_id if leader is None or leader.fenced else leader.id
-
-
-def _controllers(context: Context) -> DescribeClusterResponse:
-    """Where voters are reached, for clients that talk to them directly (KIP-919)."""
-    broker = context.broker
-    if broker.internal is None or context.listener is not broker.internal.listener:
-        return DescribeClusterResponse(
-            error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE,
-            error_message="This listener serves clients; ask a controller's listener for controllers",
-        )
-    node = broker.node
-    return DescribeClusterResponse(
-        endpoint_type=_CONTROLLERS,
-        cluster_id=broker.cluster_id,
-        controller_id=node.leader_id,
-        brokers=[
-            DescribeClusterBroker(broker_id=voter.key.id, host=endpoint.host, port=endpoint.port)
-            for voter in node.quorum.state.voters
-            if (endpoint := node.endpoint_of(voter.key.id)) is not None
-        ],
-    )
-
-
-def describe_topic_partitions(
-    context: Context, request: DescribeTopicPartitionsRequest
-) -> DescribeTopicPartitionsResponse:
-    """Topics in the order of their names, from the cursor on, as many partitions as fit one answer."""
-    image = context.broker.image
-    names: Iterable[str] = sorted({t.name for t in request.topics} or image.topics)
-    first = 0
-    if request.cursor is not None:
-        start, first = request.cursor.topic_name, request.cursor.partition_index
-        if first < 0 or (request.topics and start not in names):
-            return _bad_cursor(request)
-        names = [name for name in names if name >= start]
-        if start not in names[:1]:
-            first = 0
-    most = context.broker.config.max_request_partition_size_limit
-    left = max(1, min(request.response_partition_limit, most))
-    response = DescribeTopicPartitionsResponse()
-    for name in names:
-        if not left:
-            response.next_cursor = Cursor(topic_name=name, partition_index=0)
-            break
-        topic = image.topics.get(name)
-        if topic is None:
-            response.topics.append(_undescribed(name, _why_unknown(name), TOPIC_OPERATIONS))
-            continue
-        shown = list(topic.partitions.items())[first : first + left]
-        response.topics.append(_described(context, topic, shown))
-        left -= len(shown)
-        if first + len(shown) < len(topic.partitions):
-            response.next_cursor = Cursor(topic_name=name, partition_index=first + len(shown))
-            break
-        first = 0
-    return response
 
 
 def _bad_cursor(request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
@@ -360,17 +390,9 @@ def _undescribed(name: str, code: ErrorCode, operations: int) -> DescribeTopicPa
     )
 
 
-def _described(
-    context: Context, topic: TopicImage, shown: Sequence[tuple[int, PartitionImage]]
-) -> DescribeTopicPartitionsResponseTopic:
-    partitions = _partitions(DescribeTopicPartitionsResponsePartition, context, shown)
-    for partition, (_, known) in zip(partitions, shown, strict=True):
-        partition.eligible_leader_replicas = known.elr
-        partition.last_known_elr = known.last_known_leader
-    return DescribeTopicPartitionsResponseTopic(
-        name=topic.name,
-        topic_id=topic.id,
-        is_internal=topic.name in INTERNAL_TOPICS,
-        partitions=partitions,
-        topic_authorized_operations=TOPIC_OPERATIONS,
-    )
+def reachable_brokers(image: ClusterImage, listener: str) -> Iterator[tuple[int, str, int, str | None, bool]]:
+    """(id, host, port, rack, fenced) of the brokers that have an endpoint for `listener`."""
+    for broker in image.brokers.values():
+        if listener in broker.endpoints:
+            host, port = broker.endpoints[listener]
+            yield broker.id, host, port, broker.rack, broker.fenced

@@ -12,6 +12,7 @@ from penstock.broker.base.context import Context
 from penstock.broker.base.page_cache import retry_when_cached
 from penstock.broker.replica.leadership import Leadership
 from penstock.broker.replica.partition import Partition
+from penstock.broker.replica.partitions import Partitions
 from penstock.model.errors import (
     ApiError,
     ErrorCode,
@@ -21,6 +22,8 @@ from penstock.model.errors import (
     StorageError,
     UnsupportedVersion,
 )
+from penstock.net.listener import Listener
+from penstock.ports import Workers
 from penstock.records.batch import is_long
 from penstock.storage.directory import DataDirectory
 from penstock.storage.lookup import DatedBatch
@@ -44,7 +47,7 @@ from penstock.wire.apis.offset_for_leader_epoch import (
     OffsetForLeaderTopicResult,
 )
 
-__all__ = ["delete_records", "list_offsets", "offset_for_leader_epoch"]
+__all__ = ["OffsetHandlers"]
 
 LATEST: Final = -1
 EARLIEST: Final = -2
@@ -72,30 +75,170 @@ class _Reader(Enum):
     FOLLOWER = auto()
 
 
-async def list_offsets(context: Context, request: ListOffsetsRequest) -> ListOffsetsResponse:
-    reader = _reader(context, request)
-    response = ListOffsetsResponse()
-    asked = Counter((topic.name, p.partition_index) for topic in request.topics for p in topic.partitions)
-    for topic in request.topics:
-        answers = []
-        for wanted in topic.partitions:
-            answer = ListOffsetsPartitionResponse(partition_index=wanted.partition_index)
-            answers.append(answer)
+class OffsetHandlers:
+    """ListOffsets, OffsetForLeaderEpoch and DeleteRecords."""
+
+    def __init__(self, internal: Listener | None, workers: Workers, partitions: Partitions) -> None:
+        self._internal = internal
+        self._workers = workers
+        self._partitions = partitions
+
+    async def list_offsets(self, context: Context, request: ListOffsetsRequest) -> ListOffsetsResponse:
+        reader = self._reader(context, request)
+        response = ListOffsetsResponse()
+        asked = Counter((topic.name, p.partition_index) for topic in request.topics for p in topic.partitions)
+        for topic in request.topics:
+            answers = []
+            for wanted in topic.partitions:
+                answer = ListOffsetsPartitionResponse(partition_index=wanted.partition_index)
+                answers.append(answer)
+                try:
+                    if asked[topic.name, wanted.partition_index] > 1:
+                        raise InvalidRequest
+                    await self._list_offset(context, topic.name, wanted, reader, answer)
+                except ApiError as e:
+                    answer.error_code = e.code
+            response.topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
+        return response
+
+    def _reader(self, context: Context, request: ListOffsetsRequest) -> _Reader:
+        internal = self._internal
+        if internal is not None and context.listener is internal and request.replica_id >= 0:
+            return _Reader.FOLLOWER
+        return _Reader.COMMITTED if request.isolation_level == _READ_COMMITTED else _Reader.CLIENT
+
+    async def _list_offset(
+        self,
+        context: Context,
+        topic: str,
+        wanted: ListOffsetsPartition,
+        reader: _Reader,
+        answer: ListOffsetsPartitionResponse,
+    ) -> None:
+        timestamp = wanted.timestamp
+        if timestamp < EARLIEST and context.version < _SINCE.get(timestamp, _NEVER):
+            raise UnsupportedVersion
+        partition = self._find(topic, wanted.partition_index)
+        partition.check_leader_epoch(wanted.current_leader_epoch)
+        partition.check_online()
+        log = partition.log
+        if timestamp >= 0 or timestamp == MAX_TIMESTAMP:
+            await self._by_timestamp(context, partition, timestamp, reader, answer)
+            return
+        if timestamp == LATEST:
+            _check_end_known(context, partition, reader)
+            answer.offset = _readable_end(partition, reader)
+        elif timestamp == EARLIEST:
+            answer.offset = log.log_start_offset
+        elif timestamp == EARLIEST_LOCAL:
+            answer.offset = log.local_log_start_offset
+        else:
+            # Nothing is tiered: there is no last tiered offset, and nothing waits for its upload.
+            return
+        answer.leader_epoch = _epoch_at(partition, answer.offset)
+
+    async def _by_timestamp(
+        self,
+        context: Context,
+        partition: Partition,
+        timestamp: int,
+        reader: _Reader,
+        answer: ListOffsetsPartitionResponse,
+    ) -> None:
+        """Search the log; a long walk, or a second one after a walk in vain, runs in a worker thread."""
+        start = 0 if timestamp == MAX_TIMESTAMP else partition.log.log_start_offset
+        found, in_vain = None, False
+        while found is None:
+            dated = await self._dated_batch(partition, timestamp, start)
+            if dated is None:
+                break
+            walk = dated.latest if timestamp == MAX_TIMESTAMP else dated.first
+            if in_vain or is_long(dated.batch):
+                found = await self._workers.in_thread(walk)
+            else:
+                found = walk()
+            start, in_vain = dated.next_offset, True
+        # A replica that lost leadership meanwhile may have truncated its log: its answer would be wrong.
+        partition.check_leader_epoch(_ANY_EPOCH)
+        if found is None or found.offset >= _readable_end(partition, reader):
+            # Nothing to name, or nothing yet: a new leader may only not know that it is committed.
+            _check_end_known(context, partition, reader)
+            return
+        answer.timestamp = found.timestamp
+        answer.offset = found.offset
+        answer.leader_epoch = found.leader_epoch
+
+    async def _dated_batch(self, partition: Partition, timestamp: int, start: int) -> DatedBatch | None:
+        """The next batch to look into."""
+        log = partition.log
+
+        def find() -> DatedBatch | None:
+            if timestamp == MAX_TIMESTAMP:
+                return log.latest_batch(start, cached_only=True)
+            return log.batch_at_or_after(timestamp, start, cached_only=True)
+
+        return await retry_when_cached(partition, self._workers, find)
+
+    def offset_for_leader_epoch(
+        self, context: Context, request: OffsetForLeaderEpochRequest
+    ) -> OffsetForLeaderEpochResponse:
+        response = OffsetForLeaderEpochResponse()
+        for topic in request.topics:
+            answers = []
+            for wanted in topic.partitions:
+                answer = EpochEndOffset(partition=wanted.partition)
+                answers.append(answer)
+                try:
+                    partition = self._find(topic.topic, wanted.partition)
+                    partition.check_leader_epoch(wanted.current_leader_epoch)
+                    partition.check_online()
+                except ApiError as e:
+                    answer.error_code = e.code
+                    continue
+                answer.leader_epoch, answer.end_offset = partition.end_offset_for_epoch(wanted.leader_epoch)
+            response.topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=answers))
+        return response
+
+    async def delete_records(self, context: Context, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
+        """Move the starts of logs, and answer when the new starts are on the disk.
+
+        The followers have moved theirs by then, too.
+        """
+        response = DeleteRecordsResponse()
+        moved: dict[DataDirectory, list[DeleteRecordsPartitionResult]] = {}
+        deleting: list[tuple[Leadership, asyncio.Future[bool], DeleteRecordsPartitionResult]] = []
+        for topic in request.topics:
+            answers = []
+            for wanted in topic.partitions:
+                answer = DeleteRecordsPartitionResult(
+                    partition_index=wanted.partition_index, low_watermark=-1
+                )
+                answers.append(answer)
+                try:
+                    partition = self._find(topic.name, wanted.partition_index)
+                    answer.low_watermark = _delete_before(partition, wanted.offset)
+                except ApiError as e:
+                    answer.error_code = e.code
+                else:
+                    moved.setdefault(partition.directory, []).append(answer)
+                    if partition.leadership is not None:
+                        deleting.append((partition.leadership, partition.leadership.deleted(), answer))
+            response.topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=answers))
+        for directory, answers in moved.items():
             try:
-                if asked[topic.name, wanted.partition_index] > 1:
-                    raise InvalidRequest
-                await _list_offset(context, topic.name, wanted, reader, answer)
-            except ApiError as e:
-                answer.error_code = e.code
-        response.topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
-    return response
+                await self._partitions.checkpoint_directory(directory)
+            except StorageError as e:
+                for answer in answers:
+                    answer.error_code, answer.low_watermark = e.code, -1
+        if deleting:
+            await _wait_for_replicas(deleting, request.timeout_ms / 1000)
+        return response
 
-
-def _reader(context: Context, request: ListOffsetsRequest) -> _Reader:
-    internal = context.broker.internal
-    if internal is not None and context.listener is internal.listener and request.replica_id >= 0:
-        return _Reader.FOLLOWER
-    return _Reader.COMMITTED if request.isolation_level == _READ_COMMITTED else _Reader.CLIENT
+    def _find(self, topic: str, index: int) -> Partition:
+        partition = self._partitions.find(topic, index)
+        if isinstance(partition, ErrorCode):
+            raise ApiError(partition)
+        return partition
 
 
 def _readable_end(partition: Partition, reader: _Reader) -> int:
@@ -114,142 +257,12 @@ def _check_end_known(context: Context, partition: Partition, reader: _Reader) ->
     raise ApiError(ErrorCode.OFFSET_NOT_AVAILABLE if known else ErrorCode.LEADER_NOT_AVAILABLE)
 
 
-async def _list_offset(
-    context: Context,
-    topic: str,
-    wanted: ListOffsetsPartition,
-    reader: _Reader,
-    answer: ListOffsetsPartitionResponse,
-) -> None:
-    timestamp = wanted.timestamp
-    if timestamp < EARLIEST and context.version < _SINCE.get(timestamp, _NEVER):
-        raise UnsupportedVersion
-    partition = _find(context, topic, wanted.partition_index)
-    partition.check_leader_epoch(wanted.current_leader_epoch)
-    partition.check_online()
-    log = partition.log
-    if timestamp >= 0 or timestamp == MAX_TIMESTAMP:
-        await _by_timestamp(context, partition, timestamp, reader, answer)
-        return
-    if timestamp == LATEST:
-        _check_end_known(context, partition, reader)
-        answer.offset = _readable_end(partition, reader)
-    elif timestamp == EARLIEST:
-        answer.offset = log.log_start_offset
-    elif timestamp == EARLIEST_LOCAL:
-        answer.offset = log.local_log_start_offset
-    else:
-        # Nothing is tiered: there is no last tiered offset, and nothing waits for its upload.
-        return
-    answer.leader_epoch = _epoch_at(partition, answer.offset)
-
-
-async def _by_timestamp(
-    context: Context,
-    partition: Partition,
-    timestamp: int,
-    reader: _Reader,
-    answer: ListOffsetsPartitionResponse,
-) -> None:
-    """Look into the log; a walk that may take long, or the next after one in vain, is a worker thread's."""
-    start = 0 if timestamp == MAX_TIMESTAMP else partition.log.log_start_offset
-    found, in_vain = None, False
-    while found is None:
-        dated = await _dated_batch(context, partition, timestamp, start)
-        if dated is None:
-            break
-        walk = dated.latest if timestamp == MAX_TIMESTAMP else dated.first
-        if in_vain or is_long(dated.batch):
-            found = await context.broker.workers.in_thread(walk)
-        else:
-            found = walk()
-        start, in_vain = dated.next_offset, True
-    # Who has stopped leading meanwhile, and may have cut its log, must not say that there is no such record.
-    partition.check_leader_epoch(_ANY_EPOCH)
-    if found is None or found.offset >= _readable_end(partition, reader):
-        # Nothing to name, or nothing yet: a new leader may only not know that it is committed.
-        _check_end_known(context, partition, reader)
-        return
-    answer.timestamp = found.timestamp
-    answer.offset = found.offset
-    answer.leader_epoch = found.leader_epoch
-
-
-async def _dated_batch(
-    context: Context, partition: Partition, timestamp: int, start: int
-) -> DatedBatch | None:
-    """The next batch to look into."""
-    log = partition.log
-
-    def find() -> DatedBatch | None:
-        if timestamp == MAX_TIMESTAMP:
-            return log.latest_batch(start, cached_only=True)
-        return log.batch_at_or_after(timestamp, start, cached_only=True)
-
-    return await retry_when_cached(partition, context.broker.workers, find)
-
-
 def _epoch_at(partition: Partition, offset: int) -> int:
     """The leader epoch of `offset`; at the end of the log the current one, written in or not."""
     if offset >= partition.log.end_offset:
         return partition.leader_epoch
     epoch = partition.log.leader_epochs.epoch_of(offset)
     return partition.leader_epoch if epoch is None else epoch
-
-
-def offset_for_leader_epoch(
-    context: Context, request: OffsetForLeaderEpochRequest
-) -> OffsetForLeaderEpochResponse:
-    response = OffsetForLeaderEpochResponse()
-    for topic in request.topics:
-        answers = []
-        for wanted in topic.partitions:
-            answer = EpochEndOffset(partition=wanted.partition)
-            answers.append(answer)
-            try:
-                partition = _find(context, topic.topic, wanted.partition)
-                partition.check_leader_epoch(wanted.current_leader_epoch)
-                partition.check_online()
-            except ApiError as e:
-                answer.error_code = e.code
-                continue
-            answer.leader_epoch, answer.end_offset = partition.end_offset_for_epoch(wanted.leader_epoch)
-        response.topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=answers))
-    return response
-
-
-async def delete_records(context: Context, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
-    """Move the starts of logs; answered when they are on the disk, so that what was deleted stays deleted.
-
-    Where there are other replicas, they have deleted by then, too.
-    """
-    response = DeleteRecordsResponse()
-    moved: dict[DataDirectory, list[DeleteRecordsPartitionResult]] = {}
-    deleting: list[tuple[Leadership, asyncio.Future[bool], DeleteRecordsPartitionResult]] = []
-    for topic in request.topics:
-        answers = []
-        for wanted in topic.partitions:
-            answer = DeleteRecordsPartitionResult(partition_index=wanted.partition_index, low_watermark=-1)
-            answers.append(answer)
-            try:
-                partition = _find(context, topic.name, wanted.partition_index)
-                answer.low_watermark = _delete_before(partition, wanted.offset)
-            except ApiError as e:
-                answer.error_code = e.code
-            else:
-                moved.setdefault(partition.directory, []).append(answer)
-                if partition.leadership is not None:
-                    deleting.append((partition.leadership, partition.leadership.deleted(), answer))
-        response.topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=answers))
-    for directory, answers in moved.items():
-        try:
-            await context.broker.partitions.checkpoint_directory(directory)
-        except StorageError as e:
-            for answer in answers:
-                answer.error_code, answer.low_watermark = e.code, -1
-    if deleting:
-        await _wait_for_replicas(deleting, request.timeout_ms / 1000)
-    return response
 
 
 async def _wait_for_replicas(
@@ -279,10 +292,3 @@ def _delete_before(partition: Partition, offset: int) -> int:
     if not 0 <= offset <= log.high_watermark:
         raise OffsetOutOfRange(f"The offset {offset} is beyond the high watermark {log.high_watermark}")
     return log.delete_records(offset)
-
-
-def _find(context: Context, topic: str, index: int) -> Partition:
-    partition = context.broker.partitions.find(topic, index)
-    if isinstance(partition, ErrorCode):
-        raise ApiError(partition)
-    return partition

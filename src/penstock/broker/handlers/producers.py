@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from penstock.broker.base.context import Context
 from penstock.broker.base.logs import get_logger
+from penstock.broker.node.producer_ids import ProducerIds
+from penstock.broker.replica.partitions import Partitions
 from penstock.metadata.topics import check_topic_name
 from penstock.model.errors import ErrorCode, InvalidTopic, PenstockError
 from penstock.wire.apis.describe_producers import (
@@ -15,64 +17,76 @@ from penstock.wire.apis.describe_producers import (
 )
 from penstock.wire.apis.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
-__all__ = ["describe_producers", "init_producer_id"]
+__all__ = ["ProducerHandlers"]
 
 log = get_logger("producers")
 
 
-async def init_producer_id(context: Context, request: InitProducerIdRequest) -> InitProducerIdResponse:
-    """A fresh producer id; one that a client brings along is worth nothing without a transactional id."""
-    if request.transactional_id is not None:
-        # No coordinator for transactions is advertised; a client that asks all the same must not go on.
-        code = (
-            ErrorCode.INVALID_REQUEST if not request.transactional_id else ErrorCode.COORDINATOR_NOT_AVAILABLE
-        )
-        return InitProducerIdResponse(error_code=code, producer_epoch=-1)
-    if (request.producer_id < 0) != (request.producer_epoch < 0):
-        return InitProducerIdResponse(error_code=ErrorCode.INVALID_REQUEST, producer_epoch=-1)
-    try:
-        producer_id = await context.broker.producer_ids.next()
-    except PenstockError as e:
-        # There is no controller, or we are not registered with it: it passes, and the producer asks again.
-        log.info("no_producer_id", error=str(e))
-        code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        return InitProducerIdResponse(error_code=code, producer_epoch=-1)
-    return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
+class ProducerHandlers:
+    """InitProducerId and DescribeProducers."""
 
+    def __init__(self, producer_ids: ProducerIds, partitions: Partitions) -> None:
+        self._producer_ids = producer_ids
+        self._partitions = partitions
 
-def describe_producers(context: Context, request: DescribeProducersRequest) -> DescribeProducersResponse:
-    response = DescribeProducersResponse()
-    for topic in request.topics:
-        answers = []
+    async def init_producer_id(
+        self, context: Context, request: InitProducerIdRequest
+    ) -> InitProducerIdResponse:
+        """A fresh producer id; one that a client brings along is worth nothing without a transactional id."""
+        if request.transactional_id is not None:
+            # No coordinator for transactions is advertised; a client that asks all the same must not go on.
+            code = (
+                ErrorCode.INVALID_REQUEST
+                if not request.transactional_id
+                else ErrorCode.COORDINATOR_NOT_AVAILABLE
+            )
+            return InitProducerIdResponse(error_code=code, producer_epoch=-1)
+        if (request.producer_id < 0) != (request.producer_epoch < 0):
+            return InitProducerIdResponse(error_code=ErrorCode.INVALID_REQUEST, producer_epoch=-1)
         try:
-            check_topic_name(topic.name)
-        except InvalidTopic as e:
-            answers = [
-                PartitionResponse(partition_index=index, error_code=e.code, error_message=str(e))
-                for index in topic.partition_indexes
-            ]
-            response.topics.append(TopicResponse(name=topic.name, partitions=answers))
-            continue
-        for index in topic.partition_indexes:
-            answer = PartitionResponse(partition_index=index)
-            answers.append(answer)
-            partition = context.broker.partitions.find(topic.name, index)
-            if isinstance(partition, ErrorCode):
-                answer.error_code = partition
-                answer.error_message = "This server does not host this topic-partition."
+            producer_id = await self._producer_ids.next()
+        except PenstockError as e:
+            # No controller is reachable, or this broker is not registered yet: the producer retries.
+            log.info("no_producer_id", error=str(e))
+            code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            return InitProducerIdResponse(error_code=code, producer_epoch=-1)
+        return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
+
+    def describe_producers(
+        self, context: Context, request: DescribeProducersRequest
+    ) -> DescribeProducersResponse:
+        response = DescribeProducersResponse()
+        for topic in request.topics:
+            answers = []
+            try:
+                check_topic_name(topic.name)
+            except InvalidTopic as e:
+                answers = [
+                    PartitionResponse(partition_index=index, error_code=e.code, error_message=str(e))
+                    for index in topic.partition_indexes
+                ]
+                response.topics.append(TopicResponse(name=topic.name, partitions=answers))
                 continue
-            answer.active_producers = [
-                ProducerState(
-                    producer_id=producer_id,
-                    producer_epoch=state.epoch,
-                    last_sequence=state.last_sequence,
-                    last_timestamp=state.last_timestamp,
-                    coordinator_epoch=state.coordinator_epoch,
-                    current_txn_start_offset=(
-                        -1 if state.transaction_start is None else state.transaction_start
-                    ),
-                )
-                for producer_id, state in partition.log.producers.states.items()
-            ]
-        response.topics.append(TopicResponse(name=topic.name, partitions=answers))
-    return response
+            for index in topic.partition_indexes:
+                answer = PartitionResponse(partition_index=index)
+                answers.append(answer)
+                partition = self._partitions.find(topic.name, index)
+                if isinstance(partition, ErrorCode):
+                    answer.error_code = partition
+                    answer.error_message = "This server does not host this topic-partition."
+                    continue
+                answer.active_producers = [
+                    ProducerState(
+                        producer_id=producer_id,
+                        producer_epoch=state.epoch,
+                        last_sequence=state.last_sequence,
+                        last_timestamp=state.last_timestamp,
+                        coordinator_epoch=state.coordinator_epoch,
+                        current_txn_start_offset=(
+                            -1 if state.transaction_start is None else state.transaction_start
+                        ),
+                    )
+                    for producer_id, state in partition.log.producers.states.items()
+                ]
+            response.topics.append(TopicResponse(name=topic.name, partitions=answers))
+        return response

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from penstock.broker.base.context import Context
 from penstock.broker.handlers.fetch import fetch as read
 from penstock.broker.handlers.replica_fetch import replica_fetch
+from penstock.broker.node.cluster_node import ClusterNode
 from penstock.broker.node.controller import NotController
 from penstock.broker.node.quorum_wire import decode_request, encode_response
 from penstock.model.errors import ErrorCode
 from penstock.model.ids import METADATA_TOPIC, METADATA_TOPIC_ID
 from penstock.net.deferred import Deferred
+from penstock.net.listener import Listener
+from penstock.ports import Clock
 from penstock.raft import messages as raft
 from penstock.raft.node import ReplicaDescription
 from penstock.wire.apis.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
@@ -38,34 +42,163 @@ from penstock.wire.apis.vote import VOTE
 from penstock.wire.replica_fetch import ReplicaAsk
 from penstock.wire.schema import Struct
 
-__all__ = [
-    "add_raft_voter",
-    "ask_quorum",
-    "begin_epoch",
-    "describe_quorum",
-    "fetch",
-    "remove_raft_voter",
-    "update_raft_voter",
-]
+__all__ = ["QuorumHandlers"]
 
 _ASKED: Final = (VOTE, BEGIN_QUORUM_EPOCH, END_QUORUM_EPOCH, FETCH, FETCH_SNAPSHOT)
 
 
-def ask_quorum(context: Context, request: Any) -> Struct | Deferred[Struct]:
-    """Vote, EndQuorumEpoch, FetchSnapshot, and Fetch of the metadata log: the quorum answers when it can."""
-    node = context.broker.node
-    if request.cluster_id not in (None, node.cluster_id):
-        return _refusal(request, ErrorCode.INCONSISTENT_CLUSTER_ID)
-    asked = decode_request(request)
-    if asked is None:
-        return _refusal(request, ErrorCode.INVALID_REQUEST)
-    answer: Deferred[Struct] = Deferred()
+class QuorumHandlers:
+    """The APIs of the metadata quorum."""
 
-    def answered(response: raft.Response) -> None:
-        answer.resolve(encode_response(asked, response, node.endpoint_of(response.leader_id)))
+    def __init__(self, node: ClusterNode, node_id: int, listeners: Sequence[Listener], clock: Clock) -> None:
+        self._node = node
+        self._node_id = node_id
+        self._listeners = listeners
+        self._clock = clock
 
-    node.quorum.ask(asked).then(answered)
-    return answer
+    def ask_quorum(self, context: Context, request: Any) -> Struct | Deferred[Struct]:
+        """Vote, EndQuorumEpoch, FetchSnapshot, and Fetch of the metadata log; the answer may take a while."""
+        node = self._node
+        if request.cluster_id not in (None, node.cluster_id):
+            return _refusal(request, ErrorCode.INCONSISTENT_CLUSTER_ID)
+        asked = decode_request(request)
+        if asked is None:
+            return _refusal(request, ErrorCode.INVALID_REQUEST)
+        answer: Deferred[Struct] = Deferred()
+
+        def answered(response: raft.Response) -> None:
+            answer.resolve(encode_response(asked, response, node.endpoint_of(response.leader_id)))
+
+        node.quorum.ask(asked).then(answered)
+        return answer
+
+    def begin_epoch(self, context: Context, request: BeginQuorumEpochRequest) -> Struct | Deferred[Struct]:
+        """A leader makes itself known, and where it is reached."""
+        if request.topics and request.topics[0].partitions and request.leader_endpoints:
+            first, leader_id = request.leader_endpoints[0], request.topics[0].partitions[0].leader_id
+            self._node.learn([NodeEndpoint(node_id=leader_id, host=first.host, port=first.port)])
+        return self.ask_quorum(context, request)
+
+    def fetch(self, context: Context, request: FetchRequest | ReplicaAsk) -> Any:
+        """On the internal listener: the metadata log from the quorum, any other as followers get it.
+
+        A request without a replica id reads committed records, from any replica, as clients do.
+        """
+        if isinstance(request, ReplicaAsk):
+            return replica_fetch(context, request)
+        for topic in request.topics[:1]:
+            if topic.topic_id == METADATA_TOPIC_ID or topic.topic == METADATA_TOPIC:
+                return self.ask_quorum(context, request)
+        if request.replica_id < 0 and request.replica_state is None:
+            return read(context, request)
+        return replica_fetch(context, request)
+
+    async def describe_quorum(
+        self, context: Context, request: DescribeQuorumRequest
+    ) -> DescribeQuorumResponse:
+        node = self._node
+        now_ms = self._clock.monotonic() * 1000
+        described = node.quorum.node.describe(now_ms)
+        if described is None:
+            raise NotController("another node leads the quorum")
+        wall_ms = self._clock.now_ms()
+
+        def state(replica: ReplicaDescription) -> ReplicaState:
+            def wall(time_ms: float) -> int:
+                return -1 if time_ms < 0 else int(wall_ms - (now_ms - time_ms))
+
+            return ReplicaState(
+                replica_id=replica.key.id,
+                replica_directory_id=replica.key.directory_id,
+                log_end_offset=replica.log_end_offset,
+                last_fetch_timestamp=wall(replica.last_fetch_ms),
+                last_caught_up_timestamp=wall(replica.last_caught_up_ms),
+            )
+
+        partition = DescribeQuorumResponsePartition(
+            leader_id=described.leader_id,
+            leader_epoch=described.epoch,
+            high_watermark=described.high_watermark,
+            current_voters=[state(replica) for replica in described.voters],
+            observers=[state(replica) for replica in described.observers],
+        )
+        if [t.topic_name for t in request.topics] != [METADATA_TOPIC]:
+            partition = DescribeQuorumResponsePartition(error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return DescribeQuorumResponse(
+            topics=[DescribeQuorumResponseTopic(topic_name=METADATA_TOPIC, partitions=[partition])],
+            nodes=[
+                QuorumNode(
+                    node_id=voter.key.id,
+                    listeners=self._shown_endpoints(voter),
+                )
+                for voter in node.quorum.state.voters
+            ],
+        )
+
+    def _shown_endpoints(self, voter: raft.Voter) -> list[Endpoint]:
+        """The endpoints of a voter; a broker that is a cluster of its own has only the clients' listeners."""
+        known = voter.endpoints or filter(None, [self._node.endpoint_of(voter.key.id)])
+        shown = [Endpoint(name=e.name, host=e.host, port=e.port) for e in known if e.host]
+        if not shown and voter.key.id == self._node_id:
+            shown = [
+                Endpoint(name=e.name, host=e.advertised_host, port=e.advertised_port) for e in self._listeners
+            ]
+        return shown
+
+    async def add_raft_voter(self, context: Context, request: AddRaftVoterRequest) -> AddRaftVoterResponse:
+        voter = raft.Voter(raft.ReplicaKey(request.voter_id, request.voter_directory_id), _endpoints(request))
+        code, message = await self._change_voters(
+            request.cluster_id, raft.AddVoterRequest(voter, request.ack_when_committed)
+        )
+        return AddRaftVoterResponse(error_code=code, error_message=message)
+
+    async def remove_raft_voter(
+        self, context: Context, request: RemoveRaftVoterRequest
+    ) -> RemoveRaftVoterResponse:
+        key = raft.ReplicaKey(request.voter_id, request.voter_directory_id)
+        code, message = await self._change_voters(request.cluster_id, raft.RemoveVoterRequest(key))
+        return RemoveRaftVoterResponse(error_code=code, error_message=message)
+
+    async def update_raft_voter(
+        self, context: Context, request: UpdateRaftVoterRequest
+    ) -> UpdateRaftVoterResponse:
+        feature = request.kraft_version_feature
+        voter = raft.Voter(
+            raft.ReplicaKey(request.voter_id, request.voter_directory_id),
+            _endpoints(request),
+            feature.min_supported_version,
+            feature.max_supported_version,
+        )
+        try:
+            code, _ = await self._change_voters(
+                request.cluster_id, raft.UpdateVoterRequest(voter, request.current_leader_epoch)
+            )
+        except NotController:
+            # No envelope brought it here, so there is nobody who would ask another node.
+            code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        node = self._node
+        leader = node.endpoint_of(node.leader_id)
+        current = None
+        if leader is not None:
+            current = CurrentLeader(
+                leader_id=node.leader_id,
+                leader_epoch=node.quorum.state.epoch,
+                host=leader.host,
+                port=leader.port,
+            )
+        return UpdateRaftVoterResponse(error_code=code, current_leader=current)
+
+    async def _change_voters(
+        self, cluster_id: str | None, request: raft.Request
+    ) -> tuple[ErrorCode, str | None]:
+        node = self._node
+        if cluster_id not in (None, node.cluster_id):
+            return ErrorCode.INCONSISTENT_CLUSTER_ID, f"this is the cluster {node.cluster_id}"
+        response = await node.quorum.ask_and_wait(request)
+        assert isinstance(response, raft.VoterChangeResponse)
+        if response.error == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            raise NotController("another node leads the quorum")
+        return response.error, response.message or None
 
 
 def _refusal(request: Any, code: ErrorCode) -> Struct:
@@ -75,136 +208,8 @@ def _refusal(request: Any, code: ErrorCode) -> Struct:
     return refused
 
 
-def begin_epoch(context: Context, request: BeginQuorumEpochRequest) -> Struct | Deferred[Struct]:
-    """A leader makes itself known, and where it is reached."""
-    if request.topics and request.topics[0].partitions and request.leader_endpoints:
-        first, leader_id = request.leader_endpoints[0], request.topics[0].partitions[0].leader_id
-        context.broker.node.learn([NodeEndpoint(node_id=leader_id, host=first.host, port=first.port)])
-    return ask_quorum(context, request)
-
-
-def fetch(context: Context, request: FetchRequest | ReplicaAsk) -> Any:
-    """On the internal listener: the metadata log from the quorum, any other as followers get it.
-
-    A node that does not say which replica it is reads as any reader does: what is committed, of any replica.
-    """
-    if isinstance(request, ReplicaAsk):
-        return replica_fetch(context, request)
-    for topic in request.topics[:1]:
-        if topic.topic_id == METADATA_TOPIC_ID or topic.topic == METADATA_TOPIC:
-            return ask_quorum(context, request)
-    if request.replica_id < 0 and request.replica_state is None:
-        return read(context, request)
-    return replica_fetch(context, request)
-
-
-async def describe_quorum(context: Context, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
-    node = context.broker.node
-    now_ms = context.broker.clock.monotonic() * 1000
-    described = node.quorum.node.describe(now_ms)
-    if described is None:
-        raise NotController("another node leads the quorum")
-    wall_ms = context.broker.clock.now_ms()
-
-    def state(replica: ReplicaDescription) -> ReplicaState:
-        def wall(time_ms: float) -> int:
-            return -1 if time_ms < 0 else int(wall_ms - (now_ms - time_ms))
-
-        return ReplicaState(
-            replica_id=replica.key.id,
-            replica_directory_id=replica.key.directory_id,
-            log_end_offset=replica.log_end_offset,
-            last_fetch_timestamp=wall(replica.last_fetch_ms),
-            last_caught_up_timestamp=wall(replica.last_caught_up_ms),
-        )
-
-    partition = DescribeQuorumResponsePartition(
-        leader_id=described.leader_id,
-        leader_epoch=described.epoch,
-        high_watermark=described.high_watermark,
-        current_voters=[state(replica) for replica in described.voters],
-        observers=[state(replica) for replica in described.observers],
-    )
-    if [t.topic_name for t in request.topics] != [METADATA_TOPIC]:
-        partition = DescribeQuorumResponsePartition(error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    return DescribeQuorumResponse(
-        topics=[DescribeQuorumResponseTopic(topic_name=METADATA_TOPIC, partitions=[partition])],
-        nodes=[
-            QuorumNode(
-                node_id=voter.key.id,
-                listeners=_shown_endpoints(context, voter),
-            )
-            for voter in node.quorum.state.voters
-        ],
-    )
-
-
-def _shown_endpoints(context: Context, voter: raft.Voter) -> list[Endpoint]:
-    """Where a voter is reached; a broker that is a cluster of its own has only the listeners of clients."""
-    known = voter.endpoints or filter(None, [context.broker.node.endpoint_of(voter.key.id)])
-    shown = [Endpoint(name=e.name, host=e.host, port=e.port) for e in known if e.host]
-    if not shown and voter.key.id == context.broker.node_id:
-        shown = [
-            Endpoint(name=e.name, host=e.advertised_host, port=e.advertised_port)
-            for e in context.broker.listeners
-        ]
-    return shown
-
-
 # -- who votes
-
-
-async def add_raft_voter(context: Context, request: AddRaftVoterRequest) -> AddRaftVoterResponse:
-    voter = raft.Voter(raft.ReplicaKey(request.voter_id, request.voter_directory_id), _endpoints(request))
-    code, message = await _change_voters(
-        context, request.cluster_id, raft.AddVoterRequest(voter, request.ack_when_committed)
-    )
-    return AddRaftVoterResponse(error_code=code, error_message=message)
-
-
-async def remove_raft_voter(context: Context, request: RemoveRaftVoterRequest) -> RemoveRaftVoterResponse:
-    key = raft.ReplicaKey(request.voter_id, request.voter_directory_id)
-    code, message = await _change_voters(context, request.cluster_id, raft.RemoveVoterRequest(key))
-    return RemoveRaftVoterResponse(error_code=code, error_message=message)
-
-
-async def update_raft_voter(context: Context, request: UpdateRaftVoterRequest) -> UpdateRaftVoterResponse:
-    feature = request.kraft_version_feature
-    voter = raft.Voter(
-        raft.ReplicaKey(request.voter_id, request.voter_directory_id),
-        _endpoints(request),
-        feature.min_supported_version,
-        feature.max_supported_version,
-    )
-    try:
-        code, _ = await _change_voters(
-            context, request.cluster_id, raft.UpdateVoterRequest(voter, request.current_leader_epoch)
-        )
-    except NotController:
-        # No envelope brought it here, so there is nobody who would ask another node.
-        code = ErrorCode.NOT_LEADER_OR_FOLLOWER
-    node = context.broker.node
-    leader = node.endpoint_of(node.leader_id)
-    current = None
-    if leader is not None:
-        current = CurrentLeader(
-            leader_id=node.leader_id, leader_epoch=node.quorum.state.epoch, host=leader.host, port=leader.port
-        )
-    return UpdateRaftVoterResponse(error_code=code, current_leader=current)
 
 
 def _endpoints(request: AddRaftVoterRequest | UpdateRaftVoterRequest) -> tuple[raft.Endpoint, ...]:
     return tuple(raft.Endpoint(e.name, e.host, e.port) for e in request.listeners)
-
-
-async def _change_voters(
-    context: Context, cluster_id: str | None, request: raft.Request
-) -> tuple[ErrorCode, str | None]:
-    node = context.broker.node
-    if cluster_id not in (None, node.cluster_id):
-        return ErrorCode.INCONSISTENT_CLUSTER_ID, f"this is the cluster {node.cluster_id}"
-    response = await node.quorum.ask_and_wait(request)
-    assert isinstance(response, raft.VoterChangeResponse)
-    if response.error == ErrorCode.NOT_LEADER_OR_FOLLOWER:
-        raise NotController("another node leads the quorum")
-    return response.error, response.message or None

@@ -16,24 +16,31 @@ from penstock.wire.apis.alter_replica_log_dirs import (
     AlterReplicaLogDirTopicResult,
 )
 
-__all__ = ["alter_replica_log_dirs"]
+__all__ = ["ReplicaLogDirHandlers"]
 
 
-def alter_replica_log_dirs(
-    context: Context, request: AlterReplicaLogDirsRequest
-) -> AlterReplicaLogDirsResponse:
-    partitions = context.broker.partitions
-    results: dict[str, AlterReplicaLogDirTopicResult] = {}
-    for directory in request.dirs:
-        for topic in directory.topics:
-            result = results.setdefault(topic.name, AlterReplicaLogDirTopicResult(topic_name=topic.name))
-            result.partitions += [
-                AlterReplicaLogDirPartitionResult(
-                    partition_index=index, error_code=_answer(partitions, directory.path, topic.name, index)
-                )
-                for index in topic.partitions
-            ]
-    return AlterReplicaLogDirsResponse(results=list(results.values()))
+class ReplicaLogDirHandlers:
+    """AlterReplicaLogDirs."""
+
+    def __init__(self, partitions: Partitions) -> None:
+        self._partitions = partitions
+
+    def alter_replica_log_dirs(
+        self, context: Context, request: AlterReplicaLogDirsRequest
+    ) -> AlterReplicaLogDirsResponse:
+        partitions = self._partitions
+        results: dict[str, AlterReplicaLogDirTopicResult] = {}
+        for directory in request.dirs:
+            for topic in directory.topics:
+                result = results.setdefault(topic.name, AlterReplicaLogDirTopicResult(topic_name=topic.name))
+                result.partitions += [
+                    AlterReplicaLogDirPartitionResult(
+                        partition_index=index,
+                        error_code=_answer(partitions, directory.path, topic.name, index),
+                    )
+                    for index in topic.partitions
+                ]
+        return AlterReplicaLogDirsResponse(results=list(results.values()))
 
 
 def _answer(partitions: Partitions, path: str, topic: str, index: int) -> ErrorCode:

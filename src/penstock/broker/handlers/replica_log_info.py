@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from penstock.broker.base.context import Context
 from penstock.broker.replica.partition import Partition
 from penstock.broker.replica.partition_table import Slot
+from penstock.broker.replica.partitions import Partitions
 from penstock.model.errors import ErrorCode
 from penstock.model.ids import TopicId
 from penstock.wire.apis.get_replica_log_info import (
@@ -16,30 +18,36 @@ from penstock.wire.apis.get_replica_log_info import (
     TopicPartitionLogInfo,
 )
 
-__all__ = ["get_replica_log_info"]
+__all__ = ["ReplicaLogInfoHandlers"]
 
 _NO_EPOCH: Final = -1
 _MOST_PARTITIONS: Final = 1000
 
 
-def get_replica_log_info(context: Context, request: GetReplicaLogInfoRequest) -> GetReplicaLogInfoResponse:
-    """Answers for the first 1,000 partitions. The broker epoch is that of this process's registration."""
-    broker = context.broker
-    response = GetReplicaLogInfoResponse(
-        broker_epoch=_NO_EPOCH if broker.lifecycle is None else broker.lifecycle.epoch
-    )
-    left = _MOST_PARTITIONS
-    for topic in request.topic_partitions or ():
-        indexes = topic.partitions[:left]
-        left -= len(indexes)
-        response.truncated = response.truncated or len(indexes) < len(topic.partitions)
-        infos = [
-            _log_info(index, broker.partitions.find(TopicId(topic.topic_id), index)) for index in indexes
-        ]
-        response.topic_partition_log_info_list.append(
-            TopicPartitionLogInfo(topic_id=topic.topic_id, partition_log_info=infos)
-        )
-    return response
+class ReplicaLogInfoHandlers:
+    """GetReplicaLogInfo."""
+
+    def __init__(self, broker_epoch: Callable[[], int], partitions: Partitions) -> None:
+        self._broker_epoch = broker_epoch
+        self._partitions = partitions
+
+    def get_replica_log_info(
+        self, context: Context, request: GetReplicaLogInfoRequest
+    ) -> GetReplicaLogInfoResponse:
+        """Answers for the first 1,000 partitions. The broker epoch is that of this process's registration."""
+        response = GetReplicaLogInfoResponse(broker_epoch=self._broker_epoch())
+        left = _MOST_PARTITIONS
+        for topic in request.topic_partitions or ():
+            indexes = topic.partitions[:left]
+            left -= len(indexes)
+            response.truncated = response.truncated or len(indexes) < len(topic.partitions)
+            infos = [
+                _log_info(index, self._partitions.find(TopicId(topic.topic_id), index)) for index in indexes
+            ]
+            response.topic_partition_log_info_list.append(
+                TopicPartitionLogInfo(topic_id=topic.topic_id, partition_log_info=infos)
+            )
+        return response
 
 
 def _log_info(index: int, slot: Slot) -> PartitionLogInfo:

@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 from penstock.broker.base.context import Context
-from penstock.broker.node.new_topics import decide_topics
+from penstock.broker.node.controller import Controller
+from penstock.broker.node.new_topics import TopicCreation
 from penstock.metadata.image import ClusterImage
 from penstock.metadata.topics import NewTopic, check_new_partitions, delete_topic, grow_topic
 from penstock.model.config import BrokerConfig
@@ -18,6 +19,7 @@ from penstock.model.ids import (
     TRANSACTIONS_TOPIC,
     TopicId,
 )
+from penstock.ports import Clock
 from penstock.wire.apis.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -40,7 +42,7 @@ from penstock.wire.apis.delete_topics import (
 from penstock.wire.metadata_records import PartitionRecord, TopicRecord
 from penstock.wire.schema import Struct
 
-__all__ = ["create_partitions", "create_topics", "delete_topics"]
+__all__ = ["TopicHandlers"]
 
 _BY_STATE = 6
 #: the first version of CreateTopics that shows configs
@@ -56,35 +58,126 @@ _COORDINATOR_PARTITIONS = {
 _TWICE = "The topic is named more than once"
 
 
-async def create_topics(context: Context, request: CreateTopicsRequest) -> CreateTopicsResponse:
-    response = CreateTopicsResponse()
-    asked = Counter(topic.name for topic in request.topics)
-    for name in [name for name, count in asked.items() if count > 1]:
-        response.topics.append(
-            CreatableTopicResult(
-                name=name, error_code=ErrorCode.INVALID_REQUEST, error_message="Duplicate topic name."
+class TopicHandlers:
+    """CreateTopics, DeleteTopics and CreatePartitions."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        topic_creation: TopicCreation,
+        image: ClusterImage,
+        clock: Clock,
+        controller: Controller,
+    ) -> None:
+        self._config = config
+        self._topic_creation = topic_creation
+        self._image = image
+        self._clock = clock
+        self._controller = controller
+
+    async def create_topics(self, context: Context, request: CreateTopicsRequest) -> CreateTopicsResponse:
+        response = CreateTopicsResponse()
+        asked = Counter(topic.name for topic in request.topics)
+        for name in [name for name, count in asked.items() if count > 1]:
+            response.topics.append(
+                CreatableTopicResult(
+                    name=name, error_code=ErrorCode.INVALID_REQUEST, error_message="Duplicate topic name."
+                )
             )
+        topics = [topic for topic in request.topics if asked[topic.name] == 1]
+        results: list[CreatableTopicResult | None] = []
+        wanted: list[NewTopic] = []
+        new = _new_partitions(request, self._config.num_partitions)
+        for topic in topics:
+            try:
+                check_new_partitions(new)
+                wanted.append(self._wanted(topic))
+                results.append(None)
+            except ApiError as e:
+                results.append(_not_created(topic.name, e))
+        made = iter(await self._topic_creation.decide_all(wanted, request.validate_only))
+        described = _Described(self._config, context.version)
+        for topic, result in zip(topics, results, strict=True):
+            if result is None:
+                records = next(made)
+                configs = [] if isinstance(records, ApiError) else described.of(topic)
+                result = _created(topic, records, request.validate_only, configs)
+            response.topics.append(result)
+        return response
+
+    def _wanted(self, topic: CreatableTopic) -> NewTopic:
+        if topic.name in self._image.topics:
+            # Before the other checks, as in Kafka.
+            raise TopicAlreadyExists(f"Topic '{topic.name}' already exists.")
+        wanted = NewTopic(
+            topic.name,
+            topic.num_partitions,
+            topic.replication_factor,
+            {a.partition_index: a.broker_ids for a in topic.assignments},
+            {c.name: c.value for c in topic.configs if c.value is not None},
         )
-    topics = [topic for topic in request.topics if asked[topic.name] == 1]
-    results: list[CreatableTopicResult | None] = []
-    wanted: list[NewTopic] = []
-    new = _new_partitions(request, context.broker.config.num_partitions)
-    for topic in topics:
+        if any(c.value is None for c in topic.configs):
+            raise ApiError(ErrorCode.INVALID_CONFIG, "Null value not supported for topic configs")
+        if len(wanted.assignments) != len(topic.assignments):
+            raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "A partition is assigned more than once")
+        _check_coordinator_topic(self._config, wanted)
+        return wanted
+
+    async def delete_topics(self, context: Context, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+        states: Sequence[DeleteTopicState] = request.topics
+        if context.version < _BY_STATE:
+            states = [DeleteTopicState(name=name) for name in request.topic_names]
+        if not self._config.delete_topic_enable:
+            disabled = ErrorCode.TOPIC_DELETION_DISABLED
+            if context.version < _KNOWS_DISABLED:
+                disabled = ErrorCode.INVALID_REQUEST
+            return DeleteTopicsResponse(
+                responses=[_not_deleted(state, disabled, "delete.topic.enable is false") for state in states]
+            )
         try:
-            check_new_partitions(new)
-            wanted.append(_wanted(context, topic))
-            results.append(None)
+            results = await self._controller.change(lambda: _decide_deletions(self._image, states))
         except ApiError as e:
-            results.append(_not_created(topic.name, e))
-    made = iter(await decide_topics(context.broker, wanted, request.validate_only))
-    described = _Described(context)
-    for topic, result in zip(topics, results, strict=True):
-        if result is None:
-            records = next(made)
-            configs = [] if isinstance(records, ApiError) else described.of(topic)
-            result = _created(topic, records, request.validate_only, configs)
-        response.topics.append(result)
-    return response
+            results = [_not_deleted(state, e.code, str(e)) for state in states]
+        return DeleteTopicsResponse(responses=results)
+
+    async def create_partitions(
+        self, context: Context, request: CreatePartitionsRequest
+    ) -> CreatePartitionsResponse:
+        response = CreatePartitionsResponse()
+        asked = Counter(topic.name for topic in request.topics)
+        for name, count in asked.items():
+            if count > 1:
+                response.results.append(
+                    CreatePartitionsTopicResult(
+                        name=name, error_code=ErrorCode.INVALID_REQUEST, error_message="Duplicate topic name."
+                    )
+                )
+        topics = self._image.topics
+        new = sum(
+            max(0, t.count - len(topics[t.name].partitions)) for t in request.topics if t.name in topics
+        )
+        for topic in request.topics:
+            if asked[topic.name] > 1:
+                continue
+            result = CreatePartitionsTopicResult(name=topic.name)
+            response.results.append(result)
+            try:
+                check_new_partitions(new)
+                await self._grow(topic, request.validate_only)
+            except ApiError as e:
+                result.error_code = e.code
+                result.error_message = str(e)
+        return response
+
+    async def _grow(self, topic: CreatePartitionsTopic, validate_only: bool) -> None:
+        assignments = None if topic.assignments is None else [a.broker_ids for a in topic.assignments]
+        image = self._image
+
+        def decide() -> tuple[Sequence[Struct], None]:
+            records = grow_topic(image, topic.name, topic.count, assignments, self._clock.now_ms())
+            return ([] if validate_only else records), None
+
+        await self._controller.change(decide)
 
 
 def _not_created(name: str, error: ApiError) -> CreatableTopicResult:
@@ -98,25 +191,6 @@ def _new_partitions(request: CreateTopicsRequest, default: int) -> int:
         for t in request.topics
     )
     return sum(count for count in counts if count > 0)
-
-
-def _wanted(context: Context, topic: CreatableTopic) -> NewTopic:
-    if topic.name in context.broker.image.topics:
-        # Before the other checks, as in Kafka.
-        raise TopicAlreadyExists(f"Topic '{topic.name}' already exists.")
-    wanted = NewTopic(
-        topic.name,
-        topic.num_partitions,
-        topic.replication_factor,
-        {a.partition_index: a.broker_ids for a in topic.assignments},
-        {c.name: c.value for c in topic.configs if c.value is not None},
-    )
-    if any(c.value is None for c in topic.configs):
-        raise ApiError(ErrorCode.INVALID_CONFIG, "Null value not supported for topic configs")
-    if len(wanted.assignments) != len(topic.assignments):
-        raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "A partition is assigned more than once")
-    _check_coordinator_topic(context.broker.config, wanted)
-    return wanted
 
 
 def _check_coordinator_topic(config: BrokerConfig, topic: NewTopic) -> None:
@@ -158,9 +232,9 @@ def _created(
 class _Described:
     """The configs of new topics as responses have them; many topics of a request have the same."""
 
-    def __init__(self, context: Context) -> None:
-        self._config = context.broker.config
-        self._needed = context.version >= _DESCRIBES_CONFIGS
+    def __init__(self, config: BrokerConfig, version: int) -> None:
+        self._config = config
+        self._needed = version >= _DESCRIBES_CONFIGS
         self._known: dict[tuple[tuple[str, str | None], ...], list[CreatableTopicConfigs]] = {}
 
     def of(self, topic: CreatableTopic) -> list[CreatableTopicConfigs]:
@@ -182,25 +256,6 @@ class _Described:
             )
             for entry in self._config.describe_topic(set_for_it)
         ]
-
-
-async def delete_topics(context: Context, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
-    broker = context.broker
-    states: Sequence[DeleteTopicState] = request.topics
-    if context.version < _BY_STATE:
-        states = [DeleteTopicState(name=name) for name in request.topic_names]
-    if not broker.config.delete_topic_enable:
-        disabled = ErrorCode.TOPIC_DELETION_DISABLED
-        if context.version < _KNOWS_DISABLED:
-            disabled = ErrorCode.INVALID_REQUEST
-        return DeleteTopicsResponse(
-            responses=[_not_deleted(state, disabled, "delete.topic.enable is false") for state in states]
-        )
-    try:
-        results = await broker.controller.change(lambda: _decide_deletions(broker.image, states))
-    except ApiError as e:
-        results = [_not_deleted(state, e.code, str(e)) for state in states]
-    return DeleteTopicsResponse(responses=results)
 
 
 def _decide_deletions(
@@ -240,40 +295,3 @@ def _not_deleted(state: DeleteTopicState, code: ErrorCode, message: str) -> Dele
     return DeletableTopicResult(
         name=state.name, topic_id=state.topic_id, error_code=code, error_message=message
     )
-
-
-async def create_partitions(context: Context, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
-    response = CreatePartitionsResponse()
-    asked = Counter(topic.name for topic in request.topics)
-    for name, count in asked.items():
-        if count > 1:
-            response.results.append(
-                CreatePartitionsTopicResult(
-                    name=name, error_code=ErrorCode.INVALID_REQUEST, error_message="Duplicate topic name."
-                )
-            )
-    topics = context.broker.image.topics
-    new = sum(max(0, t.count - len(topics[t.name].partitions)) for t in request.topics if t.name in topics)
-    for topic in request.topics:
-        if asked[topic.name] > 1:
-            continue
-        result = CreatePartitionsTopicResult(name=topic.name)
-        response.results.append(result)
-        try:
-            check_new_partitions(new)
-            await _grow(context, topic, request.validate_only)
-        except ApiError as e:
-            result.error_code = e.code
-            result.error_message = str(e)
-    return response
-
-
-async def _grow(context: Context, topic: CreatePartitionsTopic, validate_only: bool) -> None:
-    assignments = None if topic.assignments is None else [a.broker_ids for a in topic.assignments]
-    image = context.broker.image
-
-    def decide() -> tuple[Sequence[Struct], None]:
-        records = grow_topic(image, topic.name, topic.count, assignments, context.broker.clock.now_ms())
-        return ([] if validate_only else records), None
-
-    await context.broker.controller.change(decide)

@@ -1,48 +1,66 @@
-"""The controller's part of making topics: one change of the metadata for all topics of a request."""
+"""Creates topics on the active controller: one change of the metadata for all topics of a request."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from penstock.broker.node.controller import Controller
+from penstock.metadata.image import ClusterImage
 from penstock.metadata.topics import Defaults, NewTopic, NewTopics, create_topic
-from penstock.model.config import resolve_topic_configs
+from penstock.model.config import BrokerConfig, resolve_topic_configs
 from penstock.model.errors import ApiError
 from penstock.model.ids import RESERVED_TOPIC_IDS, TopicId
+from penstock.ports import Clock, Rng
 from penstock.wire.schema import Struct
 
-if TYPE_CHECKING:
-    from penstock.broker.app.broker import Broker
-
-__all__ = ["decide_topic", "decide_topics"]
+__all__ = ["TopicCreation"]
 
 
-async def decide_topic(broker: Broker, topic: NewTopic) -> Sequence[Struct]:
-    """The records that made the topic; ApiError if there is a reason against it."""
-    (made,) = await decide_topics(broker, [topic])
-    if isinstance(made, ApiError):
-        raise made
-    return made
+class TopicCreation:
+    """Decides on new topics as the active controller; `NotController` where this node is not it."""
 
+    def __init__(
+        self, config: BrokerConfig, image: ClusterImage, controller: Controller, clock: Clock, rng: Rng
+    ) -> None:
+        self._config = config
+        self._image = image
+        self._controller = controller
+        self._clock = clock
+        self._rng = rng
 
-async def decide_topics(
-    broker: Broker, topics: Sequence[NewTopic], validate_only: bool = False
-) -> list[Sequence[Struct] | ApiError]:
-    """For each topic the records that made it, or would make it, or why there are none."""
+    async def decide(self, topic: NewTopic) -> Sequence[Struct]:
+        """The records that created the topic; ApiError if it is refused."""
+        (made,) = await self.decide_all([topic])
+        if isinstance(made, ApiError):
+            raise made
+        return made
 
-    def decide() -> tuple[Sequence[Struct], list[Sequence[Struct] | ApiError]]:
-        config = broker.config
+    async def decide_all(
+        self, topics: Sequence[NewTopic], validate_only: bool = False
+    ) -> list[Sequence[Struct] | ApiError]:
+        """For each topic the records that created it, or would create it, or the reason for its refusal."""
+        if not topics:
+            return []
+        try:
+            return await self._controller.change(lambda: self._decide(topics, validate_only))
+        except ApiError as e:
+            return [e] * len(topics)
+
+    def _decide(
+        self, topics: Sequence[NewTopic], validate_only: bool
+    ) -> tuple[Sequence[Struct], list[Sequence[Struct] | ApiError]]:
+        config, image = self._config, self._image
         defaults = Defaults(config.num_partitions, config.default_replication_factor)
-        together, now_ms = NewTopics(broker.image), broker.clock.now_ms()
+        together, now_ms = NewTopics(image), self._clock.now_ms()
         records: list[Struct] = []
         results: list[Sequence[Struct] | ApiError] = []
         for topic in topics:
             try:
                 made = create_topic(
-                    broker.image,
+                    image,
                     topic,
                     defaults,
-                    lambda: _new_topic_id(broker),
+                    self._new_topic_id,
                     together,
                     now_ms,
                     lambda configs: resolve_topic_configs(configs, config),
@@ -55,16 +73,8 @@ async def decide_topics(
             results.append(made)
         return ([] if validate_only else records), results
 
-    if not topics:
-        return []
-    try:
-        return await broker.controller.change(decide)
-    except ApiError as e:
-        return [e] * len(topics)
-
-
-def _new_topic_id(broker: Broker) -> TopicId:
-    topic_id = TopicId(broker.rng.token(16))
-    while topic_id in RESERVED_TOPIC_IDS or topic_id in broker.image.topics_by_id:
-        topic_id = TopicId(broker.rng.token(16))
-    return topic_id
+    def _new_topic_id(self) -> TopicId:
+        topic_id = TopicId(self._rng.token(16))
+        while topic_id in RESERVED_TOPIC_IDS or topic_id in self._image.topics_by_id:
+            topic_id = TopicId(self._rng.token(16))
+        return topic_id

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Coroutine, Iterable, Mapping
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from penstock.broker.base.context import Context
+from penstock.broker.base.context import Context, Handler
 from penstock.broker.base.logs import get_logger
 from penstock.broker.base.metrics import ApiStats
 from penstock.broker.fetch.repeated_client import SteadyReader
@@ -28,10 +28,8 @@ from penstock.wire.messages import RequestHeader, decode_request_header, encode_
 if TYPE_CHECKING:
     from penstock.broker.app.broker import Broker
 
-__all__ = ["Dispatcher", "Handler"]
+__all__ = ["Dispatcher"]
 
-#: (context, request) to a response or a (writer, content), a Deferred of either, None, or a coroutine
-Handler: TypeAlias = Callable[[Context, Any], Any]
 T = TypeVar("T")
 log = get_logger("requests")
 

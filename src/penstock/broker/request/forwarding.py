@@ -1,20 +1,20 @@
-"""Requests that only the active controller can carry out, from whichever broker a client asked (KIP-590).
+"""Forwards requests that only the active controller can carry out (KIP-590).
 
-The request travels in an Envelope, with who has asked, and comes back as if it had been asked there. After a
-success this broker waits a moment until it knows of the change itself, so that the client finds what it has
-just made.
+A client may send such a request to any broker. The broker puts it into an Envelope, together with the
+client's principal and address, and answers with the controller's response. After a success the broker waits a
+moment until its own metadata has the change, so that the client finds it there.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from socket import AF_INET, AF_INET6, inet_ntop, inet_pton
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple
 
-from penstock.broker.base.context import Context
-from penstock.broker.base.metrics import ApiStats
-from penstock.broker.node.cluster_node import ControllerUnavailable
+from penstock.broker.base.context import AsyncHandler, Context
+from penstock.broker.base.metrics import ApiStats, Metrics
+from penstock.broker.node.cluster_node import ClusterNode, ControllerUnavailable
 from penstock.broker.node.controller import NotController
 from penstock.metadata.topics import NewTopic
 from penstock.model.errors import ApiError, ErrorCode, ProtocolError, TopicAlreadyExists
@@ -32,10 +32,7 @@ from penstock.wire.apis.list_partition_reassignments import LIST_PARTITION_REASS
 from penstock.wire.messages import decode_request_header, decode_response, encode_request, encode_response
 from penstock.wire.principals import Principal, decode_principal, encode_principal
 
-if TYPE_CHECKING:
-    from penstock.broker.app.broker import Broker
-
-__all__ = ["AsyncHandler", "Caller", "carry_out", "create_topic_anywhere", "forward", "forwarded"]
+__all__ = ["Caller", "Forwarding"]
 
 _DEFAULT_TIMEOUT_S: Final = 30.0
 #: how long whoever mentions a topic waits until it is made: asking again is cheap, and others of its requests
@@ -47,8 +44,6 @@ _CATCH_UP_S: Final = 0.5
 _READS: Final = (DESCRIBE_QUORUM, LIST_PARTITION_REASSIGNMENTS)
 _SIZE: Final = 4
 _IPV4_BYTES: Final = 4
-
-AsyncHandler: TypeAlias = Callable[[Context, Any], Coroutine[Any, Any, Any]]
 
 
 class Caller(NamedTuple):
@@ -81,87 +76,135 @@ class _ForwardedContext(Context):
         return self._caller.host
 
 
-def forwarded(
-    api: Api[Any, Any], handler: AsyncHandler, stays: Callable[[Any], bool] = lambda request: False
-) -> AsyncHandler:
-    """`handler` where this node is the active controller, or the request `stays`; else what that answers."""
+class Forwarding:
+    """Sends requests to the active controller, and carries out the ones that other brokers send here."""
 
-    async def serve(context: Context, request: Any) -> Any:
-        if stays(request):
-            return await handler(context, request)
+    def __init__(self, node: ClusterNode, metrics: Metrics) -> None:
+        self._node = node
+        self._metrics = metrics
 
-        async def here() -> Any:
-            return await handler(context, request)
+    def forwarded(
+        self, api: Api[Any, Any], handler: AsyncHandler, stays: Callable[[Any], bool] = lambda request: False
+    ) -> AsyncHandler:
+        """A handler that forwards, unless this node is the active controller or the request `stays`."""
 
-        try:
-            caller = Caller(context.principal, context.host, context.client_id)
-            return await forward(context.broker, api, context.version, request, here, caller)
-        except ControllerUnavailable as e:
-            # To close is the one answer that every API has; clients try again.
-            raise ProtocolError(str(e)) from e
+        async def serve(context: Context, request: Any) -> Any:
+            if stays(request):
+                return await handler(context, request)
 
-    return serve
+            async def here() -> Any:
+                return await handler(context, request)
 
-
-async def forward(
-    broker: Broker,
-    api: Api[Any, Any],
-    version: int,
-    request: Any,
-    here: Callable[[], Awaitable[Any]],
-    caller: Caller,
-) -> Any:
-    """The active controller's response, by `here` if this node is it; ControllerUnavailable if none is."""
-    node = broker.node
-
-    async def attempt(left_s: float) -> Any:
-        if node.leader_id == node.node_id:
             try:
-                return await here()
-            except NotController:
+                caller = Caller(context.principal, context.host, context.client_id)
+                return await self.forward(api, context.version, request, here, caller)
+            except ControllerUnavailable as e:
+                # To close the connection is the one answer that every API has; clients retry.
+                raise ProtocolError(str(e)) from e
+
+        return serve
+
+    async def forward(
+        self,
+        api: Api[Any, Any],
+        version: int,
+        request: Any,
+        here: Callable[[], Awaitable[Any]],
+        caller: Caller,
+    ) -> Any:
+        """The active controller's response, from `here` if this node is it.
+
+        Raises ControllerUnavailable if there is no active controller.
+        """
+        node = self._node
+
+        async def attempt(left_s: float) -> Any:
+            if node.leader_id == node.node_id:
+                try:
+                    return await here()
+                except NotController:
+                    return None
+            envelope = _envelope(api, version, request, caller)
+            answer = await node.ask_leader_once(ENVELOPE, envelope, left_s, "forwarding")
+            if answer is None or answer.response_data is None:
                 return None
-        envelope = _envelope(api, version, request, caller)
-        answer = await node.ask_leader_once(ENVELOPE, envelope, left_s, "forwarding")
-        if answer is None or answer.response_data is None:
-            return None
-        response = decode_response(api, version, memoryview(answer.response_data))
-        if _has_changed_something(api, request, response):
-            await _hear_of_it(broker, answer.metadata_end)
-        return response
+            response = decode_response(api, version, memoryview(answer.response_data))
+            if _has_changed_something(api, request, response):
+                await self._catch_up(answer.metadata_end)
+            return response
 
-    timeout_s = getattr(request, "timeout_ms", 0) / 1000 or _DEFAULT_TIMEOUT_S
-    return await node.until_answered(attempt, timeout_s)
+        timeout_s = getattr(request, "timeout_ms", 0) / 1000 or _DEFAULT_TIMEOUT_S
+        return await node.until_answered(attempt, timeout_s)
 
+    async def create_topic(self, topic: NewTopic, here: Callable[[], Awaitable[object]]) -> None:
+        """Have the controller create a topic that this broker needs; ApiError if that fails."""
 
-async def create_topic_anywhere(
-    broker: Broker, topic: NewTopic, here: Callable[[], Awaitable[object]]
-) -> None:
-    """Have the controller make a topic that this broker needs; ApiError if it refuses, or is not there."""
+        async def as_response() -> CreateTopicsResponse:
+            await here()
+            return CreateTopicsResponse()
 
-    async def as_response() -> CreateTopicsResponse:
-        await here()
-        return CreateTopicsResponse()
+        wanted = CreatableTopic(
+            name=topic.name,
+            num_partitions=topic.partitions,
+            replication_factor=topic.replication_factor,
+            configs=[CreatableTopicConfig(name=name, value=value) for name, value in topic.configs.items()],
+        )
+        request = CreateTopicsRequest(topics=[wanted])
+        try:
+            async with asyncio.timeout(_CREATION_S):
+                response = await self.forward(
+                    CREATE_TOPICS, CREATE_TOPICS.max_version, request, as_response, _THE_BROKER
+                )
+        except (ControllerUnavailable, TimeoutError) as e:
+            reason = str(e) or f"no controller has answered in {_CREATION_S:g} s"
+            raise ApiError(ErrorCode.REQUEST_TIMED_OUT, reason) from e
+        for result in response.topics:
+            if result.error_code == ErrorCode.TOPIC_ALREADY_EXISTS:
+                raise TopicAlreadyExists(result.error_message or "")
+            if result.error_code:
+                raise ApiError(ErrorCode(result.error_code), result.error_message or "")
 
-    wanted = CreatableTopic(
-        name=topic.name,
-        num_partitions=topic.partitions,
-        replication_factor=topic.replication_factor,
-        configs=[CreatableTopicConfig(name=name, value=value) for name, value in topic.configs.items()],
-    )
-    request = CreateTopicsRequest(topics=[wanted])
-    try:
-        async with asyncio.timeout(_CREATION_S):
-            response = await forward(
-                broker, CREATE_TOPICS, CREATE_TOPICS.max_version, request, as_response, _THE_BROKER
-            )
-    except (ControllerUnavailable, TimeoutError) as e:
-        reason = str(e) or f"no controller has answered in {_CREATION_S:g} s"
-        raise ApiError(ErrorCode.REQUEST_TIMED_OUT, reason) from e
-    for result in response.topics:
-        if result.error_code == ErrorCode.TOPIC_ALREADY_EXISTS:
-            raise TopicAlreadyExists(result.error_message or "")
-        if result.error_code:
-            raise ApiError(ErrorCode(result.error_code), result.error_message or "")
+    async def _catch_up(self, metadata_end: int) -> None:
+        """Wait until this broker has applied all metadata that the controller had when it answered."""
+        try:
+            async with asyncio.timeout(_CATCH_UP_S):
+                await self._node.loader.wait_for(metadata_end)
+        except TimeoutError:
+            return
+
+    def envelopes(self, handlers: Mapping[Api[Any, Any], AsyncHandler]) -> AsyncHandler:
+        """The handler of Envelope: the request in it is carried out by one of `handlers`."""
+        carried = {api.key: (api, handler) for api, handler in handlers.items()}
+
+        async def serve(context: Context, envelope: EnvelopeRequest) -> EnvelopeResponse:
+            return await self._carry_out(context, envelope, carried)
+
+        return serve
+
+    async def _carry_out(
+        self,
+        context: Context,
+        envelope: EnvelopeRequest,
+        handlers: Mapping[int, tuple[Api[Any, Any], AsyncHandler]],
+    ) -> EnvelopeResponse:
+        frame = memoryview(envelope.request_data)
+        header = decode_request_header(frame)
+        caller = _caller_in(envelope, header.client_id)
+        api, handler = handlers.get(header.api_key, (None, None))
+        if api is None or handler is None or not api.supports(header.api_version):
+            return EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST)
+        request = api.request_decoder(header.api_version)(frame, header.body_offset)
+        stats = self._metrics.api(api.name)
+        inner = _ForwardedContext(context, caller, header.api_version, stats)
+        try:
+            response = await handler(inner, request)
+        except NotController:
+            return EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER)
+        parts = encode_response(api, header.api_version, header.correlation_id, response)
+        return EnvelopeResponse(
+            response_data=b"".join(parts)[_SIZE:],  # type: ignore[arg-type]
+            metadata_end=self._node.loader.applied,
+        )
 
 
 def _envelope(api: Api[Any, Any], version: int, request: Any, caller: Caller) -> EnvelopeRequest:
@@ -205,39 +248,3 @@ def _has_changed_something(api: Api[Any, Any], request: Any, response: Any) -> b
         if parts:
             return any(getattr(part, "error_code", ErrorCode.NONE) == ErrorCode.NONE for part in parts)
     return bool(getattr(response, "error_code", ErrorCode.NONE) == ErrorCode.NONE)
-
-
-async def _hear_of_it(broker: Broker, metadata_end: int) -> None:
-    """Wait until this broker knows all that the controller did when it answered."""
-    try:
-        async with asyncio.timeout(_CATCH_UP_S):
-            await broker.node.loader.wait_for(metadata_end)
-    except TimeoutError:
-        return
-
-
-async def carry_out(
-    broker: Broker,
-    context: Context,
-    envelope: EnvelopeRequest,
-    handlers: Mapping[int, tuple[Api[Any, Any], AsyncHandler]],
-) -> EnvelopeResponse:
-    """The controller's side: what the request in the envelope comes to."""
-    frame = memoryview(envelope.request_data)
-    header = decode_request_header(frame)
-    caller = _caller_in(envelope, header.client_id)
-    api, handler = handlers.get(header.api_key, (None, None))
-    if api is None or handler is None or not api.supports(header.api_version):
-        return EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST)
-    request = api.request_decoder(header.api_version)(frame, header.body_offset)
-    stats = broker.metrics.api(api.name)
-    inner = _ForwardedContext(context, caller, header.api_version, stats)
-    try:
-        response = await handler(inner, request)
-    except NotController:
-        return EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER)
-    parts = encode_response(api, header.api_version, header.correlation_id, response)
-    return EnvelopeResponse(
-        response_data=b"".join(parts)[_SIZE:],  # type: ignore[arg-type]
-        metadata_end=broker.node.loader.applied,
-    )

@@ -1,0 +1,76 @@
+"""The table of handlers of the internal listener: the APIs that nodes use among themselves.
+
+Operators reach the controllers here, too (KIP-919). A broker without an internal listener never imports this.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from penstock.broker.app.routes import Routes
+from penstock.broker.base.context import AsyncHandler, Context, Handler
+from penstock.broker.handlers.api_versions import ApiVersionsHandler
+from penstock.broker.handlers.replica_log_info import ReplicaLogInfoHandlers
+from penstock.broker.node.controller_service import SERVED, ControllerService
+from penstock.wire.api import Api
+from penstock.wire.apis.api_versions import API_VERSIONS
+from penstock.wire.apis.begin_quorum_epoch import BEGIN_QUORUM_EPOCH
+from penstock.wire.apis.describe_cluster import DESCRIBE_CLUSTER
+from penstock.wire.apis.describe_configs import DESCRIBE_CONFIGS
+from penstock.wire.apis.describe_log_dirs import DESCRIBE_LOG_DIRS
+from penstock.wire.apis.end_quorum_epoch import END_QUORUM_EPOCH
+from penstock.wire.apis.envelope import ENVELOPE
+from penstock.wire.apis.fetch_snapshot import FETCH_SNAPSHOT
+from penstock.wire.apis.get_replica_log_info import GET_REPLICA_LOG_INFO
+from penstock.wire.apis.list_offsets import LIST_OFFSETS
+from penstock.wire.apis.metadata import METADATA
+from penstock.wire.apis.offset_for_leader_epoch import OFFSET_FOR_LEADER_EPOCH
+from penstock.wire.apis.update_raft_voter import UPDATE_RAFT_VOTER
+from penstock.wire.apis.vote import VOTE
+from penstock.wire.replica_fetch import REPLICA_FETCH
+from penstock.wire.schema import Struct
+
+if TYPE_CHECKING:
+    from penstock.broker.app.broker import Broker
+
+__all__ = ["internal_handlers"]
+
+#: APIs that the internal listener serves as clients' listeners do
+_AS_FOR_CLIENTS: Final[tuple[Api[Any, Any], ...]] = (
+    METADATA,
+    DESCRIBE_CLUSTER,
+    DESCRIBE_CONFIGS,
+    DESCRIBE_LOG_DIRS,
+    LIST_OFFSETS,
+    OFFSET_FOR_LEADER_EPOCH,
+)
+
+
+def internal_handlers(broker: Broker, routes: Routes) -> dict[Api[Any, Any], Handler]:
+    """The handlers of the internal listener of `broker`."""
+    quorum, service = routes.quorum, broker.node.service
+    log_info = ReplicaLogInfoHandlers(broker.registered_epoch, broker.partitions)
+    handlers: dict[Api[Any, Any], Handler] = {}
+    own: dict[Api[Any, Any], Handler] = {
+        API_VERSIONS: ApiVersionsHandler(broker.node, handlers).api_versions,
+        VOTE: quorum.ask_quorum,
+        BEGIN_QUORUM_EPOCH: quorum.begin_epoch,
+        END_QUORUM_EPOCH: quorum.ask_quorum,
+        REPLICA_FETCH: quorum.fetch,
+        FETCH_SNAPSHOT: quorum.ask_quorum,
+        UPDATE_RAFT_VOTER: quorum.update_raft_voter,
+        ENVELOPE: broker.forwarding.envelopes(routes.forwarded),
+        GET_REPLICA_LOG_INFO: log_info.get_replica_log_info,
+        **{api: routes.clients[api] for api in (*_AS_FOR_CLIENTS, *routes.forwarded)},
+        **{api: _controller(service, api) for api in SERVED},
+    }
+    handlers.update(own)
+    return handlers
+
+
+def _controller(service: ControllerService, api: Api[Any, Any]) -> AsyncHandler:
+    async def serve(context: Context, request: Any) -> Struct:
+        answer: Struct = await service.ask(api, request, context.connection)
+        return answer
+
+    return serve

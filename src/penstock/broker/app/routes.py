@@ -1,0 +1,191 @@
+"""The tables of handlers: each API that this broker serves to clients, and what answers it.
+
+ApiVersions advertises exactly these APIs. The tables of the internal listener are in `internal_routes`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from penstock.broker.base.context import AsyncHandler, Handler
+from penstock.broker.handlers.api_versions import ApiVersionsHandler
+from penstock.broker.handlers.cluster import ClusterHandlers
+from penstock.broker.handlers.configs import ConfigHandlers, is_of_this_node
+from penstock.broker.handlers.fetch import client_fetch
+from penstock.broker.handlers.find_coordinator import CoordinatorLookup
+from penstock.broker.handlers.group_offsets import GroupOffsetHandlers
+from penstock.broker.handlers.groups import GroupHandlers
+from penstock.broker.handlers.log_dirs import LogDirHandlers
+from penstock.broker.handlers.metadata import MetadataHandlers
+from penstock.broker.handlers.offsets import OffsetHandlers
+from penstock.broker.handlers.produce import produce
+from penstock.broker.handlers.producers import ProducerHandlers
+from penstock.broker.handlers.quorum import QuorumHandlers
+from penstock.broker.handlers.quotas import alter_client_quotas, describe_client_quotas
+from penstock.broker.handlers.replica_log_dirs import ReplicaLogDirHandlers
+from penstock.broker.handlers.topics import TopicHandlers
+from penstock.net.listener import Listener
+from penstock.wire.api import Api
+from penstock.wire.apis.add_raft_voter import ADD_RAFT_VOTER
+from penstock.wire.apis.alter_client_quotas import ALTER_CLIENT_QUOTAS
+from penstock.wire.apis.alter_configs import ALTER_CONFIGS
+from penstock.wire.apis.alter_partition_reassignments import ALTER_PARTITION_REASSIGNMENTS
+from penstock.wire.apis.alter_replica_log_dirs import ALTER_REPLICA_LOG_DIRS
+from penstock.wire.apis.api_versions import API_VERSIONS
+from penstock.wire.apis.consumer_group_describe import CONSUMER_GROUP_DESCRIBE
+from penstock.wire.apis.consumer_group_heartbeat import CONSUMER_GROUP_HEARTBEAT
+from penstock.wire.apis.create_partitions import CREATE_PARTITIONS
+from penstock.wire.apis.create_topics import CREATE_TOPICS
+from penstock.wire.apis.delete_groups import DELETE_GROUPS
+from penstock.wire.apis.delete_records import DELETE_RECORDS
+from penstock.wire.apis.delete_topics import DELETE_TOPICS
+from penstock.wire.apis.describe_client_quotas import DESCRIBE_CLIENT_QUOTAS
+from penstock.wire.apis.describe_cluster import DESCRIBE_CLUSTER
+from penstock.wire.apis.describe_configs import DESCRIBE_CONFIGS
+from penstock.wire.apis.describe_groups import DESCRIBE_GROUPS
+from penstock.wire.apis.describe_log_dirs import DESCRIBE_LOG_DIRS
+from penstock.wire.apis.describe_producers import DESCRIBE_PRODUCERS
+from penstock.wire.apis.describe_quorum import DESCRIBE_QUORUM
+from penstock.wire.apis.describe_topic_partitions import DESCRIBE_TOPIC_PARTITIONS
+from penstock.wire.apis.elect_leaders import ELECT_LEADERS
+from penstock.wire.apis.find_coordinator import FIND_COORDINATOR
+from penstock.wire.apis.heartbeat import HEARTBEAT
+from penstock.wire.apis.incremental_alter_configs import INCREMENTAL_ALTER_CONFIGS
+from penstock.wire.apis.init_producer_id import INIT_PRODUCER_ID
+from penstock.wire.apis.join_group import JOIN_GROUP
+from penstock.wire.apis.leave_group import LEAVE_GROUP
+from penstock.wire.apis.list_config_resources import LIST_CONFIG_RESOURCES
+from penstock.wire.apis.list_groups import LIST_GROUPS
+from penstock.wire.apis.list_offsets import LIST_OFFSETS
+from penstock.wire.apis.list_partition_reassignments import LIST_PARTITION_REASSIGNMENTS
+from penstock.wire.apis.metadata import METADATA
+from penstock.wire.apis.offset_commit import OFFSET_COMMIT
+from penstock.wire.apis.offset_delete import OFFSET_DELETE
+from penstock.wire.apis.offset_fetch import OFFSET_FETCH
+from penstock.wire.apis.offset_for_leader_epoch import OFFSET_FOR_LEADER_EPOCH
+from penstock.wire.apis.produce import PRODUCE
+from penstock.wire.apis.remove_raft_voter import REMOVE_RAFT_VOTER
+from penstock.wire.apis.sync_group import SYNC_GROUP
+from penstock.wire.apis.unregister_broker import UNREGISTER_BROKER
+from penstock.wire.apis.update_features import UPDATE_FEATURES
+from penstock.wire.fetch_form import CLIENT_FETCH
+
+if TYPE_CHECKING:
+    from penstock.broker.app.broker import Broker
+
+__all__ = ["Routes"]
+
+
+class Routes:
+    """The handlers of one broker.
+
+    `clients` has the handlers of clients' listeners. `forwarded` has the handlers that only the active
+    controller runs, as it runs them; in `clients` they forward.
+    """
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self.metadata = self._metadata_handlers()
+        self.offsets = OffsetHandlers(_internal_listener(broker), broker.workers, broker.partitions)
+        self.configs = ConfigHandlers(
+            broker.config, broker.node_id, broker.image, broker.clock, broker.node.controller
+        )
+        self.log_dirs = LogDirHandlers(broker.partitions, broker.node)
+        self.quorum = QuorumHandlers(broker.node, broker.node_id, broker.listeners, broker.clock)
+        self.forwarded = self._forwarded_handlers()
+        self.clients: dict[Api[Any, Any], Handler] = {}
+        self.clients.update(self._data_handlers())
+        self.clients.update(self._group_handlers())
+        self.clients.update(self._admin_handlers())
+
+    def _metadata_handlers(self) -> MetadataHandlers:
+        broker = self._broker
+        return MetadataHandlers(
+            broker.image,
+            broker.node,
+            broker.node_id,
+            broker.auto_create,
+            broker.config,
+            _internal_listener(broker),
+            broker.replicas,
+        )
+
+    def _forwarded_handlers(self) -> dict[Api[Any, Any], AsyncHandler]:
+        broker, quorum = self._broker, self.quorum
+        topics = TopicHandlers(
+            broker.config, broker.topic_creation, broker.image, broker.clock, broker.node.controller
+        )
+        cluster = ClusterHandlers(broker.node, broker.image, broker.node.controller)
+        return {
+            CREATE_TOPICS: topics.create_topics,
+            DELETE_TOPICS: topics.delete_topics,
+            ALTER_CONFIGS: self.configs.alter_configs,
+            CREATE_PARTITIONS: topics.create_partitions,
+            ELECT_LEADERS: cluster.elect_leaders,
+            INCREMENTAL_ALTER_CONFIGS: self.configs.incremental_alter_configs,
+            ALTER_PARTITION_REASSIGNMENTS: cluster.alter_partition_reassignments,
+            LIST_PARTITION_REASSIGNMENTS: cluster.list_partition_reassignments,
+            DESCRIBE_QUORUM: quorum.describe_quorum,
+            UPDATE_FEATURES: cluster.update_features,
+            UNREGISTER_BROKER: cluster.unregister_broker,
+            ADD_RAFT_VOTER: quorum.add_raft_voter,
+            REMOVE_RAFT_VOTER: quorum.remove_raft_voter,
+        }
+
+    def _data_handlers(self) -> dict[Api[Any, Any], Handler]:
+        broker = self._broker
+        producers = ProducerHandlers(broker.producer_ids, broker.partitions)
+        return {
+            PRODUCE: produce,
+            CLIENT_FETCH: client_fetch,
+            LIST_OFFSETS: self.offsets.list_offsets,
+            OFFSET_FOR_LEADER_EPOCH: self.offsets.offset_for_leader_epoch,
+            DELETE_RECORDS: self.offsets.delete_records,
+            INIT_PRODUCER_ID: producers.init_producer_id,
+            DESCRIBE_PRODUCERS: producers.describe_producers,
+        }
+
+    def _group_handlers(self) -> dict[Api[Any, Any], Handler]:
+        broker = self._broker
+        groups = GroupHandlers(broker.groups.runtime)
+        offsets = GroupOffsetHandlers(broker.groups.runtime, broker.image)
+        lookup = CoordinatorLookup(broker.groups.runtime, broker.image)
+        return {
+            FIND_COORDINATOR: lookup.find_coordinator,
+            OFFSET_COMMIT: offsets.offset_commit,
+            OFFSET_FETCH: offsets.offset_fetch,
+            OFFSET_DELETE: offsets.offset_delete,
+            JOIN_GROUP: groups.join_group,
+            HEARTBEAT: groups.heartbeat,
+            LEAVE_GROUP: groups.leave_group,
+            SYNC_GROUP: groups.sync_group,
+            DESCRIBE_GROUPS: groups.describe_groups,
+            LIST_GROUPS: groups.list_groups,
+            DELETE_GROUPS: groups.delete_groups,
+            CONSUMER_GROUP_HEARTBEAT: groups.consumer_group_heartbeat,
+            CONSUMER_GROUP_DESCRIBE: groups.consumer_group_describe,
+        }
+
+    def _admin_handlers(self) -> dict[Api[Any, Any], Handler]:
+        broker = self._broker
+        forwarded = broker.forwarding.forwarded
+        return {
+            API_VERSIONS: ApiVersionsHandler(broker.node, self.clients).api_versions,
+            METADATA: self.metadata.metadata,
+            DESCRIBE_CLUSTER: self.metadata.describe_cluster,
+            DESCRIBE_TOPIC_PARTITIONS: self.metadata.describe_topic_partitions,
+            DESCRIBE_CONFIGS: self.configs.describe_configs,
+            LIST_CONFIG_RESOURCES: self.configs.list_config_resources,
+            DESCRIBE_LOG_DIRS: self.log_dirs.describe_log_dirs,
+            ALTER_REPLICA_LOG_DIRS: ReplicaLogDirHandlers(broker.partitions).alter_replica_log_dirs,
+            DESCRIBE_CLIENT_QUOTAS: describe_client_quotas,
+            ALTER_CLIENT_QUOTAS: alter_client_quotas,
+            **{api: forwarded(api, handler) for api, handler in self.forwarded.items()},
+            INCREMENTAL_ALTER_CONFIGS: forwarded(
+                INCREMENTAL_ALTER_CONFIGS, self.configs.incremental_alter_configs, stays=is_of_this_node
+            ),
+        }
+
+
+def _internal_listener(broker: Broker) -> Listener | None:
+    return None if broker.internal is None else broker.internal.listener
