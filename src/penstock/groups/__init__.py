@@ -1,6 +1,9 @@
 """Consumer groups: classic and KIP-848 state machines, assignors, committed offsets.
 
-Everything here is pure: events in, records and answers out. State is what replaying `__consumer_offsets` adds
-up to, plus what the classic protocol keeps in memory only (who has joined so far, who waits for an answer).
-`penstock.broker.coordinators.runtime` drives it.
+Pure: requests and timers in, records and replies out. The state is the result of replaying
+`__consumer_offsets`, plus the state that the classic protocol keeps in memory only (members that have
+joined, requests that wait).
+
+Imports: `coordination`, `metadata`, `wire`, `records`, `model`.
+Used by: `broker.coordinators`, which runs `GroupShard` over the log, and the handlers of group APIs.
 """

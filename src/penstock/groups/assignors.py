@@ -1,15 +1,15 @@
-"""Who should read what: the assignors that run on the broker.
+"""Assignors that run on the broker (KIP-848).
 
-Each takes the members with what they subscribe to and what they were to have so far, and the partitions of
-each topic; it returns what each should have. Every partition of a subscribed topic goes to exactly one of its
-subscribers. The result depends on the input alone.
+An assignor takes the subscriptions and present targets of all members and the number of partitions of each
+topic. It returns the new target of each member. Every partition of a subscribed topic goes to exactly one
+of its subscribers. The result depends on the input alone.
 
-They are generators: with a thousand members they take a while, so they stop for whoever drives them after
-every few members (`SLICE`) or partitions.
+Assignors are generators, because an assignment of a thousand members takes a while: they yield after every
+few members (`SLICE`) or partitions, so that other requests are served in between.
 
-- `uniform` (also under the name `sticky`): as even as subscriptions allow, moving as little as possible.
-- `range`: for each topic, consecutive partitions for members in order, so that topics line up.
-- `roundrobin`: all partitions in turn to all members; even, and nothing stays where it was.
+- `uniform` (also named `sticky`): as even as subscriptions allow, with as few moved partitions as possible.
+- `range`: for each topic, consecutive partitions to the members in order, so that topics are co-partitioned.
+- `roundrobin`: all partitions in turn to all members; even, but not sticky.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ __all__ = ["ASSIGNORS", "SLICE", "Assignment", "MemberSpec"]
 #: topic id to partitions
 Assignment: TypeAlias = dict[bytes, set[int]]
 _Partition: TypeAlias = tuple[bytes, int]
-#: what is done between two stops: about as many members, or partitions, at a few microseconds each
+#: members or partitions between two yields; each takes a few microseconds
 SLICE: Final = 32
 
 
 class MemberSpec(NamedTuple):
-    """What an assignor knows of a member."""
+    """The input of an assignor about one member."""
 
     instance_id: str | None
     topics: frozenset[bytes]
-    #: its target so far
+    #: its present target
     target: Mapping[bytes, set[int]]
 
 
@@ -91,7 +91,7 @@ def assign_uniform(members: Members, topics: Topics) -> _Slices:
 
 
 def _assign_alike(members: Members, topics: Topics) -> _Slices:
-    """All members subscribe to the same topics: quotas say how much of its own each may keep."""
+    """For members with the same subscription: each keeps partitions of its own up to a quota."""
     wanted = next(iter(members.values())).topics
     topics = {topic: count for topic, count in topics.items() if topic in wanted}
     free = dict.fromkeys(_partitions(topics))
@@ -103,7 +103,7 @@ def _assign_alike(members: Members, topics: Topics) -> _Slices:
         owned[member] = _owned(spec, topics)
         if not number % SLICE:
             yield
-    # Whoever has most goes first: so the larger quotas go to those who would lose something otherwise.
+    # The members with most partitions come first: they get the larger quotas and lose fewer partitions.
     for number, member in enumerate(sorted(members, key=lambda m: (-len(owned[m]), m)), 1):
         quota = least + (extra > 0 and len(owned[member]) > least)
         extra -= quota > least
@@ -125,7 +125,11 @@ def _assign_alike(members: Members, topics: Topics) -> _Slices:
 
 
 def _assign_unlike(members: Members, topics: Topics) -> _Slices:
-    """Keep what is valid, give the rest to whoever has least, then move from the richest while that helps."""
+    """For members with different subscriptions.
+
+    Each keeps its valid partitions. Free ones go to the member with the fewest. Then partitions move from the
+    members with most to those with fewest, while that evens out the assignment.
+    """
     subscribers: dict[bytes, list[str]] = {}
     for topic in topics:
         subscribers[topic] = sorted(m for m, spec in members.items() if topic in spec.topics)
@@ -139,7 +143,7 @@ def _assign_unlike(members: Members, topics: Topics) -> _Slices:
                 has[member].add(partition)
         if not number % SLICE:
             yield
-    # Partitions that few may have go first: the others can still make up for it.
+    # Topics with few subscribers come first: later topics can still even out the assignment.
     for topic in sorted(topics, key=lambda t: (len(subscribers[t]), t)):
         if subscribers[topic]:
             heap = [(len(has[m]), m) for m in subscribers[topic]]
@@ -156,7 +160,7 @@ def _assign_unlike(members: Members, topics: Topics) -> _Slices:
     return (yield from _as_assignments(has))
 
 
-#: Rounds of moving; each halves what is uneven, roughly, and most groups need one.
+#: Rounds of moves. Each roughly halves the imbalance, and most groups need one.
 _ROUNDS_MAX: Final = 16
 
 
@@ -165,12 +169,12 @@ def _even_out(has: dict[str, set[_Partition]], subscribers: Mapping[bytes, list[
         moved = False
         for member in sorted(has, key=lambda m: (-len(has[m]), m)):
             for partition in sorted(has[member]):
-                poorest = min(subscribers[partition[0]], key=lambda m: (len(has[m]), m))
-                if len(has[member]) - len(has[poorest]) > 1:
+                fewest = min(subscribers[partition[0]], key=lambda m: (len(has[m]), m))
+                if len(has[member]) - len(has[fewest]) > 1:
                     has[member].remove(partition)
-                    has[poorest].add(partition)
+                    has[fewest].add(partition)
                     moved = True
-                yield  # each of these has looked at every subscriber
+                yield  # each step looks at all subscribers of the topic
         if not moved:
             return
 
@@ -182,7 +186,7 @@ def _partitions(topics: Topics) -> Iterator[_Partition]:
 
 
 def _owned(spec: MemberSpec, topics: Topics) -> list[_Partition]:
-    """What the member was to have so far and still exists, in order."""
+    """The partitions of the member's present target that still exist, in order."""
     owned = [
         (topic, index)
         for topic, indexes in spec.target.items()

@@ -1,8 +1,8 @@
-"""A classic group: its members, its state, and what they agreed on.
+"""The state of a classic group: members, generation, protocol. `classic_rebalance` has the decisions.
 
-Everything here is bookkeeping without decisions; `classic_rebalance` decides. Invariants: `awaiting` counts
-the members that wait in JoinGroup; `supported` counts for each protocol the members that offer it;
-`instances` has exactly the static members; the leader is a member, or None while there is none.
+Invariants: `awaiting` counts the members that wait in JoinGroup. `supported` counts for each protocol the
+members that offer it. `instances` has exactly the static members. The leader is a member, or None in an
+empty group.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["ClassicGroup", "ClassicMember", "ClassicState"]
 
 
 class ClassicState(Enum):
-    """The states, under the names that clients see."""
+    """The states, with the names of Kafka's protocol."""
 
     EMPTY = "Empty"
     PREPARING = "PreparingRebalance"
@@ -31,7 +31,7 @@ class ClassicState(Enum):
 
 
 class ClassicMember:
-    """One member; `join` and `sync` are who waits for the answer to its JoinGroup or SyncGroup."""
+    """One member. `join` and `sync` are its JoinGroup and SyncGroup requests that wait for a reply."""
 
     __slots__ = (
         "assignment",
@@ -70,7 +70,7 @@ class ClassicMember:
         self.assignment = assignment
         self.join: ReplyTo | None = None
         self.sync: ReplyTo | None = None
-        #: it has never been told its id, so it cannot send heartbeats yet
+        #: its first JoinGroup waits for a reply: it does not know its id, and cannot send heartbeats
         self.is_new = False
 
     def matches(self, protocols: Mapping[str, bytes]) -> bool:
@@ -80,18 +80,21 @@ class ClassicMember:
         for name in self.protocols:
             if name in candidates:
                 return name
-        raise AssertionError(f"{self.id} offers nothing that all members do")
+        raise AssertionError(f"{self.id} offers no protocol that all members offer")
 
 
 class ClassicGroup:
-    """See the module."""
+    """A group of the classic protocol.
+
+    Why more than 25 methods: the group implements the interface of `Group` beside its own bookkeeping.
+    """
 
     type: Final = "classic"
 
     def __init__(self, id: str, now_ms: int) -> None:
         self.id = id
         self.state = ClassicState.EMPTY
-        #: when it got there; None where the record that we know it from did not say
+        #: when it entered the state; None if its record has no timestamp
         self.since_ms: int | None = now_ms
         self.generation = 0
         self.protocol_type: str | None = None
@@ -99,15 +102,15 @@ class ClassicGroup:
         self.leader: str | None = None
         self.members: dict[str, ClassicMember] = {}
         self.instances: dict[str, str] = {}
-        #: ids that were given out, and whose owners have not come back with them yet
+        #: member ids that were handed out and have not been used in a JoinGroup yet
         self.pending_joins: set[str] = set()
-        #: members that have not asked for their assignment in this generation
+        #: members that have not sent SyncGroup in this generation
         self.pending_syncs: set[str] = set()
         self.awaiting = 0
         self.supported: Counter[str] = Counter()
-        #: what the members read; None where that cannot be told
+        #: the subscribed topics; None if the metadata of members cannot be decoded
         self.topics: set[str] | None = None
-        #: (delay, what may be added to it) while a new group waits for more members
+        #: (delay, possible extension) while a new group waits for more members
         self.initial_delay: tuple[int, int] | None = None
         self.member_added = False
 
@@ -141,7 +144,7 @@ class ClassicGroup:
         self.pending_syncs.discard(member_id)
 
     def rename(self, member: ClassicMember, new_id: str) -> None:
-        """A static member has come back under another id: its place and its assignment stay its own."""
+        """Give a static member that has rejoined its new id. It keeps its assignment."""
         assert member.instance_id is not None
         del self.members[member.id]
         if self.leader == member.id:
@@ -166,7 +169,7 @@ class ClassicGroup:
         member.join = reply_to
 
     def end_join(self, member: ClassicMember) -> ReplyTo | None:
-        """Whoever waited for the member's JoinGroup; it waits no longer."""
+        """Remove and return the member's JoinGroup request that waits for a reply."""
         reply_to = member.join
         if reply_to is not None:
             member.join = None
@@ -198,14 +201,14 @@ class ClassicGroup:
         return max((m.rebalance_timeout_ms for m in self.members.values()), default=0)
 
     def supports(self, protocol_type: str, protocols: Iterable[str]) -> bool:
-        """Whether a member with these protocols could be in the group."""
+        """Returns true if a member with these protocols may join the group."""
         if self.state is ClassicState.EMPTY:
             return bool(protocol_type) and any(True for _ in protocols)
         size = len(self.members)
         return self.protocol_type == protocol_type and any(self.supported[name] == size for name in protocols)
 
     def elected_protocol(self) -> str:
-        """The protocol of all that most members prefer; of two, the one that an earlier member prefers."""
+        """Of the protocols that all members offer, the one with most votes; the earlier vote wins ties."""
         size = len(self.members)
         candidates = {name for name, count in self.supported.items() if count == size}
         if len(candidates) == 1:
@@ -214,7 +217,7 @@ class ClassicGroup:
         return max(votes, key=lambda name: votes[name])
 
     def elect_leader(self) -> bool:
-        """Have a leader that has joined; False if nobody has."""
+        """Choose a leader among the members that have joined. Returns false if none has."""
         if self.leader is not None and self.members[self.leader].join is not None:
             return True
         joined = next((m.id for m in self.members.values() if m.join is not None), None)
@@ -235,7 +238,7 @@ class ClassicGroup:
         self.topics = self.topics_read()
 
     def topics_read(self) -> set[str] | None:
-        """The topics that members subscribe to, as far as their metadata is a consumer's."""
+        """The subscribed topics; None if the members are no consumers or their metadata is malformed."""
         if self.protocol_type != PROTOCOL_TYPE:
             return None
         if not self.members:
@@ -247,7 +250,7 @@ class ClassicGroup:
         except ProtocolError:
             return None
 
-    # -- as others see it
+    # -- the interface of a group
 
     @property
     def state_name(self) -> str:
@@ -274,7 +277,7 @@ class ClassicGroup:
             raise ApiError(ErrorCode.REBALANCE_IN_PROGRESS)
 
     def check_fetch(self, member_id: str | None, epoch: int) -> None:
-        """Anyone may look."""
+        """Classic groups do not check members in OffsetFetch."""
 
     def check_offset_deletion(self) -> None:
         if not self.is_empty and self.protocol_type != PROTOCOL_TYPE:
@@ -308,7 +311,10 @@ class ClassicGroup:
     # -- the log
 
     def record(self) -> Callable[[], tuple[GroupMetadataKey, GroupMetadataValue]]:
-        """Makes the record of the group as it is now: of a large one that takes as long as the decision."""
+        """A function that builds the record of the group's present state.
+
+        Why: for a large group that takes as long as the decision, so it is done later.
+        """
         key = GroupMetadataKey(group=self.id)
         value = GroupMetadataValue(
             protocol_type=self.protocol_type or "",

@@ -1,14 +1,15 @@
-"""The round that a classic group goes through whenever its members change.
+"""The rebalance of a classic group, which starts whenever its members change.
 
     Empty ──▶ PreparingRebalance ──▶ CompletingRebalance ──▶ Stable
-                 ▲        │ nobody left      │                 │
+                 ▲        │ no members       │                 │
                  │        └──▶ Empty         │                 │
                  └────────────────────────────┴─────────────────┘
 
-While it prepares, members join and wait; it ends when all have joined, or after the longest rebalance
-timeout without those that have not. While it completes, members wait for the leader's assignment. What is
-agreed on is in the log before anyone learns it; who has joined so far is not, as in Kafka: after a restart
-members join anew.
+In PreparingRebalance members send JoinGroup and wait. The state ends when all members have joined, or after
+the longest rebalance timeout; members that have not joined by then are removed. In CompletingRebalance
+members send SyncGroup and wait for the leader's assignment. The assignment is in the log before a member
+gets it. The members that have joined are in memory only, as in Kafka: after a restart of the coordinator
+members join again.
 """
 
 from __future__ import annotations
@@ -41,30 +42,30 @@ class Rebalance:
         self._ledger = ledger
         self._timers = ledger.timers
 
-    # -- members come and go
+    # -- members
 
     def add(self, group: ClassicGroup, member: ClassicMember, protocol_type: str, reply_to: ReplyTo) -> None:
-        """Take in a member that nobody has seen before."""
+        """Add a new member and start a rebalance."""
         member.is_new = True
         if group.state is ClassicState.PREPARING and group.initial_delay is not None:
             group.member_added = True
         group.add(member, protocol_type, reply_to)
-        # It does not know its id yet and cannot send heartbeats, and a client that gave up may have tried
-        # again under another id: so it has a bounded time, but not its session's.
+        # The member does not know its id yet and cannot send heartbeats, so its session timeout does not
+        # apply. A client that gives up may join again with another id, so the time is bounded.
         self._timers.schedule(
             (SESSION, group.id, member.id), self._ledger.env.settings.new_member_join_timeout_ms
         )
         self.changed(group)
 
     def changed(self, group: ClassicGroup) -> None:
-        """The members, or what they want, have changed."""
+        """The members or their subscriptions have changed."""
         if group.state is ClassicState.PREPARING:
             self.complete_if_all_joined(group)
         else:
             self.prepare(group)
 
     def remove(self, group: ClassicGroup, member: ClassicMember) -> None:
-        """Forget a member; whoever waits in its name has to join again. The group stays in its state."""
+        """Remove a member and fail its JoinGroup request, if one waits. The group stays in its state."""
         self._timers.cancel((SESSION, group.id, member.id))
         reply_to = group.end_join(member)
         if reply_to is not None:
@@ -77,7 +78,7 @@ class Rebalance:
     # -- states
 
     def prepare(self, group: ClassicGroup) -> None:
-        """Start a round: everyone has to join."""
+        """Start a rebalance: all members have to join again."""
         if group.state is ClassicState.COMPLETING:
             self._give_assignments(group, ErrorCode.REBALANCE_IN_PROGRESS)
         group.pending_syncs.clear()
@@ -86,7 +87,7 @@ class Rebalance:
         group.enter(ClassicState.PREPARING, self._ledger.now_ms)
         group.member_added = False
         if initial:
-            # Members of a new group start one after the other: a little patience saves rounds.
+            # Members of a new group start one after the other: a delay saves rebalances.
             delay_ms = self._ledger.env.settings.initial_rebalance_delay_ms
             group.initial_delay = (delay_ms, max(group.rebalance_timeout_ms - delay_ms, 0))
             self._timers.schedule((JOIN, group.id), delay_ms)
@@ -102,7 +103,7 @@ class Rebalance:
             self.complete_join(group)
 
     def complete_join(self, group: ClassicGroup) -> None:
-        """End the joining without whoever has not; static members may be away and keep their place."""
+        """End PreparingRebalance. Dynamic members that have not joined are removed, static members stay."""
         self._timers.cancel((JOIN, group.id))
         group.initial_delay = None
         late = [m.id for m in group.members.values() if m.join is None and m.instance_id is None]
@@ -110,25 +111,26 @@ class Rebalance:
             group.remove(member_id)
             self._timers.cancel((SESSION, group.id, member_id))
         if group.members and not group.elect_leader():
-            # Only static members are left and none has joined: their sessions decide.
+            # Only static members are left, and none has joined: wait until they join or their sessions
+            # expire.
             self._timers.schedule((JOIN, group.id), group.rebalance_timeout_ms)
             return
         group.next_generation(self._ledger.now_ms)
         if group.state is ClassicState.EMPTY:
             self._ledger.log(group.record())
             return
-        tell = _agreement(group)
+        build = _response_builder(group)
         for member in group.members.values():
             reply_to = group.end_join(member)
             if reply_to is not None:
-                self._ledger.reply(reply_to, partial(tell, member.id))
+                self._ledger.reply(reply_to, partial(build, member.id))
             self.keep_alive(group, member)
             member.is_new = False
         group.pending_syncs.update(group.members)
         self._timers.schedule((SYNC, group.id), group.rebalance_timeout_ms)
 
     def complete_sync(self, group: ClassicGroup, assignments: dict[str, bytes]) -> None:
-        """The leader has decided: write it down, then tell everyone who asked."""
+        """Store the leader's assignment, and reply to the SyncGroup requests once it is committed."""
         for member in group.members.values():
             member.assignment = assignments.get(member.id, b"")
         group.enter(ClassicState.STABLE, self._ledger.now_ms)
@@ -152,7 +154,7 @@ class Rebalance:
 
     # -- timers
 
-    def join_time_is_up(self, group: ClassicGroup) -> None:
+    def join_timer_expired(self, group: ClassicGroup) -> None:
         if group.state is not ClassicState.PREPARING:
             return
         if group.initial_delay is not None:
@@ -165,14 +167,14 @@ class Rebalance:
                 return
         self.complete_join(group)
 
-    def sync_time_is_up(self, group: ClassicGroup) -> None:
+    def sync_timer_expired(self, group: ClassicGroup) -> None:
         if group.state in (ClassicState.COMPLETING, ClassicState.STABLE) and group.pending_syncs:
             for member_id in list(group.pending_syncs):
                 self._timers.cancel((SESSION, group.id, member_id))
                 group.remove(member_id)
             self.prepare(group)
 
-    def session_is_over(self, group: ClassicGroup, member_id: str) -> None:
+    def session_expired(self, group: ClassicGroup, member_id: str) -> None:
         if member_id in group.pending_joins:
             group.remove(member_id)
             self.complete_if_all_joined(group)
@@ -181,7 +183,7 @@ class Rebalance:
         if member is None:
             return
         if not member.is_new and (member.join is not None or member.sync is not None):
-            # It waits for us, so it lives; its next session starts with our answer.
+            # It waits for a reply, so it is alive. Its next session starts with the reply.
             return
         self.remove(group, member)
         if group.state is not ClassicState.EMPTY:
@@ -189,18 +191,18 @@ class Rebalance:
 
 
 def joined(group: ClassicGroup, member: ClassicMember, skip_assignment: bool = False) -> JoinGroupResponse:
-    """What a member learns at the end of the joining: the leader also who the others are."""
-    return _agreement(group)(member.id, skip_assignment)
+    """The JoinGroup response of a member; for the leader it lists all members."""
+    return _response_builder(group)(member.id, skip_assignment)
 
 
-def _agreement(group: ClassicGroup) -> Callable[..., JoinGroupResponse]:
-    """Makes the answer for a member, and whether it need not assign, of what the group agrees on now."""
+def _response_builder(group: ClassicGroup) -> Callable[..., JoinGroupResponse]:
+    """A function that builds a member's JoinGroup response from the group's present generation."""
     leader, protocol = group.leader, group.protocol
     assert protocol is not None and leader is not None
-    roster = [(m.id, m.instance_id, m.protocols[protocol]) for m in group.members.values()]
+    members = [(m.id, m.instance_id, m.protocols[protocol]) for m in group.members.values()]
     generation, protocol_type = group.generation, group.protocol_type
 
-    def tell(member_id: str, skip_assignment: bool = False) -> JoinGroupResponse:
+    def build(member_id: str, skip_assignment: bool = False) -> JoinGroupResponse:
         return JoinGroupResponse(
             generation_id=generation,
             protocol_type=protocol_type,
@@ -210,13 +212,13 @@ def _agreement(group: ClassicGroup) -> Callable[..., JoinGroupResponse]:
             member_id=member_id,
             members=[
                 JoinGroupResponseMember(member_id=id, group_instance_id=instance, metadata=metadata)
-                for id, instance, metadata in roster
+                for id, instance, metadata in members
             ]
             if member_id == leader
             else [],
         )
 
-    return tell
+    return build
 
 
 def synced(group: ClassicGroup, member: ClassicMember) -> SyncGroupResponse:

@@ -1,7 +1,7 @@
 """Decisions on the requests of classic members: JoinGroup, SyncGroup, Heartbeat, LeaveGroup.
 
-Each answers at once, by returning the response or raising the ApiError, or returns None: then the reply_to
-waits, and the rebalance answers it. Error codes are Kafka's.
+Each method returns the response, or raises the ApiError that becomes the response, or returns None: then
+the request waits, and the rebalance replies to `reply_to`. Error codes are Kafka's.
 """
 
 from __future__ import annotations
@@ -25,10 +25,9 @@ from penstock.wire.apis.sync_group import SyncGroupRequest, SyncGroupResponse
 
 __all__ = ["ClassicRequests"]
 
-#: the first version of JoinGroup whose new members have to come back with the id that they are given
-#: (KIP-394)
+#: the first version of JoinGroup in which a new member gets its id first and joins with it (KIP-394)
 _ID_REQUIRED_FROM: Final = 4
-#: the first version whose leader understands that it need not assign anything
+#: the first version with SkipAssignment
 _SKIPS_ASSIGNMENT_FROM: Final = 9
 
 
@@ -73,7 +72,8 @@ class ClassicRequests:
             return True
         member = group.members.get(member_id)
         if group.state is ClassicState.PREPARING:
-            # Counting those who have joined lets a group that is too large shrink: the last to join are out.
+            # Counts the members that have joined. So a group that is too large shrinks: the last to join
+            # are out.
             return (member is not None and member.join is not None) or group.awaiting < most
         return member is not None or len(group.members) < most
 
@@ -120,7 +120,7 @@ class ClassicRequests:
             return _refused(ErrorCode.UNKNOWN_MEMBER_ID, member.id)
         same = member.matches({p.name: p.metadata for p in request.protocols})
         if state is ClassicState.COMPLETING and same:
-            # The answer to its JoinGroup was lost on the way.
+            # The response to its first JoinGroup was lost.
             return joined(group, member)
         if state is ClassicState.STABLE and same and group.leader != member.id:
             return joined(group, member)
@@ -144,7 +144,7 @@ class ClassicRequests:
         client: Client,
         reply_to: ReplyTo,
     ) -> JoinGroupResponse | None:
-        """A static member is back under a new id; whoever still uses the old one is fenced (KIP-345)."""
+        """Give a static member that rejoins its new id. Requests with the old id are fenced (KIP-345)."""
         old_id, old_leader = member.id, group.leader
         waiting = group.end_join(member)
         if waiting is not None:
@@ -158,11 +158,11 @@ class ClassicRequests:
         group.update(member, protocols, _rebalance_timeout_ms(request), request.session_timeout_ms)
         self.rebalance.keep_alive(group, member)
         if group.state is ClassicState.STABLE and group.elected_protocol() == group.protocol:
-            # Nothing changes for the others: its assignment is still what the group agreed on.
+            # Other members are not affected: the assignment of the generation still holds.
             self._ledger.log(group.record())
             if client.version >= _SKIPS_ASSIGNMENT_FROM:
                 return joined(group, member, skip_assignment=group.leader == new_id)
-            # An older leader would assign: so it must not learn that it leads.
+            # An older client would assign partitions if the response named it as leader.
             response = joined(group, member)
             response.leader = old_leader or ""
             response.members = []
@@ -208,23 +208,23 @@ class ClassicRequests:
     # -- LeaveGroup
 
     def leave(self, group: ClassicGroup, request: LeaveGroupRequest) -> LeaveGroupResponse:
-        answers = [
+        responses = [
             MemberResponse(
-                member_id=who.member_id,
-                group_instance_id=who.group_instance_id,
-                error_code=self._leave_one(group, who),
+                member_id=identity.member_id,
+                group_instance_id=identity.group_instance_id,
+                error_code=self._leave_one(group, identity),
             )
-            for who in request.members
+            for identity in request.members
         ]
-        if any(answer.error_code == ErrorCode.NONE for answer in answers) and not group.is_empty:
+        if any(response.error_code == ErrorCode.NONE for response in responses) and not group.is_empty:
             self.rebalance.changed(group)
-        return LeaveGroupResponse(members=answers)
+        return LeaveGroupResponse(members=responses)
 
-    def _leave_one(self, group: ClassicGroup, who: MemberIdentity) -> ErrorCode:
-        member_id = who.member_id
+    def _leave_one(self, group: ClassicGroup, identity: MemberIdentity) -> ErrorCode:
+        member_id = identity.member_id
         if not member_id:
             # An administrator removes a static member by its instance id.
-            known = group.instances.get(who.group_instance_id or "")
+            known = group.instances.get(identity.group_instance_id or "")
             if known is None:
                 return ErrorCode.UNKNOWN_MEMBER_ID
             member_id = known
@@ -234,7 +234,7 @@ class ClassicRequests:
             return ErrorCode.NONE
         else:
             try:
-                group.check_member(member_id, who.group_instance_id)
+                group.check_member(member_id, identity.group_instance_id)
             except ApiError as e:
                 return e.code
         self.rebalance.remove(group, group.members[member_id])
@@ -245,11 +245,11 @@ def _refused(code: ErrorCode, member_id: str) -> JoinGroupResponse:
     return JoinGroupResponse(error_code=code, member_id=member_id)
 
 
-def _differs(asked: str | None, known: str | None) -> bool:
-    return asked is not None and known is not None and asked != known
+def _differs(requested: str | None, known: str | None) -> bool:
+    return requested is not None and known is not None and requested != known
 
 
 def _rebalance_timeout_ms(request: JoinGroupRequest) -> int:
-    """Version 0 knows only one timeout."""
+    """Version 0 has the session timeout only."""
     timeout_ms = request.rebalance_timeout_ms
     return request.session_timeout_ms if timeout_ms < 0 else timeout_ms

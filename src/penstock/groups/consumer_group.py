@@ -1,11 +1,12 @@
-"""A consumer group (KIP-848): members, epochs, the target assignment and who has what.
+"""The state of a consumer group (KIP-848): members, epochs, target assignment, and owners of partitions.
 
-The group epoch rises with every change that calls for a new assignment; the assignment epoch says for which
-group epoch the target was computed; members follow at their own pace. Changed by replaying records alone,
-except for `image_offset`, which only says how recent our look at the topics was.
+The group epoch rises with every change that calls for a new assignment. The assignment epoch is the group
+epoch for which the target was computed. Members reach the target one by one. Only replayed records change
+the group, except for `image_offset`, the offset of the image with which the subscribed topics were compared
+last.
 
-Invariants: `owners` has exactly the partitions in members' `assigned` and `revoking`; `instances` exactly the
-static members; `named` and `patterns` count what members subscribe to.
+Invariants: `owners` has exactly the partitions in members' `assigned` and `revoking`. `instances` has
+exactly the static members. `named` and `patterns` count the subscriptions of members.
 """
 
 from __future__ import annotations
@@ -33,12 +34,12 @@ from penstock.wire.schema import Struct
 
 __all__ = ["ConsumerGroup", "ResolvedRegex"]
 
-#: the first version of OffsetCommit that members of the new protocol may use
+#: the first version of OffsetCommit for members of the new protocol
 _COMMIT_FROM: Final = 9
 
 
 class ResolvedRegex(NamedTuple):
-    """What a regular expression matched when it was last looked at."""
+    """The topics that a regular expression matched when it was last resolved."""
 
     topics: frozenset[str]
     #: of the image
@@ -46,7 +47,7 @@ class ResolvedRegex(NamedTuple):
 
 
 class ConsumerGroup:
-    """See the module."""
+    """A group of the consumer protocol. See the module's docstring."""
 
     type: Final = "consumer"
     shown_protocol_type: Final = PROTOCOL_TYPE
@@ -56,7 +57,7 @@ class ConsumerGroup:
         self.epoch = 1
         self.metadata_hash = 0
         self.assignment_epoch = 0
-        #: when the target was computed; 0 if that is not known
+        #: when the target was computed; 0 if unknown
         self.assignment_ms = 0
         self.members: dict[str, ConsumerMember] = {}
         self.instances: dict[str, str] = {}
@@ -86,7 +87,7 @@ class ConsumerGroup:
         return (member for member in self.members.values() if member.classic is not None)
 
     def supports_classic(self, protocol_type: str, protocols: Mapping[str, bytes]) -> bool:
-        """Whether a classic member with these protocols could be in the group."""
+        """Returns true if a classic member with these protocols may join the group."""
         if protocol_type != PROTOCOL_TYPE:
             return False
         offered = [
@@ -97,7 +98,7 @@ class ConsumerGroup:
     # -- topics
 
     def topics_of(self, member: ConsumerMember) -> set[str]:
-        """The names that a member subscribes to; a regular expression without a result matches none."""
+        """The subscribed topics of a member. A regular expression that is not resolved matches none."""
         names = set(member.topics)
         resolved = self.regexes.get(member.regex or "")
         return names if resolved is None else names | resolved.topics
@@ -106,7 +107,7 @@ class ConsumerGroup:
         return set(self.named).union(*(regex.topics for regex in self.regexes.values()))
 
     def hash_topics(self, image: ClusterImage) -> int:
-        """A number that changes with the ids and sizes of the subscribed topics; 0 if there are none."""
+        """A hash of the ids and partition counts of the subscribed topics; 0 without topics."""
         topics = [image.topics[name] for name in sorted(self.subscribed_names()) if name in image.topics]
         if not topics:
             return 0
@@ -116,13 +117,13 @@ class ConsumerGroup:
         return int.from_bytes(digest.digest(), "big", signed=True)
 
     def preferred_assignor(self) -> str | None:
-        """The one that most members name."""
+        """The assignor that most members name; None if no member names one."""
         votes = Counter(m.assignor for m in self.members.values() if m.assignor is not None)
         return max(votes, key=lambda name: votes[name]) if votes else None
 
     # -- the log
 
-    def take_member(self, member_id: str, value: ConsumerGroupMemberMetadataValue | None) -> None:
+    def apply_member(self, member_id: str, value: ConsumerGroupMemberMetadataValue | None) -> None:
         if value is None:
             member = self.members.pop(member_id, None)
             if member is not None:
@@ -133,12 +134,12 @@ class ConsumerGroup:
             return
         member = self.members.setdefault(member_id, ConsumerMember(member_id))
         self._count(member, -1)
-        member.take_wants(value)
+        member.apply_metadata(value)
         self._count(member, 1)
         if member.instance_id is not None:
             self.instances[member.instance_id] = member_id
 
-    def take_current(self, member_id: str, value: ConsumerGroupCurrentMemberAssignmentValue | None) -> None:
+    def apply_current(self, member_id: str, value: ConsumerGroupCurrentMemberAssignmentValue | None) -> None:
         member = self.members.get(member_id)
         if member is None:
             if value is None:
@@ -148,14 +149,14 @@ class ConsumerGroup:
         if value is None:
             member.assigned, member.revoking = {}, {}
             return
-        member.take_has(value)
+        member.apply_assignment(value)
         for partitions in (member.assigned, member.revoking):
             for topic_id, epochs in partitions.items():
                 for index in epochs:
                     self.owners[topic_id, index] = member_id
 
     def _count(self, member: ConsumerMember, step: int) -> None:
-        """Count what a member subscribes to, in or out."""
+        """Add (`step` 1) or remove (-1) a member's subscriptions from the counts."""
         counted = [(self.named, member.topics), (self.patterns, (member.regex,) if member.regex else ())]
         for counts, names in counted:
             for name in names:
@@ -182,7 +183,7 @@ class ConsumerGroup:
             yield ConsumerGroupRegularExpressionKey(group_id=self.id, regular_expression=regex)
         yield ConsumerGroupMetadataKey(group_id=self.id)
 
-    # -- as others see it
+    # -- the interface of a group
 
     @property
     def state_name(self) -> str:
@@ -213,10 +214,10 @@ class ConsumerGroup:
             raise ApiError(stale, f"Epoch {epoch} is newer than the member's epoch {member.epoch}.")
 
         def check(topic: str, topic_id: bytes, partition: int) -> None:
-            """An older epoch is good for what the member has had since then."""
+            """An older epoch is accepted for partitions that the member has owned since then."""
             assigned = member.assignment_epoch(topic_id, partition)
             if assigned is None or epoch < assigned:
-                raise ApiError(stale, f"{topic}-{partition} is not the member's in epoch {epoch}.")
+                raise ApiError(stale, f"{topic}-{partition} is not assigned to the member in epoch {epoch}.")
 
         return check
 
@@ -228,7 +229,7 @@ class ConsumerGroup:
             raise ApiError(_stale(member))
 
     def check_offset_deletion(self) -> None:
-        """Allowed for topics that nobody reads; the caller asks about each."""
+        """Allowed for topics without subscribers. The caller checks each topic."""
 
     def check_deletion(self) -> None:
         if self.members:
@@ -242,5 +243,5 @@ class ConsumerGroup:
 
 
 def _stale(member: ConsumerMember) -> ErrorCode:
-    """How a member is told that it is out of step: each protocol has its own word for it."""
+    """The error code of a stale member epoch, which depends on the member's protocol."""
     return ErrorCode.ILLEGAL_GENERATION if member.classic is not None else ErrorCode.STALE_MEMBER_EPOCH

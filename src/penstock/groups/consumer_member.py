@@ -1,8 +1,8 @@
-"""A member of a consumer group (KIP-848), as its two records tell it: what it wants, and what it has.
+"""A member of a consumer group (KIP-848): its metadata and its current assignment, one record each.
 
-`assigned` is what it may read, `revoking` what it has been asked to give back and has not yet; both count as
-its own, so nobody else gets them. For each partition the member epoch is kept at which it was assigned: a
-commit under an older epoch is stale for that partition, and under that or a newer one it is not.
+`assigned` has the partitions that the member may read, `revoking` those that it has to give back. The
+member owns both, so no other member gets them. For each partition the member epoch is kept in which it was
+assigned: a commit with an older epoch is stale for that partition.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ from penstock.groups.records import (
     CurrentTopicPartitions,
 )
 
-__all__ = ["LEFT_FOR_A_WHILE", "ConsumerMember", "MemberState", "Partitions"]
+__all__ = ["STATIC_LEAVE_EPOCH", "ConsumerMember", "MemberState", "Partitions"]
 
 #: topic id to partition to the epoch at which it was assigned
 Partitions: TypeAlias = dict[bytes, dict[int, int]]
-#: the epoch of a static member that has gone and will be back
-LEFT_FOR_A_WHILE: Final = -2
+#: the epoch of a static member that has left and will rejoin
+STATIC_LEAVE_EPOCH: Final = -2
 
 
 class MemberState(IntEnum):
-    """How far a member is on the way to its target, numbered as in its record."""
+    """The state of a member's reconciliation, numbered as in its record."""
 
     STABLE = 0
-    #: it has to give something back first
+    #: it has partitions to revoke
     UNREVOKED = 1
-    #: what it is to get is still someone else's
+    #: it waits for partitions that other members own
     UNRELEASED = 2
 
 
 class ConsumerMember:
-    """See the module. Changed by replaying its records alone."""
+    """A member. Only replayed records change it."""
 
     __slots__ = (
         "assigned",
@@ -69,7 +69,7 @@ class ConsumerMember:
         self.regex: str | None = None
         self.rebalance_timeout_ms = -1
         self.assignor: str | None = None
-        #: how it joined, if it speaks the classic protocol
+        #: the metadata of its JoinGroup, if it uses the classic protocol
         self.classic: ClassicMemberMetadata | None = None
         self.epoch = 0
         self.previous_epoch = -1
@@ -81,13 +81,13 @@ class ConsumerMember:
         return self.state is MemberState.STABLE and self.epoch == epoch
 
     def assignment_epoch(self, topic_id: bytes, partition: int) -> int | None:
-        """When it got a partition that it still has; None if it has not."""
+        """The epoch in which the member got a partition; None if it does not own the partition."""
         epoch = self.assigned.get(topic_id, {}).get(partition)
         return self.revoking.get(topic_id, {}).get(partition) if epoch is None else epoch
 
-    # -- what it wants
+    # -- metadata
 
-    def wants(self) -> ConsumerGroupMemberMetadataValue:
+    def metadata(self) -> ConsumerGroupMemberMetadataValue:
         return ConsumerGroupMemberMetadataValue(
             instance_id=self.instance_id,
             rack_id=self.rack_id,
@@ -100,7 +100,7 @@ class ConsumerMember:
             classic_member_metadata=self.classic,
         )
 
-    def take_wants(self, value: ConsumerGroupMemberMetadataValue) -> None:
+    def apply_metadata(self, value: ConsumerGroupMemberMetadataValue) -> None:
         self.instance_id = value.instance_id
         self.rack_id = value.rack_id
         self.client_id = value.client_id
@@ -111,9 +111,9 @@ class ConsumerMember:
         self.assignor = value.server_assignor
         self.classic = value.classic_member_metadata
 
-    # -- what it has
+    # -- current assignment
 
-    def take_has(self, value: ConsumerGroupCurrentMemberAssignmentValue) -> None:
+    def apply_assignment(self, value: ConsumerGroupCurrentMemberAssignmentValue) -> None:
         self.epoch = value.member_epoch
         self.previous_epoch = value.previous_member_epoch
         self.state = MemberState(value.state)
@@ -130,7 +130,7 @@ class ConsumerMember:
 def current_assignment(
     epoch: int, previous_epoch: int, state: MemberState, assigned: Partitions, revoking: Partitions
 ) -> ConsumerGroupCurrentMemberAssignmentValue:
-    """The record of what a member has."""
+    """The record of a member's current assignment."""
     return ConsumerGroupCurrentMemberAssignmentValue(
         member_epoch=epoch,
         previous_member_epoch=previous_epoch,
@@ -150,7 +150,7 @@ def _to_record(partitions: Mapping[bytes, Mapping[int, int]]) -> list[CurrentTop
 
 
 def _from_record(topics: Iterable[CurrentTopicPartitions], epoch: int) -> Partitions:
-    """Records from before there were assignment epochs have none: then the member's own is as good."""
+    """Old records have no assignment epochs; the member epoch takes their place."""
     return {
         t.topic_id: dict(zip(t.partitions, t.assignment_epochs or [epoch] * len(t.partitions), strict=True))
         for t in topics

@@ -1,8 +1,8 @@
-"""What classic consumers write into the opaque bytes of a group: subscriptions and assignments.
+"""The embedded consumer protocol: subscriptions and assignments in the opaque bytes of a classic group.
 
-The broker passes those bytes through and looks into them only to learn which topics a group reads, and to let
-classic members into a group of the new protocol. A newer version is read as the newest that we know: newer
-versions only add fields.
+The broker passes these bytes through. It decodes them for the subscribed topics of a group, and when
+classic members are in a group of the new protocol. A newer version is decoded as the newest known one:
+newer versions only add fields.
 """
 
 from __future__ import annotations
@@ -63,21 +63,21 @@ def subscription_version(metadata: bytes) -> int:
 
 
 def decode_subscription(metadata: bytes) -> Subscription:
-    """What a member subscribes to and owns; ProtocolError where the bytes say something else."""
+    """The subscription and owned partitions of a member; ProtocolError if the bytes are malformed."""
     return _decode(metadata, min(subscription_version(metadata), _HIGHEST))
 
 
 def subscribed_topics(subscriptions: Iterable[bytes]) -> set[str]:
-    """All topics that members subscribe to, looking at no more than every version has."""
+    """All topics that members subscribe to. Decodes only the fields of version 0."""
     topics: set[str] = set()
-    for metadata in set(subscriptions):  # most members of a large group say the same
+    for metadata in set(subscriptions):  # most members of a large group have the same subscription
         subscription_version(metadata)
         topics.update(_decode(metadata, 0).topics)
     return topics
 
 
 def decode_assignment(data: bytes) -> Assignment:
-    """What the leader of a classic group gave a member; nothing at all means nothing was assigned."""
+    """The assignment of a member of a classic group. No bytes mean no partitions."""
     if not data:
         return Assignment()
     subscription_version(data)

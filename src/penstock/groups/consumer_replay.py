@@ -1,8 +1,8 @@
 """Applies the records of consumer groups.
 
-A record with a value makes its group where there is none, in the place of a classic one: a classic group's
-tombstone comes before, and a group that only commits has no record of its own. A tombstone for a group that
-is not there means nothing.
+A record with a value creates its group if the group does not exist, or replaces a classic group: the
+tombstone of a classic group comes before, and a group without members that only commits has no record of
+its own. A tombstone of a group that does not exist is ignored.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class ConsumerReplay:
     ) -> None:
         group = self._group(key.group_id, value)
         if group is not None:
-            group.take_member(key.member_id, value)
+            group.apply_member(key.member_id, value)
 
     def _target_epoch(
         self,
@@ -102,7 +102,7 @@ class ConsumerReplay:
     ) -> None:
         group = self._group(key.group_id, value)
         if group is not None:
-            group.take_current(key.member_id, value)
+            group.apply_current(key.member_id, value)
 
     def _regex(
         self, key: ConsumerGroupRegularExpressionKey, value: ConsumerGroupRegularExpressionValue | None

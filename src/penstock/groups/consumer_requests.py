@@ -1,7 +1,7 @@
 """Decisions on ConsumerGroupHeartbeat: joining, staying, leaving (KIP-848).
 
-One request does it all: its member epoch says what it means. 0 joins, -1 leaves, -2 is a static member that
-leaves for a while, anything else is a heartbeat of a member in that epoch.
+The member epoch of the request decides: 0 joins, -1 leaves, -2 is a static member that leaves and will
+rejoin. Any other epoch is a heartbeat of a member in that epoch.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final
 
 from penstock.groups.consumer_group import ConsumerGroup
 from penstock.groups.consumer_member import (
-    LEFT_FOR_A_WHILE,
+    STATIC_LEAVE_EPOCH,
     ConsumerMember,
     current_assignment,
 )
@@ -33,12 +33,12 @@ __all__ = ["JOINING", "ConsumerRequests", "check_request"]
 
 JOINING: Final = 0
 LEAVING: Final = -1
-#: the first version whose members bring their own ids
+#: the first version in which members choose their own ids
 _OWN_ID_FROM: Final = 1
 
 
 def check_request(request: ConsumerGroupHeartbeatRequest, version: int, assignors: Sequence[str]) -> None:
-    """Raise the ApiError that a request deserves whatever the group is like."""
+    """Raise the ApiError of a request that is invalid for any group."""
     epoch = request.member_epoch
     if not request.member_id.strip() and (version >= _OWN_ID_FROM or epoch > 0 or epoch == LEAVING):
         raise InvalidRequest("MemberId can't be empty.")
@@ -55,10 +55,10 @@ def check_request(request: ConsumerGroupHeartbeatRequest, version: int, assignor
             raise InvalidRequest(
                 "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining."
             )
-    elif epoch == LEFT_FOR_A_WHILE:
+    elif epoch == STATIC_LEAVE_EPOCH:
         if request.instance_id is None:
             raise InvalidRequest("InstanceId can't be null.")
-    elif epoch < LEFT_FOR_A_WHILE:
+    elif epoch < STATIC_LEAVE_EPOCH:
         raise InvalidRequest("MemberEpoch is invalid.")
     if request.server_assignor is not None and request.server_assignor not in assignors:
         raise ApiError(
@@ -72,7 +72,7 @@ class Change(Enum):
     """How a heartbeat changes its member's subscription."""
 
     NONE = 0
-    #: the group needs no new target assignment for it, or not yet
+    #: changed, but without a need for a new target assignment yet
     SUBSCRIPTION = 1
     NEEDS_TARGET = 2
 
@@ -91,7 +91,7 @@ class ConsumerRequests:
     def heartbeat(
         self, group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest, client: Client
     ) -> ConsumerGroupHeartbeatResponse:
-        """`group` may be new: then it comes into being with the member's record."""
+        """Handle a member that joins or stays. The member's record creates a new group."""
         settings = self._ledger.env.settings_of(group.id)
         if len(group.members) >= settings.consumer_size_max and request.member_id not in group.members:
             raise ApiError(
@@ -147,7 +147,7 @@ class ConsumerRequests:
             return known
         if known is None:
             return ConsumerMember(member_id)
-        if known.classic is None and known.epoch != LEFT_FOR_A_WHILE:
+        if known.classic is None and known.epoch != STATIC_LEAVE_EPOCH:
             raise ApiError(
                 ErrorCode.UNRELEASED_INSTANCE_ID,
                 f"Static member {member_id} with instance id {instance_id} cannot join the group because the "
@@ -156,12 +156,12 @@ class ConsumerRequests:
         return self.replace(group, known, member_id)
 
     def replace(self, group: ConsumerGroup, old: ConsumerMember, new_id: str) -> ConsumerMember:
-        """A static member is back under another id: its assignment goes on as the new one's."""
-        wants, target = old.wants(), group.target.get(old.id, {})
+        """Move the assignment of a static member that has rejoined to its new id."""
+        metadata, target = old.metadata(), group.target.get(old.id, {})
         has = current_assignment(0, 0, old.state, old.assigned, old.revoking)
         self.steps.erase(group, old)
         member = ConsumerMember(new_id)
-        self._ledger.write(member.metadata_key(group.id), wants)
+        self._ledger.write(member.metadata_key(group.id), metadata)
         self._ledger.write(*target_record(group.id, new_id, target))
         self._ledger.write(member.assignment_key(group.id), has)
         return group.members[new_id]
@@ -173,31 +173,31 @@ class ConsumerRequests:
         request: ConsumerGroupHeartbeatRequest,
         client: Client,
     ) -> Change:
-        """Write the member's metadata record if it differs; returns what became of its subscription."""
+        """Write the member's metadata record if it differs. Returns the change of its subscription."""
         is_new = member.id not in group.members
-        if not is_new and _says_nothing_new(member, request, client):
+        if not is_new and _is_plain_heartbeat(member, request, client):
             return Change.NONE
-        wants = member.wants()
-        wants.client_id, wants.client_host = client.id, client.host
-        wants.classic_member_metadata = None
+        metadata = member.metadata()
+        metadata.client_id, metadata.client_host = client.id, client.host
+        metadata.classic_member_metadata = None
         if request.instance_id is not None:
-            wants.instance_id = request.instance_id
+            metadata.instance_id = request.instance_id
         if request.rack_id is not None:
-            wants.rack_id = request.rack_id
+            metadata.rack_id = request.rack_id
         if request.rebalance_timeout_ms != -1:
-            wants.rebalance_timeout_ms = request.rebalance_timeout_ms
+            metadata.rebalance_timeout_ms = request.rebalance_timeout_ms
         if request.server_assignor is not None:
-            wants.server_assignor = request.server_assignor
+            metadata.server_assignor = request.server_assignor
         if request.subscribed_topic_names is not None:
-            wants.subscribed_topic_names = sorted(set(request.subscribed_topic_names))
+            metadata.subscribed_topic_names = sorted(set(request.subscribed_topic_names))
         if request.subscribed_topic_regex is not None:
-            wants.subscribed_topic_regex = request.subscribed_topic_regex
+            metadata.subscribed_topic_regex = request.subscribed_topic_regex
             if request.subscribed_topic_regex and request.subscribed_topic_regex not in group.regexes:
-                # What is no regular expression must not get into the log.
+                # Raises if the expression is invalid, before it gets into the log.
                 matching_topics(request.subscribed_topic_regex, ())
-        change = _change(group, member, wants)
-        if is_new or wants != member.wants():
-            self._ledger.write(member.metadata_key(group.id), wants)
+        change = _change(group, member, metadata)
+        if is_new or metadata != member.metadata():
+            self._ledger.write(member.metadata_key(group.id), metadata)
         return change
 
     # -- leaving
@@ -205,7 +205,7 @@ class ConsumerRequests:
     def leave(
         self, group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest
     ) -> tuple[ConsumerMember | None, ConsumerGroupHeartbeatResponse]:
-        """The answer to who leaves, and the member that is to be fenced, unless it means to be back."""
+        """The member to fence, None for a static member that will rejoin, and the response."""
         if request.instance_id is None:
             member = group.member(request.member_id)
         else:
@@ -215,24 +215,24 @@ class ConsumerRequests:
             check_instance(static, request.member_id)
             member = static
         response = ConsumerGroupHeartbeatResponse(member_id=member.id, member_epoch=request.member_epoch)
-        if request.member_epoch != LEFT_FOR_A_WHILE:
+        if request.member_epoch != STATIC_LEAVE_EPOCH:
             return member, response
         kept = {topic: dict.fromkeys(epochs, 0) for topic, epochs in member.assigned.items()}
         self._ledger.write(
             member.assignment_key(group.id),
-            current_assignment(LEFT_FOR_A_WHILE, member.previous_epoch, member.state, kept, {}),
+            current_assignment(STATIC_LEAVE_EPOCH, member.previous_epoch, member.state, kept, {}),
         )
         return None, response
 
     def fence(self, group: ConsumerGroup, members: Sequence[ConsumerMember]) -> None:
-        """Remove members: the others get what they had."""
+        """Remove members. The next target assigns their partitions to others."""
         for member in members:
             self.steps.erase(group, member)
         self.steps.refresh(group, changed=True)
 
 
 def _check_epoch(member: ConsumerMember, request: ConsumerGroupHeartbeatRequest) -> None:
-    """The epoch must be the member's; the one before will do where only our answer can have been lost."""
+    """Check the member epoch. The previous epoch is accepted if only the last response can have been lost."""
     epoch = request.member_epoch
     if epoch in (JOINING, member.epoch):
         return
@@ -247,7 +247,7 @@ def _check_epoch(member: ConsumerMember, request: ConsumerGroupHeartbeatRequest)
 
 
 def _owns_at_most(member: ConsumerMember, owned: dict[bytes, list[int]] | None) -> bool:
-    """Whether the member says what it has, and that is nothing but what it was assigned."""
+    """Returns true if the member reports its partitions, and all of them are assigned to it."""
     return owned is not None and all(
         index in member.assigned.get(topic, ()) for topic, indexes in owned.items() for index in indexes
     )
@@ -262,8 +262,10 @@ def check_instance(member: ConsumerMember, member_id: str) -> None:
         )
 
 
-def _says_nothing_new(member: ConsumerMember, request: ConsumerGroupHeartbeatRequest, client: Client) -> bool:
-    """Whether it is a plain heartbeat, as nearly all are."""
+def _is_plain_heartbeat(
+    member: ConsumerMember, request: ConsumerGroupHeartbeatRequest, client: Client
+) -> bool:
+    """Returns true if the request changes nothing, as nearly all do."""
     return (
         request.subscribed_topic_names is None
         and request.subscribed_topic_regex is None
@@ -277,14 +279,16 @@ def _says_nothing_new(member: ConsumerMember, request: ConsumerGroupHeartbeatReq
     )
 
 
-def _change(group: ConsumerGroup, member: ConsumerMember, wants: ConsumerGroupMemberMetadataValue) -> Change:
-    """Compares a member's subscription with the one that it is about to have, as Kafka does.
+def _change(
+    group: ConsumerGroup, member: ConsumerMember, metadata: ConsumerGroupMemberMetadataValue
+) -> Change:
+    """Compare a member's subscription with its new one, as Kafka does.
 
-    A regular expression without matches yet calls for no target: its matches will.
+    A regular expression that is not resolved yet needs no new target; its resolution does.
     """
-    if tuple(wants.subscribed_topic_names) != member.topics:
+    if tuple(metadata.subscribed_topic_names) != member.topics:
         return Change.NEEDS_TARGET
-    old, new = member.regex or "", wants.subscribed_topic_regex or ""
+    old, new = member.regex or "", metadata.subscribed_topic_regex or ""
     if old == new:
         return Change.NONE
     return Change.NEEDS_TARGET if not new or new in group.regexes else Change.SUBSCRIPTION
@@ -297,7 +301,7 @@ def _owned(request: ConsumerGroupHeartbeatRequest) -> dict[bytes, list[int]] | N
 
 
 def _is_full(request: ConsumerGroupHeartbeatRequest) -> bool:
-    """Whether the request says everything, as a member does that wants to be told everything."""
+    """Returns true for a full request. Its response carries the full assignment."""
     return (
         request.rebalance_timeout_ms != -1
         and (request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None)

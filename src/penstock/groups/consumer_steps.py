@@ -1,8 +1,8 @@
-"""The steps that every change of a consumer group goes through, whoever caused it.
+"""The steps of every change of a consumer group.
 
-    a member's wish or a topic changes ──▶ group epoch + 1 ──▶ new target ──▶ members reconcile one by one
+    a subscription or a topic changes ──▶ group epoch + 1 ──▶ new target ──▶ members reconcile one by one
 
-Each step writes what it decides, which applies it, so the next step sees it.
+Each step writes its decision as a record. The record is applied at once, so the next step sees it.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from penstock.groups.topic_regex import matching_topics
 
 __all__ = ["CONSUMER_JOIN", "CONSUMER_SYNC", "CONSUMER_TIMERS", "PATTERNS", "ConsumerSteps"]
 
-#: kinds of timers, each per member: its session, giving partitions back, and, for a classic member, joining
-#: again and asking for its assignment
+#: kinds of timers, each per member: session, revocation of partitions, and, for a classic member, JoinGroup
+#: and SyncGroup
 SESSION: Final = "consumer-session"
 REVOCATION: Final = "consumer-revocation"
 CONSUMER_JOIN: Final = "consumer-join"
 CONSUMER_SYNC: Final = "consumer-sync"
-#: of a group: its new regular expressions have not been looked up yet
+#: per group: the resolution of its new regular expressions
 PATTERNS: Final = "consumer-patterns"
-#: whichever expires, its member is out
+#: timers that remove their member when they expire
 CONSUMER_TIMERS: Final = (SESSION, REVOCATION, CONSUMER_JOIN, CONSUMER_SYNC)
 
 
 class ConsumerSteps:
-    """See the module."""
+    """Applies the steps to the consumer groups of one shard."""
 
     __slots__ = ("_ledger", "targets")
 
@@ -47,7 +47,7 @@ class ConsumerSteps:
         self._ledger = ledger
         self.targets: Final = Targets(ledger)
 
-    # -- wishes and topics
+    # -- subscriptions and topics
 
     def refresh(self, group: ConsumerGroup, changed: bool) -> None:
         """Raise the group epoch if members' subscriptions have `changed`, or the topics that they match.
@@ -81,7 +81,7 @@ class ConsumerSteps:
         self._compare_topics(group, self._resolve(group, known_only=False))
 
     def _resolve(self, group: ConsumerGroup, known_only: bool) -> bool:
-        """Match the members' regular expressions with the topics; returns whether any match has changed."""
+        """Match the members' regular expressions with the topics. Returns true if a match has changed."""
         image = self._ledger.env.image
         for regex in [r for r in group.regexes if r not in group.patterns]:
             self._ledger.write(
@@ -115,7 +115,7 @@ class ConsumerSteps:
         owned: Mapping[bytes, Collection[int]] | None,
         subscription_changed: bool,
     ) -> None:
-        """Take the member a step further towards its target."""
+        """Move the member one step towards its target."""
         if not subscription_changed and member.is_reconciled_to(group.assignment_epoch):
             return
         image, owners = self._ledger.env.image, group.owners
@@ -134,7 +134,7 @@ class ConsumerSteps:
         self._expect_revocation(group, member)
 
     def _expect_revocation(self, group: ConsumerGroup, member: ConsumerMember) -> None:
-        """Classic members have other deadlines: to join, and to sync."""
+        """Start or stop the timer of a revocation. Classic members have other timers."""
         key = (REVOCATION, group.id, member.id)
         if member.state is MemberState.UNREVOKED and member.classic is None:
             self._ledger.timers.schedule(key, member.rebalance_timeout_ms)
@@ -142,7 +142,7 @@ class ConsumerSteps:
             self._ledger.timers.cancel(key)
 
     def resume(self, group: ConsumerGroup, member: ConsumerMember) -> None:
-        """The coordinator is new: what the member has to do it has to do as from now."""
+        """Start the member's timers after the coordinator was loaded."""
         self.keep_alive(group, member)
         self._expect_revocation(group, member)
 

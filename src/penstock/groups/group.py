@@ -1,4 +1,4 @@
-"""What offsets, listings and deletion need of a group, of whatever protocol."""
+"""The interface of a group of either protocol, for offsets, listings and deletion."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from penstock.wire.schema import Struct
 
 __all__ = ["Group", "PartitionCheck"]
 
-#: (topic, topic id, partition): raises the ApiError with which a commit to that partition is refused
+#: (topic, topic id, partition): raises the ApiError of a commit to that partition that is refused
 PartitionCheck: TypeAlias = Callable[[str, bytes, int], None]
 
 
 class Group(Protocol):
-    """A group in the eyes of everyone who is not its own protocol."""
+    """A group, independent of its protocol."""
 
     id: str
 
     @property
     def type(self) -> str:
-        """As ListGroups shows it: Classic or Consumer."""
+        """The type in ListGroups: Classic or Consumer."""
         ...
 
     @property
@@ -35,7 +35,7 @@ class Group(Protocol):
     def check_commit(
         self, member_id: str, instance_id: str | None, epoch: int, version: int
     ) -> PartitionCheck | None:
-        """Raise the ApiError that the commit deserves; a check per partition where that is still open."""
+        """Raise the ApiError of a commit that is refused. Returns a check per partition if one is needed."""
         ...
 
     def check_fetch(self, member_id: str | None, epoch: int) -> None: ...
@@ -47,9 +47,9 @@ class Group(Protocol):
     def subscribes_to(self, topic: str) -> bool: ...
 
     def retention_starts_ms(self, commit_ms: int) -> int | None:
-        """From when on an offset of that age counts as unused; None while it is in use."""
+        """The time from which the retention of an offset counts; None while the offset is in use."""
         ...
 
     def record_keys(self) -> Iterable[Struct]:
-        """The keys of all its records: tombstones for them make the group disappear."""
+        """The keys of all records of the group. Tombstones for them delete the group."""
         ...

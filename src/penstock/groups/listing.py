@@ -1,4 +1,4 @@
-"""Groups as administrators see them: ListGroups, DescribeGroups, ConsumerGroupDescribe, DeleteGroups."""
+"""Administration of groups: ListGroups, DescribeGroups, ConsumerGroupDescribe, DeleteGroups."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from penstock.wire.apis.list_groups import ListedGroup
 
 __all__ = ["delete_group", "describe_classic", "describe_consumer", "list_groups"]
 
-#: what DescribeGroups shows where there is no such group
+#: the state of an unknown group in DescribeGroups
 _DEAD: Final = "Dead"
 #: kinds of members in ConsumerGroupDescribe
 _CLASSIC_MEMBER: Final = 0
@@ -30,7 +30,7 @@ _CONSUMER_MEMBER: Final = 1
 def list_groups(
     ledger: GroupLedger, states: Collection[str], types: Collection[str]
 ) -> Iterator[ListedGroup]:
-    """The groups in one of `states` and of one of `types`, in lower case; an empty filter lets all pass."""
+    """The groups in one of `states` and of one of `types`, in lower case. An empty filter matches all."""
     for group in ledger.groups.values():
         if (not states or group.state_name.lower() in states) and (not types or group.type in types):
             yield ListedGroup(
@@ -64,7 +64,7 @@ def describe_classic(ledger: GroupLedger, group_id: str) -> DescribedGroup:
 
 
 def _described(member: ClassicMember, protocol: str | None) -> DescribedGroupMember:
-    """What a member wants and has is shown once the group has agreed on it."""
+    """Metadata and assignment are described only for a stable group, which has a `protocol`."""
     return DescribedGroupMember(
         member_id=member.id,
         group_instance_id=member.instance_id,
@@ -96,7 +96,7 @@ def describe_consumer(ledger: GroupLedger, group_id: str) -> described.Described
 
 
 def _consumer_member(group: ConsumerGroup, member: ConsumerMember, image: ClusterImage) -> described.Member:
-    """What it still has to give back is shown as its own: until then it is."""
+    """Partitions that the member has to revoke are part of its assignment until it has revoked them."""
     has: dict[bytes, set[int]] = {}
     for partitions in (member.assigned, member.revoking):
         for topic_id, epochs in partitions.items():

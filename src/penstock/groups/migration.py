@@ -1,8 +1,8 @@
-"""Classic groups become consumer groups and back, with their members in them.
+"""Online migration: a classic group becomes a consumer group and back, with its members.
 
-A classic group becomes a consumer group when somebody joins it with the new protocol; its classic members
-stay, keep what they have, and from then on join, sync and send heartbeats to a consumer group (`mixed`).
-When only classic members are left it becomes a classic group again, and they rebalance among themselves.
+A classic group is upgraded when a member joins it with the new protocol. Its classic members stay, keep
+their partitions, and send JoinGroup, SyncGroup and Heartbeat to a consumer group from then on (`mixed`).
+When only classic members are left, the group is downgraded to a classic group, which starts a rebalance.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _DOWNGRADES: Final = ("bidirectional", "downgrade")
 
 
 class Migration:
-    """See the module."""
+    """Converts groups of one shard from one protocol to the other."""
 
     __slots__ = ("_ledger", "_rebalance", "_steps")
 
@@ -60,21 +60,21 @@ class Migration:
     # -- to the new protocol
 
     def upgrade(self, group: ClassicGroup) -> ConsumerGroup:
-        """The consumer group that a classic one becomes; GROUP_ID_NOT_FOUND where it cannot."""
+        """Convert a classic group to a consumer group; GROUP_ID_NOT_FOUND if that is not possible."""
         if group.is_empty:
             self._erase_classic(group)
             return ConsumerGroup(group.id)
         self._check_upgrade(group)
         try:
-            members = [(m, *self._understood(group, m)) for m in group.members.values()]
+            members = [(m, *self._decoded(group, m)) for m in group.members.values()]
         except ProtocolError as e:
             raise _not_upgradable(group, "the embedded consumer protocol is malformed") from e
-        self._send_away(group)
+        self._fail_waiting(group)
         self._erase_classic(group)
         write = self._ledger.write
-        for member, wants, target in members:
+        for member, member_metadata, target in members:
             consumer = ConsumerMember(member.id)
-            write(consumer.metadata_key(group.id), wants)
+            write(consumer.metadata_key(group.id), member_metadata)
             write(*target_record(group.id, member.id, target))
             has = {
                 topic: dict.fromkeys(sorted(indexes), group.generation) for topic, indexes in target.items()
@@ -108,10 +108,10 @@ class Migration:
         if len(group.members) > settings.consumer_size_max:
             raise _not_upgradable(group, "the group size exceeds the consumer group maximum size")
 
-    def _understood(
+    def _decoded(
         self, group: ClassicGroup, member: ClassicMember
     ) -> tuple[ConsumerGroupMemberMetadataValue, Assignment]:
-        """What a classic member wants and has, out of its opaque bytes."""
+        """The metadata and assignment of a classic member, decoded from its opaque bytes."""
         protocol = group.protocol or next(iter(member.protocols))
         subscription = decode_subscription(member.protocols[protocol])
         assignment = decode_assignment(member.assignment)
@@ -122,7 +122,7 @@ class Migration:
         for assigned in assignment.assigned_partitions:
             if assigned.topic in topics and assigned.partitions:
                 target[topics[assigned.topic].id] = set(assigned.partitions)
-        wants = ConsumerGroupMemberMetadataValue(
+        member_metadata = ConsumerGroupMemberMetadataValue(
             instance_id=member.instance_id,
             rack_id=subscription.rack_id,
             client_id=member.client_id,
@@ -137,10 +137,10 @@ class Migration:
                 ],
             ),
         )
-        return wants, target
+        return member_metadata, target
 
-    def _send_away(self, group: ClassicGroup) -> None:
-        """Whoever waits for the classic group's round to end has to join again."""
+    def _fail_waiting(self, group: ClassicGroup) -> None:
+        """Fail the requests that wait for the classic rebalance. Their members join again."""
         code = ErrorCode.REBALANCE_IN_PROGRESS
         for member in group.members.values():
             reply_to = group.end_join(member)
@@ -162,7 +162,7 @@ class Migration:
     # -- to the classic protocol
 
     def can_downgrade(self, group: ConsumerGroup, leaving: Collection[ConsumerMember]) -> bool:
-        """Whether only classic members would be left without `leaving`."""
+        """Returns true if only classic members are left without `leaving`."""
         settings = self._ledger.env.settings
         gone = {member.id for member in leaving}
         left = len(group.members) - len(gone)
@@ -173,7 +173,7 @@ class Migration:
         )
 
     def downgrade(self, group: ConsumerGroup, leaving: Collection[ConsumerMember]) -> ClassicGroup:
-        """The classic group of those who do not leave, stable with the target as its assignment."""
+        """Convert to a stable classic group of the members that stay, with the target as assignment."""
         gone = {member.id for member in leaving}
         classic = ClassicGroup(group.id, self._ledger.now_ms)
         classic.generation = group.epoch
@@ -196,7 +196,7 @@ class Migration:
         return classic
 
     def erase(self, group: ConsumerGroup) -> None:
-        """Tombstones for everything that a consumer group has in the log."""
+        """Write tombstones for all records of a consumer group."""
         for member in list(group.members.values()):
             self._steps.erase(group, member)
         for key in list(group.record_keys()):
@@ -204,7 +204,7 @@ class Migration:
 
 
 def named_assignment(target: Assignment, image: ClusterImage) -> dict[str, set[int]]:
-    """An assignment by topics' names, as the classic protocol has it."""
+    """An assignment by topic name, for the classic protocol."""
     return {
         image.topics_by_id[TopicId(topic_id)].name: indexes
         for topic_id, indexes in target.items()

@@ -1,7 +1,8 @@
-"""Classic members in a consumer group: JoinGroup, SyncGroup, Heartbeat, LeaveGroup in the new group's terms.
+"""Classic members in a consumer group: JoinGroup, SyncGroup, Heartbeat, LeaveGroup.
 
-A generation is a member epoch. Joining takes the member a step towards its target, syncing tells it what it
-has, and a heartbeat sends it to join again whenever there is a further step to take.
+The generation of a classic member is its member epoch. JoinGroup moves the member one step towards its
+target, SyncGroup returns its assignment, and Heartbeat returns REBALANCE_IN_PROGRESS while there is a
+further step.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _ID_REQUIRED_FROM: Final = 4
 
 
 class MixedRequests:
-    """The classic protocol towards consumer groups."""
+    """The classic protocol for consumer groups."""
 
     __slots__ = ("_consumer", "_ledger", "_timers")
 
@@ -105,7 +106,7 @@ class MixedRequests:
         client: Client,
     ) -> bool:
         timeout_ms = request.rebalance_timeout_ms
-        wants = ConsumerGroupMemberMetadataValue(
+        member_metadata = ConsumerGroupMemberMetadataValue(
             instance_id=request.group_instance_id or member.instance_id,
             rack_id=subscription.rack_id or member.rack_id,
             client_id=client.id,
@@ -121,9 +122,11 @@ class MixedRequests:
             ),
         )
         is_new = member.id not in group.members
-        changed = is_new or tuple(wants.subscribed_topic_names) != member.topics or bool(member.regex)
-        if is_new or wants != member.wants():
-            self._ledger.write(member.metadata_key(group.id), wants)
+        changed = (
+            is_new or tuple(member_metadata.subscribed_topic_names) != member.topics or bool(member.regex)
+        )
+        if is_new or member_metadata != member.metadata():
+            self._ledger.write(member.metadata_key(group.id), member_metadata)
         return changed
 
     def _owned(self, subscription: Subscription) -> dict[bytes, list[int]]:
@@ -184,18 +187,18 @@ class MixedRequests:
     def leaving(
         self, group: ConsumerGroup, request: LeaveGroupRequest
     ) -> list[tuple[MemberIdentity, ConsumerMember | ErrorCode]]:
-        """Each identity with the member that it names, or why it names none."""
-        return [(who, _leaving(group, who)) for who in request.members]
+        """Each identity with its member, or with the error code if it has none."""
+        return [(identity, _leaving(group, identity)) for identity in request.members]
 
 
-def _leaving(group: ConsumerGroup, who: MemberIdentity) -> ConsumerMember | ErrorCode:
-    if who.group_instance_id is None:
-        return group.members.get(who.member_id, ErrorCode.UNKNOWN_MEMBER_ID)
-    member = group.static_member(who.group_instance_id)
+def _leaving(group: ConsumerGroup, identity: MemberIdentity) -> ConsumerMember | ErrorCode:
+    if identity.group_instance_id is None:
+        return group.members.get(identity.member_id, ErrorCode.UNKNOWN_MEMBER_ID)
+    member = group.static_member(identity.group_instance_id)
     if member is None:
         return ErrorCode.UNKNOWN_MEMBER_ID
     # An administrator removes a static member without knowing its id.
-    return ErrorCode.FENCED_INSTANCE_ID if who.member_id not in ("", member.id) else member
+    return ErrorCode.FENCED_INSTANCE_ID if identity.member_id not in ("", member.id) else member
 
 
 def _classic_member(group: ConsumerGroup, member_id: str, instance_id: str | None) -> ConsumerMember:
@@ -218,7 +221,7 @@ def _check_generation(member: ConsumerMember, generation: int) -> None:
 
 
 def _waits(group: ConsumerGroup, member: ConsumerMember) -> bool:
-    """Whether something that it is to get is still someone else's."""
+    """Returns true if another member still owns a partition of the member's target."""
     return any(
         index not in member.assigned.get(topic, ()) and (topic, index) in group.owners
         for topic, indexes in group.target.get(member.id, {}).items()

@@ -1,8 +1,7 @@
-"""What groups have committed, and the decisions on OffsetCommit, OffsetFetch and OffsetDelete.
+"""Committed offsets, and the decisions on OffsetCommit, OffsetFetch and OffsetDelete.
 
-A group that only commits, without members, is a simple group: an empty classic group without a protocol type.
-The last commit in the log wins; a member that is no longer in step is refused by its group (`check_commit`).
-Transactional commits will be replayed with their producer id and wait here for their transaction's end.
+A group that commits without members is a simple group: an empty classic group without a protocol type. The
+last commit in the log wins. The group refuses commits of members with a stale epoch (`check_commit`).
 """
 
 from __future__ import annotations
@@ -42,29 +41,29 @@ from penstock.wire.apis.offset_fetch import (
 
 __all__ = ["Committed", "Offsets"]
 
-#: from this version on a commit for a group that does not exist says so
+#: the first version with GROUP_ID_NOT_FOUND
 _GROUP_NOT_FOUND_FROM: Final = 9
 _DEFAULT_RETENTION: Final = -1
-#: the last timestamp there is; a client may ask for more
+#: the largest timestamp; a client may ask for a longer retention
 _NEVER: Final = 2**63 - 1
 _OWN_RETENTION_VERSION: Final = 1
 _NO_OFFSET: Final = -1
 
 
 class Committed(NamedTuple):
-    """One group's position in one partition."""
+    """The committed offset of one group in one partition."""
 
     offset: int
     leader_epoch: int
     metadata: str
     commit_ms: int
-    #: where the client asked for a retention of its own (versions 2 to 4), when that ends
+    #: the end of the retention that the client asked for (versions 2 to 4)
     expire_ms: int | None
     topic_id: bytes
 
 
 class Offsets:
-    """Group, topic, partition to what was committed."""
+    """Committed offsets by group, topic and partition."""
 
     __slots__ = ("_by_group", "_ledger")
 
@@ -105,7 +104,7 @@ class Offsets:
     # -- OffsetCommit
 
     def commit(self, request: OffsetCommitRequest, client: Client) -> OffsetCommitResponse:
-        """Commit to partitions that exist, named by both name and id; all or nothing as far as members go."""
+        """Commit to existing partitions, given by name and id. The member is checked for all of them."""
         check = self._check_commit(request, client)
         if check is not None:
             for topic in request.topics:
@@ -142,7 +141,7 @@ class Offsets:
         if isinstance(group, ClassicGroup):
             member = group.members.get(request.member_id)
             if member is not None:
-                # Whoever commits is alive.
+                # A commit counts as a heartbeat.
                 ledger.timers.schedule((SESSION, group.id, member.id), member.session_timeout_ms)
         return check
 
@@ -174,7 +173,7 @@ class Offsets:
     # -- OffsetFetch
 
     def fetch(self, request: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
-        """What is committed for the topics asked for, or all; an unknown group has committed nothing."""
+        """The committed offsets of the requested topics, or of all. An unknown group has none."""
         group = self._ledger.groups.get(request.group_id)
         if group is not None:
             group.check_fetch(request.member_id, request.member_epoch)
@@ -184,7 +183,9 @@ class Offsets:
                 OffsetFetchRequestTopics(name=name, partition_indexes=live)
                 for name, partitions in self._by_group.get(request.group_id, {}).items()
                 if (
-                    live := [index for index, committed in partitions.items() if not self._is_gone(committed)]
+                    live := [
+                        index for index, committed in partitions.items() if not self._is_deleted(committed)
+                    ]
                 )
             ]
         else:
@@ -205,9 +206,9 @@ class Offsets:
         )
 
     def _live(self, group_id: str, topic: str, partition: int) -> Committed | None:
-        """What is committed, unless to a topic that is gone."""
+        """The committed offset, unless its topic is deleted."""
         committed = self.get(group_id, topic, partition)
-        return None if committed is None or self._is_gone(committed) else committed
+        return None if committed is None or self._is_deleted(committed) else committed
 
     # -- OffsetDelete, deletion of groups and topics, retention
 
@@ -218,49 +219,50 @@ class Offsets:
 
     def _delete_topic(self, group: Group, topic: OffsetDeleteRequestTopic) -> OffsetDeleteResponseTopic:
         in_use = group.subscribes_to(topic.name)
-        answers = []
+        responses = []
         for partition in topic.partitions:
             index = partition.partition_index
             if not in_use and self.get(group.id, topic.name, index) is not None:
-                self._bury(group.id, topic.name, index)
+                self._delete_one(group.id, topic.name, index)
             code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if in_use else ErrorCode.NONE
-            answers.append(OffsetDeleteResponsePartition(partition_index=index, error_code=code))
-        return OffsetDeleteResponseTopic(name=topic.name, partitions=answers)
+            responses.append(OffsetDeleteResponsePartition(partition_index=index, error_code=code))
+        return OffsetDeleteResponseTopic(name=topic.name, partitions=responses)
 
     def delete_all(self, group_id: str) -> None:
         for topic, partitions in list(self._by_group.get(group_id, {}).items()):
             for index in list(partitions):
-                self._bury(group_id, topic, index)
+                self._delete_one(group_id, topic, index)
 
     def topic_deleted(self, topic: str, topic_id: bytes) -> None:
-        """Forget what was committed to a topic that is gone, but not to another one of the same name."""
+        """Delete the offsets of a deleted topic, but not those of a new topic of the same name."""
         for group_id, topics in list(self._by_group.items()):
             for index, committed in list(topics.get(topic, {}).items()):
                 if committed.topic_id in (NO_TOPIC_ID, topic_id):
-                    self._bury(group_id, topic, index)
+                    self._delete_one(group_id, topic, index)
 
-    def forget_deleted(self) -> None:
-        """Forget what was committed to topics that went while nobody could write it down here."""
+    def delete_orphaned(self) -> None:
+        """Delete the offsets of topics that were deleted while this shard had no coordinator."""
         gone = {
             (topic, committed.topic_id)
             for topics in self._by_group.values()
             for topic, partitions in topics.items()
             for committed in partitions.values()
-            if self._is_gone(committed)
+            if self._is_deleted(committed)
         }
         for topic, topic_id in gone:
             self.topic_deleted(topic, topic_id)
 
-    def _is_gone(self, committed: Committed) -> bool:
-        """Whether its topic was deleted: nobody must go on from there in another of the same name.
+    def _is_deleted(self, committed: Committed) -> bool:
+        """Returns true if the topic is deleted. A new topic of that name must not use the offset.
 
-        Whoever took the commit knew no more of the cluster than we do: what we do not know is gone.
+        The coordinator that accepted the commit knew the topic from the same metadata log. So a topic that
+        is not in this broker's image is deleted.
         """
         topic_id = committed.topic_id
         return topic_id != NO_TOPIC_ID and TopicId(topic_id) not in self._ledger.env.image.topics_by_id
 
     def expire(self, group: Group) -> bool:
-        """Forget offsets that nobody used for too long; whether none is left."""
+        """Delete offsets whose retention is over. Returns true if the group has none left."""
         retention_ms = self._ledger.env.settings.offsets_retention_ms
         now_ms = self._ledger.now_ms
         for topic, partitions in list(self._by_group.get(group.id, {}).items()):
@@ -272,10 +274,10 @@ class Offsets:
                     return False
                 until_ms = since_ms + retention_ms if committed.expire_ms is None else committed.expire_ms
                 if now_ms >= until_ms:
-                    self._bury(group.id, topic, index)
+                    self._delete_one(group.id, topic, index)
         return group.id not in self._by_group
 
-    def _bury(self, group_id: str, topic: str, partition: int) -> None:
+    def _delete_one(self, group_id: str, topic: str, partition: int) -> None:
         self._ledger.write(OffsetCommitKey(group=group_id, topic=topic, partition=partition), None)
 
 
@@ -290,5 +292,5 @@ def _fetched(index: int, committed: Committed | None, topic_id: bytes) -> Offset
     )
 
 
-def _same_topic(known: bytes, asked: bytes) -> bool:
-    return known == asked or NO_TOPIC_ID in (known, asked)
+def _same_topic(known: bytes, requested: bytes) -> bool:
+    return known == requested or NO_TOPIC_ID in (known, requested)

@@ -1,7 +1,7 @@
-"""The next step of a member towards its target: give back first, then take what is free.
+"""The next step of a member towards its target: revoke partitions first, then take free ones.
 
-A partition changes hands only through a moment in which nobody has it: its old owner has to report that it no
-longer has it before it is assigned again. So it is never in two members' assignments, whatever the epochs.
+Invariant: a partition has at most one owner. The old owner has to report that it has revoked the partition
+before it is assigned again.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ def next_assignment(
     owned: Mapping[bytes, Collection[int]] | None,
     is_free: Callable[[bytes, int], bool],
 ) -> ConsumerGroupCurrentMemberAssignmentValue | None:
-    """What the member has next, or None if nothing changes.
+    """The member's next assignment; None if it does not change.
 
-    `owned` is what it says that it has, None where it does not say; `is_free` tells whether nobody else has a
-    partition.
+    `owned` has the partitions that the member reports, None if the request has none. `is_free` returns true
+    if no other member owns a partition.
     """
     if member.state is MemberState.UNREVOKED and _owns_any(owned, member.revoking):
-        # It still has what it was asked for: more may be asked for, nothing may be given.
+        # The member has not revoked its partitions yet: it may have to revoke more, and gets none.
         return _without_unsubscribed(member, subscribed, owned) if subscription_changed else None
     if member.state is MemberState.STABLE and member.epoch == target_epoch:
         return _without_unsubscribed(member, subscribed, owned) if subscription_changed else None
@@ -53,7 +53,7 @@ def _towards(
             where = kept if index in wanted.get(topic, ()) else revoking
             where.setdefault(topic, {})[index] = epoch
     if revoking and _owns_any(owned, revoking):
-        # It stays in its epoch until it has given these back.
+        # The member stays in its epoch until it has revoked these.
         return _changed(member, member.epoch, MemberState.UNREVOKED, kept, revoking)
     waits = False
     for topic, indexes in wanted.items():
@@ -71,7 +71,7 @@ def _towards(
 def _without_unsubscribed(
     member: ConsumerMember, subscribed: Collection[bytes], owned: Mapping[bytes, Collection[int]] | None
 ) -> ConsumerGroupCurrentMemberAssignmentValue | None:
-    """Ask back at once what the member no longer subscribes to: a new target may take a while."""
+    """Revoke partitions of topics without a subscription, without waiting for a new target."""
     gone = {topic: epochs for topic, epochs in member.assigned.items() if topic not in subscribed}
     if not gone:
         return None
@@ -85,7 +85,7 @@ def _without_unsubscribed(
 
 
 def _owns_any(owned: Mapping[bytes, Collection[int]] | None, partitions: Partitions) -> bool:
-    """Whether the member has, or may have, any of `partitions`."""
+    """Returns true if the member owns, or may own, any of `partitions`."""
     if owned is None:
         return True
     return any(index in partitions.get(topic, ()) for topic, indexes in owned.items() for index in indexes)

@@ -1,8 +1,8 @@
-"""The records of `__consumer_offsets`: their tables, and how keys and values are framed.
+"""The records of `__consumer_offsets`: schemas, and the framing of keys and values.
 
-A key starts with two bytes that say which kind of record it is, a value with two bytes of version. A value of
-None is a tombstone. Kinds that we do not know are skipped when the log is read, as in Kafka, so that a newer
-broker's records do no harm.
+A key starts with two bytes for the type of the record, a value with two bytes for its version. A value of
+None is a tombstone. Unknown types are skipped when the log is read, as in Kafka, so a downgraded broker can
+read the log.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class OffsetCommitKey(Struct):
 
 
 class OffsetCommitValue(Struct):
-    """`expire_timestamp` exists in version 1 only: for clients that ask for a retention of their own."""
+    """`expire_timestamp` exists in version 1 only, for clients that set a retention."""
 
     offset: int = int64()
     leader_epoch: int = int32("3+", default=-1)
@@ -81,7 +81,7 @@ class ConsumerGroupMetadataKey(Struct):
 
 class ConsumerGroupMetadataValue(Struct):
     epoch: int = int32()
-    #: of the subscribed topics as they were in this epoch: another hash calls for another assignment
+    #: of the subscribed topics in this epoch; a different hash calls for a new assignment
     metadata_hash: int = int64(tag=0)
 
 
@@ -109,7 +109,7 @@ class ConsumerGroupMemberMetadataValue(Struct):
     subscribed_topic_regex: str | None = nullable_string()
     rebalance_timeout_ms: int = int32(default=-1)
     server_assignor: str | None = nullable_string()
-    #: of a member that speaks the classic protocol in a group of the new one
+    #: of a member that uses the classic protocol in a consumer group
     classic_member_metadata: ClassicMemberMetadata | None = tagged_struct(ClassicMemberMetadata, tag=0)
 
 
@@ -206,7 +206,7 @@ _decoders: dict[tuple[type[Struct], int], Decoder[Struct]] = {}
 def encode_record(
     key: Struct, value: Struct | None, version: int | None = None
 ) -> tuple[bytes, bytes | None]:
-    """A record's key and value as the log has them; `version` where it is not the one usually written."""
+    """Encode a record's key and value. `version` is for values that are not written in the usual version."""
     kind = _BY_KEY[type(key)]
     key_bytes = _PREFIX.pack(kind.number) + _encode(kind.key, 0, False, key)
     if value is None:
@@ -218,7 +218,7 @@ def encode_record(
 
 
 def decode_record(key: Buffer, value: Buffer | None) -> tuple[Struct, Struct | None] | None:
-    """The inverse of `encode_record`; None for a kind that is unknown, ProtocolError for damage."""
+    """The inverse of `encode_record`; None for an unknown type, ProtocolError for malformed bytes."""
     kind = _BY_NUMBER.get(_prefix(key))
     if kind is None:
         return None
@@ -233,7 +233,7 @@ def decode_record(key: Buffer, value: Buffer | None) -> tuple[Struct, Struct | N
 
 def _prefix(data: Buffer) -> int:
     if len(data) < _PREFIX.size:
-        raise ProtocolError(f"a record of a group with {len(data)} bytes")
+        raise ProtocolError(f"a group record with a key or value of {len(data)} bytes")
     return int(_PREFIX.unpack_from(data)[0])
 
 

@@ -1,4 +1,4 @@
-"""The configs of groups, typed, under short names."""
+"""The configs of groups, typed and with short names."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["GroupSettings"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupSettings:
-    """See docs/configuration.md for what each means; names end in their unit."""
+    """Values of the configs in docs/configuration.md. Names end in their unit."""
 
     session_timeout_ms_min: int = 6000
     session_timeout_ms_max: int = 1_800_000
@@ -31,7 +31,7 @@ class GroupSettings:
     consumer_assignors: tuple[str, ...] = ("uniform", "range")
     consumer_assignment_interval_ms: int = 1000
     migration_policy: str = "bidirectional"
-    #: how long a new member may wait in its first JoinGroup
+    #: the longest time for which a new member waits in its first JoinGroup
     new_member_join_timeout_ms: int = 300_000
 
     @classmethod
@@ -40,7 +40,7 @@ class GroupSettings:
         unknown = [name for name in values["group.consumer.assignors"] if name not in ASSIGNORS]
         if unknown:
             raise InvalidConfig(
-                f"group.consumer.assignors: there is no assignor {unknown[0]!r}; use {', '.join(ASSIGNORS)}"
+                f"group.consumer.assignors: unknown assignor {unknown[0]!r}; use {', '.join(ASSIGNORS)}"
             )
         return cls(
             session_timeout_ms_min=values["group.min.session.timeout.ms"],

@@ -56,7 +56,11 @@ _RETENTION: Final = "retention"
 
 
 class GroupShard:
-    """Groups and offsets of one partition of `__consumer_offsets`."""
+    """Groups and offsets of one partition of `__consumer_offsets`.
+
+    Why more than 25 methods: one method per request, beside the interface of a shard. The classes that it
+    composes decide.
+    """
 
     def __init__(self, env: Environment) -> None:
         ledger = self._ledger = GroupLedger(env, self._apply)
@@ -114,16 +118,16 @@ class GroupShard:
             self.expire_offsets()
             return
         if key[0] == TARGET:
-            self._consumer.steps.targets.go_on(key[1])
+            self._consumer.steps.targets.resume(key[1])
             return
         group = self._ledger.groups.get(key[1])
         if isinstance(group, ClassicGroup):
             if key[0] == CLASSIC_SESSION:
-                self._classic.rebalance.session_is_over(group, key[2])
+                self._classic.rebalance.session_expired(group, key[2])
             elif key[0] == JOIN:
-                self._classic.rebalance.join_time_is_up(group)
+                self._classic.rebalance.join_timer_expired(group)
             elif key[0] == SYNC:
-                self._classic.rebalance.sync_time_is_up(group)
+                self._classic.rebalance.sync_timer_expired(group)
         elif isinstance(group, ConsumerGroup) and key[0] == PATTERNS:
             self._consumer.steps.resolve_patterns(group)
         elif isinstance(group, ConsumerGroup) and key[0] in CONSUMER_TIMERS:
@@ -158,7 +162,7 @@ class GroupShard:
         return describe_consumer(self._ledger, group_id)
 
     def _fence(self, group: ConsumerGroup, members: Sequence[ConsumerMember]) -> None:
-        """Remove members; if only classic ones are left, the group becomes theirs."""
+        """Remove members. If only classic members are left, the group becomes a classic group."""
         if self._migration.can_downgrade(group, members):
             self._classic.rebalance.prepare(self._migration.downgrade(group, members))
         else:
@@ -193,8 +197,8 @@ class GroupShard:
     ) -> JoinGroupResponse:
         response = self._mixed.join(group, request, client)
         if self._migration.can_downgrade(group, ()):
-            # A classic member has taken the place of the last one that was not. It learns from its next
-            # request that there is a round to join.
+            # A classic member has replaced the last member of the new protocol. Its next request returns
+            # REBALANCE_IN_PROGRESS.
             self._classic.rebalance.prepare(self._migration.downgrade(group, ()))
         return response
 
@@ -221,16 +225,16 @@ class GroupShard:
         return LeaveGroupResponse(
             members=[
                 MemberResponse(
-                    member_id=who.member_id,
-                    group_instance_id=who.group_instance_id,
+                    member_id=identity.member_id,
+                    group_instance_id=identity.group_instance_id,
                     error_code=found if isinstance(found, ErrorCode) else ErrorCode.NONE,
                 )
-                for who, found in leaving
+                for identity, found in leaving
             ]
         )
 
     def _member_group(self, group_id: str) -> ClassicGroup | ConsumerGroup:
-        """The group that a request of a member is for; to a member, an unknown group is an unknown member."""
+        """The group of a member's request. If the group does not exist, the error is UNKNOWN_MEMBER_ID."""
         if not group_id:
             raise ApiError(ErrorCode.INVALID_GROUP_ID)
         group = self._ledger.groups.get(group_id)
@@ -267,7 +271,7 @@ class GroupShard:
     def delete(self, group_id: str) -> DeletableGroupResult:
         return delete_group(self._ledger, self.offsets, group_id)
 
-    # -- details
+    # -- replay and retention
 
     def _apply(self, key: Any, value: Any) -> None:
         self._replays[type(key)](key, value)
@@ -279,8 +283,8 @@ class GroupShard:
             del self._ledger.groups[key.group]
 
     def expire_offsets(self) -> None:
-        """Forget unused offsets, and empty groups that have none; look again after a while."""
-        self.offsets.forget_deleted()
+        """Expire unused offsets, and delete empty groups without offsets. Schedules the next check."""
+        self.offsets.delete_orphaned()
         groups = list(self._ledger.groups.values()) if self._ledger.env.may_expire() else []
         for group in groups:
             if self.offsets.expire(group) and group.is_empty and not _is_joined(group):
@@ -290,7 +294,7 @@ class GroupShard:
 
 
 def _is_joined(group: object) -> bool:
-    """Whether someone has an id in the group and is about to come back with it."""
+    """Returns true if the group has handed out a member id and waits for its JoinGroup."""
     return isinstance(group, ClassicGroup) and bool(group.pending_joins)
 
 

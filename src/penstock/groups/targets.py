@@ -1,9 +1,10 @@
-"""The target of a consumer group: who is to have what, for which group epoch.
+"""The target assignment of a consumer group for a group epoch.
 
-A small group gets its target in the turn that asks for it. A large one's is computed a few members per turn,
-beside whatever else there is to do (Kafka hands it to another thread): until it is there, members go on with
-the one before, as they do while the last one is too recent for another. It is written whole, so nobody sees
-half of it. What changed meanwhile has raised the group epoch, so another one follows.
+The target of a small group is computed in the turn that needs it. The target of a large group is computed a
+few members per turn, so that other requests are served in between (Kafka uses another thread). Until it is
+complete, members go on with the previous target. They also do while the previous target is too recent for a
+new one. A target is written as a whole. Changes during the computation raise the group epoch, so another
+target follows.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ from penstock.wire.schema import Struct
 
 __all__ = ["TARGET", "Targets", "target_record"]
 
-#: the kind of the timer, per group, that brings the next turn of a computation
+#: the kind of the timer, per group, for the next turn of a computation
 TARGET: Final = "consumer-target"
-#: members of a group whose target is computed in one turn
+#: the largest group whose target is computed in one turn
 AT_ONCE_MAX: Final = 64
-#: slices of a computation in one turn, and how long others have their turns then
+#: slices of a computation per turn, and the pause between two turns
 SLICES_PER_TURN: Final = 2
 PAUSE_MS: Final = 1
 _DONE: Final = object()
@@ -43,11 +44,11 @@ class Targets:
 
     def __init__(self, ledger: GroupLedger) -> None:
         self._ledger = ledger
-        #: large groups, by id, with what is left to do for them
+        #: running computations of large groups, by group id
         self._computing: dict[str, tuple[ConsumerGroup, Iterator[None]]] = {}
 
     def assign(self, group: ConsumerGroup) -> None:
-        """See to it that there is a target for the group epoch, unless the last one is too recent."""
+        """Compute a target for the group epoch, unless the last target is too recent."""
         if group.assignment_epoch >= group.epoch or not group.members:
             return
         interval_ms = self._ledger.env.settings_of(group.id).consumer_assignment_interval_ms
@@ -63,8 +64,8 @@ class Targets:
         elif self._computing.get(group.id, (None,))[0] is not group:
             self._begin(group, self._compute(group))
 
-    def go_on(self, group_id: str) -> None:
-        """The next turn of a computation, if the group is still the one that it was begun for."""
+    def resume(self, group_id: str) -> None:
+        """The next turn of a computation. It ends if the group was deleted or replaced meanwhile."""
         group, computation = self._computing.pop(group_id)
         if self._ledger.groups.get(group_id) is not group:
             return
@@ -106,7 +107,7 @@ class Targets:
             return
         for encoded, key, value in changed:
             assert isinstance(key, ConsumerGroupTargetAssignmentMemberKey)
-            if key.member_id in group.members:  # who has gone meanwhile must not come back
+            if key.member_id in group.members:  # a member that has left must not come back
                 self._ledger.write_encoded(encoded, key, value)
         self._ledger.write(
             ConsumerGroupTargetAssignmentMetadataKey(group_id=group.id),
@@ -120,16 +121,16 @@ class Targets:
     ) -> Generator[None, None, tuple[dict[str, MemberSpec], dict[bytes, int]]]:
         image = self._ledger.env.image
         topics: dict[bytes, int] = {}
-        #: members mostly want the same: each wish is looked up once
+        #: most members have the same subscription: each one is resolved once
         known: dict[tuple[tuple[str, ...], str | None], frozenset[bytes]] = {}
         specs: dict[str, MemberSpec] = {}
         for number, member in enumerate(list(group.members.values()), 1):
-            wish = (member.topics, member.regex)
-            ids = known.get(wish)
+            subscription = (member.topics, member.regex)
+            ids = known.get(subscription)
             if ids is None:
                 found = [image.topics[name] for name in group.topics_of(member) if name in image.topics]
                 topics |= {topic.id: len(topic.partitions) for topic in found}
-                ids = known[wish] = frozenset(topic.id for topic in found)
+                ids = known[subscription] = frozenset(topic.id for topic in found)
             specs[member.id] = MemberSpec(member.instance_id, ids, group.target.get(member.id, {}))
             if not number % SLICE:
                 yield

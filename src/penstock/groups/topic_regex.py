@@ -1,7 +1,7 @@
 """Topics by regular expression, in RE2's syntax, as clients of the new protocol send them.
 
-RE2 takes time linear in its input whatever the pattern, so a member cannot stall the broker. It is loaded
-with the first pattern: most brokers never see one.
+RE2 takes time linear in its input for any pattern, so a member cannot stall the broker. The library is
+loaded with the first pattern, because most brokers have none.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ __all__ = ["matching_topics"]
 
 
 def matching_topics(pattern: str, names: Iterable[str]) -> set[str]:
-    """The names that the whole of `pattern` matches; INVALID_REGULAR_EXPRESSION where it is none."""
+    """The names that match `pattern` as a whole; INVALID_REGULAR_EXPRESSION if it is invalid."""
     import re2
 
     options = re2.Options()

@@ -12,9 +12,9 @@ from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 
 from penstock.broker.app.broker import Broker
+from penstock.broker.coordinators.host_settings import HostSettings
 from penstock.broker.coordinators.internal_topic import InternalTopic
 from penstock.broker.coordinators.runtime import CoordinatorRuntime
-from penstock.broker.coordinators.shard_host import HostSettings
 from penstock.broker.coordinators.shard_log import Loader
 from penstock.broker.replica.partition import Partition
 from penstock.coordination.ledger import Ledger

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, cast
 
+from penstock.broker.coordinators.host_settings import HostSettings
 from penstock.broker.coordinators.internal_topic import InternalTopic
 from penstock.broker.coordinators.runtime import CoordinatorRuntime
-from penstock.broker.coordinators.shard_host import HostSettings
 from penstock.broker.coordinators.shard_log import Loader
 from penstock.broker.replica.partitions import Partitions
 from penstock.coordination.outbox import Effect

@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any, Generic, TypeVar
 
+from penstock.broker.coordinators.host_settings import HostSettings
 from penstock.broker.coordinators.internal_topic import InternalTopic
 from penstock.broker.coordinators.replies import PendingReply
-from penstock.broker.coordinators.shard_host import CoordinatorShardHost, HostSettings, Operation
+from penstock.broker.coordinators.shard_host import CoordinatorShardHost, Operation
 from penstock.broker.replica.partition import Partition
 from penstock.broker.replica.partitions import Partitions
 from penstock.coordination.shard import CoordinatorShard

@@ -25,17 +25,17 @@ from typing import Final, Generic, TypeAlias, TypeVar
 
 from penstock.broker.base.logs import get_logger
 from penstock.broker.coordinators.effects import UncommittedEffects
+from penstock.broker.coordinators.host_settings import HostSettings
 from penstock.broker.coordinators.replies import PendingReply, ReplySender, UncommittedReplies
-from penstock.broker.coordinators.shard_log import Loader, append_records
+from penstock.broker.coordinators.shard_log import append_records
 from penstock.broker.replica.partition import Partition
 from penstock.coordination.outbox import Effect, LogRecord, Outbox, Reply, bytes_of
 from penstock.coordination.shard import CoordinatorShard
 from penstock.model.errors import ApiError, ErrorCode, PenstockError, StorageError
 from penstock.net.deferred import Deferred
-from penstock.ports import Clock
 from penstock.wire.schema import Struct
 
-__all__ = ["CoordinatorShardHost", "HostSettings", "Operation"]
+__all__ = ["CoordinatorShardHost", "Operation"]
 
 log = get_logger("coordinator")
 #: the error of a request by the error of its append; any other error is passed on as it is
@@ -66,31 +66,12 @@ S = TypeVar("S", bound=CoordinatorShard)
 Operation: TypeAlias = Callable[[S, PendingReply], Struct | None]
 
 
-class HostSettings(Generic[S]):
-    """Dependencies that all hosts of a coordinator share."""
-
-    __slots__ = ("clock", "commit_timeout_s", "loader", "make_shard", "run_effect")
-
-    def __init__(
-        self,
-        make_shard: Callable[[], S],
-        clock: Clock,
-        loader: Loader,
-        commit_timeout_s: float,
-        run_effect: Callable[[int, Effect], None],
-    ) -> None:
-        """`run_effect` starts an effect, given the partition's index, and returns without waiting for it."""
-        self.make_shard = make_shard
-        #: measures sessions and other timeouts of the shard
-        self.clock = clock
-        self.loader = loader
-        #: the time for which a reply waits for the commit of its records
-        self.commit_timeout_s = commit_timeout_s
-        self.run_effect = run_effect
-
-
 class CoordinatorShardHost(Generic[S]):
-    """One partition's shard, its records that are not appended yet, and its replies and effects that wait."""
+    """One partition's shard, its records that are not appended yet, and its replies and effects that wait.
+
+    Why more than 25 methods: load, turns, append and release share the shard and its order of decisions. Each
+    method is one transition.
+    """
 
     __slots__ = (
         "_decided_end",

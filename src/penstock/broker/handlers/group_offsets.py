@@ -57,7 +57,7 @@ class GroupOffsetHandlers:
     # -- OffsetCommit
 
     def offset_commit(self, context: Context, request: OffsetCommitRequest) -> Any:
-        """Commit what names a partition that there is; the rest is refused without asking the group."""
+        """Commit to the existing partitions. Unknown topics and partitions get errors here."""
         refused: list[OffsetCommitResponseTopic] = []
         accepted: list[OffsetCommitRequestTopic] = []
         for topic in request.topics:
@@ -139,7 +139,7 @@ class GroupOffsetHandlers:
         response: OffsetFetchResponseGroup = shard.fetch(group)
         response.topics += unknown
         if by_id and everything:
-            # Without an id a topic cannot be told in this version.
+            # This version identifies topics by id alone.
             for found in response.topics:
                 topic_image = image.topics.get(found.name)
                 found.topic_id = NO_TOPIC_ID if topic_image is None else topic_image.id
@@ -202,7 +202,7 @@ def _commit_error(topic: OffsetCommitRequestTopic, code: ErrorCode) -> OffsetCom
 def _merged(
     topics: list[OffsetCommitResponseTopic], more: Sequence[OffsetCommitResponseTopic]
 ) -> list[OffsetCommitResponseTopic]:
-    """One entry per topic: some of its partitions may be accepted and others refused."""
+    """Merge the responses of accepted and refused partitions into one entry per topic."""
     by_name = {(topic.name, topic.topic_id): topic for topic in topics}
     for topic in more:
         known = by_name.setdefault((topic.name, topic.topic_id), topic)
@@ -227,7 +227,7 @@ def _unknown_topic(topic: OffsetFetchRequestTopics) -> OffsetFetchResponseTopics
 
 
 def _fetch_error(version: int, group: OffsetFetchRequestGroup, code: ErrorCode) -> OffsetFetchResponseGroup:
-    """An error of the whole group; the oldest version can tell it only partition by partition."""
+    """An error of the whole group. Versions 0 and 1 carry it in each partition."""
     response = OffsetFetchResponseGroup(group_id=group.group_id, error_code=code)
     if version < _GROUP_ERROR_FROM:
         response.topics = [

@@ -136,7 +136,7 @@ class GroupHandlers:
             ),
         )
 
-    # -- administrators
+    # -- administration
 
     def list_groups(self, context: Context, request: ListGroupsRequest) -> Any:
         states = {state.strip().lower() for state in request.states_filter}
@@ -201,12 +201,12 @@ class GroupHandlers:
 
 
 def _without_empty_name(response: JoinGroupResponse) -> JoinGroupResponse:
-    """Errors come without a protocol, which older versions cannot but call ""."""
+    """Replace the empty protocol name of an error by null, which older versions cannot encode."""
     response.protocol_name = response.protocol_name or None
     return response
 
 
 def _heartbeat_error_response(error: ApiError) -> HeartbeatResponse:
-    # While the group is being loaded nobody's session runs out, so there is nothing to worry members with.
+    # Sessions do not expire while the group is being loaded, so the heartbeat succeeds, as in Kafka.
     code = ErrorCode.NONE if error.code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else error.code
     return HeartbeatResponse(error_code=code)
