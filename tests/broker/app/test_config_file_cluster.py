@@ -9,8 +9,8 @@ from penstock.broker.app.broker import Broker, World
 from penstock.broker.app.declared_topics import create_declared, keep_creating
 from penstock.model.config import BrokerConfig, ConfigFile, effective_configs, load_config_file
 from penstock.storage.memory import MemoryFiles
-from penstock.testing.simulation.doors import SimClock, SimRng, SimWorkers
 from penstock.testing.simulation.loop import SimLoop
+from penstock.testing.simulation.ports import SimClock, SimRng, SimWorkers
 from tests.model.test_config_sections import SAMPLE
 
 

@@ -14,8 +14,8 @@ import pytest
 
 from penstock.model.errors import ErrorCode
 from penstock.model.ids import TopicPartition
-from penstock.testing.simulation.cast import Cast, casts
 from penstock.testing.simulation.clients import Address, Client
+from penstock.testing.simulation.cluster_roles import ClusterRoles, cluster_roles
 from penstock.testing.simulation.history import Acked, Event, History
 from penstock.testing.simulation.loop import SimLoop
 from penstock.testing.simulation.node import Node
@@ -91,10 +91,10 @@ class _Silence:
         admin = self._client("admin")
         await admin.process.spawn(self.loop, admin.create_topic(_TOPIC, 3, 3))
 
-    async def cast(self, *, leads_quorum: bool) -> Cast:
+    async def cast(self, *, leads_quorum: bool) -> ClusterRoles:
         """A partition whose leader is the controller, or is not."""
         while True:
-            for cast in casts(self.nodes):
+            for cast in cluster_roles(self.nodes):
                 if cast.partition.topic == _TOPIC and (cast.leader is cast.controller) == leads_quorum:
                     return cast
             await asyncio.sleep(0.05)

@@ -32,23 +32,28 @@ def _settle_at_once(self: PartitionChange) -> None:
 
 
 HEALING_MUTANTS: Final[tuple[Mutant, ...]] = (
-    Mutant(guard="rebuilds wait", changes=((Absences, "gone", _gone_for_ever),), brokers=5, plot="flapping"),
+    Mutant(
+        guard="rebuilds wait",
+        changes=((Absences, "gone", _gone_for_ever),),
+        brokers=5,
+        directed_fault="flapping",
+    ),
     Mutant(
         guard="rebuilds need brokers",
         changes=((_Healing, "_obstacle", _obstacle),),
         brokers=5,
-        plot="too_few",
+        directed_fault="too_few",
     ),
     Mutant(
         guard="rebuilds end when the broker is back",
         changes=((_Healing, "_is_back", lambda self, node: False),),
         brokers=5,
-        plot="back_in_time",
+        directed_fault="back_in_time",
     ),
     Mutant(
         guard="old replicas stay until the new are in sync",
         changes=((PartitionChange, "_settle_reassignment", _settle_at_once),),
         brokers=5,
-        plot="gone_for_good",
+        directed_fault="gone_for_good",
     ),
 )

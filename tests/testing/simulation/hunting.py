@@ -28,7 +28,7 @@ class Mutant:
     #: where only some faults, and more of them, make a difference
     allowed: tuple[str, ...] | None = None
     #: where faults have to come in a certain order
-    plot: str | None = None
+    directed_fault: str | None = None
     settings: tuple[tuple[str, str], ...] = ()
     #: where it takes what only an operator asks for
     operated: bool = False
@@ -43,7 +43,11 @@ class Mutant:
             return drawn.with_disaster(self.disaster)
         if self.operated:
             return drawn.with_operator()
-        return replace(drawn, plot=None) if self.plot is None else drawn.plotted(self.plot)
+        return (
+            replace(drawn, directed_fault=None)
+            if self.directed_fault is None
+            else drawn.with_directed_fault(self.directed_fault)
+        )
 
 
 @dataclass(frozen=True, slots=True)

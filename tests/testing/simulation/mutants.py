@@ -196,7 +196,11 @@ MUTANTS: Final = (
     Mutant(guard="fsync before vote", changes=((MetadataLog, "save_state", _save_unsynced),), allowed=_POWER),
     Mutant(guard="one vote per epoch", changes=((Elections, "_may_vote", _always),), allowed=_UNREST),
     Mutant(guard="votes compare logs", changes=((Elections, "_lacks_nothing", _always),), allowed=_UNREST),
-    Mutant(guard="no leader after a restart", changes=((Quorum, "_first_role", _lead_on),), plot="lost_tail"),
+    Mutant(
+        guard="no leader after a restart",
+        changes=((Quorum, "_first_role", _lead_on),),
+        directed_fault="lost_tail",
+    ),
     Mutant(
         guard="flush before fetch",
         changes=((FollowerReplication, "fetch_more", _with_unflushed(_fetch_more)),),
@@ -221,12 +225,12 @@ MUTANTS: Final = (
     Mutant(
         guard="epoch-start check",
         changes=((LeaderState, "_has_reached", _reached_high_watermark),),
-        plot="behind_the_epoch",
+        directed_fault="behind_the_epoch",
     ),
     Mutant(
         guard="maximal ISR",
         changes=((LeaderState, "maximal_isr", lambda self: self.isr),),
-        plot="unheard_answer",
+        directed_fault="unheard_answer",
     ),
     Mutant(
         guard="min ISR for the high watermark",
@@ -236,7 +240,7 @@ MUTANTS: Final = (
     Mutant(
         guard="broker epoch (controller)",
         changes=((alter_partition, "_eligible", _eligible_in_any_incarnation),),
-        plot="late_request",
+        directed_fault="late_request",
         settings=_LEFT_TO_THE_SYSTEM,
     ),
     Mutant(
@@ -246,34 +250,34 @@ MUTANTS: Final = (
             (LeaderState, "_is_eligible", _is_up),
             (LeaderState, "_broker_epoch", lambda self, replica: ANY_BROKER_EPOCH),
         ),
-        plot="another_life",
+        directed_fault="another_life",
         settings=_LEFT_TO_THE_SYSTEM,
     ),
     Mutant(
         guard="no fenced replica joins",
         changes=((alter_partition, "_unfit", _no_error),),
-        plot="late_request",
+        directed_fault="late_request",
     ),
     Mutant(
         guard="compare-and-set of the ISR",
         changes=((alter_partition, "_out_of_date", _no_error),),
-        plot="deposed",
+        directed_fault="deposed",
     ),
     Mutant(
         guard="truncation by epoch",
         changes=((replica_fetch, "diverging_epoch", _nothing),),
-        plot="behind_the_epoch",
+        directed_fault="behind_the_epoch",
     ),
     Mutant(
         guard="stale answers do not count",
         changes=((FollowerState, "_is_stale", _never),),
-        plot="stuck_answer",
+        directed_fault="stuck_answer",
     ),
-    Mutant(guard="clean elections", changes=((Policy, "unclean", _always),), plot="nobody_left"),
+    Mutant(guard="clean elections", changes=((Policy, "unclean", _always),), directed_fault="nobody_left"),
     Mutant(
         guard="unclean replicas are excluded",
         changes=((brokers, "_withdraw", _withdraw_as_if_clean),),
-        plot="nobody_left",
+        directed_fault="nobody_left",
     ),
     Mutant(
         guard="reads end at the high watermark",

@@ -1,4 +1,4 @@
-"""The operator of a simulated cluster: what is asked for comes about, and is let go of in the end."""
+"""The operator of a simulated cluster: requested changes are made, and throttles are removed in the end."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import re
 from dataclasses import replace
 
 from penstock.testing.simulation.administration import CHANGES
-from penstock.testing.simulation.cast import newest_image
+from penstock.testing.simulation.cluster_roles import newest_image
 from penstock.testing.simulation.scenario import Options, Simulation
 
 #: where several replicas are away from a broker, so that a reassignment takes a while
-_CALM = replace(Options.draw(0, 5), plot=None, operated=True, faults=0, loss=0.0, voters=3, duration_s=12.0)
+_CALM = replace(
+    Options.draw(0, 5), directed_fault=None, operated=True, faults=0, loss=0.0, voters=3, duration_s=12.0
+)
 
 
 def test_every_change_is_made_where_nothing_goes_wrong() -> None:
@@ -20,5 +22,5 @@ def test_every_change_is_made_where_nothing_goes_wrong() -> None:
     lines = [re.search(r"operator +(\w+): .*\bNONE$", line) for line in outcome.history]
     made = {found[1] for found in lines if found}
     assert made == {change.__name__ for change in CHANGES}
-    configs = newest_image(simulation.nodes).configs.values()
+    configs = newest_image(simulation.cluster.nodes).configs.values()
     assert not [name for values in configs for name in values if "throttled" in name]

@@ -8,20 +8,21 @@ import pytest
 
 from penstock.records.record import Record
 from penstock.storage.segment import LOG
-from penstock.testing.simulation.cast import newest_image, replica_on
+from penstock.testing.simulation.cluster import SimCluster
+from penstock.testing.simulation.cluster_roles import newest_image, replica_on
 from penstock.testing.simulation.convergence import compacted_difference, unsettled
 from penstock.testing.simulation.scenario import Options, Simulation, simulate
 
 
 @pytest.fixture
-def settled() -> Simulation:
+def settled() -> SimCluster:
     simulation = Simulation(3, Options.draw(3, 3))
     assert simulation.run().violation is None
-    assert unsettled(simulation.nodes) is None
-    return simulation
+    assert unsettled(simulation.cluster.nodes) is None
+    return simulation.cluster
 
 
-def test_replicas_have_to_converge(settled: Simulation) -> None:
+def test_replicas_have_to_converge(settled: SimCluster) -> None:
     node, partition = settled.nodes[1], settled.partitions[0]
     replica = replica_on(node, partition)
     assert replica is not None
@@ -64,7 +65,7 @@ def test_compacted_replicas_may_keep_more_or_less_but_nothing_else(
     assert compacted_difference([other, ALL, ALL]) == difference
 
 
-def test_every_partition_has_to_have_a_leader_and_all_in_sync(settled: Simulation) -> None:
+def test_every_partition_has_to_have_a_leader_and_all_in_sync(settled: SimCluster) -> None:
     image = settled.nodes[0].broker.image if settled.nodes[0].broker is not None else None
     assert image is not None
     partition = image.topics["events"].partitions[0]
@@ -76,7 +77,7 @@ def test_every_partition_has_to_have_a_leader_and_all_in_sync(settled: Simulatio
     assert "leader=-1" in str(unsettled(settled.nodes))
 
 
-def test_no_replica_may_begin_before_its_leader(settled: Simulation) -> None:
+def test_no_replica_may_begin_before_its_leader(settled: SimCluster) -> None:
     partition = settled.partitions[0]
     leader = newest_image(settled.nodes).topics[partition.topic].partitions[partition.partition].leader
     replicas = {node.id: replica_on(node, partition) for node in settled.nodes}
@@ -88,7 +89,7 @@ def test_no_replica_may_begin_before_its_leader(settled: Simulation) -> None:
     assert f"{leader} leads" in str(unsettled(settled.nodes))
 
 
-def test_every_broker_has_to_be_up(settled: Simulation) -> None:
+def test_every_broker_has_to_be_up(settled: SimCluster) -> None:
     settled.nodes[2].broker = None
     assert unsettled(settled.nodes) == "only [1, 2] are up"
 
@@ -98,7 +99,7 @@ def test_every_operation_has_to_end(monkeypatch: pytest.MonkeyPatch) -> None:
         await asyncio.Event().wait()
 
     def prepare(simulation: Simulation) -> None:
-        monkeypatch.setattr(simulation.workers[0][1], "run", forever)
+        monkeypatch.setattr(simulation.cluster.workers[0][1], "run", forever)
 
     outcome = simulate(3, prepare=prepare)
     assert outcome.violation is not None

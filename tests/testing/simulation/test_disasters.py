@@ -12,9 +12,10 @@ from penstock.records.record import Record, build_batch
 from penstock.testing.disk import FaultyDisk
 from penstock.testing.simulation.__main__ import main
 from penstock.testing.simulation.checkers import ClientChecker, Violation
-from penstock.testing.simulation.disasters import Outlook, copies, tampering
+from penstock.testing.simulation.disasters import copies, tampering
+from penstock.testing.simulation.disasters.damage import Outlook
 from penstock.testing.simulation.disasters.small_files import WAYS
-from penstock.testing.simulation.disasters.stage import damage_of
+from penstock.testing.simulation.disasters.steps import damage_of
 from penstock.testing.simulation.history import Acked, Batch, Read, Sent
 from penstock.testing.simulation.invariants import PartitionInvariants, PartitionView, ReplicaView
 from penstock.testing.simulation.scenario import Options, Simulation, simulate
@@ -155,17 +156,17 @@ def test_a_short_disk_finds_no_descriptors(disk: FaultyDisk) -> None:
 @pytest.fixture
 def simulation() -> Iterator[Simulation]:
     made = Simulation(1, Options.draw(1, 3).with_disaster("mixture"))
-    for node in made.nodes:
+    for node in made.cluster.nodes:
         node.disk.makedirs(f"{node.directories[0]}/topics/__cluster_metadata/partition-0")
         node.disk.makedirs(f"{node.directories[0]}/topics/events/partition-0")
     yield made
-    made.loop.close()
+    made.cluster.loop.close()
 
 
 @pytest.mark.parametrize("how", WAYS)
 def test_a_spoiled_file_does_not_make_a_replica_tampered(simulation: Simulation, how: str) -> None:
-    damage = damage_of(simulation)
-    for node in simulation.nodes:
+    damage = damage_of(simulation.cluster)
+    for node in simulation.cluster.nodes:
         path = f"{node.directories[0]}/topics/events/partition-0/leader-epoch-checkpoint"
         tampering.write(node.disk, path, b"0")
         damage.spoil(node, path, how)
@@ -175,11 +176,11 @@ def test_a_spoiled_file_does_not_make_a_replica_tampered(simulation: Simulation,
 
 
 def test_a_disaster_that_breaks_off_is_assessed(simulation: Simulation) -> None:
-    for node in simulation.nodes[:2]:
-        damage_of(simulation).spoil_vote(node, "removed")
-    assert damage_of(simulation).outlook is Outlook.WHOLE
-    damage_of(simulation).assess_rest()
-    assert damage_of(simulation).outlook is Outlook.REFUSED
+    for node in simulation.cluster.nodes[:2]:
+        damage_of(simulation.cluster).spoil_vote(node, "removed")
+    assert damage_of(simulation.cluster).outlook is Outlook.WHOLE
+    damage_of(simulation.cluster).assess_rest()
+    assert damage_of(simulation.cluster).outlook is Outlook.REFUSED
 
 
 def _sent(*values: bytes) -> Batch:

@@ -115,7 +115,7 @@ def test_a_restart_of_the_cluster_begins_the_time_anew() -> None:
 
 def light(seed: int, course: str) -> Options:
     """A course with little load, which is cheap."""
-    return replace(Options.draw(seed, 5).plotted(course), producers=1, consumers=1, members=0)
+    return replace(Options.draw(seed, 5).with_directed_fault(course), producers=1, consumers=1, members=0)
 
 
 @pytest.mark.parametrize("course", ["gone_for_good", "back_in_time"])

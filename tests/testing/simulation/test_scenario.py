@@ -12,8 +12,8 @@ import pytest
 from penstock.model.ids import OFFSETS_TOPIC, TopicPartition
 from penstock.storage.segment import LOG
 from penstock.testing.simulation.__main__ import main
-from penstock.testing.simulation.cast import replica_on
 from penstock.testing.simulation.checkers import Violation
+from penstock.testing.simulation.cluster_roles import replica_on
 from penstock.testing.simulation.faults import FAULTS
 from penstock.testing.simulation.process import Process
 from penstock.testing.simulation.scenario import Options, Outcome, Simulation, simulate
@@ -63,7 +63,9 @@ def test_each_fault_alone_is_survived(name: str) -> None:
 def test_a_flipped_bit_is_mended() -> None:
     flipped = 0
     for seed in range(3):
-        options = replace(Options.draw(seed, 3), allowed=("bit_rot",), faults=6, plot=None, roll_ms=300)
+        options = replace(
+            Options.draw(seed, 3), allowed=("bit_rot",), faults=6, directed_fault=None, roll_ms=300
+        )
         outcome = simulate(seed, options)
         assert outcome.violation is None, f"seed {seed}: {outcome.violation}"
         flipped += sum("flips at" in line for line in outcome.history)
@@ -74,7 +76,7 @@ def test_replicas_that_compact_each_by_itself_keep_every_invariant() -> None:
     simulation = Simulation(17, Options.draw(17, 3).lengthened(8.0))
     assert simulation.run().violation is None
     stored = set()
-    for node in simulation.nodes:
+    for node in simulation.cluster.nodes:
         replica = replica_on(node, TopicPartition(OFFSETS_TOPIC, 1))
         assert replica is not None
         oldest = replica.log.segments.first
@@ -110,10 +112,10 @@ def test_what_is_checked_after_every_step_ends_a_run() -> None:
 
     def prepare(simulation: Simulation) -> None:
         def check(process: Process) -> None:
-            if simulation.checker.acknowledged >= 5:
+            if simulation.cluster.checker.acknowledged >= 5:
                 raise Violation("five is too many", process.name)
 
-        simulation.loop.after_step = check
+        simulation.cluster.loop.after_step = check
 
     outcome = simulate(3, prepare=prepare)
     assert outcome.violation is not None
@@ -123,8 +125,8 @@ def test_what_is_checked_after_every_step_ends_a_run() -> None:
 
 def test_a_callback_that_fails_ends_in_a_violation() -> None:
     def prepare(simulation: Simulation) -> None:
-        process = simulation.admin.process
-        simulation.loop.call_later(0.1, int, "no number", context=process.context)
+        process = simulation.cluster.admin.process
+        simulation.cluster.loop.call_later(0.1, int, "no number", context=process.context)
 
     outcome = simulate(3, prepare=prepare)
     assert outcome.violation is not None
@@ -144,11 +146,18 @@ def test_a_failure_says_how_to_see_it_again(
     assert "--brokers 1 --seed 3 --replay" in output
 
 
-def test_a_plot_can_be_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--seed", "1", "--brokers", "3", "--plot", "another_life", "--replay"]) == 0
+def test_a_single_broker_cannot_be_operated(capsys: pytest.CaptureFixture[str]) -> None:
+    """The operator drew the replicas of a reassignment from an empty range."""
+    with pytest.raises(SystemExit):
+        main(["--seed", "1", "--operated"])
+    assert "--operated needs --brokers 3 or 5" in capsys.readouterr().err
+
+
+def test_a_directed_fault_can_be_requested(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--seed", "1", "--brokers", "3", "--directed-fault", "another_life", "--replay"]) == 0
     output = capsys.readouterr().out
     assert "plays another_life" in output
-    assert "--brokers 3 --seed 1 --plot another_life --replay" in output
+    assert "--brokers 3 --seed 1 --directed-fault another_life --replay" in output
 
 
 def test_a_long_run_can_be_asked_for(

@@ -3,7 +3,8 @@
     python -m penstock.testing.simulation --seed 7 --replay
 
 The broker is the real one; its event loop, network, disk, clocks and randomness are not
-(docs/internals/simulation.md). The world knows no brokers: `loop`, `process`, `network`, `transport`,
-`doors`, `trace`. Clients (`clients`, `workload`, `members`) write a `history`, which `checkers` judge;
-`invariants` judge what is inside of brokers. `scenario` draws all of it from a seed.
+(docs/internals/simulation.md). These modules know no brokers: `loop`, `kernel`, `process`, `network`,
+`transport`, `ports`, `trace`. Clients (`clients`, `workload`, `members`) write a `history`, which `checkers`
+check; `invariants` check the state inside of brokers. A `cluster` holds nodes, clients and checkers.
+`faults`, `directed_faults`, `healing` and `disasters` act on it. `scenario` builds and runs it from a seed.
 """

@@ -8,9 +8,9 @@ import sys
 import time
 from typing import Final
 
-from penstock.testing.simulation.disasters import DISASTERS, choose
+from penstock.testing.simulation.directed_faults import DIRECTED_FAULTS
+from penstock.testing.simulation.disasters.catalog import DISASTERS, choose
 from penstock.testing.simulation.healing import HEALING
-from penstock.testing.simulation.plots import PLOTS
 from penstock.testing.simulation.scenario import Options, Outcome, simulate
 
 __all__ = ["main"]
@@ -27,20 +27,24 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, help="how long a run is, with faults and compaction")
     instead = parser.add_mutually_exclusive_group()
     instead.add_argument(
-        "--plot", choices=PLOTS | HEALING, help="what happens, instead of what the seed draws"
+        "--directed-fault",
+        choices=DIRECTED_FAULTS | HEALING,
+        help="the faults that lead into one race, instead of drawn faults",
     )
-    instead.add_argument("--disaster", choices=DISASTERS, help="what damages copies, instead of drawn faults")
+    instead.add_argument("--disaster", choices=DISASTERS, help="damage to copies, instead of drawn faults")
     instead.add_argument("--disasters", action="store_true", help="a disaster of each seed's choice")
-    instead.add_argument("--operated", action="store_true", help="have somebody change the cluster meanwhile")
+    instead.add_argument("--operated", action="store_true", help="an operator changes the cluster")
     parser.add_argument("--replay", action="store_true", help="print the whole history of each run")
     options = parser.parse_args(arguments)
+    if options.operated and options.brokers == 1:
+        parser.error("--operated needs --brokers 3 or 5: an operator moves replicas between brokers")
     gc.set_threshold(*_GC_THRESHOLDS)
     began = time.perf_counter()
     failed = 0
     for seed in range(options.seed, options.seed + options.seeds):
         drawn = Options.draw(seed, options.brokers)
-        if options.plot is not None:
-            drawn = drawn.plotted(options.plot)
+        if options.directed_fault is not None:
+            drawn = drawn.with_directed_fault(options.directed_fault)
         elif options.disaster is not None or options.disasters:
             drawn = drawn.with_disaster(options.disaster or choose(seed))
         elif options.seconds is not None:
@@ -59,8 +63,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _as_drawn(options: Options) -> str:
     """What the command line needs beside the seed."""
-    if options.plot is not None:
-        return f"--plot {options.plot} "
+    if options.directed_fault is not None:
+        return f"--directed-fault {options.directed_fault} "
     if options.disaster is not None:
         return f"--disaster {options.disaster} "
     length = f"--seconds {options.duration_s:g} " if options.compaction else ""

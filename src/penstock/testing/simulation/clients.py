@@ -14,9 +14,9 @@ from typing import Final
 from penstock.model.errors import ErrorCode
 from penstock.model.ids import TopicPartition
 from penstock.net.client import Peer, PeerGone
-from penstock.testing.simulation.doors import SimClock, SimRng
 from penstock.testing.simulation.history import Event, History
 from penstock.testing.simulation.loop import SimLoop
+from penstock.testing.simulation.ports import SimClock, SimRng
 from penstock.wire.api import Api, RequestT, ResponseT
 from penstock.wire.apis.create_topics import CREATE_TOPICS, CreatableTopic, CreateTopicsRequest
 from penstock.wire.apis.elect_leaders import ELECT_LEADERS, ElectLeadersRequest, TopicPartitions

@@ -1,7 +1,7 @@
 """Self-healing in a simulated cluster: brokers that go for long, and what the cluster may do about it.
 
-A course is a plot with brokers that heal themselves, after a delay of about a second. `HealingInvariants` are
-shown every committed image, and the true time for which brokers have been fenced in it. They know no brokers.
+A course is a directed fault with brokers that heal themselves, after a delay of about a second.
+`HealingInvariants` check every committed image and the true time for which brokers have been fenced in it.
 """
 
 from __future__ import annotations
@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from penstock.metadata.image import ClusterImage, Origin
 from penstock.model.ids import TopicPartition
-from penstock.testing.simulation.cast import newest_image
 from penstock.testing.simulation.checkers import Violation
 from penstock.testing.simulation.clients import Unanswered
+from penstock.testing.simulation.cluster import SimCluster
+from penstock.testing.simulation.cluster_roles import newest_image
 from penstock.testing.simulation.node import Node
 from penstock.testing.simulation.process import Process
 from penstock.wire.apis.alter_partition_reassignments import (
@@ -25,12 +26,9 @@ from penstock.wire.apis.alter_partition_reassignments import (
     ReassignableTopic,
 )
 
-if TYPE_CHECKING:
-    from penstock.testing.simulation.scenario import Simulation
-
 __all__ = ["HEALING", "HealingInvariants", "MoveView", "healing_settings", "move_views"]
 
-Course: TypeAlias = Callable[["Simulation"], Awaitable[None]]
+Course: TypeAlias = Callable[[SimCluster], Awaitable[None]]
 DELAY_S: Final = 1.5
 MOVES_MAX: Final = 2
 #: how long a rebuild may go on after the broker that it replaces is back, while there is a controller
@@ -158,9 +156,9 @@ def move_views(image: ClusterImage) -> dict[TopicPartition, MoveView]:
 class _Watch:
     """Shows every image that is newer than all before to the invariants, after the step that applied it."""
 
-    def __init__(self, simulation: Simulation) -> None:
-        self._simulation = simulation
-        self._before = simulation.loop.after_step
+    def __init__(self, cluster: SimCluster) -> None:
+        self._cluster = cluster
+        self._before = cluster.loop.after_step
         self._offset = -1
         self.invariants = HealingInvariants(DELAY_S, MOVES_MAX)
 
@@ -170,119 +168,119 @@ class _Watch:
         self.look()
 
     def look(self) -> None:
-        image = newest_image(self._simulation.nodes)
+        image = newest_image(self._cluster.nodes)
         if image.offset > self._offset:
             self._offset = image.offset
             fenced = {broker.id: broker.fenced for broker in image.brokers.values()}
-            self.invariants.image_changed(move_views(image), fenced, self._simulation.loop.time())
+            self.invariants.image_changed(move_views(image), fenced, self._cluster.loop.time())
 
 
 # -- courses
 
 
-async def gone_for_good(simulation: Simulation) -> None:
+async def gone_for_good(cluster: SimCluster) -> None:
     """A broker is gone: all of its replicas are rebuilt, even if the controller changes meanwhile."""
-    watch, node = await _begin(simulation)
-    _end(simulation, node)
-    if simulation.rng.random() < 0.5:
-        await _pause(simulation, 0.1, 2.0)
-        _bounce(simulation, _controller(simulation))
-    await _rebuilt(simulation, [node])
+    watch, node = await _begin(cluster)
+    _end(cluster, node)
+    if cluster.rng.random() < 0.5:
+        await _pause(cluster, 0.1, 2.0)
+        _bounce(cluster, _controller(cluster))
+    await _rebuilt(cluster, [node])
     node.boot()
-    await _watched(simulation, watch, 4.0)
+    await _watched(cluster, watch, 4.0)
 
 
-async def back_in_time(simulation: Simulation) -> None:
+async def back_in_time(cluster: SimCluster) -> None:
     """A broker is back before its replicas are rebuilt, or just as they are."""
-    watch, node = await _begin(simulation)
-    _end(simulation, node)
-    await _until(lambda: bool(_rebuilds(simulation)), _REBUILT_S)
-    await _pause(simulation, 0.0, 0.5)
+    watch, node = await _begin(cluster)
+    _end(cluster, node)
+    await _until(lambda: bool(_rebuilds(cluster)), _REBUILT_S)
+    await _pause(cluster, 0.0, 0.5)
     node.boot()
-    await _watched(simulation, watch, _CANCELLED_S + 1.0)
+    await _watched(cluster, watch, _CANCELLED_S + 1.0)
 
 
-async def flapping(simulation: Simulation) -> None:
+async def flapping(cluster: SimCluster) -> None:
     """A broker goes again and again, each time for less than the delay."""
-    watch, node = await _begin(simulation)
+    watch, node = await _begin(cluster)
     for _ in range(3):
         node.kill()
-        await _pause(simulation, 0.1, DELAY_S - 0.9)
+        await _pause(cluster, 0.1, DELAY_S - 0.9)
         node.boot()
-        await _pause(simulation, 0.5, 1.5)
-    await _watched(simulation, watch, 1.0)
+        await _pause(cluster, 0.5, 1.5)
+    await _watched(cluster, watch, 1.0)
 
 
-async def two_gone(simulation: Simulation) -> None:
+async def two_gone(cluster: SimCluster) -> None:
     """Two brokers are gone, one after the other, and come back in any order."""
-    watch, first = await _begin(simulation)
-    _end(simulation, first)
-    await _pause(simulation, 0.0, DELAY_S)
-    second = _victim(simulation)
-    _end(simulation, second)
-    await _pause(simulation, 0.5, 6.0)
+    watch, first = await _begin(cluster)
+    _end(cluster, first)
+    await _pause(cluster, 0.0, DELAY_S)
+    second = _victim(cluster)
+    _end(cluster, second)
+    await _pause(cluster, 0.5, 6.0)
     back = [first, second]
-    simulation.rng.shuffle(back)
+    cluster.rng.shuffle(back)
     for node in back:
         node.boot()
-        await _pause(simulation, 0.1, 3.0)
-    await _watched(simulation, watch, 3.0)
+        await _pause(cluster, 0.1, 3.0)
+    await _watched(cluster, watch, 3.0)
 
 
-async def all_restart(simulation: Simulation) -> None:
+async def all_restart(cluster: SimCluster) -> None:
     """The whole cluster stops, and one broker starts late."""
-    watch, late = await _begin(simulation)
-    _end(simulation, late)
-    await _pause(simulation, 0.0, 2.0)
-    for node in simulation.nodes:
+    watch, late = await _begin(cluster)
+    _end(cluster, late)
+    await _pause(cluster, 0.0, 2.0)
+    for node in cluster.nodes:
         node.kill()
-    await _pause(simulation, 0.1, 2.0)
-    watch.invariants.cluster_restarted(simulation.loop.time())
-    for node in simulation.nodes:
+    await _pause(cluster, 0.1, 2.0)
+    watch.invariants.cluster_restarted(cluster.loop.time())
+    for node in cluster.nodes:
         if node is not late:
             node.boot()
-    await _pause(simulation, 0.5, 5.0)
+    await _pause(cluster, 0.5, 5.0)
     late.boot()
-    await _watched(simulation, watch, 3.0)
+    await _watched(cluster, watch, 3.0)
 
 
-async def moved_by_hand(simulation: Simulation) -> None:
+async def moved_by_hand(cluster: SimCluster) -> None:
     """An operator moves the replicas of a broker that is gone; then another broker is gone."""
-    watch, node = await _begin(simulation)
-    _end(simulation, node)
-    await _pause(simulation, 0.0, DELAY_S + 1)
-    up = [each.id for each in simulation.nodes if each.is_up]
-    name = simulation.rng.choice(simulation.partitions)
-    target = simulation.rng.sample(up, 3)
-    await simulation.admin.process.spawn(simulation.loop, _reassign(simulation, name, target))
-    await _pause(simulation, 0.5, 4.0)
+    watch, node = await _begin(cluster)
+    _end(cluster, node)
+    await _pause(cluster, 0.0, DELAY_S + 1)
+    up = [each.id for each in cluster.nodes if each.is_up]
+    name = cluster.rng.choice(cluster.partitions)
+    target = cluster.rng.sample(up, 3)
+    await cluster.admin.process.spawn(cluster.loop, _reassign(cluster, name, target))
+    await _pause(cluster, 0.5, 4.0)
     node.boot()
-    await _watched(simulation, watch, 3.0)
+    await _watched(cluster, watch, 3.0)
 
 
-async def _reassign(simulation: Simulation, name: TopicPartition, target: list[int]) -> None:
+async def _reassign(cluster: SimCluster, name: TopicPartition, target: list[int]) -> None:
     """Ask for other replicas once, whatever becomes of it."""
     wanted = ReassignablePartition(partition_index=name.partition, replicas=target)
     request = AlterPartitionReassignmentsRequest(
         topics=[ReassignableTopic(name=name.topic, partitions=[wanted])]
     )
     with suppress(Unanswered):
-        await simulation.admin.ask_any(ALTER_PARTITION_REASSIGNMENTS, request)
-    simulation.note("operator", f"moves {name} to {target}")
+        await cluster.admin.ask_any(ALTER_PARTITION_REASSIGNMENTS, request)
+    cluster.note("operator", f"moves {name} to {target}")
 
 
-async def too_few(simulation: Simulation) -> None:
+async def too_few(cluster: SimCluster) -> None:
     """Of four replicas two are gone: three brokers are up, one of them without a replica."""
-    await simulation.make_topic("wide", 4)
-    watch, _ = await _begin(simulation)
-    wide = newest_image(simulation.nodes).topics["wide"].partitions[0].replicas
-    gone = simulation.rng.sample([node for node in simulation.nodes if node.id in wide], 2)
+    await cluster.make_topic("wide", 4)
+    watch, _ = await _begin(cluster)
+    wide = newest_image(cluster.nodes).topics["wide"].partitions[0].replicas
+    gone = cluster.rng.sample([node for node in cluster.nodes if node.id in wide], 2)
     for node in gone:
-        _end(simulation, node)
-    await _pause(simulation, 3 * DELAY_S, 4 * DELAY_S)
+        _end(cluster, node)
+    await _pause(cluster, 3 * DELAY_S, 4 * DELAY_S)
     for node in gone:
         node.boot()
-    await _watched(simulation, watch, 1.0)
+    await _watched(cluster, watch, 1.0)
 
 
 HEALING: Final[dict[str, Course]] = {
@@ -299,73 +297,73 @@ HEALING: Final[dict[str, Course]] = {
 }
 
 
-async def _begin(simulation: Simulation) -> tuple[_Watch, Node]:
+async def _begin(cluster: SimCluster) -> tuple[_Watch, Node]:
     """Wait until all is well, and choose the broker that goes: one that has replicas."""
-    await _until(lambda: _is_whole(simulation), _REBUILT_S)
-    watch = _Watch(simulation)
-    simulation.loop.after_step = watch.after_step
+    await _until(lambda: _is_whole(cluster), _REBUILT_S)
+    watch = _Watch(cluster)
+    cluster.loop.after_step = watch.after_step
     watch.look()
-    return watch, _victim(simulation)
+    return watch, _victim(cluster)
 
 
-def _victim(simulation: Simulation) -> Node:
-    image = newest_image(simulation.nodes)
-    holders = [n for n in simulation.nodes if n.is_up and image.partitions_on(n.id)]
-    return simulation.rng.choice(holders)
+def _victim(cluster: SimCluster) -> Node:
+    image = newest_image(cluster.nodes)
+    holders = [n for n in cluster.nodes if n.is_up and image.partitions_on(n.id)]
+    return cluster.rng.choice(holders)
 
 
-def _end(simulation: Simulation, node: Node) -> None:
-    simulation.rng.choice((node.kill, node.power_off, node.stop))()
+def _end(cluster: SimCluster, node: Node) -> None:
+    cluster.rng.choice((node.kill, node.power_off, node.stop))()
 
 
-def _bounce(simulation: Simulation, node: Node | None) -> None:
+def _bounce(cluster: SimCluster, node: Node | None) -> None:
     if node is not None:
         node.kill()
-        simulation.loop.world_later(simulation.rng.uniform(0.1, 1.0), node.boot)
+        cluster.loop.world_later(cluster.rng.uniform(0.1, 1.0), node.boot)
 
 
-def _controller(simulation: Simulation) -> Node | None:
-    return next((n for n in simulation.nodes if n.broker and n.broker.controller.is_active), None)
+def _controller(cluster: SimCluster) -> Node | None:
+    return next((n for n in cluster.nodes if n.broker and n.broker.controller.is_active), None)
 
 
-def _is_whole(simulation: Simulation) -> bool:
-    image = newest_image(simulation.nodes)
+def _is_whole(cluster: SimCluster) -> bool:
+    image = newest_image(cluster.nodes)
     partitions = list(image.partitions)
     return (
-        sum(broker.active for broker in image.brokers.values()) == len(simulation.nodes)
+        sum(broker.active for broker in image.brokers.values()) == len(cluster.nodes)
         and len(image.topics) > 0
         and all(set(p.isr) == set(p.replicas) and not p.reassigning for p in partitions)
     )
 
 
-def _rebuilds(simulation: Simulation) -> list[TopicPartition]:
-    moves = move_views(newest_image(simulation.nodes))
+def _rebuilds(cluster: SimCluster) -> list[TopicPartition]:
+    moves = move_views(newest_image(cluster.nodes))
     return [name for name, move in moves.items() if move.origin == Origin.REBUILD]
 
 
-async def _rebuilt(simulation: Simulation, gone: Sequence[Node]) -> None:
+async def _rebuilt(cluster: SimCluster, gone: Sequence[Node]) -> None:
     """Wait until nothing is left on brokers that are gone, where enough of the others are up."""
     ids = {node.id for node in gone}
 
     def is_done() -> bool:
-        image = newest_image(simulation.nodes)
+        image = newest_image(cluster.nodes)
         return not any(image.partitions_on(node) for node in ids)
 
     if not await _until(is_done, _REBUILT_S):
-        moves = move_views(newest_image(simulation.nodes))
+        moves = move_views(newest_image(cluster.nodes))
         left = {str(name): move for name, move in moves.items() if ids & set(move.replicas)}
         raise Violation("not rebuilt", f"after {_REBUILT_S:g} s on {sorted(ids)}: {left}")
 
 
-async def _watched(simulation: Simulation, watch: _Watch, seconds: float) -> None:
-    end = simulation.loop.time() + simulation.rng.uniform(seconds, 2 * seconds)
-    while simulation.loop.time() < end:
-        watch.invariants.time_passed(simulation.loop.time())
+async def _watched(cluster: SimCluster, watch: _Watch, seconds: float) -> None:
+    end = cluster.loop.time() + cluster.rng.uniform(seconds, 2 * seconds)
+    while cluster.loop.time() < end:
+        watch.invariants.time_passed(cluster.loop.time())
         await asyncio.sleep(_GLANCE_S)
 
 
-async def _pause(simulation: Simulation, low_s: float, high_s: float) -> None:
-    await asyncio.sleep(simulation.rng.uniform(low_s, max(low_s, high_s)))
+async def _pause(cluster: SimCluster, low_s: float, high_s: float) -> None:
+    await asyncio.sleep(cluster.rng.uniform(low_s, max(low_s, high_s)))
 
 
 async def _until(condition: Callable[[], bool], seconds: float) -> bool:

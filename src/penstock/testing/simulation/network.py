@@ -15,13 +15,11 @@ import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from random import Random
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from penstock.testing.simulation.kernel import Kernel
 from penstock.testing.simulation.process import Process
 from penstock.testing.simulation.transport import SimTransport, Wire
-
-if TYPE_CHECKING:
-    from penstock.testing.simulation.loop import SimLoop
 
 __all__ = ["Link", "Network", "SimServer"]
 
@@ -55,8 +53,8 @@ class SimServer(asyncio.AbstractServer):
         self.port = port
         self.serving = False
 
-    def get_loop(self) -> SimLoop:
-        return self._network.loop
+    def get_loop(self) -> asyncio.AbstractEventLoop:
+        return asyncio.get_running_loop()
 
     @property
     def sockets(self) -> tuple[SimServer, ...]:
@@ -88,8 +86,8 @@ class SimServer(asyncio.AbstractServer):
 class Network:
     """All hosts, ports and connections of a simulation."""
 
-    def __init__(self, loop: SimLoop, rng: Random) -> None:
-        self.loop = loop
+    def __init__(self, kernel: Kernel, rng: Random) -> None:
+        self._kernel = kernel
         self._rng = rng
         self._servers: dict[tuple[str, int], SimServer] = {}
         self._wires: list[Wire] = []
@@ -201,22 +199,24 @@ class Network:
         self, process: Process, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int
     ) -> tuple[SimTransport, asyncio.BaseProtocol]:
         """As `loop.create_connection`: refused where nobody listens, slow where nobody answers."""
-        give_up_at = self.loop.time() + _CONNECT_S
+        give_up_at = self._kernel.time() + _CONNECT_S
         while True:
             await asyncio.sleep(self.delay_s(process.host, host, 0) + self.delay_s(host, process.host, 0))
             if self.passes(process.host, host) and self.passes(host, process.host):
                 break
-            if self.loop.time() > give_up_at:
+            if self._kernel.time() > give_up_at:
                 raise TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT))
             await asyncio.sleep(_KNOCK_S)
         server = self._servers.get((host, port))
         if server is None or not server.serving:
             raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
-        wire = Wire(self.loop, self, process, server.process, (process.host, self._new_port()), (host, port))
+        wire = Wire(
+            self._kernel, self, process, server.process, (process.host, self._new_port()), (host, port)
+        )
         self._wires.append(wire)
         protocol = factory()
         # The kernel accepts, whether or not the process is awake.
-        self.loop.deliver(server.process, wire.accepted, server.factory)
+        self._kernel.deliver(server.process, wire.accepted, server.factory)
         wire.far.attach(protocol)
         protocol.connection_made(wire.far)
         return wire.far, protocol

@@ -14,8 +14,8 @@ from penstock.broker.base.descriptors import DESCRIPTORS
 from penstock.model.config import BrokerConfig
 from penstock.model.errors import PenstockError
 from penstock.testing.disk import FaultyDisk
-from penstock.testing.simulation.doors import SimClock, SimRng, SimWorkers
 from penstock.testing.simulation.loop import SimLoop
+from penstock.testing.simulation.ports import SimClock, SimRng, SimWorkers
 from penstock.testing.simulation.process import Process
 
 __all__ = ["Node"]

@@ -1,4 +1,4 @@
-"""All that a seed decides about a run before its first event, and the settings of brokers that follow."""
+"""Options of a run, which a seed draws before the first event, and the broker settings they imply."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Final
 
-from penstock.testing.simulation.disasters import SINGLE, choose
+from penstock.testing.simulation.directed_faults import DIRECTED_FAULTS
+from penstock.testing.simulation.disasters.catalog import SINGLE, choose
 from penstock.testing.simulation.faults import FAULTS, OFFSETS_PARTITIONS
 from penstock.testing.simulation.healing import HEALING, healing_settings
 from penstock.testing.simulation.node import PORT
-from penstock.testing.simulation.plots import PLOTS
 
 __all__ = ["INTERNAL_PORT", "Options", "broker_settings", "rack_of"]
 
@@ -22,8 +22,8 @@ _ROLL_MS: Final = 700
 _ROLL_OFTEN_MS: Final = 300
 #: the share of clusters that a disaster strikes
 _STRUCK: Final = 0.125
-#: the share of clusters that a plot is played to
-_PLOTTED: Final = 0.25
+#: the share of clusters that get a directed fault
+_DIRECTED: Final = 0.25
 #: of the others, the share that an operator is at work in
 _OPERATED: Final = 0.5
 _DISK: Final = "/disk"
@@ -46,8 +46,8 @@ class Options:
     loss: float
     #: names of the faults that may happen
     allowed: tuple[str, ...] = tuple(FAULTS)
-    #: what happens instead of faults that are drawn
-    plot: str | None = None
+    #: the directed fault that replaces drawn faults
+    directed_fault: str | None = None
     #: how old a segment gets before it is sealed; None for longer than any run
     roll_ms: int | None = None
     #: whether brokers compact what groups have stored: their chores are too rare for most runs
@@ -56,17 +56,17 @@ class Options:
     voters: int = 1
     #: after which time a replica that lags is no longer in sync
     lag_ms: int = _LAG_MS
-    #: whether somebody changes the cluster meanwhile
+    #: whether an operator changes the cluster during the run
     operated: bool = False
-    #: what destroys or damages copies, instead of faults that are drawn
+    #: the disaster that destroys or damages copies, instead of drawn faults
     disaster: str | None = None
     #: data directories of each broker
     directories: int = 1
 
     @property
     def has_racks(self) -> bool:
-        """Plots are about leaders, and racks would place other ones."""
-        return self.nodes > 1 and self.plot is None and self.disaster is None
+        """Whether brokers have racks. Directed faults choose leaders, and racks would move the leaders."""
+        return self.nodes > 1 and self.directed_fault is None and self.disaster is None
 
     @classmethod
     def draw(cls, seed: int, nodes: int = 1) -> Options:
@@ -86,8 +86,8 @@ class Options:
         # A cluster has to come up first, and to notice who is gone.
         drawn = replace(drawn, voters=nodes, duration_s=drawn.duration_s + 3, faults=drawn.faults + 2)
         drawn = replace(drawn, roll_ms=rng.choice((None, _ROLL_MS)))
-        if rng.random() < _PLOTTED:
-            return drawn.plotted(rng.choice(tuple(PLOTS)))
+        if rng.random() < _DIRECTED:
+            return drawn.with_directed_fault(rng.choice(tuple(DIRECTED_FAULTS)))
         if rng.random() < _OPERATED:
             drawn = replace(drawn, operated=True, voters=rng.choice((3, nodes)))
         return replace(drawn, lag_ms=rng.choice((_LAG_MS, 3 * _LAG_MS // 2)))
@@ -99,23 +99,23 @@ class Options:
         struck = nodes > 1 and Random(f"{seed}/struck").random() < _STRUCK
         return drawn.with_disaster(choose(seed)) if struck else drawn
 
-    def plotted(self, plot: str) -> Options:
-        """With a plot instead of faults that are drawn.
+    def with_directed_fault(self, name: str) -> Options:
+        """These options with a directed fault instead of drawn faults.
 
-        Of three partitions one is likely to have the leader that it needs; of three who write one is likely
-        to leave something behind the high watermark. Nobody else changes who leads, and how long replicas may
-        lag is what plots count on.
+        Of three partitions one is likely to have a suitable leader. Of three producers one is likely to leave
+        records above the high watermark. No operator moves leaders, and replicas may lag for the time that
+        directed faults assume.
         """
         calm = replace(self, operated=False, voters=self.nodes, lag_ms=_LAG_MS)
-        return replace(calm, plot=plot, partitions=3, producers=3)
+        return replace(calm, directed_fault=name, partitions=3, producers=3)
 
     def with_disaster(self, disaster: str) -> Options:
         """With a disaster instead of drawn faults, and logs of many segments."""
-        calm = self.plotted("")
+        calm = self.with_directed_fault("")
         nodes = 1 if disaster in SINGLE else self.nodes
         return replace(
             calm,
-            plot=None,
+            directed_fault=None,
             disaster=disaster,
             nodes=nodes,
             voters=nodes,
@@ -128,15 +128,15 @@ class Options:
         )
 
     def with_operator(self) -> Options:
-        """With somebody who changes the cluster, and no plot, which that would spoil."""
-        return replace(self, plot=None, operated=True)
+        """These options with an operator who changes the cluster, and without a directed fault."""
+        return replace(self, directed_fault=None, operated=True)
 
     def lengthened(self, seconds: float) -> Options:
         """As many faults per second for so long, with what only time brings: sealed segments, compaction."""
         return replace(
             self,
-            plot=None,
-            operated=self.operated or self.plot is not None,
+            directed_fault=None,
+            operated=self.operated or self.directed_fault is not None,
             duration_s=seconds,
             faults=max(1, round(self.faults * seconds / self.duration_s)),
             members=max(1, self.members),
@@ -178,8 +178,8 @@ def broker_settings(node_id: int, options: Options) -> dict[str, str]:
         }
     if options.disaster is not None:
         settings |= _disaster_settings(options)
-    if options.plot is not None and options.plot in HEALING:
-        settings |= healing_settings(options.plot)
+    if options.directed_fault is not None and options.directed_fault in HEALING:
+        settings |= healing_settings(options.directed_fault)
     if options.compaction:
         settings |= {"log.cleaner.backoff.ms": "800", "log.cleaner.min.cleanable.ratio": "0.1"}
     return settings

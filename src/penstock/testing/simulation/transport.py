@@ -13,13 +13,11 @@ import errno
 import os
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+from typing import Any, Final, Protocol, cast
 
 from penstock.ports import Buffer
+from penstock.testing.simulation.kernel import Kernel
 from penstock.testing.simulation.process import Process
-
-if TYPE_CHECKING:
-    from penstock.testing.simulation.loop import SimLoop
 
 __all__ = ["SimTransport", "Wire"]
 
@@ -29,8 +27,8 @@ _HIGH_WATER: Final = 64 << 10
 _GIVE_UP_S: Final = 15.0
 
 
-class _Weather(Protocol):
-    """What a wire asks of its network."""
+class LinkState(Protocol):
+    """The state of the links between hosts, as a wire reads it from its network."""
 
     def passes(self, source: str, target: str) -> bool: ...
     def is_down(self, host: str) -> bool: ...
@@ -43,10 +41,10 @@ class SimTransport(asyncio.Transport):
     """One end. `_unsent` is what the window has no room for, `_unread` what arrived and was not read."""
 
     def __init__(
-        self, loop: SimLoop, wire: Wire, process: Process, name: tuple[str, int], peer: tuple[str, int]
+        self, kernel: Kernel, wire: Wire, process: Process, name: tuple[str, int], peer: tuple[str, int]
     ) -> None:
         super().__init__({"sockname": name, "peername": peer})
-        self._loop = loop
+        self._kernel = kernel
         self._wire = wire
         self.process = process
         self.host = name[0]
@@ -147,7 +145,7 @@ class SimTransport(asyncio.Transport):
         if not self.closed and not self.process.is_dead:
             self._send()
             if self._writing_paused and len(self._unsent) <= self._low:
-                self._loop.deliver(self.process, self._check_writing)
+                self._kernel.deliver(self.process, self._check_writing)
 
     def _check_writing(self) -> None:
         if self.closed:
@@ -177,7 +175,7 @@ class SimTransport(asyncio.Transport):
     def _queue_read(self) -> None:
         if not self._read_queued and self.attached and (self._unread or self._eof):
             self._read_queued = True
-            self._loop.deliver(self.process, self._read)
+            self._kernel.deliver(self.process, self._read)
 
     def _read(self) -> None:
         self._read_queued = False
@@ -207,7 +205,7 @@ class SimTransport(asyncio.Transport):
         return size
 
     def _took(self, size: int) -> None:
-        self._loop.trace.data(memoryview(self._unread)[:size].tobytes())
+        self._kernel.trace.data(memoryview(self._unread)[:size].tobytes())
         del self._unread[:size]
 
     # -- the end
@@ -219,7 +217,7 @@ class SimTransport(asyncio.Transport):
             self._unsent.clear()
             self._unread.clear()
             if self.attached:
-                self._loop.deliver(self.process, self._protocol.connection_lost, error)
+                self._kernel.deliver(self.process, self._protocol.connection_lost, error)
 
 
 class Wire:
@@ -227,17 +225,17 @@ class Wire:
 
     def __init__(
         self,
-        loop: SimLoop,
-        weather: _Weather,
+        kernel: Kernel,
+        link_state: LinkState,
         caller: Process,
         server: Process,
         caller_name: tuple[str, int],
         server_name: tuple[str, int],
     ) -> None:
-        self._loop = loop
-        self._weather = weather
-        self.far = SimTransport(loop, self, caller, caller_name, server_name)
-        self.near = SimTransport(loop, self, server, server_name, caller_name)
+        self._kernel = kernel
+        self._link_state = link_state
+        self.far = SimTransport(kernel, self, caller, caller_name, server_name)
+        self.near = SimTransport(kernel, self, server, server_name, caller_name)
         self._directions = {True: _Direction(self.far, self.near), False: _Direction(self.near, self.far)}
 
     @property
@@ -256,7 +254,7 @@ class Wire:
         direction = self._directions[source is self.far]
         direction.put(data)
         if not direction.moving:
-            direction.since = self._loop.time()
+            direction.since = self._kernel.time()
             self._move(direction)
 
     def opened(self, reader: SimTransport, size: int) -> None:
@@ -267,9 +265,9 @@ class Wire:
         direction = self._directions[source is self.far]
         direction.abandon()
         target = direction.target
-        if self._weather.passes(source.host, target.host):
-            delay_s = self._weather.delay_s(source.host, target.host, 0)
-            self._loop.world_later(delay_s, target.lose, _reset())
+        if self._link_state.passes(source.host, target.host):
+            delay_s = self._link_state.delay_s(source.host, target.host, 0)
+            self._kernel.world_later(delay_s, target.lose, _reset())
 
     def reset(self) -> None:
         """Something on the way breaks the connection, for both ends."""
@@ -296,8 +294,8 @@ class Wire:
         direction.moving, direction.lost = bool(direction.held), False
         if direction.held:
             source, target = direction.source.host, direction.target.host
-            size = direction.take(self._weather.split)
-            self._loop.world_later(self._weather.delay_s(source, target, size), self._arrive, direction)
+            size = direction.take(self._link_state.split)
+            self._kernel.world_later(self._link_state.delay_s(source, target, size), self._arrive, direction)
 
     def _arrive(self, direction: _Direction) -> None:
         source, target = direction.source, direction.target
@@ -306,14 +304,14 @@ class Wire:
         elif not self._gets_through(direction):
             self._try_again(direction)
         else:
-            direction.since = self._loop.time()
+            direction.since = self._kernel.time()
             data = direction.held.popleft()
             if not target.closed:
                 target.arrived(data)
             elif data is not None and not source.closed:
                 # Nobody has this connection any more, and the machine says so.
-                self._loop.world_later(
-                    self._weather.delay_s(target.host, source.host, 0), source.lose, _reset()
+                self._kernel.world_later(
+                    self._link_state.delay_s(target.host, source.host, 0), source.lose, _reset()
                 )
                 direction.held.clear()
             self._move(direction)
@@ -322,8 +320,8 @@ class Wire:
         """Whether the first segment arrives; where nobody takes it, the sender has to hear that, too."""
         source, target = direction.source.host, direction.target.host
         refused = direction.target.closed and direction.held[0] is not None and not direction.source.closed
-        return self._weather.passes(source, target) and not (
-            refused and not self._weather.passes(target, source)
+        return self._link_state.passes(source, target) and not (
+            refused and not self._link_state.passes(target, source)
         )
 
     def _try_again(self, direction: _Direction) -> None:
@@ -331,16 +329,16 @@ class Wire:
         source, target = direction.source, direction.target
         if (
             direction.abandoned
-            or self._weather.is_down(source.host)
-            or self._loop.time() - direction.since > _GIVE_UP_S
+            or self._link_state.is_down(source.host)
+            or self._kernel.time() - direction.since > _GIVE_UP_S
         ):
             direction.held.clear()
             direction.moving = False
             source.lose(TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT)))
         else:
             direction.lost = True
-            retry_s = self._weather.retransmit_s(source.host, target.host)
-            self._loop.world_later(retry_s, self._arrive, direction)
+            retry_s = self._link_state.retransmit_s(source.host, target.host)
+            self._kernel.world_later(retry_s, self._arrive, direction)
 
 
 class _Direction:

@@ -21,11 +21,11 @@ from penstock.broker.app.broker import Broker
 from penstock.model.ids import METADATA_TOPIC, OFFSETS_TOPIC, TopicPartition
 from penstock.storage.memory import Directory
 from penstock.testing.simulation.checkers import ClientChecker, Violation
+from penstock.testing.simulation.cluster_roles import StateNotReached
 from penstock.testing.simulation.disasters import copies, tampering
 from penstock.testing.simulation.disasters.tampering import Folder
 from penstock.testing.simulation.node import Node
 from penstock.testing.simulation.observation import Observation
-from penstock.testing.simulation.plots import CameToNothing
 
 __all__ = ["Damage", "Outlook", "Voter"]
 
@@ -178,7 +178,7 @@ class Damage:
         """Invert a bit of the metadata log that no start can overlook."""
         places = self._metadata_places(node)
         if not places:
-            raise CameToNothing
+            raise StateNotReached
         path, begin, end = rng.choice(places)
         self.flip(node, path, rng.randrange(begin, end), rng.randrange(8))
 

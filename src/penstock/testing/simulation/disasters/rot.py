@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from penstock.records.batch import HEADER_SIZE
 from penstock.records.record import iter_batches
 from penstock.testing.simulation.checkers import Violation
+from penstock.testing.simulation.cluster import SimCluster
+from penstock.testing.simulation.cluster_roles import StateNotReached
 from penstock.testing.simulation.disasters import tampering
-from penstock.testing.simulation.disasters.stage import (
+from penstock.testing.simulation.disasters.steps import (
     DOWN,
     Disaster,
     all_up,
@@ -21,10 +23,6 @@ from penstock.testing.simulation.disasters.stage import (
     start,
 )
 from penstock.testing.simulation.node import Node
-from penstock.testing.simulation.plots import CameToNothing
-
-if TYPE_CHECKING:
-    from penstock.testing.simulation.scenario import Simulation
 
 __all__ = ["ROT", "flip_somewhere"]
 
@@ -35,55 +33,55 @@ _FIELDS: Final = ((0, _BASE_OFFSET_END), (8, 12), (12, 16), (16, 17), (17, 21), 
 _SHORTAGES: Final = (0.1, 0.5, 0.9)
 
 
-async def newest_segment_flipped(simulation: Simulation) -> None:
+async def newest_segment_flipped(cluster: SimCluster) -> None:
     """A bit of a batch in the newest segment of one replica changes: in its header or in its records."""
-    cast, victim = await one_or_all_down(simulation, simulation.rng.choice(DOWN))
-    segments = damage_of(simulation).segments(victim, folder_of(simulation, victim, cast.partition))
-    flip_somewhere(simulation, victim, segments[-1], 0)
-    await all_up(simulation, victim)
+    roles, victim = await one_or_all_down(cluster, cluster.rng.choice(DOWN))
+    segments = damage_of(cluster).segments(victim, folder_of(cluster, victim, roles.partition))
+    flip_somewhere(cluster, victim, segments[-1], 0)
+    await all_up(cluster, victim)
 
 
-async def header_flipped(simulation: Simulation) -> None:
+async def header_flipped(cluster: SimCluster) -> None:
     """A bit of the header of a batch changes, in any segment of one replica."""
-    cast, victim = await one_or_all_down(simulation, simulation.rng.choice(DOWN))
-    segments = damage_of(simulation).segments(victim, folder_of(simulation, victim, cast.partition))
-    flip_somewhere(simulation, victim, simulation.rng.choice(segments), *simulation.rng.choice(_FIELDS))
-    await all_up(simulation, victim)
+    roles, victim = await one_or_all_down(cluster, cluster.rng.choice(DOWN))
+    segments = damage_of(cluster).segments(victim, folder_of(cluster, victim, roles.partition))
+    flip_somewhere(cluster, victim, cluster.rng.choice(segments), *cluster.rng.choice(_FIELDS))
+    await all_up(cluster, victim)
 
 
-def flip_somewhere(simulation: Simulation, node: Node, path: str, begin: int, end: int | None = None) -> None:
+def flip_somewhere(cluster: SimCluster, node: Node, path: str, begin: int, end: int | None = None) -> None:
     """Invert a bit of some batch of a segment, in its bytes from `begin` to before `end`.
 
     No checksum covers a batch's base offset. A leader serves a changed one until the scrubber has found it.
     """
-    rng = simulation.rng
+    rng = cluster.rng
     batches = [each for each in iter_batches(tampering.content(node.disk, path)) if each[1].size > begin]
     if not batches:
-        raise CameToNothing
+        raise StateNotReached
     start, header = rng.choice(batches)
     at = rng.randrange(begin, header.size if end is None else min(end, header.size))
-    damage = damage_of(simulation)
+    damage = damage_of(cluster)
     damage.flip(node, path, start + at, rng.randrange(8))
     if at < _BASE_OFFSET_END:
         for folder in damage.folders(node, path.rpartition("/")[0]):
-            simulation.checker.excuse_reads(folder.partition)
+            cluster.checker.excuse_reads(folder.partition)
 
 
-async def no_descriptors(simulation: Simulation) -> None:
+async def no_descriptors(cluster: SimCluster) -> None:
     """One broker is short of file descriptors for a while, from its start or while it runs."""
-    rng = simulation.rng
-    cast = await load(simulation)
-    victim = rng.choice([cast.leader, *cast.followers])
+    rng = cluster.rng
+    roles = await load(cluster)
+    victim = rng.choice([roles.leader, *roles.followers])
     restarts = rng.random() < 0.7
     if restarts:
-        await bring_down(simulation, [victim], rng.choice(DOWN))
+        await bring_down(cluster, [victim], rng.choice(DOWN))
     victim.disk.descriptor_shortage = rng.choice(_SHORTAGES)
     victim.note(f"disaster: {victim.disk.descriptor_shortage:.0%} of opens find no descriptor")
-    damage_of(simulation).assess()
+    damage_of(cluster).assess()
     if restarts:
-        await start(simulation, [victim])
+        await start(cluster, [victim])
     for _ in range(rng.randint(2, 5)):
-        await pause(simulation, 0.5, 1.0)
+        await pause(cluster, 0.5, 1.0)
         _check_online(victim)
     victim.disk.descriptor_shortage = 0.0
     victim.note("disaster: descriptors are free again")

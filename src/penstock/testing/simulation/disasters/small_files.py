@@ -6,12 +6,14 @@ has the operator do, everything has to be as if the files were there.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from penstock.broker.node.quorum_recovery import recover, rejoin
 from penstock.testing.simulation.checkers import Violation
+from penstock.testing.simulation.cluster import SimCluster
+from penstock.testing.simulation.cluster_roles import StateNotReached
 from penstock.testing.simulation.disasters import copies, tampering
-from penstock.testing.simulation.disasters.stage import (
+from penstock.testing.simulation.disasters.steps import (
     DOWN,
     Disaster,
     all_up,
@@ -24,10 +26,6 @@ from penstock.testing.simulation.disasters.stage import (
     start,
 )
 from penstock.testing.simulation.node import Node
-from penstock.testing.simulation.plots import CameToNothing
-
-if TYPE_CHECKING:
-    from penstock.testing.simulation.scenario import Simulation
 
 __all__ = ["SMALL_FILES", "WAYS", "spoil_some"]
 
@@ -55,75 +53,73 @@ _BESIDE_SEGMENTS: Final = (
 )
 
 
-async def checkpoints_lost(simulation: Simulation) -> None:
+async def checkpoints_lost(cluster: SimCluster) -> None:
     """Checkpoints, manifests, indexes and producer snapshots of one broker are removed or damaged."""
-    _, victim = await one_or_all_down(simulation, simulation.rng.choice(DOWN))
-    spoil_some(simulation, victim)
-    await all_up(simulation, victim)
+    _, victim = await one_or_all_down(cluster, cluster.rng.choice(DOWN))
+    spoil_some(cluster, victim)
+    await all_up(cluster, victim)
 
 
-async def identity_lost(simulation: Simulation) -> None:
+async def identity_lost(cluster: SimCluster) -> None:
     """A `meta.json` of one broker is removed or damaged; an operator restores it if the broker misses it."""
-    rng = simulation.rng
-    _, victim = await one_or_all_down(simulation, rng.choice(DOWN))
+    rng = cluster.rng
+    _, victim = await one_or_all_down(cluster, rng.choice(DOWN))
     paths = [f"{directory}/{_META}" for directory in victim.directories]
     kept = {path: tampering.content(victim.disk, path) for path in paths}
     how = rng.choice(WAYS)
-    damage_of(simulation).spoil(victim, rng.choice(paths), how)
-    await all_up(simulation, victim)
+    damage_of(cluster).spoil(victim, rng.choice(paths), how)
+    await all_up(cluster, victim)
     # A broker with one data directory makes itself another `meta.json`.
     if len(paths) > 1 or how != "removed":
-        await pause(simulation, 1.0, 3.0)
-        await bring_down(simulation, [victim], rng.choice(DOWN))
+        await pause(cluster, 1.0, 3.0)
+        await bring_down(cluster, [victim], rng.choice(DOWN))
         victim.note("disaster: an operator restores meta.json")
         for path, content in kept.items():
             tampering.write(victim.disk, path, content)
-        await start(simulation, [victim])
+        await start(cluster, [victim])
 
 
-async def votes_lost(simulation: Simulation) -> None:
+async def votes_lost(cluster: SimCluster) -> None:
     """`quorum-state` is removed or damaged on less than half of the voters."""
-    rng = simulation.rng
-    _, victim = await one_or_all_down(simulation, rng.choice(DOWN))
-    others = [node for node in simulation.nodes if node is not victim and not node.is_up]
-    minority = (len(simulation.nodes) - 1) // 2
+    rng = cluster.rng
+    _, victim = await one_or_all_down(cluster, rng.choice(DOWN))
+    others = [node for node in cluster.nodes if node is not victim and not node.is_up]
+    minority = (len(cluster.nodes) - 1) // 2
     for node in [victim, *others][: rng.randint(1, minority)]:
-        damage_of(simulation).spoil_vote(node, rng.choice(WAYS))
-    await all_up(simulation, victim)
+        damage_of(cluster).spoil_vote(node, rng.choice(WAYS))
+    await all_up(cluster, victim)
 
 
-async def vote_forgotten(simulation: Simulation) -> None:
+async def vote_forgotten(cluster: SimCluster) -> None:
     """Voters are killed right after they have voted, lose `quorum-state`, and meet another candidate."""
-    await load(simulation)
-    nodes = list(simulation.nodes)
+    await load(cluster)
+    nodes = list(cluster.nodes)
     leader = next((node for node in nodes if node.broker and node.broker.controller.is_active), None)
     if leader is None:
-        raise CameToNothing
+        raise StateNotReached
     # Of three, only the leader is left to know nothing of the next epoch.
-    apart = (
-        leader if len(nodes) < 5 else simulation.rng.choice([node for node in nodes if node is not leader])
-    )
+    apart = leader if len(nodes) < 5 else cluster.rng.choice([node for node in nodes if node is not leader])
     for node in {apart: None, leader: None}:
-        await bring_down(simulation, [node], "killed")
-    voters = await _voters(simulation, (len(nodes) - 1) // 2)
+        await bring_down(cluster, [node], "killed")
+    voters = await _voters(cluster, (len(nodes) - 1) // 2)
     for node in nodes:
         node.kill()
         node.mount()
     for node in voters:
-        damage_of(simulation).spoil_vote(node, simulation.rng.choice(WAYS))
+        damage_of(cluster).spoil_vote(node, cluster.rng.choice(WAYS))
     first = [apart, *voters]
-    await staggered(simulation, first, [node for node in nodes if node not in first])
+    await staggered(cluster, first, [node for node in nodes if node not in first])
 
 
-async def _voters(simulation: Simulation, count: int) -> list[Node]:
+async def _voters(cluster: SimCluster, count: int) -> list[Node]:
     """Nodes whose votes for another node are on their disks, while no record of that epoch is."""
-    deadline = simulation.loop.time() + _ELECTION_S
-    while simulation.loop.time() < deadline:
-        found = [node for node in simulation.nodes if _has_just_voted(node)]
+    deadline = cluster.loop.time() + _ELECTION_S
+    while cluster.loop.time() < deadline:
+        found = [node for node in cluster.nodes if _has_just_voted(node)]
         if len(found) >= count:
             return found[:count]
-        await pause(simulation, _GLANCE_S, _GLANCE_S)
-    raise CameToNothing
+        await pause(cluster, _GLANCE_S, _GLANCE_S)
+    raise StateNotReached
 
 
 def _has_just_voted(node: Node) -> bool:
@@ -134,35 +130,35 @@ def _has_just_voted(node: Node) -> bool:
     return voted is not None and voted.id != node.id and raft.epoch > raft.log.last_epoch
 
 
-async def quorum_recovered(simulation: Simulation) -> None:
+async def quorum_recovered(cluster: SimCluster) -> None:
     """All voters lose `quorum-state`, or all but one their disks; an operator recovers the quorum."""
-    rng, damage = simulation.rng, damage_of(simulation)
-    await load(simulation)
-    order = list(simulation.nodes)
+    rng, damage = cluster.rng, damage_of(cluster)
+    await load(cluster)
+    order = list(cluster.nodes)
     rng.shuffle(order)
-    await bring_down(simulation, order, rng.choice(DOWN))
+    await bring_down(cluster, order, rng.choice(DOWN))
     if rng.random() < 0.5:
         for node in order:
             damage.spoil_vote(node, rng.choice(WAYS))
-        await start(simulation, order)
-        await pause(simulation, 2.0, 5.0)
-        _check_no_controller(simulation)
-        await bring_down(simulation, order, "killed")
+        await start(cluster, order)
+        await pause(cluster, 2.0, 5.0)
+        _check_no_controller(cluster)
+        await bring_down(cluster, order, "killed")
         left = order
     else:
         left = order[:1]
         for node in order[1:]:
             damage.wipe(node)
-    chosen = _recover(simulation, left)
+    chosen = _recover(cluster, left)
     damage.assess()
-    await start(simulation, [chosen])
-    await pause(simulation, 0.5, 2.0)
-    await start(simulation, [node for node in order if node is not chosen])
+    await start(cluster, [chosen])
+    await pause(cluster, 0.5, 2.0)
+    await start(cluster, [node for node in order if node is not chosen])
 
 
-def _recover(simulation: Simulation, nodes: list[Node]) -> Node:
+def _recover(cluster: SimCluster, nodes: list[Node]) -> Node:
     """Do what the runbook says for a quorum whose majority is gone for good; returns the only voter."""
-    damage = damage_of(simulation)
+    damage = damage_of(cluster)
     chosen = max(nodes, key=lambda node: copies.last_batch(node.disk, damage.metadata_path(node)))
     end = copies.end_offset(chosen.disk, damage.metadata_path(chosen))
     chosen.note(f"disaster: an operator recovers the quorum from here, up to offset {end}")
@@ -177,15 +173,15 @@ def _recover(simulation: Simulation, nodes: list[Node]) -> Node:
     return chosen
 
 
-def _check_no_controller(simulation: Simulation) -> None:
-    for node in simulation.nodes:
+def _check_no_controller(cluster: SimCluster) -> None:
+    for node in cluster.nodes:
         if node.broker is not None and node.broker.controller.is_active:
             raise Violation("damaged quorum decides", f"{node.name} is the controller, no voter has a vote")
 
 
-def spoil_some(simulation: Simulation, node: Node) -> None:
+def spoil_some(cluster: SimCluster, node: Node) -> None:
     """Remove or damage a few files that are derived from logs, or all of one name."""
-    rng, found = simulation.rng, _derived_files(node)
+    rng, found = cluster.rng, _derived_files(node)
     if rng.random() < 0.5:
         chosen = rng.sample(found, min(len(found), rng.randint(1, 4)))
     else:
@@ -194,7 +190,7 @@ def spoil_some(simulation: Simulation, node: Node) -> None:
     for path in chosen:
         # Another topic's id would make the folder a stray, whose records only an operator brings back.
         ways = WAYS[:2] if path.endswith(_IDENTITY) else WAYS
-        damage_of(simulation).spoil(node, path, rng.choice(ways))
+        damage_of(cluster).spoil(node, path, rng.choice(ways))
 
 
 def _derived_files(node: Node) -> list[str]:

@@ -1,4 +1,4 @@
-"""The doors that a simulated broker is given: clock, randomness and workers (files: `testing.disk`)."""
+"""Ports of a simulated broker: clock, random numbers and workers. `testing.disk` has the files."""
 
 from __future__ import annotations
 

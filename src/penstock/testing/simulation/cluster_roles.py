@@ -1,6 +1,6 @@
-"""Who is who in a simulated cluster: which machine leads what, as the newest image has it.
+"""Which machine of a simulated cluster leads or follows which partition, according to the newest image.
 
-Faults that are to meet a certain race have to know; nothing here is told to brokers.
+Directed faults and disasters use the roles to choose their targets. Brokers never see them.
 """
 
 from __future__ import annotations
@@ -13,11 +13,15 @@ from penstock.metadata.image import ClusterImage, PartitionImage
 from penstock.model.ids import TopicPartition
 from penstock.testing.simulation.node import Node
 
-__all__ = ["Cast", "casts", "newest_image", "replica_on"]
+__all__ = ["ClusterRoles", "StateNotReached", "cluster_roles", "newest_image", "replica_on"]
 
 
-class Cast(NamedTuple):
-    """The machines that have a part in one partition."""
+class StateNotReached(Exception):
+    """The cluster was never in the state that a directed fault or a disaster needs."""
+
+
+class ClusterRoles(NamedTuple):
+    """The machines that host one partition, and the controller."""
 
     partition: TopicPartition
     controller: Node
@@ -32,19 +36,19 @@ class Cast(NamedTuple):
 
 
 def newest_image(nodes: Sequence[Node]) -> ClusterImage:
-    """What the broker knows that knows most."""
+    """The image with the highest offset among the running brokers."""
     images = [node.broker.image for node in nodes if node.broker is not None]
     return max(images, key=lambda image: image.offset, default=ClusterImage())
 
 
-def casts(nodes: Sequence[Node]) -> list[Cast]:
-    """Of all partitions, if every machine is up and every replica in sync; else none."""
+def cluster_roles(nodes: Sequence[Node]) -> list[ClusterRoles]:
+    """The roles of all partitions, if every machine is up and every replica in sync; else an empty list."""
     by_id = {node.id: node for node in nodes if node.broker is not None}
     controller = next((node for node in by_id.values() if _is_controller(node)), None)
     if controller is None or len(by_id) < len(nodes):
         return []
     return [
-        Cast(
+        ClusterRoles(
             TopicPartition(topic.name, partition.index),
             controller,
             by_id[partition.leader],
@@ -57,7 +61,7 @@ def casts(nodes: Sequence[Node]) -> list[Cast]:
 
 
 def replica_on(node: Node, name: TopicPartition) -> Partition | None:
-    """The partition as `node` has it; None where it does not, or is down."""
+    """The replica of a partition on `node`; None if `node` is down or has none."""
     for partition in () if node.broker is None else node.broker.partitions:
         if (partition.topic, partition.index) == (name.topic, name.partition):
             return partition

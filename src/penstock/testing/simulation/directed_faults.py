@@ -1,0 +1,269 @@
+"""Directed faults: a few faults in the order that provokes one race. Drawn faults would meet it rarely.
+
+A directed fault knows which node leads and which follow; the seed draws moments and durations. Each one is
+there for a rule of the design that prevents a known loss. It raises `StateNotReached` if the cluster does not
+reach the state that it waits for; the run then tested a few faults and nothing more. When the scenario heals
+the cluster, it also repairs what a directed fault has broken.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeAlias
+
+from penstock.model.ids import TopicPartition
+from penstock.testing.simulation.cluster import SimCluster
+from penstock.testing.simulation.cluster_roles import (
+    ClusterRoles,
+    StateNotReached,
+    cluster_roles,
+    newest_image,
+    replica_on,
+)
+from penstock.testing.simulation.network import Link
+from penstock.testing.simulation.node import Node
+from penstock.testing.simulation.workload import Producer
+
+__all__ = ["DIRECTED_FAULTS", "DirectedFault"]
+
+DirectedFault: TypeAlias = Callable[[SimCluster], Awaitable[None]]
+#: about as long as a message takes: the awaited state may end with the next one
+_GLANCE_S: Final = 0.0002
+#: virtual seconds that a directed fault waits for a state
+_PATIENCE_S: Final = 5.0
+_SLOWISH: Final = Link(latency_s=(0.3, 0.6))
+_SLOW: Final = Link(latency_s=(0.3, 1.2))
+_SLOW_SYNC_S: Final = (0.3, 1.0)
+_SYNC_S: Final = (0.0001, 0.002)
+
+
+async def late_request(cluster: SimCluster) -> None:
+    """AlterPartition arrives late: the replica that it adds has died by then, or is back with less."""
+    roles = await _roles(cluster, _is_led_elsewhere)
+    network, leader, joining = cluster.loop.network, roles.leader, roles.bystanders[0]
+    joining.kill()
+    await _until(lambda: joining.id not in _isr(leader, roles.partition))
+    await _pause(cluster, 0.2, 1.0)
+    network.set_link(leader.name, roles.controller.name, _SLOW)
+    joining.boot()
+    await _until(lambda: joining.id in _proposed(leader, roles.partition))
+    network.partition([leader.name], [joining.name])
+    if cluster.rng.random() < 0.5:
+        joining.kill()
+    else:
+        joining.power_off()
+        await _pause(cluster, 0.001, 0.1)
+        joining.boot()
+    await _pause(cluster, 1.5, 2.5)
+
+
+async def unheard_answer(cluster: SimCluster) -> None:
+    """A replica has joined the ISR, its leader does not hear of that, and goes on writing without it.
+
+    The controller itself is the replica: cut off from the leader in one direction, it can neither fetch nor
+    answer, but hears the leader well.
+    """
+    roles = await _roles(cluster, lambda roles: roles.controller in roles.followers)
+    network, partition = cluster.loop.network, roles.partition
+    leader, joining = roles.leader, roles.controller
+    network.cut(joining.name, leader.name)
+    await _until(lambda: leader.id in _proposed(leader, partition))
+    network.restore(joining.name, leader.name)
+    await _until(lambda: joining.id not in _isr(leader, partition))
+    await _until(lambda: joining.id in _proposed(leader, partition))
+    for node in roles.followers:
+        network.cut(node.name, leader.name)
+    # For longer than a replica counts as caught up, and so as good as in sync.
+    await _pause(cluster, 1.1, 1.6)
+    for node in roles.bystanders:
+        network.restore(node.name, leader.name)
+    await _pause(cluster, 0.8, 1.5)
+
+
+async def deposed(cluster: SimCluster) -> None:
+    """A leader that its controller no longer hears is replaced; what it had asked for arrives after that."""
+    roles = await _roles(cluster, _has_the_controller_for_heir)
+    network, leader, controller = cluster.loop.network, roles.leader, roles.controller
+    network.set_link(leader.name, controller.name, _SLOWISH)
+    network.partition([leader.name], [roles.bystanders[0].name])
+    await _until(lambda: controller.id in _proposed(leader, roles.partition))
+    network.cut(leader.name, controller.name)
+    await _until(lambda: _leader_id(cluster, roles.partition) not in (leader.id, -1))
+    await _pause(cluster, 0.2, 1.0)
+    network.restore(leader.name, controller.name)
+    await _pause(cluster, 1.0, 2.0)
+
+
+async def behind_the_epoch(cluster: SimCluster) -> None:
+    """A new leader does not know yet what was committed last; a replica that lacks just that asks it."""
+    roles = await _roles(cluster)
+    heir, behind = roles.followers
+    end_offset = _end(behind, roles.partition)
+    behind.kill()
+    await _until(lambda: _high_watermark(roles.leader, roles.partition) > end_offset)
+    roles.leader.kill()
+    await _pause(cluster, 0.01, 0.3)
+    behind.boot()
+    await _until(lambda: behind.id in _proposed(heir, roles.partition))
+    cluster.loop.network.cut(heir.name, behind.name)
+    roles.leader.boot()
+    await _pause(cluster, 1.0, 2.5)
+
+
+async def another_life(cluster: SimCluster) -> None:
+    """A replica comes back with less than its leader knew it to have, and cannot say so at first."""
+    roles = await _roles(cluster)
+    back = cluster.rng.choice(roles.bystanders)
+    cluster.loop.network.partition([roles.leader.name], [back.name])
+    back.power_off()
+    await _pause(cluster, 0.001, 0.05)
+    back.boot()
+    await _pause(cluster, 0.8, 1.5)
+
+
+async def lost_tail(cluster: SimCluster) -> None:
+    """The quorum's leader loses power before its disk has what its followers already have."""
+    roles = await _roles(cluster)
+    controller, other = roles.controller, roles.bystanders[0]
+    controller.sync_s = _SLOW_SYNC_S
+    other.kill()
+    await _until(lambda: _is_ahead(cluster.nodes, controller))
+    controller.power_off()
+    controller.sync_s = _SYNC_S
+    await _pause(cluster, 0.001, 0.2)
+    controller.boot()
+    await _pause(cluster, 0.05, 0.5)
+    other.boot()
+    await _pause(cluster, 1.0, 2.0)
+
+
+async def stuck_answer(cluster: SimCluster) -> None:
+    """A fetch is answered, and the answer arrives after the records in it, and some before, have been cut.
+
+    The answer is of a leader that has been replaced in between, and leads again.
+    """
+    roles = await _roles(cluster, _has_the_controller_for_heir)
+    network, partition, leader = cluster.loop.network, roles.partition, roles.leader
+    heir, follower = roles.followers
+    network.cut(heir.name, leader.name)
+    await _until(lambda: _end(follower, partition) > _end(heir, partition))
+    network.cut(leader.name, follower.name)
+    await _until(lambda: _end(leader, partition) > _end(follower, partition))
+    for client, worker in cluster.workers:
+        if isinstance(worker, Producer):
+            # What it wrote next could take the place of what is cut.
+            client.process.pause()
+    leader.pause()
+    await _until(lambda: _leader_id(cluster, partition) not in (leader.id, -1))
+    network.restore(heir.name, leader.name)
+    leader.resume()
+    await _until(lambda: _leader_id(cluster, partition) == leader.id)
+    await _pause(cluster, 0.0, 0.3)
+    network.restore(leader.name, follower.name)
+    await _pause(cluster, 0.5, 1.0)
+
+
+async def nobody_left(cluster: SimCluster) -> None:
+    """All that are in sync go, one after the other, while one that lacks records stays."""
+    roles = await _roles(cluster)
+    first, second = roles.followers
+    cluster.loop.network.partition([roles.leader.name], [first.name])
+    await _until(lambda: first.id not in _isr(roles.leader, roles.partition))
+    second.power_off()
+    await _pause(cluster, 0.0, 0.2)
+    second.boot()
+    await _until(lambda: second.broker is not None)
+    roles.leader.kill()
+    await _pause(cluster, 0.5, 2.0)
+
+
+DIRECTED_FAULTS: Final[dict[str, DirectedFault]] = {
+    fault.__name__: fault
+    for fault in (
+        late_request,
+        unheard_answer,
+        deposed,
+        behind_the_epoch,
+        another_life,
+        lost_tail,
+        stuck_answer,
+        nobody_left,
+    )
+}
+
+
+def _is_led_elsewhere(roles: ClusterRoles) -> bool:
+    return roles.leader is not roles.controller
+
+
+def _has_the_controller_for_heir(roles: ClusterRoles) -> bool:
+    return roles.controller is roles.followers[0]
+
+
+async def _roles(
+    cluster: SimCluster, fits: Callable[[ClusterRoles], bool] = lambda roles: True
+) -> ClusterRoles:
+    """Of a partition that `fits`, when all is well and the load has run for a moment."""
+    await _pause(cluster, 0.1, 0.6)
+    await _until(lambda: bool(cluster_roles(cluster.nodes)))
+    ours = [roles for roles in cluster_roles(cluster.nodes) if roles.partition in cluster.partitions]
+    fitting = [roles for roles in ours if fits(roles)]
+    if not fitting:
+        raise StateNotReached
+    chosen = cluster.rng.choice(fitting)
+    followers = ", ".join(node.name for node in chosen.followers)
+    cluster.note("plot", f"{chosen.leader.name} leads {followers} in {chosen.partition}")
+    return chosen
+
+
+async def _pause(cluster: SimCluster, low_s: float, high_s: float) -> None:
+    await asyncio.sleep(cluster.rng.uniform(low_s, high_s))
+
+
+async def _until(condition: Callable[[], bool]) -> None:
+    """Wait for something that has to come about."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + _PATIENCE_S
+    while not condition():
+        if loop.time() > deadline:
+            raise StateNotReached
+        await asyncio.sleep(_GLANCE_S)
+
+
+def _isr(node: Node, partition: TopicPartition) -> list[int]:
+    """As `node` knows it."""
+    topic = None if node.broker is None else node.broker.image.topics.get(partition.topic)
+    return [] if topic is None else topic.partitions[partition.partition].isr
+
+
+def _leader_id(cluster: SimCluster, partition: TopicPartition) -> int:
+    topic = newest_image(cluster.nodes).topics.get(partition.topic)
+    return -1 if topic is None else topic.partitions[partition.partition].leader
+
+
+def _proposed(leader: Node, partition: TopicPartition) -> list[int]:
+    """The ISR that the leader has asked for, and has no answer."""
+    replica = replica_on(leader, partition)
+    if replica is None or replica.leadership is None or replica.leadership.state.proposal is None:
+        return []
+    return [member.broker for member in replica.leadership.state.proposal.isr]
+
+
+def _end(node: Node, partition: TopicPartition) -> int:
+    replica = replica_on(node, partition)
+    return -1 if replica is None else replica.log.end_offset
+
+
+def _high_watermark(node: Node, partition: TopicPartition) -> int:
+    replica = replica_on(node, partition)
+    return -1 if replica is None else replica.log.high_watermark
+
+
+def _is_ahead(nodes: list[Node], controller: Node) -> bool:
+    """Whether somebody has records of the quorum that the disk of its leader does not."""
+    if controller.broker is None:
+        return False
+    flushed = controller.broker.node.quorum.state.flushed_offset
+    others = [node.broker for node in nodes if node.broker is not None and node is not controller]
+    return any(broker.node.log.end_offset > flushed for broker in others)
