@@ -275,7 +275,7 @@ def test_a_broker_that_is_not_registered_tells_producers_to_ask_again_and_follow
             asked = await nodes.ask(1, INIT_PRODUCER_ID, InitProducerIdRequest(transaction_timeout_ms=1000))
             assert asked.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
             with pytest.raises(ApiError, match="not registered"):
-                ReplicaAsks(nodes[1]).ask_of(PlannedFetch(0, 0, {}, []), None)
+                ReplicaAsks(nodes[1].parts).ask_of(PlannedFetch(0, 0, {}, []), None)
             nodes[1].image.brokers[1] = registered
             asked = await nodes.ask(1, INIT_PRODUCER_ID, InitProducerIdRequest(transaction_timeout_ms=1000))
             assert asked.error_code == ErrorCode.NONE

@@ -141,7 +141,7 @@ class History:
 
     def _context(self) -> Context:
         return Context(
-            self._broker,
+            self._broker.parts,
             self._broker.dispatcher,
             self._connection,
             "reader",

@@ -1,36 +1,21 @@
-"""The broker: composition of image, logs, server and chores, from a config and the doors to the world."""
+"""Starts and stops a broker, and applies the metadata to it. `parts` builds what a broker consists of."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
-from penstock.broker.app.lifecycle import Lifecycle
-from penstock.broker.app.maintenance import Maintenance
+from penstock.broker.app.parts import BrokerParts
 from penstock.broker.app.routes import Routes
 from penstock.broker.base.descriptors import DESCRIPTORS
 from penstock.broker.base.features import SUPPORTED_FEATURES, found_cluster
 from penstock.broker.base.logs import get_logger
-from penstock.broker.base.metrics import Metrics
-from penstock.broker.coordinators.group_coordinator import GroupCoordinator
-from penstock.broker.coordinators.shard_log import Loader
-from penstock.broker.fetch.sessions import FetchSessions
-from penstock.broker.healing.environment import RepairEnvironment
-from penstock.broker.healing.full_directories import FullDirectories
-from penstock.broker.healing.scrubber import Scrubber
 from penstock.broker.node.cluster_node import ClusterNode, new_cluster_id
 from penstock.broker.node.controller import Controller
 from penstock.broker.node.metadata_home import check_metadata_home
-from penstock.broker.node.new_topics import TopicCreation
-from penstock.broker.node.producer_ids import ProducerIds
-from penstock.broker.node.rejoining import Rejoining
-from penstock.broker.replica.fetcher import ReplicaFetcher
-from penstock.broker.replica.links import ClusterLinks
 from penstock.broker.replica.partitions import Partitions
-from penstock.broker.replica.replicas import Replicas
 from penstock.broker.request.dispatch import Dispatcher
-from penstock.broker.request.forwarding import Forwarding
 from penstock.broker.request.internal_listener import (
     InternalDispatcher,
     InternalListener,
@@ -39,22 +24,14 @@ from penstock.broker.request.internal_listener import (
 )
 from penstock.metadata.image import BROKER, ClusterImage
 from penstock.metadata.policy import MIN_ISR
-from penstock.metadata.topics import NewTopic
 from penstock.model.config import BrokerConfig
-from penstock.model.errors import TopicAlreadyExists, UnknownTopicOrPartition
 from penstock.model.ids import (
-    INTERNAL_TOPICS,
     METADATA_TOPIC,
-    OFFSETS_TOPIC,
     parse_topic_id,
 )
-from penstock.net.client import Peer
-from penstock.net.connection import Connection
-from penstock.net.listener import Listener
 from penstock.net.server import Server
 from penstock.ports import World
 from penstock.storage.directory import DirectoryRefused
-from penstock.wire.api import Api, RequestT, ResponseT
 from penstock.wire.metadata_records import (
     BrokerEndpoint,
     BrokerFeature,
@@ -67,14 +44,10 @@ from penstock.wire.schema import Struct
 __all__ = ["Broker", "World"]
 
 log = get_logger("broker")
-#: how long a fetch session keeps its slot against others
-_SESSION_EVICTION_S: Final = 120.0
 #: how long a broker that stops waits for others to lead what it leads
 _HANDOVER_S: Final = 5.0
 #: how long it waits for voters to hear that it no longer leads the quorum
 _FAREWELL_S: Final = 0.5
-_PATIENCE_S: Final = 30.0
-_NO_EPOCH: Final = -1
 
 
 class Broker:
@@ -96,7 +69,7 @@ class Broker:
             if internal is not None:
                 await internal.bind()
             node = await _open_node(config, world, partitions, internal)
-            return cls(config, world, server, listeners, internal, partitions, node)
+            return cls(BrokerParts(config, world, server, listeners, internal, partitions, node))
         except (Exception, asyncio.CancelledError):
             await server.stop()
             if internal is not None:
@@ -105,93 +78,36 @@ class Broker:
             world.workers.close()
             raise
 
-    def __init__(
-        self,
-        config: BrokerConfig,
-        world: World,
-        server: Server,
-        listeners: list[Listener],
-        internal: InternalListener | None,
-        partitions: Partitions,
-        node: ClusterNode,
-    ) -> None:
-        """`internal` is the listener for other nodes, None where this broker is a cluster of its own."""
-        self.config = config
-        self.node_id = config.node_id
-        self.clock = world.clock
-        self.rng = world.rng
-        self.workers = world.workers
-        self.metrics = Metrics()
-        self.image = node.image
-        self.files = world.files
-        self.server = server
-        self.listeners = listeners
-        self.internal = internal
-        self.partitions = partitions
-        self.node = node
-        self.producer_ids = ProducerIds(node)
-        self.topic_creation = TopicCreation(config, node.image, node.controller, world.clock, world.rng)
-        self.forwarding = Forwarding(node, self.metrics)
-        self.groups = GroupCoordinator(
-            config,
-            self.image,
-            partitions,
-            world.clock,
-            world.rng,
-            Loader(world.workers, self.metrics, lambda partition: self.scrubber.mend(partition)),
-            self.create_topic,
-            lambda: node.clock_watch.now_ms() is not None,
-        )
-        self.replicas = Replicas(
-            config,
-            world,
-            self.image,
-            partitions,
-            self.metrics,
-            cluster=ClusterLinks(
-                broker_epoch=lambda: self.broker_epoch,
-                to_controller=self.to_controller,
-                peer=self.peer,
-                between_changes=node.loader.between_changes,
-                unclean_allowed=lambda topic: node.duties.policy.unclean(self.image, topic),
-            ),
-            coordinators={OFFSETS_TOPIC: self.groups.runtime},
-            repair_soon=lambda partition: self.scrubber.repair_soon(partition),
-            new_fetcher=lambda leader, purpose: ReplicaFetcher(self, leader, purpose),
-        )
-        self.repairs = self._repair_environment()
-        self.scrubber = Scrubber(self.repairs, partitions, self.replicas.review)
-        self.full_directories = FullDirectories(
-            partitions, world.workers, self.metrics, self.replicas.review, self._report_soon
-        )
-        self.fetch_sessions = FetchSessions(
-            config.max_incremental_fetch_session_cache_slots,
-            _SESSION_EVICTION_S,
-            world.clock.monotonic,
-            lambda: int.from_bytes(world.rng.token(4), "big") & 0x7FFFFFFF,
-        )
-        routes = Routes(self)
-        self.dispatcher = Dispatcher(self, routes.clients)
-        self.internal_dispatcher = None if internal is None else _internal_dispatcher(self, routes)
-        self.lifecycle = None if internal is None else self._new_lifecycle(internal.listener)
-        self.rejoining = None if internal is None else Rejoining(node)
-        self.maintenance = Maintenance(
-            config, partitions, self.full_directories, node, world, self.scrubber.mend
-        )
-        partitions.metadata_doubt = lambda: node.image_check.diverged
-        node.clock_watch.on_change = partitions.trust_clock
-
-    def _repair_environment(self) -> RepairEnvironment:
-        return RepairEnvironment(
-            self.node_id,
-            self.config,
-            self.image,
-            self.files,
-            self.workers,
-            self.clock,
-            self.metrics,
-            self.node.peers.get,
-        )
+    def __init__(self, parts: BrokerParts) -> None:
+        self.parts = parts
+        self.config = parts.config
+        self.node_id = parts.node_id
+        self.clock = parts.clock
+        self.rng = parts.rng
+        self.workers = parts.workers
+        self.metrics = parts.metrics
+        self.image = parts.image
+        self.files = parts.files
+        self.server = parts.server
+        self.listeners = parts.listeners
+        self.internal = parts.internal
+        self.partitions = parts.partitions
+        self.node = parts.node
+        self.producer_ids = parts.producer_ids
+        self.forwarding = parts.forwarding
+        self.groups = parts.groups
+        self.replicas = parts.replicas
+        self.repairs = parts.repairs
+        self.scrubber = parts.scrubber
+        self.full_directories = parts.full_directories
+        self.fetch_sessions = parts.fetch_sessions
+        self.lifecycle = parts.lifecycle
+        self.rejoining = parts.rejoining
+        self.maintenance = parts.maintenance
+        self.create_topic = parts.topics.create
+        routes = Routes(parts)
+        self.dispatcher = Dispatcher(parts, routes.clients)
+        self.internal_dispatcher = None if self.internal is None else _internal_dispatcher(parts, routes)
 
     # -- life
 
@@ -273,26 +189,6 @@ class Broker:
                 await background.stop()
         await self.node.stop()
 
-    def _new_lifecycle(self, internal: Listener) -> Lifecycle:
-        directories = self.partitions.directories
-        return Lifecycle(
-            self.config,
-            self.node,
-            # The nodes' own listener first: it says on which machine a broker runs.
-            [internal, *self.listeners],
-            [parse_topic_id(directory.directory_id) for directory in directories],
-            self.rng,
-            previous_epoch=self.partitions.previous_broker_epoch,
-            offline=lambda: [parse_topic_id(d.directory_id) for d in self.full_directories.failed()],
-            without_room=self.full_directories.without_room,
-            unclean=self.partitions.unclean,
-        )
-
-    def _report_soon(self) -> None:
-        """Have the next heartbeat sent at once."""
-        if self.lifecycle is not None:
-            self.lifecycle.wake()
-
     # -- the cluster
 
     @property
@@ -305,52 +201,14 @@ class Broker:
 
     @property
     def broker_epoch(self) -> int:
-        """As the node knows it."""
+        """The epoch of this broker's registration, going by the node's metadata."""
         return self.node.broker_epoch
-
-    def registered_epoch(self) -> int:
-        """The broker epoch of this process's registration; -1 where it has none."""
-        return _NO_EPOCH if self.lifecycle is None else self.lifecycle.epoch
-
-    def peer(self, node_id: int, purpose: str) -> Peer:
-        """A connection of its own to another node's internal listener; PeerGone if nobody knows where."""
-        return self.node.peers.get(node_id, purpose)
-
-    async def to_controller(
-        self, api: Api[RequestT, ResponseT], request: RequestT, on_unanswered: Callable[[], None]
-    ) -> ResponseT:
-        """The active controller's answer, as `ClusterNode` has it, which is given a while."""
-        return await self.node.to_controller(api, request, _PATIENCE_S, on_unanswered=on_unanswered)
 
     @property
     def address(self) -> str:
-        """Where clients of the first listener connect; a mere controller has only other nodes."""
+        """The address of the first listener; a mere controller has only the internal one."""
         listener = (*self.listeners, *([self.internal.listener] if self.internal else ()))[0]
         return f"{listener.advertised_host}:{listener.advertised_port}"
-
-    async def create_topic(self, topic: NewTopic) -> None:
-        """Have the controller make a topic; ApiError if it refuses."""
-
-        await self.forwarding.create_topic(topic, lambda: self.topic_creation.decide(topic))
-
-    async def auto_create(self, name: str) -> None:
-        """Make a topic that somebody mentioned; another mention may have been faster.
-
-        Internal topics are for their coordinators to make, with the partitions and configs that they need.
-        """
-        if name == OFFSETS_TOPIC:
-            await self.groups.runtime.topic.ensure()
-            return
-        if name in INTERNAL_TOPICS:
-            raise UnknownTopicOrPartition(f"The topic '{name}' has no coordinator yet that could make it")
-        try:
-            await self.create_topic(NewTopic(name))
-        except TopicAlreadyExists:
-            log.debug("topic_exists", topic=name)
-
-    def connection_lost(self, connection: Connection) -> None:
-        """What waits for a connection was cancelled with it; it may have been a broker's."""
-        self.node.duties.connection_lost(connection)
 
     def _register_alone(self) -> tuple[Sequence[Struct], None]:
         """A cluster of one has nobody who could lead meanwhile: it is up as soon as it is there."""
@@ -459,8 +317,8 @@ async def _open_node(
     )
 
 
-def _internal_dispatcher(broker: Broker, routes: Routes) -> InternalDispatcher:
+def _internal_dispatcher(parts: BrokerParts, routes: Routes) -> InternalDispatcher:
     # Imported here, because a broker alone has no use for these handlers.
     from penstock.broker.app.internal_routes import internal_handlers
 
-    return InternalDispatcher(broker, internal_handlers(broker, routes))
+    return InternalDispatcher(parts, internal_handlers(parts, routes))

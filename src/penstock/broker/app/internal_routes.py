@@ -5,8 +5,9 @@ Operators reach the controllers here, too (KIP-919). A broker without an interna
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from penstock.broker.app.parts import BrokerParts
 from penstock.broker.app.routes import Routes
 from penstock.broker.base.context import AsyncHandler, Context, Handler
 from penstock.broker.handlers.api_versions import ApiVersionsHandler
@@ -30,9 +31,6 @@ from penstock.wire.apis.vote import VOTE
 from penstock.wire.replica_fetch import REPLICA_FETCH
 from penstock.wire.schema import Struct
 
-if TYPE_CHECKING:
-    from penstock.broker.app.broker import Broker
-
 __all__ = ["internal_handlers"]
 
 #: APIs that the internal listener serves as clients' listeners do
@@ -46,20 +44,20 @@ _AS_FOR_CLIENTS: Final[tuple[Api[Any, Any], ...]] = (
 )
 
 
-def internal_handlers(broker: Broker, routes: Routes) -> dict[Api[Any, Any], Handler]:
-    """The handlers of the internal listener of `broker`."""
-    quorum, service = routes.quorum, broker.node.service
-    log_info = ReplicaLogInfoHandlers(broker.registered_epoch, broker.partitions)
+def internal_handlers(parts: BrokerParts, routes: Routes) -> dict[Api[Any, Any], Handler]:
+    """The handlers of the internal listener."""
+    quorum, service = routes.quorum, parts.node.service
+    log_info = ReplicaLogInfoHandlers(parts.registered_epoch, parts.partitions)
     handlers: dict[Api[Any, Any], Handler] = {}
     own: dict[Api[Any, Any], Handler] = {
-        API_VERSIONS: ApiVersionsHandler(broker.node, handlers).api_versions,
+        API_VERSIONS: ApiVersionsHandler(parts.node, handlers).api_versions,
         VOTE: quorum.ask_quorum,
         BEGIN_QUORUM_EPOCH: quorum.begin_epoch,
         END_QUORUM_EPOCH: quorum.ask_quorum,
         REPLICA_FETCH: quorum.fetch,
         FETCH_SNAPSHOT: quorum.ask_quorum,
         UPDATE_RAFT_VOTER: quorum.update_raft_voter,
-        ENVELOPE: broker.forwarding.envelopes(routes.forwarded),
+        ENVELOPE: parts.forwarding.envelopes(routes.forwarded),
         GET_REPLICA_LOG_INFO: log_info.get_replica_log_info,
         **{api: routes.clients[api] for api in (*_AS_FOR_CLIENTS, *routes.forwarded)},
         **{api: _controller(service, api) for api in SERVED},

@@ -5,8 +5,9 @@ ApiVersions advertises exactly these APIs. The tables of the internal listener a
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from penstock.broker.app.parts import BrokerParts
 from penstock.broker.base.context import AsyncHandler, Handler
 from penstock.broker.handlers.api_versions import ApiVersionsHandler
 from penstock.broker.handlers.cluster import ClusterHandlers
@@ -70,28 +71,25 @@ from penstock.wire.apis.unregister_broker import UNREGISTER_BROKER
 from penstock.wire.apis.update_features import UPDATE_FEATURES
 from penstock.wire.fetch_form import CLIENT_FETCH
 
-if TYPE_CHECKING:
-    from penstock.broker.app.broker import Broker
-
 __all__ = ["Routes"]
 
 
 class Routes:
-    """The handlers of one broker.
+    """The handlers of one parts.
 
     `clients` has the handlers of clients' listeners. `forwarded` has the handlers that only the active
     controller runs, as it runs them; in `clients` they forward.
     """
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, parts: BrokerParts) -> None:
+        self._parts = parts
         self.metadata = self._metadata_handlers()
-        self.offsets = OffsetHandlers(_internal_listener(broker), broker.workers, broker.partitions)
+        self.offsets = OffsetHandlers(_internal_listener(parts), parts.workers, parts.partitions)
         self.configs = ConfigHandlers(
-            broker.config, broker.node_id, broker.image, broker.clock, broker.node.controller
+            parts.config, parts.node_id, parts.image, parts.clock, parts.node.controller
         )
-        self.log_dirs = LogDirHandlers(broker.partitions, broker.node)
-        self.quorum = QuorumHandlers(broker.node, broker.node_id, broker.listeners, broker.clock)
+        self.log_dirs = LogDirHandlers(parts.partitions, parts.node)
+        self.quorum = QuorumHandlers(parts.node, parts.node_id, parts.listeners, parts.clock)
         self.forwarded = self._forwarded_handlers()
         self.clients: dict[Api[Any, Any], Handler] = {}
         self.clients.update(self._data_handlers())
@@ -99,23 +97,23 @@ class Routes:
         self.clients.update(self._admin_handlers())
 
     def _metadata_handlers(self) -> MetadataHandlers:
-        broker = self._broker
+        parts = self._parts
         return MetadataHandlers(
-            broker.image,
-            broker.node,
-            broker.node_id,
-            broker.auto_create,
-            broker.config,
-            _internal_listener(broker),
-            broker.replicas,
+            parts.image,
+            parts.node,
+            parts.node_id,
+            parts.auto_creation.create,
+            parts.config,
+            _internal_listener(parts),
+            parts.replicas,
         )
 
     def _forwarded_handlers(self) -> dict[Api[Any, Any], AsyncHandler]:
-        broker, quorum = self._broker, self.quorum
+        parts, quorum = self._parts, self.quorum
         topics = TopicHandlers(
-            broker.config, broker.topic_creation, broker.image, broker.clock, broker.node.controller
+            parts.config, parts.topic_creation, parts.image, parts.clock, parts.node.controller
         )
-        cluster = ClusterHandlers(broker.node, broker.image, broker.node.controller)
+        cluster = ClusterHandlers(parts.node, parts.image, parts.node.controller)
         return {
             CREATE_TOPICS: topics.create_topics,
             DELETE_TOPICS: topics.delete_topics,
@@ -133,8 +131,8 @@ class Routes:
         }
 
     def _data_handlers(self) -> dict[Api[Any, Any], Handler]:
-        broker = self._broker
-        producers = ProducerHandlers(broker.producer_ids, broker.partitions)
+        parts = self._parts
+        producers = ProducerHandlers(parts.producer_ids, parts.partitions)
         return {
             PRODUCE: produce,
             CLIENT_FETCH: client_fetch,
@@ -146,10 +144,10 @@ class Routes:
         }
 
     def _group_handlers(self) -> dict[Api[Any, Any], Handler]:
-        broker = self._broker
-        groups = GroupHandlers(broker.groups.runtime)
-        offsets = GroupOffsetHandlers(broker.groups.runtime, broker.image)
-        lookup = CoordinatorLookup(broker.groups.runtime, broker.image)
+        parts = self._parts
+        groups = GroupHandlers(parts.groups.runtime)
+        offsets = GroupOffsetHandlers(parts.groups.runtime, parts.image)
+        lookup = CoordinatorLookup(parts.groups.runtime, parts.image)
         return {
             FIND_COORDINATOR: lookup.find_coordinator,
             OFFSET_COMMIT: offsets.offset_commit,
@@ -167,17 +165,17 @@ class Routes:
         }
 
     def _admin_handlers(self) -> dict[Api[Any, Any], Handler]:
-        broker = self._broker
-        forwarded = broker.forwarding.forwarded
+        parts = self._parts
+        forwarded = parts.forwarding.forwarded
         return {
-            API_VERSIONS: ApiVersionsHandler(broker.node, self.clients).api_versions,
+            API_VERSIONS: ApiVersionsHandler(parts.node, self.clients).api_versions,
             METADATA: self.metadata.metadata,
             DESCRIBE_CLUSTER: self.metadata.describe_cluster,
             DESCRIBE_TOPIC_PARTITIONS: self.metadata.describe_topic_partitions,
             DESCRIBE_CONFIGS: self.configs.describe_configs,
             LIST_CONFIG_RESOURCES: self.configs.list_config_resources,
             DESCRIBE_LOG_DIRS: self.log_dirs.describe_log_dirs,
-            ALTER_REPLICA_LOG_DIRS: ReplicaLogDirHandlers(broker.partitions).alter_replica_log_dirs,
+            ALTER_REPLICA_LOG_DIRS: ReplicaLogDirHandlers(parts.partitions).alter_replica_log_dirs,
             DESCRIBE_CLIENT_QUOTAS: describe_client_quotas,
             ALTER_CLIENT_QUOTAS: alter_client_quotas,
             **{api: forwarded(api, handler) for api, handler in self.forwarded.items()},
@@ -187,5 +185,5 @@ class Routes:
         }
 
 
-def _internal_listener(broker: Broker) -> Listener | None:
-    return None if broker.internal is None else broker.internal.listener
+def _internal_listener(parts: BrokerParts) -> Listener | None:
+    return None if parts.internal is None else parts.internal.listener

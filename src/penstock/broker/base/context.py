@@ -11,7 +11,7 @@ from penstock.net.deferred import Deferred
 from penstock.net.listener import Listener
 
 if TYPE_CHECKING:
-    from penstock.broker.app.broker import Broker
+    from penstock.broker.app.parts import BrokerParts as Broker
 
 __all__ = ["AsyncHandler", "Context", "Handler", "RequestTasks"]
 

@@ -39,7 +39,7 @@ from penstock.wire.apis.fetch import (
 from penstock.wire.compiler import Decoder
 
 if TYPE_CHECKING:
-    from penstock.broker.app.broker import Broker
+    from penstock.broker.app.parts import BrokerParts as Broker
 
 __all__ = ["client_fetch", "fetch"]
 

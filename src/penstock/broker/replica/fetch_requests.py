@@ -15,7 +15,7 @@ from penstock.wire.replica_fetch import REPLICA_FETCH, ReplicaAsk
 from penstock.wire.replica_form import MOST, AskForm
 
 if TYPE_CHECKING:
-    from penstock.broker.app.broker import Broker
+    from penstock.broker.app.parts import BrokerParts as Broker
 
 __all__ = ["ReplicaAsks"]
 

@@ -49,7 +49,7 @@ from penstock.wire.replica_fetch import REPLICA_FETCH, Answer
 from penstock.wire.schema import Records
 
 if TYPE_CHECKING:
-    from penstock.broker.app.broker import Broker
+    from penstock.broker.app.parts import BrokerParts as Broker
 
 __all__ = ["ReplicaFetcher"]
 

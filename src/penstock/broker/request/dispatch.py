@@ -26,7 +26,7 @@ from penstock.wire.apis.api_versions import API_VERSIONS, ApiVersion, ApiVersion
 from penstock.wire.messages import RequestHeader, decode_request_header, encode_response, response_writer
 
 if TYPE_CHECKING:
-    from penstock.broker.app.broker import Broker
+    from penstock.broker.app.parts import BrokerParts as Broker
 
 __all__ = ["Dispatcher"]
 
@@ -97,7 +97,7 @@ class Dispatcher:
         memo, connection.memo = connection.memo, None
         if isinstance(memo, SteadyReader):
             memo.forget()
-        self._broker.connection_lost(connection)
+        self._broker.node.duties.connection_lost(connection)
 
     async def stop(self) -> None:
         """End the handlers that still run."""

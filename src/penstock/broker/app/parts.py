@@ -1,0 +1,179 @@
+"""The parts of a broker: this module builds them, each with what it uses.
+
+The parts exist from the moment in which the addresses are taken and the data directories are open. `Broker`
+starts and stops them, `Routes` builds the handlers from them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from penstock.broker.app.lifecycle import Lifecycle
+from penstock.broker.app.maintenance import Maintenance
+from penstock.broker.base.metrics import Metrics
+from penstock.broker.coordinators.group_coordinator import GroupCoordinator
+from penstock.broker.coordinators.shard_log import Loader
+from penstock.broker.fetch.sessions import FetchSessions
+from penstock.broker.healing.environment import RepairEnvironment
+from penstock.broker.healing.full_directories import FullDirectories
+from penstock.broker.healing.scrubber import Scrubber
+from penstock.broker.node.cluster_node import ClusterNode
+from penstock.broker.node.new_topics import TopicCreation
+from penstock.broker.node.producer_ids import ProducerIds
+from penstock.broker.node.rejoining import Rejoining
+from penstock.broker.replica.fetcher import ReplicaFetcher
+from penstock.broker.replica.links import ClusterLinks
+from penstock.broker.replica.partitions import Partitions
+from penstock.broker.replica.replicas import Replicas
+from penstock.broker.request.forwarding import Forwarding
+from penstock.broker.request.internal_listener import InternalListener
+from penstock.broker.request.topic_creator import AutoCreation, TopicCreator
+from penstock.model.config import BrokerConfig
+from penstock.model.ids import (
+    OFFSETS_TOPIC,
+    parse_topic_id,
+)
+from penstock.net.client import Peer
+from penstock.net.listener import Listener
+from penstock.net.server import Server
+from penstock.ports import World
+from penstock.wire.api import Api, RequestT, ResponseT
+
+__all__ = ["BrokerParts"]
+
+#: how long a fetch session keeps its slot against others
+_SESSION_EVICTION_S: Final = 120.0
+#: how long a request to the active controller may take
+_PATIENCE_S: Final = 30.0
+_NO_EPOCH: Final = -1
+
+
+class BrokerParts:
+    """Everything that a broker consists of, but for its handlers."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        world: World,
+        server: Server,
+        listeners: list[Listener],
+        internal: InternalListener | None,
+        partitions: Partitions,
+        node: ClusterNode,
+    ) -> None:
+        """`internal` is the listener for other nodes, None where this broker is a cluster of its own."""
+        self.config = config
+        self.node_id = config.node_id
+        self.clock = world.clock
+        self.rng = world.rng
+        self.workers = world.workers
+        self.metrics = Metrics()
+        self.image = node.image
+        self.files = world.files
+        self.server = server
+        self.listeners = listeners
+        self.internal = internal
+        self.partitions = partitions
+        self.node = node
+        self.producer_ids = ProducerIds(node)
+        self.topic_creation = TopicCreation(config, node.image, node.controller, world.clock, world.rng)
+        self.forwarding = Forwarding(node, self.metrics)
+        self.topics = TopicCreator(self.forwarding, self.topic_creation)
+        self.groups = GroupCoordinator(
+            config,
+            self.image,
+            partitions,
+            world.clock,
+            world.rng,
+            Loader(world.workers, self.metrics, lambda partition: self.scrubber.mend(partition)),
+            self.topics.create,
+            lambda: node.clock_watch.now_ms() is not None,
+        )
+        self.auto_creation = AutoCreation(self.topics, self.groups)
+        self.replicas = Replicas(
+            config,
+            world,
+            self.image,
+            partitions,
+            self.metrics,
+            cluster=ClusterLinks(
+                broker_epoch=lambda: node.broker_epoch,
+                to_controller=self.to_controller,
+                peer=node.peers.get,
+                between_changes=node.loader.between_changes,
+                unclean_allowed=lambda topic: node.duties.policy.unclean(self.image, topic),
+            ),
+            coordinators={OFFSETS_TOPIC: self.groups.runtime},
+            repair_soon=lambda partition: self.scrubber.repair_soon(partition),
+            new_fetcher=lambda leader, purpose: ReplicaFetcher(self, leader, purpose),
+        )
+        self.repairs = self._repair_environment()
+        self.scrubber = Scrubber(self.repairs, partitions, self.replicas.review)
+        self.full_directories = FullDirectories(
+            partitions, world.workers, self.metrics, self.replicas.review, self._report_soon
+        )
+        self.fetch_sessions = FetchSessions(
+            config.max_incremental_fetch_session_cache_slots,
+            _SESSION_EVICTION_S,
+            world.clock.monotonic,
+            lambda: int.from_bytes(world.rng.token(4), "big") & 0x7FFFFFFF,
+        )
+        self.lifecycle = None if internal is None else self._new_lifecycle(internal.listener)
+        self.rejoining = None if internal is None else Rejoining(node)
+        self.maintenance = Maintenance(
+            config, partitions, self.full_directories, node, world, self.scrubber.mend
+        )
+        partitions.metadata_doubt = lambda: node.image_check.diverged
+        node.clock_watch.on_change = partitions.trust_clock
+
+    def _repair_environment(self) -> RepairEnvironment:
+        return RepairEnvironment(
+            self.node_id,
+            self.config,
+            self.image,
+            self.files,
+            self.workers,
+            self.clock,
+            self.metrics,
+            self.node.peers.get,
+        )
+
+    def _new_lifecycle(self, internal: Listener) -> Lifecycle:
+        directories = self.partitions.directories
+        return Lifecycle(
+            self.config,
+            self.node,
+            # The nodes' own listener first: it says on which machine a broker runs.
+            [internal, *self.listeners],
+            [parse_topic_id(directory.directory_id) for directory in directories],
+            self.rng,
+            previous_epoch=self.partitions.previous_broker_epoch,
+            offline=lambda: [parse_topic_id(d.directory_id) for d in self.full_directories.failed()],
+            without_room=self.full_directories.without_room,
+            unclean=self.partitions.unclean,
+        )
+
+    def _report_soon(self) -> None:
+        """Have the next heartbeat sent at once."""
+        if self.lifecycle is not None:
+            self.lifecycle.wake()
+
+    @property
+    def broker_epoch(self) -> int:
+        """The epoch of this broker's registration, going by the node's metadata."""
+        return self.node.broker_epoch
+
+    def registered_epoch(self) -> int:
+        """The broker epoch of this process's registration; -1 where it has none."""
+        return _NO_EPOCH if self.lifecycle is None else self.lifecycle.epoch
+
+    def peer(self, node_id: int, purpose: str) -> Peer:
+        """A connection to another node's internal listener; PeerGone if its address is unknown."""
+        return self.node.peers.get(node_id, purpose)
+
+    async def to_controller(
+        self, api: Api[RequestT, ResponseT], request: RequestT, on_unanswered: Callable[[], None]
+    ) -> ResponseT:
+        """The active controller's response; ControllerUnavailable after a while without one."""
+        return await self.node.to_controller(api, request, _PATIENCE_S, on_unanswered=on_unanswered)

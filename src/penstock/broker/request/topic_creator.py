@@ -1,0 +1,53 @@
+"""Creates topics for this broker's own needs: declared ones, and those that clients mention.
+
+Any broker may want a topic; the active controller creates it.
+"""
+
+from __future__ import annotations
+
+from penstock.broker.base.logs import get_logger
+from penstock.broker.coordinators.group_coordinator import GroupCoordinator
+from penstock.broker.node.new_topics import TopicCreation
+from penstock.broker.request.forwarding import Forwarding
+from penstock.metadata.topics import NewTopic
+from penstock.model.errors import TopicAlreadyExists, UnknownTopicOrPartition
+from penstock.model.ids import INTERNAL_TOPICS, OFFSETS_TOPIC
+
+__all__ = ["AutoCreation", "TopicCreator"]
+
+log = get_logger("broker")
+
+
+class TopicCreator:
+    """Creates a topic on the active controller, on whichever node that runs."""
+
+    def __init__(self, forwarding: Forwarding, creation: TopicCreation) -> None:
+        self._forwarding = forwarding
+        self._creation = creation
+
+    async def create(self, topic: NewTopic) -> None:
+        """Return when the topic exists; ApiError if the controller refuses it."""
+        await self._forwarding.create_topic(topic, lambda: self._creation.decide(topic))
+
+
+class AutoCreation:
+    """Creates topics that a client's Metadata request mentions (`auto.create.topics.enable`)."""
+
+    def __init__(self, creator: TopicCreator, groups: GroupCoordinator) -> None:
+        self._creator = creator
+        self._groups = groups
+
+    async def create(self, name: str) -> None:
+        """Create a topic unless another request was faster.
+
+        An internal topic is created by its coordinator, with the partitions and configs that it needs.
+        """
+        if name == OFFSETS_TOPIC:
+            await self._groups.runtime.topic.ensure()
+            return
+        if name in INTERNAL_TOPICS:
+            raise UnknownTopicOrPartition(f"The topic '{name}' has no coordinator yet that could make it")
+        try:
+            await self._creator.create(NewTopic(name))
+        except TopicAlreadyExists:
+            log.debug("topic_exists", topic=name)
