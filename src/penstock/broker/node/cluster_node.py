@@ -111,7 +111,9 @@ class ClusterNode:
         self.balancer = Balancer(
             config, image, self.controller, self.peers, world.clock, lambda: self.duties.policy
         )
-        self.service = ControllerService(self)
+        self.service = ControllerService(
+            cluster_id, internal, image, self.image_check, self.controller, self.duties
+        )
         self._snapshots = Snapshots(config, world, image, self.log, self.quorum)
         self.loader.on_progress = self._progressed
         self.loader.on_failure = self.quorum.fail

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, TypeVar, cast
 
-from penstock.broker.node.controller import NotController
+from penstock.broker.node.controller import Controller, NotController
+from penstock.broker.node.controller_loop import Duties
+from penstock.broker.node.image_check import ImageCheck
 from penstock.metadata.alter_partition import alter_partition
 from penstock.metadata.brokers import (
     check_broker_epoch,
@@ -14,9 +16,11 @@ from penstock.metadata.brokers import (
     register_controller,
     unregister_broker,
 )
+from penstock.metadata.image import ClusterImage
 from penstock.metadata.producer_ids import allocate_producer_ids
 from penstock.model.errors import ApiError, ErrorCode
 from penstock.net.connection import Connection
+from penstock.net.listener import Listener
 from penstock.wire.api import Api, RequestT, ResponseT
 from penstock.wire.apis.allocate_producer_ids import (
     ALLOCATE_PRODUCER_IDS,
@@ -50,9 +54,6 @@ from penstock.wire.apis.unregister_broker import (
 )
 from penstock.wire.schema import Struct
 
-if TYPE_CHECKING:
-    from penstock.broker.node.cluster_node import ClusterNode
-
 __all__ = ["ControllerService"]
 
 T = TypeVar("T")
@@ -62,9 +63,22 @@ Method = Callable[["ControllerService", Any, Connection | None], Awaitable[Struc
 class ControllerService:
     """The controller's side of the APIs that brokers call it by."""
 
-    def __init__(self, node: ClusterNode) -> None:
-        self._node = node
-        self._image = node.image
+    def __init__(
+        self,
+        cluster_id: str,
+        internal: Listener | None,
+        image: ClusterImage,
+        image_check: ImageCheck,
+        controller: Controller,
+        duties: Duties,
+    ) -> None:
+        self._cluster_id = cluster_id
+        #: the name of the listener for other nodes
+        self._internal = "" if internal is None else internal.name
+        self._image = image
+        self._image_check = image_check
+        self._controller = controller
+        self._duties = duties
 
     async def ask(
         self, api: Api[RequestT, ResponseT], request: RequestT, connection: Connection | None = None
@@ -79,12 +93,12 @@ class ControllerService:
             return _error(api, e.code, str(e))
 
     async def _change(self, decide: Callable[[], tuple[Sequence[Struct], T]]) -> T:
-        return await self._node.controller.change(decide)
+        return await self._controller.change(decide)
 
     async def _register(
         self, request: BrokerRegistrationRequest, connection: Connection | None
     ) -> BrokerRegistrationResponse:
-        duties = self._node.duties
+        duties = self._duties
 
         def decide() -> tuple[Sequence[Struct], int]:
             if duties.sessions is None:
@@ -94,9 +108,9 @@ class ControllerService:
                 self._image,
                 duties.policy,
                 request,
-                cluster_id=self._node.cluster_id,
+                cluster_id=self._cluster_id,
                 session_alive=alive and not self._has_replaced(request),
-                next_offset=self._node.controller.next_offset,
+                next_offset=self._controller.next_offset,
             )
             known = self._image.brokers.get(request.broker_id)
             if known is None or known.epoch != epoch:
@@ -111,15 +125,15 @@ class ControllerService:
     def _has_replaced(self, request: BrokerRegistrationRequest) -> bool:
         """Whether the broker listens where the one registered with its id did: that one is no more."""
         known = self._image.brokers.get(request.broker_id)
-        name = self._node.internal.name if self._node.internal is not None else ""
+        name = self._internal
         listeners = {listener.name: (listener.host, listener.port) for listener in request.listeners}
         return known is not None and name in listeners and known.endpoints.get(name) == listeners[name]
 
     async def _heartbeat(
         self, request: BrokerHeartbeatRequest, connection: Connection | None
     ) -> BrokerHeartbeatResponse:
-        duties = self._node.duties
-        if not self._node.controller.is_active or duties.sessions is None:
+        duties = self._duties
+        if not self._controller.is_active or duties.sessions is None:
             raise NotController("this node is not active")
         check_broker_epoch(self._image, request.broker_id, request.broker_epoch)
         duties.heard(request.broker_id, connection)
@@ -137,7 +151,7 @@ class ControllerService:
         answer.clock_ms = reference_ms
         if request.image_checksum is not None:
             answer.image_checksum = duties.checksum_heard(
-                request.broker_id, request.image_checksum, self._node.image_check.latest
+                request.broker_id, request.image_checksum, self._image_check.latest
             )
         if answer.should_shut_down and duties.sessions is not None:
             duties.sessions.forget(request.broker_id)
@@ -146,7 +160,7 @@ class ControllerService:
     async def _unregister(
         self, request: UnregisterBrokerRequest, connection: Connection | None
     ) -> UnregisterBrokerResponse:
-        duties = self._node.duties
+        duties = self._duties
 
         def decide() -> tuple[Sequence[Struct], None]:
             records = unregister_broker(self._image, duties.policy, request.broker_id)
@@ -160,7 +174,7 @@ class ControllerService:
     async def _alter_partition(
         self, request: AlterPartitionRequest, connection: Connection | None
     ) -> AlterPartitionResponse:
-        return await self._change(lambda: alter_partition(self._image, self._node.duties.policy, request))
+        return await self._change(lambda: alter_partition(self._image, self._duties.policy, request))
 
     async def _allocate_producer_ids(
         self, request: AllocateProducerIdsRequest, connection: Connection | None
