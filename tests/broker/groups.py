@@ -44,9 +44,9 @@ async def commit(nodes: Cluster, node: int, offset: int) -> ErrorCode:
 
 
 async def commit_when_it_can(nodes: Cluster, node: int, offset: int) -> None:
-    """Commit as clients do: who has only just become coordinator does not know it yet, or has yet to load."""
+    """Commit with retries: a new coordinator may not know of its election yet, or may be loading."""
     async with asyncio.timeout(_PATIENCE_S):
-        while (error := await commit(nodes, node, offset)) in SOON:  # noqa: ASYNC110 - a client can only ask
+        while (error := await commit(nodes, node, offset)) in SOON:  # noqa: ASYNC110 - a client can only retry
             await asyncio.sleep(0.01)
     assert error == ErrorCode.NONE
 
@@ -61,7 +61,7 @@ async def offsets(nodes: Cluster, node: int) -> OffsetFetchResponseGroup:
 
 async def committed(nodes: Cluster, node: int) -> int:
     async with asyncio.timeout(_PATIENCE_S):
-        while (group := await offsets(nodes, node)).error_code in SOON:  # noqa: ASYNC110 - a client can only ask
+        while (group := await offsets(nodes, node)).error_code in SOON:  # noqa: ASYNC110 - a client can only retry
             await asyncio.sleep(0.01)
     assert group.error_code == ErrorCode.NONE
     ((answer,),) = [t.partitions for t in group.topics]

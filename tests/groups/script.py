@@ -1,4 +1,4 @@
-"""The language of the golden scenarios: one event per line, and what everyone is told because of it."""
+"""The language of the golden scenarios: one event per line, and the responses that it causes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from penstock.wire.apis.sync_group import (
     SyncGroupRequestAssignment,
     SyncGroupResponse,
 )
-from tests.groups.stage import Stage, subscription, topic_id
+from tests.groups.shard_driver import ShardDriver, subscription, topic_id
 
 __all__ = ["run_script"]
 
@@ -43,40 +43,40 @@ GROUP = "g"
 
 
 class Script:
-    """Runs a scenario line by line. Words after the command are NAME=VALUE, but for the first: who it is."""
+    """Runs a scenario line by line: a command, the client's name, and options as NAME=VALUE."""
 
     def __init__(self) -> None:
-        self.stage = Stage(topics={"t": 4})
+        self.driver = ShardDriver(topics={"t": 4})
 
     def run(self, line: str) -> list[str]:
         command, *words = shlex.split(line, comments=True) or [""]
-        who = words[0] if words and "=" not in words[0] else ""
+        client_name = words[0] if words and "=" not in words[0] else ""
         options = dict(word.split("=", 1) for word in words if "=" in word)
-        self.stage.told.clear()
-        getattr(self, f"do_{command}")(who, options)
-        return [_tell(asker) for asker in self.stage.told]
+        self.driver.answered.clear()
+        getattr(self, f"do_{command}")(client_name, options)
+        return [_shown(pending) for pending in self.driver.answered]
 
-    # -- the stage
+    # -- settings, time, topics
 
     def do_settings(self, _: str, options: dict[str, str]) -> None:
         values: dict[str, Any] = {name: int(value) for name, value in options.items()}
-        self.stage.env.settings = GroupSettings(**values)
+        self.driver.env.settings = GroupSettings(**values)
 
     def do_sleep(self, ms: str, _: dict[str, str]) -> None:
-        self.stage.sleep(int(ms))
+        self.driver.sleep(int(ms))
 
     def do_topic(self, name: str, options: dict[str, str]) -> None:
         if options["partitions"] == "0":
-            self.stage.remove_topic(name)
+            self.driver.remove_topic(name)
         else:
-            self.stage.add_topic(name, int(options["partitions"]))
+            self.driver.add_topic(name, int(options["partitions"]))
 
     def do_restart(self, _: str, __: dict[str, str]) -> None:
-        self.stage.restart()
+        self.driver.restart()
 
     # -- members
 
-    def do_join(self, who: str, options: dict[str, str]) -> None:
+    def do_join(self, client_name: str, options: dict[str, str]) -> None:
         names = options.get("protocols", "range").split(",")
         topics = options.get("topics", "t").split(",")
         request = JoinGroupRequest(
@@ -95,10 +95,10 @@ class Script:
             ],
         )
         version = int(options.get("version", "9"))
-        client = self.stage.client(who, version)
-        self.stage.ask(who, lambda shard, asker: shard.join(request, client, asker))
+        client = self.driver.client(client_name, version)
+        self.driver.submit(client_name, lambda shard, pending: shard.join(request, client, pending))
 
-    def do_sync(self, who: str, options: dict[str, str]) -> None:
+    def do_sync(self, client_name: str, options: dict[str, str]) -> None:
         given = dict(pair.split(":") for pair in options.get("assign", "").split(",") if pair)
         request = SyncGroupRequest(
             group_id=GROUP,
@@ -111,28 +111,28 @@ class Script:
                 for member, what in given.items()
             ],
         )
-        self.stage.ask(who, lambda shard, asker: shard.sync(request, asker))
+        self.driver.submit(client_name, lambda shard, pending: shard.sync(request, pending))
 
-    def do_heartbeat(self, who: str, options: dict[str, str]) -> None:
+    def do_heartbeat(self, client_name: str, options: dict[str, str]) -> None:
         request = HeartbeatRequest(
             group_id=GROUP,
             generation_id=int(options["generation"]),
             member_id=options["id"],
             group_instance_id=options.get("instance"),
         )
-        self.stage.ask(who, lambda shard, _: shard.heartbeat(request))
+        self.driver.submit(client_name, lambda shard, _: shard.heartbeat(request))
 
-    def do_leave(self, who: str, options: dict[str, str]) -> None:
+    def do_leave(self, client_name: str, options: dict[str, str]) -> None:
         members = [
             MemberIdentity(member_id=member_id, group_instance_id=options.get("instance"))
             for member_id in options.get("id", "").split(",")
         ]
         request = LeaveGroupRequest(group_id=GROUP, members=members)
-        self.stage.ask(who, lambda shard, _: shard.leave(request))
+        self.driver.submit(client_name, lambda shard, _: shard.leave(request))
 
     # -- members of the new protocol
 
-    def do_beat(self, who: str, options: dict[str, str]) -> None:
+    def do_beat(self, client_name: str, options: dict[str, str]) -> None:
         epoch = int(options.get("epoch", "0"))
         owned: list[TopicPartitions] | None = [] if epoch == 0 else None
         if "owned" in options:
@@ -140,7 +140,7 @@ class Script:
         names = options.get("topics", "t" if epoch == 0 and "regex" not in options else None)
         request = ConsumerGroupHeartbeatRequest(
             group_id=GROUP,
-            member_id=options.get("id", who),
+            member_id=options.get("id", client_name),
             member_epoch=epoch,
             instance_id=options.get("instance"),
             rebalance_timeout_ms=int(options.get("rebalance", "30000" if epoch == 0 else "-1")),
@@ -149,12 +149,12 @@ class Script:
             server_assignor=options.get("assignor"),
             topic_partitions=owned,
         )
-        client = self.stage.client(who, 1)
-        self.stage.ask(who, lambda shard, _: shard.consumer_heartbeat(request, client))
+        client = self.driver.client(client_name, 1)
+        self.driver.submit(client_name, lambda shard, _: shard.consumer_heartbeat(request, client))
 
     # -- offsets
 
-    def do_commit(self, who: str, options: dict[str, str]) -> None:
+    def do_commit(self, client_name: str, options: dict[str, str]) -> None:
         request = OffsetCommitRequest(
             group_id=GROUP,
             generation_id_or_member_epoch=int(options.get("generation", "-1")),
@@ -175,28 +175,28 @@ class Script:
                 )
             ],
         )
-        client = self.stage.client(who, int(options.get("version", "9")))
-        self.stage.ask(who, lambda shard, _: shard.commit(request, client))
+        client = self.driver.client(client_name, int(options.get("version", "9")))
+        self.driver.submit(client_name, lambda shard, _: shard.commit(request, client))
 
-    def do_fetch(self, who: str, _: dict[str, str]) -> None:
+    def do_fetch(self, client_name: str, _: dict[str, str]) -> None:
         request = OffsetFetchRequestGroup(
             group_id=GROUP, topics=[OffsetFetchRequestTopics(name="t", partition_indexes=[0])]
         )
-        self.stage.ask(who or "reader", lambda shard, _: shard.fetch(request))
+        self.driver.submit(client_name or "reader", lambda shard, _: shard.fetch(request))
 
-    # -- administrators
+    # -- administration
 
     def do_show(self, _: str, __: dict[str, str]) -> None:
-        self.stage.ask("admin", lambda shard, _: shard.describe(GROUP))
+        self.driver.submit("admin", lambda shard, _: shard.describe(GROUP))
 
     def do_list(self, _: str, __: dict[str, str]) -> None:
-        self.stage.ask("admin", lambda shard, _: ListGroupsResponse(groups=list(shard.list((), ()))))
+        self.driver.submit("admin", lambda shard, _: ListGroupsResponse(groups=list(shard.list((), ()))))
 
     def do_describe(self, _: str, __: dict[str, str]) -> None:
-        self.stage.ask("admin", lambda shard, _: shard.describe_consumer(GROUP))
+        self.driver.submit("admin", lambda shard, _: shard.describe_consumer(GROUP))
 
     def do_delete(self, _: str, __: dict[str, str]) -> None:
-        self.stage.ask("admin", lambda shard, _: shard.delete(GROUP))
+        self.driver.submit("admin", lambda shard, _: shard.delete(GROUP))
 
 
 def _parts(text: str) -> list[tuple[str, list[int]]]:
@@ -226,12 +226,12 @@ def _show(topics: list[Any]) -> str:
     )
 
 
-def _tell(asker: Any) -> str:
-    said = asker.error.name if asker.error else _said(asker.response)
-    return f"{asker.name}: {said}"
+def _shown(pending: Any) -> str:
+    shown = pending.error.name if pending.error else _shown_response(pending.response)
+    return f"{pending.name}: {shown}"
 
 
-def _said(response: Any) -> str:
+def _shown_response(response: Any) -> str:
     code = ErrorCode(response.error_code).name if getattr(response, "error_code", 0) else "ok"
     match response:
         case ConsumerGroupHeartbeatResponse(error_code=0):
@@ -278,7 +278,7 @@ def _said(response: Any) -> str:
 
 
 def run_script(text: str) -> str:
-    """The scenario with what really happens in place of what was expected."""
+    """The scenario with the actual responses in place of the expected ones."""
     script = Script()
     written: list[str] = []
     expected = False
@@ -291,6 +291,6 @@ def run_script(text: str) -> str:
         elif not expected:
             written.append(line)
             if not line.startswith("#"):
-                told = script.run(line)
-                written += ["----", *told] if told else []
+                responses = script.run(line)
+                written += ["----", *responses] if responses else []
     return "\n".join(written).rstrip("\n") + "\n"

@@ -36,7 +36,7 @@ def groups(draw: st.DrawFn, alike: bool = False) -> tuple[Members, dict[bytes, i
 
 
 def run(slices: Generator[None, None, dict[str, Assignment]]) -> dict[str, Assignment]:
-    """What an assignor comes to when nobody stops it."""
+    """The result of an assignor that runs without pauses."""
     while True:
         try:
             next(slices)
@@ -82,7 +82,7 @@ def test_uniform_is_even_and_moves_no_more_than_it_must(group: tuple[Members, di
 
 
 @given(group=groups())
-def test_uniform_leaves_nobody_two_behind_who_could_have_more(
+def test_uniform_leaves_no_member_two_behind_another_that_it_could_take_from(
     group: tuple[Members, dict[bytes, int]],
 ) -> None:
     members, topics = group
@@ -95,7 +95,7 @@ def test_uniform_leaves_nobody_two_behind_who_could_have_more(
                     assert count[rich] - count[poor] <= 1
 
 
-def test_range_lines_up_topics_and_keeps_static_members_in_order() -> None:
+def test_range_co_partitions_topics_and_keeps_static_members_in_order() -> None:
     both = frozenset(TOPICS[:2])
     members = {
         "z": MemberSpec("1", both, {}),
@@ -119,7 +119,7 @@ def test_more_members_than_partitions() -> None:
 
 
 class Looked(dict[bytes, set[int]]):
-    """A target that counts how often it is asked for what is in it."""
+    """A target that counts the reads of its items."""
 
     looks = 0
 
@@ -130,7 +130,7 @@ class Looked(dict[bytes, set[int]]):
 
 @pytest.mark.parametrize("alike", [True, False])
 def test_uniform_stops_after_every_few_members(alike: bool) -> None:
-    """So that a group of a thousand keeps nobody waiting: no slice looks at more of them than any other."""
+    """A slice of a large group takes no longer than a slice of a small one, so other requests do not wait."""
     size = 1000
     members = {
         f"m{n:04}": MemberSpec(None, frozenset(TOPICS[: 1 if alike else 1 + n % 2]), Looked({TOPICS[0]: {n}}))

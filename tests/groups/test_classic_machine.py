@@ -24,22 +24,22 @@ from penstock.wire.apis.offset_commit import (
 )
 from penstock.wire.apis.offset_fetch import OffsetFetchRequestGroup, OffsetFetchRequestTopics
 from penstock.wire.apis.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
-from tests.groups.stage import Asker, Stage, subscription, topic_id
+from tests.groups.shard_driver import PendingRequest, ShardDriver, subscription, topic_id
 
 PARTITIONS = 5
 NAMES = ["a", "b", "c", "d"]
 
 
 class Consumer:
-    """A client as careful, or careless, as the rules make it."""
+    """The state of one client, which may break the protocol."""
 
     def __init__(self, name: str, instance: str | None) -> None:
         self.name = name
         self.instance = instance
         self.id = ""
         self.generation = -1
-        self.joining: Asker | None = None
-        self.syncing: Asker | None = None
+        self.joining: PendingRequest | None = None
+        self.syncing: PendingRequest | None = None
         #: what the leader has to divide
         self.members: list[str] = []
         self.owned: set[int] = set()
@@ -51,7 +51,7 @@ class Consumer:
 class ClassicGroups(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.stage = Stage(topics={"t": PARTITIONS})
+        self.driver = ShardDriver(topics={"t": PARTITIONS})
         self.consumers = {name: Consumer(name, "static" if name == "d" else None) for name in NAMES}
         self.committed = -1
         self.next_offset = 0
@@ -71,8 +71,10 @@ class ClassicGroups(RuleBasedStateMachine):
             protocol_type="consumer",
             protocols=[JoinGroupRequestProtocol(name="range", metadata=subscription(["t"]))],
         )
-        client = self.stage.client(name, version)
-        consumer.joining = self.stage.ask(name, lambda shard, asker: shard.join(request, client, asker))
+        client = self.driver.client(name, version)
+        consumer.joining = self.driver.submit(
+            name, lambda shard, pending: shard.join(request, client, pending)
+        )
         self.hear()
 
     @rule(name=st.sampled_from(NAMES))
@@ -92,7 +94,7 @@ class ClassicGroups(RuleBasedStateMachine):
                 for m, share in shares.items()
             ],
         )
-        consumer.syncing = self.stage.ask(name, lambda shard, asker: shard.sync(request, asker))
+        consumer.syncing = self.driver.submit(name, lambda shard, pending: shard.sync(request, pending))
         self.hear()
 
     @rule(name=st.sampled_from(NAMES))
@@ -104,7 +106,7 @@ class ClassicGroups(RuleBasedStateMachine):
             member_id=consumer.id,
             group_instance_id=consumer.instance,
         )
-        answer = self.stage.ask(name, lambda shard, _: shard.heartbeat(request))
+        answer = self.driver.submit(name, lambda shard, _: shard.heartbeat(request))
         if answer.error in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID):
             consumer.forget()
         self.hear()
@@ -112,9 +114,9 @@ class ClassicGroups(RuleBasedStateMachine):
     @rule(name=st.sampled_from(NAMES))
     def leave(self, name: str) -> None:
         consumer = self.consumers[name]
-        who = MemberIdentity(member_id=consumer.id, group_instance_id=consumer.instance)
-        request = LeaveGroupRequest(group_id="g", members=[who])
-        self.stage.ask(name, lambda shard, _: shard.leave(request))
+        identity = MemberIdentity(member_id=consumer.id, group_instance_id=consumer.instance)
+        request = LeaveGroupRequest(group_id="g", members=[identity])
+        self.driver.submit(name, lambda shard, _: shard.leave(request))
         consumer.forget()
         self.hear()
 
@@ -140,7 +142,7 @@ class ClassicGroups(RuleBasedStateMachine):
         )
         group = self.group
         current = None if group is None else group.generation
-        answer = self.stage.ask(name, lambda shard, _: shard.commit(request, self.stage.client(name)))
+        answer = self.driver.submit(name, lambda shard, _: shard.commit(request, self.driver.client(name)))
         if answer.response is not None:
             assert generation < 0 or generation == current, "a stale generation has committed"
             self.committed = self.next_offset
@@ -162,12 +164,12 @@ class ClassicGroups(RuleBasedStateMachine):
 
     @rule(ms=st.sampled_from([100, 3000, 9000, 25_000]))
     def time_passes(self, ms: int) -> None:
-        self.stage.sleep(ms)
+        self.driver.sleep(ms)
         self.hear()
 
     @rule()
     def coordinator_restarts(self) -> None:
-        self.stage.restart()
+        self.driver.restart()
         for consumer in self.consumers.values():
             consumer.joining = consumer.syncing = None
 
@@ -183,8 +185,8 @@ class ClassicGroups(RuleBasedStateMachine):
                     consumer.owned = set(response.assignment)
                 consumer.syncing = None
 
-    def _joined(self, consumer: Consumer, asker: Asker) -> None:
-        response = asker.response
+    def _joined(self, consumer: Consumer, pending: PendingRequest) -> None:
+        response = pending.response
         if not isinstance(response, JoinGroupResponse):
             consumer.forget()
             return
@@ -199,7 +201,7 @@ class ClassicGroups(RuleBasedStateMachine):
 
     @property
     def group(self) -> Any:
-        return self.stage.shard._ledger.groups.get("g")
+        return self.driver.shard._ledger.groups.get("g")
 
     @invariant()
     def no_partition_has_two_owners_in_one_generation(self) -> None:
@@ -222,13 +224,13 @@ class ClassicGroups(RuleBasedStateMachine):
         request = OffsetFetchRequestGroup(
             group_id="g", topics=[OffsetFetchRequestTopics(name="t", partition_indexes=[0])]
         )
-        for shard in (self.stage.shard, self.stage.replica()):
+        for shard in (self.driver.shard, self.driver.replica()):
             assert shard.fetch(request).topics[0].partitions[0].committed_offset == self.committed
 
     @precondition(lambda self: self.group is not None and self.group.state_name in ("Stable", "Empty"))
     @invariant()
     def the_log_says_what_the_group_is(self) -> None:
-        replayed: Any = self.stage.replica()._ledger.groups.get("g")
+        replayed: Any = self.driver.replica()._ledger.groups.get("g")
         if replayed is None:
             return
         group = self.group

@@ -1,7 +1,7 @@
 """Members of a consumer group (KIP-848) do whatever they like; the group's promises hold all the same.
 
 - A partition is never in two members' current assignments, whatever their epochs.
-- Once everyone behaves, all partitions are owned, and evenly.
+- Once all members follow the protocol, all partitions are owned, and evenly.
 - The last acknowledged commit is what anyone reads; a member that no longer has a partition, or has it anew,
   does not overwrite it under the epoch that it had before.
 - What the log says is what the group is, always.
@@ -30,14 +30,14 @@ from penstock.wire.apis.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from penstock.wire.apis.offset_fetch import OffsetFetchRequestGroup, OffsetFetchRequestTopics
-from tests.groups.stage import Stage, topic_id
+from tests.groups.shard_driver import ShardDriver, topic_id
 
 NAMES = ["a", "b", "c", "d"]
 TOPICS = {"t": 4, "u": 2}
 
 
 class Member:
-    """What one client knows, and what it reads: it takes a while to let go."""
+    """The state of one client. It takes a while to revoke partitions."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -62,7 +62,7 @@ class Member:
 class ConsumerGroups(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.stage = Stage(topics=TOPICS)
+        self.driver = ShardDriver(topics=TOPICS)
         self.members = {name: Member(name) for name in NAMES}
         self.committed = -1
         self.next_offset = 0
@@ -71,7 +71,7 @@ class ConsumerGroups(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(NAMES), says=st.booleans(), assignor=st.sampled_from([None, "range"]))
     def heartbeat(self, name: str, says: bool, assignor: str | None) -> None:
-        """`says`: it tells what it reads, which it need not."""
+        """`says`: the heartbeat lists the owned partitions, which is optional."""
         member = self.members[name]
         joins = member.epoch == 0
         owned = [
@@ -88,8 +88,8 @@ class ConsumerGroups(RuleBasedStateMachine):
             server_assignor=assignor,
             topic_partitions=owned if joins or says else None,
         )
-        client = self.stage.client(name, 1)
-        answer = self.stage.ask(name, lambda shard, _: shard.consumer_heartbeat(request, client))
+        client = self.driver.client(name, 1)
+        answer = self.driver.submit(name, lambda shard, _: shard.consumer_heartbeat(request, client))
         response = answer.response
         if isinstance(response, ConsumerGroupHeartbeatResponse):
             member.epoch = response.member_epoch
@@ -116,7 +116,9 @@ class ConsumerGroups(RuleBasedStateMachine):
             member_epoch=-2 if for_a_while and member.instance is not None else -1,
             instance_id=member.instance,
         )
-        self.stage.ask(name, lambda shard, _: shard.consumer_heartbeat(request, self.stage.client(name, 1)))
+        self.driver.submit(
+            name, lambda shard, _: shard.consumer_heartbeat(request, self.driver.client(name, 1))
+        )
         member.forget()
         member.incarnation += 1
 
@@ -150,7 +152,7 @@ class ConsumerGroups(RuleBasedStateMachine):
         )
         group = self.group
         known = None if group is None else group.members.get(member.id)
-        answer = self.stage.ask(name, lambda shard, _: shard.commit(request, self.stage.client(name, 9)))
+        answer = self.driver.submit(name, lambda shard, _: shard.commit(request, self.driver.client(name, 9)))
         if answer.response is not None:
             assert known is not None
             since = known.assignment_epoch(topic_id("t"), 0)
@@ -161,30 +163,30 @@ class ConsumerGroups(RuleBasedStateMachine):
 
     @rule(ms=st.sampled_from([100, 1000, 9000, 40_000]))
     def time_passes(self, ms: int) -> None:
-        self.stage.sleep(ms)
+        self.driver.sleep(ms)
 
     @rule(ms=st.integers(1, 5))
     def a_moment_passes(self, ms: int) -> None:
         """Not long enough for a target that is computed over many turns."""
-        self.stage.sleep(ms)
+        self.driver.sleep(ms)
 
     @rule()
     def coordinator_restarts(self) -> None:
-        self.stage.restart()
+        self.driver.restart()
 
     @rule(topic=st.sampled_from(["t", "u"]))
     def topic_grows(self, topic: str) -> None:
-        partitions = len(self.stage.image.topics[topic].partitions)
+        partitions = len(self.driver.image.topics[topic].partitions)
         if partitions < 8:
-            self.stage.add_topic(topic, partitions + 1)
+            self.driver.add_topic(topic, partitions + 1)
 
     @rule(names=st.sets(st.sampled_from(NAMES), min_size=1))
     def everyone_behaves(self, names: set[str]) -> None:
-        """After a while without the others, those who behave have everything, evenly."""
+        """When the sessions of the other members have expired, `names` own all partitions, evenly."""
         for name in names:
             self.members[name].topics = ["t", "u"]
         for _ in range(60):
-            self.stage.sleep(1000)
+            self.driver.sleep(1000)
             for name in sorted(names):
                 self.let_go(name)
                 self.heartbeat(name, True, None)
@@ -192,7 +194,7 @@ class ConsumerGroups(RuleBasedStateMachine):
         assert group is not None and group.state_name == "Stable"
         assert set(group.members) == {self.members[name].id for name in names}
         everything = {
-            (topic_id(t), p) for t, image in self.stage.image.topics.items() for p in image.partitions
+            (topic_id(t), p) for t, image in self.driver.image.topics.items() for p in image.partitions
         }
         assert set(group.owners) == everything
         assert set().union(*(self.members[name].reads for name in names)) == everything
@@ -201,7 +203,7 @@ class ConsumerGroups(RuleBasedStateMachine):
 
     @property
     def group(self) -> ConsumerGroup | None:
-        group = self.stage.shard._ledger.groups.get("g")
+        group = self.driver.shard._ledger.groups.get("g")
         assert group is None or isinstance(group, ConsumerGroup)
         return group
 
@@ -219,7 +221,7 @@ class ConsumerGroups(RuleBasedStateMachine):
 
     @invariant()
     def nobody_reads_what_another_member_reads(self) -> None:
-        """As far as they are still members: who has been fenced learns it with its next heartbeat."""
+        """Only of current members: a fenced member learns of it with its next heartbeat."""
         if self.group is None:
             return
         reads: dict[tuple[bytes, int], str] = {}
@@ -234,12 +236,12 @@ class ConsumerGroups(RuleBasedStateMachine):
         request = OffsetFetchRequestGroup(
             group_id="g", topics=[OffsetFetchRequestTopics(name="t", partition_indexes=[0])]
         )
-        for shard in (self.stage.shard, self.stage.replica()):
+        for shard in (self.driver.shard, self.driver.replica()):
             assert shard.fetch(request).topics[0].partitions[0].committed_offset == self.committed
 
     @invariant()
     def the_log_says_what_the_group_is(self) -> None:
-        replayed: Any = self.stage.replica()._ledger.groups.get("g")
+        replayed: Any = self.driver.replica()._ledger.groups.get("g")
         group = self.group
         if group is None:
             assert replayed is None
@@ -264,7 +266,7 @@ def _all(member: Any) -> dict[str, object]:
 
 
 class SlowlyAssigned(ConsumerGroups):
-    """The same with targets that are computed as those of large groups are, and as slowly as can be."""
+    """The same with targets that are computed like those of large groups, in the smallest steps."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -94,7 +94,7 @@ def test_an_offset_commit_has_the_bytes_that_kafka_writes() -> None:
 
 
 def test_older_versions_are_read() -> None:
-    """Version 1 is also what we write for a client that asks for a retention of its own."""
+    """Version 1 is also written for a client that sets a retention."""
     value = records.OffsetCommitValue(offset=5, metadata="m", commit_timestamp=9, expire_timestamp=11)
 
     key_bytes, value_bytes = encode_record(OFFSET_KEY, value, 1)
@@ -103,18 +103,18 @@ def test_older_versions_are_read() -> None:
     assert decode_record(key_bytes, value_bytes) == (OFFSET_KEY, value)
 
 
-def test_a_kind_that_nobody_knows_is_skipped() -> None:
+def test_an_unknown_type_is_skipped() -> None:
     assert decode_record(b"\x00\x63anything", b"") is None
 
 
 @pytest.mark.parametrize("value", [b"", b"\x00", b"\x00\x05", b"\xff\xff", b"\x00\x04\x00"])
-def test_damage_is_told(value: bytes) -> None:
+def test_malformed_values_are_reported(value: bytes) -> None:
     key_bytes, _ = encode_record(OFFSET_KEY, None)
 
     with pytest.raises(ProtocolError):
         decode_record(key_bytes, value)
 
 
-def test_a_key_without_a_kind_is_damage() -> None:
+def test_a_key_without_a_type_is_malformed() -> None:
     with pytest.raises(ProtocolError):
         decode_record(b"\x00", None)

@@ -1,4 +1,4 @@
-"""Golden scenarios of groups: what members do, and what they are told.
+"""Golden scenarios of groups: requests of members, and their responses.
 
 PENSTOCK_REWRITE=1 writes down what happens instead of comparing; the difference is then for a person to
 judge.

@@ -16,7 +16,7 @@ from penstock.wire.apis.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
     TopicPartitions,
 )
-from tests.groups.stage import Stage
+from tests.groups.shard_driver import ShardDriver
 
 TOPICS = 30
 RECONCILIATION_MS = 20
@@ -47,10 +47,12 @@ class Client:
             topic_partitions=self.owned if joins or self.acknowledges else None,
         )
 
-    def beat(self, stage: Stage) -> int:
+    def beat(self, driver: ShardDriver) -> int:
         """One heartbeat; returns the time until the next one."""
-        request, client = self.request(), stage.client(self.name, 1)
-        response = stage.ask(self.name, lambda shard, _: shard.consumer_heartbeat(request, client)).response
+        request, client = self.request(), driver.client(self.name, 1)
+        response = driver.submit(
+            self.name, lambda shard, _: shard.consumer_heartbeat(request, client)
+        ).response
         assert isinstance(response, ConsumerGroupHeartbeatResponse)
         self.heartbeats += 1
         self.epoch = response.member_epoch
@@ -62,31 +64,31 @@ class Client:
         return RECONCILIATION_MS
 
 
-def settle(stage: Stage, clients: list[Client], apart_ms: int) -> int:
-    """Run members that join `apart_ms` after one another; returns when each has its share."""
+def settle(driver: ShardDriver, clients: list[Client], apart_ms: int) -> int:
+    """Run members that join `apart_ms` after one another. Returns the time when each has its share."""
     due: list[tuple[int, int]] = []
     for number in range(len(clients)):
         heappush(due, (number * apart_ms, number))
     while not all(len(client.owned) == TOPICS // len(clients) for client in clients):
         at, number = heappop(due)
-        stage.sleep(max(0, at - stage.now_ms))
-        assert stage.now_ms < 60_000
-        heappush(due, (stage.now_ms + clients[number].beat(stage), number))
-    return stage.now_ms
+        driver.sleep(max(0, at - driver.now_ms))
+        assert driver.now_ms < 60_000
+        heappush(due, (driver.now_ms + clients[number].beat(driver), number))
+    return driver.now_ms
 
 
 def members(regex: str | None) -> list[Client]:
     return [Client(name, regex) for name in ("a", "b", "c")]
 
 
-def stage_of_topics(settings: GroupSettings | None = None) -> Stage:
-    return Stage(settings, topics={f"t{number}": 1 for number in range(TOPICS)})
+def driver_with_topics(settings: GroupSettings | None = None) -> ShardDriver:
+    return ShardDriver(settings, topics={f"t{number}": 1 for number in range(TOPICS)})
 
 
 @pytest.mark.parametrize("apart_ms", [0, 40, 300])
 def test_members_with_a_regular_expression_share_their_first_target(apart_ms: int) -> None:
     clients = members("t.*")
-    settle(stage_of_topics(), clients, apart_ms)
+    settle(driver_with_topics(), clients, apart_ms)
 
     assert [client.revoked for client in clients] == [0, 0, 0]
     assert max(client.heartbeats for client in clients) <= 5
@@ -96,7 +98,7 @@ def test_members_with_a_regular_expression_share_their_first_target(apart_ms: in
 def test_a_released_partition_does_not_wait_for_the_ordinary_interval(regex: str | None) -> None:
     clients = members(regex)
     settings = GroupSettings()
-    settled_ms = settle(stage_of_topics(settings), clients, apart_ms=1500)
+    settled_ms = settle(driver_with_topics(settings), clients, apart_ms=1500)
 
     # The first member learns of the others with its next heartbeat, and releases their share.
     assert clients[0].revoked == TOPICS - TOPICS // 3
@@ -104,11 +106,11 @@ def test_a_released_partition_does_not_wait_for_the_ordinary_interval(regex: str
 
 
 def test_members_that_wait_for_nothing_keep_the_ordinary_interval() -> None:
-    stage, clients = stage_of_topics(), members("t.*")
-    settle(stage, clients, apart_ms=40)
-    stage.sleep(1000)
+    driver, clients = driver_with_topics(), members("t.*")
+    settle(driver, clients, apart_ms=40)
+    driver.sleep(1000)
 
     for client in clients:
         while client.acknowledges:
-            client.beat(stage)
-        assert client.beat(stage) == 5000
+            client.beat(driver)
+        assert client.beat(driver) == 5000

@@ -1,4 +1,4 @@
-"""Coordinators whose logs have rotted, compacted segments above all: mended, waited for, or given up."""
+"""Coordinators with damaged, mostly compacted logs: repaired, waited for, or loaded without the damage."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ WAITS = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
 @pytest.fixture(autouse=True)
 def lost(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[int, int]]]:
-    """Offsets that coordinators say they were loaded without: from, to."""
+    """Offset ranges (from, to) that coordinators reported as lost."""
     said: list[tuple[int, int]] = []
 
     def error(event: str, **fields: int) -> None:
@@ -52,7 +52,7 @@ def offsets_of(broker: Broker) -> Partition:
 
 
 async def commit_all(nodes: Cluster, *offsets: int, sealed: bool = True) -> int:
-    """Commit one after the other, on every replica in a segment that is then sealed; the coordinator."""
+    """Commit offsets one by one and seal the segment on every replica. Returns the coordinator."""
     await make_topic(nodes, *sorted(nodes.brokers), min_isr=1)
     leader = (await coordinator(nodes, 1)).node_id
     for offset in offsets:
@@ -75,7 +75,7 @@ def is_compacted(broker: Broker) -> bool:
 
 
 def rot(partition: Partition, nth: int = -1, *, at: int = HEADER_SIZE + 3) -> None:
-    """Change a byte of a batch in the first segment; nobody knows yet."""
+    """Change a byte of a batch in the first segment, without a report of the damage."""
     segment = partition.log.segments.first
     file = segment.open_file()
     position, _ = list(iter_batches(file.pread(segment.size, 0)))[nth]
@@ -101,7 +101,7 @@ def who_else(leader: int) -> list[int]:
     ],
 )
 def test_a_compacted_segment_is_mended_before_it_is_loaded(compacted: Callable[[int], list[int]]) -> None:
-    """Each replica has compacted by itself: what another has takes another place."""
+    """Each replica compacts on its own, so a record may be at another position in another replica."""
 
     async def main() -> None:
         async with cluster(3, config=CONFIG) as nodes:
@@ -129,7 +129,7 @@ def test_a_compacted_segment_is_mended_before_it_is_loaded(compacted: Callable[[
 
 @pytest.mark.parametrize("at", [0, 8, 16, HEADER_SIZE + 3], ids=["offset", "length", "magic", "records"])
 def test_whatever_has_rotted_is_found_and_mended(at: int) -> None:
-    """Also in the segment that is written to, which no scrubber reads."""
+    """Also in the active segment, which the scrubber does not read."""
 
     async def main() -> None:
         async with cluster(3, config=CONFIG) as nodes:
@@ -164,7 +164,7 @@ def test_all_that_has_rotted_in_a_segment_is_mended_from_whoever_has_it() -> Non
 
 
 def test_a_replica_that_has_rotted_where_no_checksum_looks_is_not_believed() -> None:
-    """Its batch claims an offset far behind the range, so that it seems to have nothing in there."""
+    """The batch has an offset far behind the range, so the replica seems to have no records in it."""
 
     async def main() -> None:
         async with cluster(3, config=CONFIG) as nodes:
@@ -180,7 +180,7 @@ def test_a_replica_that_has_rotted_where_no_checksum_looks_is_not_believed() -> 
 
 
 def test_what_a_replica_that_is_away_may_have_is_waited_for() -> None:
-    """What was committed must not be forgotten because a broker restarts."""
+    """The restart of a broker must not lose committed offsets."""
 
     async def main() -> None:
         async with cluster(3, config=CONFIG) as nodes:
@@ -223,7 +223,7 @@ def test_who_comes_back_while_others_are_asked_may_still_have_it(monkeypatch: py
 
 
 def test_what_no_replica_has_is_given_up(lost: list[tuple[int, int]]) -> None:
-    """Kafka's coordinator would not come back; here groups go on with the rest."""
+    """Kafka's coordinator would not load. Here groups go on without the damaged offsets."""
 
     async def main() -> None:
         async with cluster(3, config=CONFIG) as nodes:
@@ -291,7 +291,7 @@ def test_compaction_that_meets_rot_has_it_mended_and_goes_on() -> None:
 
 
 def test_what_is_damaged_is_not_compacted_until_it_is_mended() -> None:
-    """Both make segments anew, in the same place."""
+    """Both rewrite the same segments."""
 
     async def main() -> None:
         async with cluster(3, config=CONFIG) as nodes:
@@ -311,7 +311,7 @@ def test_what_is_damaged_is_not_compacted_until_it_is_mended() -> None:
 
 
 def test_who_gives_up_waiting_leaves_no_segment_half_swapped(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As a coordinator does that has to resign: the next swap would find the last one in its way."""
+    """A coordinator that resigns cancels the repair. The files of its swap must not block the next one."""
 
     async def main() -> None:
         async with cluster(3, config=CONFIG) as nodes:

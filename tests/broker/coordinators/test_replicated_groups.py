@@ -62,7 +62,7 @@ def test_groups_first_used_while_a_broker_is_down_have_all_their_replicas() -> N
 
 
 def test_groups_wait_for_a_cluster_that_is_still_starting() -> None:
-    """As in Kafka: with too few brokers registered there is no coordinator yet; clients ask again."""
+    """As in Kafka: with too few brokers registered there is no coordinator yet; clients retry."""
 
     async def main() -> None:
         nodes = Cluster([1, 2, 3], config={"offsets.topic.num.partitions": "1"})
@@ -81,7 +81,7 @@ def test_groups_wait_for_a_cluster_that_is_still_starting() -> None:
 
 
 def test_a_group_has_one_coordinator_when_its_partition_has_moved_away() -> None:
-    """Who leads it no more and has no replica of it either must not answer from what it remembers."""
+    """A broker that has lost leadership and replica must not answer from memory."""
 
     async def main() -> None:
         config = {"offsets.topic.num.partitions": "1", "offsets.topic.replication.factor": "1"}

@@ -62,7 +62,7 @@ from tests.broker.requests import (
     produce,
     record,
 )
-from tests.groups.stage import subscription
+from tests.groups.shard_driver import subscription
 
 BY_ID = 10
 BATCHED = 8

@@ -1,4 +1,4 @@
-"""A stage for one shard: virtual time, a log that is a list, and everyone with what they were told."""
+"""Drives one group shard in tests: virtual time, a log that is a list, and the responses in order."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from penstock.wire.compiler import encoder
 from penstock.wire.metadata_records import PartitionRecord, RemoveTopicRecord, TopicRecord
 from penstock.wire.schema import Struct
 
-__all__ = ["Asker", "Stage", "subscription", "topic_id"]
+__all__ = ["PendingRequest", "ShardDriver", "subscription", "topic_id"]
 
 _encode_subscription = encoder(Subscription, 1, False)
 START_MS = 1_700_000_000_000
-Decide = Callable[[GroupShard, "Asker"], Struct | None]
+Operation = Callable[[GroupShard, "PendingRequest"], Struct | None]
 A = TypeVar("A", bound=Struct)
 
 
 def subscription(topics: Iterable[str], owned: Iterable[tuple[str, list[int]]] = ()) -> bytes:
-    """What a classic consumer says about itself."""
+    """The subscription of a classic consumer, encoded."""
     message = Subscription(
         topics=list(topics),
         owned_partitions=[TopicPartitionList(topic=topic, partitions=indexes) for topic, indexes in owned],
@@ -42,8 +42,8 @@ def topic_id(name: str) -> TopicId:
     return TopicId(name.encode().ljust(16, b"."))
 
 
-class Asker:
-    """Someone with a question; `response` is None until there is one, `error` what was raised instead."""
+class PendingRequest:
+    """A request. `response` is None until the shard replies; `error` is the error that the shard raised."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -55,7 +55,7 @@ class Asker:
         return self.response is not None or self.error != ErrorCode.NONE
 
 
-class Stage:
+class ShardDriver:
     """Drives a shard as the runtime does, except that every append is committed at once."""
 
     def __init__(self, settings: GroupSettings | None = None, topics: dict[str, int] | None = None) -> None:
@@ -64,8 +64,8 @@ class Stage:
         self.env = Environment(settings or GroupSettings(), self.image, lambda: str(next(numbers)))
         self.now_ms = 0
         self.log: list[tuple[bytes, bytes | None]] = []
-        #: in the order in which they were told
-        self.told: list[Asker] = []
+        #: in the order of the replies
+        self.answered: list[PendingRequest] = []
         for name, partitions in (topics or {}).items():
             self.add_topic(name, partitions)
         self.shard = GroupShard(self.env)
@@ -79,27 +79,27 @@ class Stage:
         self._end()
 
     def replica(self) -> GroupShard:
-        """What somebody else makes of the log."""
+        """A new shard with the records of the log."""
         shard = GroupShard(self.env)
         for offset, (key, value) in enumerate(self.log):
             shard.replay(offset, -1, -1, key, value)
         return shard
 
-    def ask(self, name: str, decide: Decide) -> Asker:
-        asker = Asker(name)
+    def submit(self, name: str, operation: Operation) -> PendingRequest:
+        pending = PendingRequest(name)
         self._begin()
         try:
-            response = decide(self.shard, asker)
+            response = operation(self.shard, pending)
         except ApiError as e:
-            asker.error = e.code
+            pending.error = e.code
             response = None
-        if response is not None or asker.error:
-            asker.response = response
-            self.told.append(asker)
+        if response is not None or pending.error:
+            pending.response = response
+            self.answered.append(pending)
         self._end()
-        return asker
+        return pending
 
-    def tell(self, event: Callable[[GroupShard], None]) -> None:
+    def notify(self, event: Callable[[GroupShard], None]) -> None:
         self._begin()
         event(self.shard)
         self._end()
@@ -119,7 +119,7 @@ class Stage:
         self.now_ms = until
 
     def add_topic(self, name: str, partitions: int) -> None:
-        """Make a topic, or give it more partitions."""
+        """Create a topic, or add partitions to it."""
         known = self.image.topics.get(name)
         first = 0 if known is None else len(known.partitions)
         if known is None:
@@ -145,8 +145,8 @@ class Stage:
     def _end(self) -> None:
         outbox = self.shard.outbox
         self.log += map(bytes_of, outbox.records)
-        for asker, answer in outbox.replies:
-            assert isinstance(asker, Asker) and not asker.answered
-            asker.response = response_of(answer)
-            self.told.append(asker)
+        for pending, answer in outbox.replies:
+            assert isinstance(pending, PendingRequest) and not pending.answered
+            pending.response = response_of(answer)
+            self.answered.append(pending)
         outbox.clear()
