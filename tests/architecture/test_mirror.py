@@ -1,0 +1,99 @@
+"""`tests/` mirrors `src/penstock/`: each module of the broker has a test of its name, or a row in `ELSEWHERE`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SOURCES, TESTS = ROOT / "src/penstock/broker", ROOT / "tests/broker"
+
+#: Modules whose behaviour another test shows better: module, and that test.
+ELSEWHERE = {
+    "app/broker": "app/test_restart",
+    "app/internal_routes": "request/test_forwarding",
+    "app/maintenance": "app/test_compaction",
+    "app/routes": "handlers/test_api_versions",
+    "app/server": "node/test_quorum",
+    "base/context": "handlers/test_replica_fetch",
+    "base/features": "handlers/test_api_versions",
+    "base/leader_hints": "handlers/test_produce",
+    "base/log_lines": "base/test_logs",
+    "base/metrics": "healing/test_scrubber",
+    "base/pacing": "base/test_workers",
+    "base/page_cache": "handlers/test_replicated_offsets",
+    "base/retry": "replica/test_isr",
+    "base/system_ports": "replica/test_foreign_files",
+    "coordinators/host_settings": "coordinators/test_shard_host",
+    "coordinators/internal_topic": "coordinators/test_replicated_groups",
+    "fetch/reading": "handlers/test_fetch",
+    "handlers/cluster": "handlers/test_metadata",
+    "handlers/configs": "handlers/test_alter_configs",
+    "handlers/find_coordinator": "handlers/test_groups",
+    "handlers/group_offsets": "handlers/test_groups",
+    "handlers/log_dirs": "replica/test_data_directories",
+    "handlers/producers": "produce/test_idempotence",
+    "handlers/replica_log_dirs": "replica/test_data_directories",
+    "handlers/replica_log_info": "node/test_unclean_recovery",
+    "handlers/topic_times": "handlers/test_describe_configs",
+    "handlers/topics": "handlers/test_create_topics",
+    "healing/compacted_repair": "coordinators/test_damaged_coordinators",
+    "healing/environment": "healing/test_scrubber",
+    "healing/repair": "healing/test_scrubber",
+    "node/cluster_node": "node/test_quorum",
+    "node/controller": "request/test_forwarding",
+    "node/controller_service": "handlers/test_create_topics",
+    "node/metadata_home": "node/test_damaged_metadata",
+    "node/metadata_loader": "app/test_lifecycle",
+    "node/new_topics": "handlers/test_create_topics",
+    "node/producer_ids": "produce/test_idempotence",
+    "node/quorum_driver": "node/test_quorum",
+    "node/quorum_wire": "node/test_quorum",
+    "node/rejoining": "node/test_quorum_recovery",
+    "node/replica_reports": "replica/test_unclean_replicas",
+    "replica/fetch_requests": "replica/test_replication",
+    "replica/fetch_responses": "replica/test_replication",
+    "replica/fetcher": "replica/test_replication",
+    "replica/follower_quarantine": "healing/test_scrubber",
+    "replica/high_watermark_recovery": "replica/test_replication",
+    "replica/leadership": "replica/test_sessions",
+    "replica/links": "replica/test_replication",
+    "replica/partition": "replica/test_replication",
+    "replica/partition_table": "replica/test_partitions",
+    "replica/refused_partitions": "replica/test_manifest",
+    "replica/replicas": "replica/test_replication",
+    "replica/stored_partitions": "replica/test_partitions",
+    "replica/throttles": "replica/test_replication",
+    "request/dispatch": "handlers/test_api_versions",
+    "request/internal_listener": "fetch/test_repeated_follower",
+}
+
+
+def modules() -> list[str]:
+    """The broker's modules, as `package/module`."""
+    paths = [path.relative_to(SOURCES).with_suffix("") for path in SOURCES.rglob("*.py")]
+    return sorted(str(path) for path in paths if path.name != "__init__")
+
+
+def like_named(module: str) -> Path:
+    package, _, name = module.rpartition("/")
+    return TESTS / package / f"test_{name}.py"
+
+
+@pytest.mark.parametrize("module", modules())
+def test_a_module_has_a_test_or_a_row(module: str) -> None:
+    if module in ELSEWHERE:
+        assert not like_named(module).exists(), "the module has a test of its name: remove its row"
+        assert (TESTS / f"{ELSEWHERE[module]}.py").exists(), f"there is no {ELSEWHERE[module]}"
+    else:
+        assert like_named(module).exists(), "write a test of this name, or add a row to ELSEWHERE"
+
+
+def test_each_row_is_about_a_module() -> None:
+    assert set(ELSEWHERE) <= set(modules())
+
+
+def test_packages_of_tests_have_the_names_of_packages() -> None:
+    packages = {path.name for path in SOURCES.iterdir() if path.is_dir() and path.name != "__pycache__"}
+    assert {path.parent.name for path in TESTS.glob("*/test_*.py")} <= packages
