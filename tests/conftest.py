@@ -1,4 +1,7 @@
-"""What all tests share: how Hypothesis runs, and what starts slowly: one Spark session, one Apache Kafka.
+"""Settings and fixtures of all tests: Hypothesis, the set of fast tests, one Spark session, one Apache Kafka.
+
+`--fast` selects the tests of `make check`: those that start no child process, use no Spark and are not marked
+`slow`. A test that does start a child process fails there, so that the set stays fast.
 
 A JVM's class path is that of its start, so the jars of Spark's own Kafka connector are in the session from
 the beginning, whichever test comes first.
@@ -7,9 +10,10 @@ the beginning, whichever test comes first.
 from __future__ import annotations
 
 import os
+import resource
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING
 
 import pytest
@@ -21,6 +25,46 @@ if TYPE_CHECKING:
 # How long an example takes says more about what else the machine does than about what is tested.
 settings.register_profile("penstock", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("penstock")
+
+_CHILDREN = pytest.StashKey[int]()
+
+
+#: fixtures that start a JVM or brokers in processes of their own
+_PROCESS_FIXTURES = frozenset({"spark", "real_kafka", "kafka_connector_jars"})
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--fast", action="store_true", help="only tests without child processes and Spark")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--fast"):
+        slow = [item for item in items if _is_slow(item)]
+        config.hook.pytest_deselected(items=slow)
+        items[:] = [item for item in items if not _is_slow(item)]
+
+
+def _is_slow(item: pytest.Item) -> bool:
+    marked = any(item.get_closest_marker(name) for name in ("process", "slow"))
+    return marked or not _PROCESS_FIXTURES.isdisjoint(getattr(item, "fixturenames", ()))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    item.stash[_CHILDREN] = _page_faults_of_children()
+    return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
+    yield
+    if item.config.getoption("--fast") and _page_faults_of_children() > item.stash[_CHILDREN]:
+        pytest.fail("the test started a child process: mark it with @pytest.mark.process", pytrace=False)
+
+
+def _page_faults_of_children() -> int:
+    """Grows with every child process that has ended, however it was started."""
+    return resource.getrusage(resource.RUSAGE_CHILDREN).ru_minflt
 
 
 @pytest.fixture(scope="session")
