@@ -1,7 +1,11 @@
-"""`tests/` mirrors `src/penstock/`: each module of the broker has a test of its name, or a row in `ELSEWHERE`."""
+"""`tests/` mirrors `src/penstock/`.
+
+Each broker module has a test of its name or a row in `ELSEWHERE`. Helpers are in modules without tests.
+"""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -14,6 +18,7 @@ ELSEWHERE = {
     "app/broker": "app/test_restart",
     "app/internal_routes": "request/test_forwarding",
     "app/maintenance": "app/test_compaction",
+    "app/parts": "app/test_restart",
     "app/routes": "handlers/test_api_versions",
     "app/server": "node/test_quorum",
     "base/context": "handlers/test_replica_fetch",
@@ -67,6 +72,7 @@ ELSEWHERE = {
     "replica/throttles": "replica/test_replication",
     "request/dispatch": "handlers/test_api_versions",
     "request/internal_listener": "fetch/test_repeated_follower",
+    "request/topic_creator": "handlers/test_metadata",
 }
 
 
@@ -97,3 +103,11 @@ def test_each_row_is_about_a_module() -> None:
 def test_packages_of_tests_have_the_names_of_packages() -> None:
     packages = {path.name for path in SOURCES.iterdir() if path.is_dir() and path.name != "__pycache__"}
     assert {path.parent.name for path in TESTS.glob("*/test_*.py")} <= packages
+
+
+def test_no_test_imports_another_test() -> None:
+    wrong = re.compile(r"^\s*from tests\.[\w.]*\btest_\w+ import", re.MULTILINE)
+    found = [
+        str(path.relative_to(ROOT)) for path in ROOT.glob("tests/**/*.py") if wrong.search(path.read_text())
+    ]
+    assert found == [], "move what is shared into a module without tests"

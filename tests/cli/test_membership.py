@@ -16,7 +16,7 @@ from penstock.cli.direct import DirectLine
 from penstock.cli.failure import Failure
 from penstock.model.ids import TopicPartition
 from penstock.testing import Cluster, cluster
-from tests.testing.test_clusters import CLIENT, PATIENCE_S, create, produce, read
+from tests.testing.cluster_clients import CLIENT, PATIENCE_S, create, produce, read
 
 
 def test_five_voters_are_enough() -> None:

@@ -13,7 +13,7 @@ from penstock.cli.commands.cluster import _print_awaited, _print_overview
 from penstock.cli.direct import DirectLine
 from penstock.storage.recovery import Corruption
 from penstock.testing import Cluster, cluster
-from tests.testing.test_clusters import create, produce
+from tests.testing.cluster_clients import create, produce
 
 
 def change(running: Cluster, broker: int, how: Callable[[Broker, Partition], None]) -> None:

@@ -15,7 +15,7 @@ from penstock.cli.connection import Cluster as Connection
 from penstock.cli.direct import DirectLine
 from penstock.cli.failure import guarded
 from penstock.testing import Cluster, cluster
-from tests.testing.test_clusters import CLIENT, produce
+from tests.testing.cluster_clients import CLIENT, produce
 
 #: more than the leader gives at once, so that the last of it waits for what the throttle allows
 VALUES = [bytes(500_000)] * 6

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from penstock.groups.settings import GroupSettings
+from tests.groups.offset_commits import CHECK_MS, commit, offsets
 from tests.groups.shard_driver import ShardDriver, topic_id
-from tests.groups.test_deleted_topics import CHECK_MS, commit, offsets
 
 DAY_MS = 86_400_000
 

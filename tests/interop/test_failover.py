@@ -22,8 +22,8 @@ from kafka import KafkaConsumer, KafkaProducer
 from kafka import TopicPartition as KafkaPythonTopicPartition
 
 from penstock.testing import Cluster, cluster
-from tests.interop.test_java import JARS
-from tests.testing.test_clusters import create
+from tests.interop.jars import JARS
+from tests.testing.cluster_clients import create
 
 COUNT = 150
 TOPIC = "t"

@@ -9,14 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from lab.home import REPOSITORY
 from penstock.model.config.units import Unit, plain
 from tests.interop.adapters import ADAPTERS, ConfluentKafka
 from tests.interop.conftest import NewTopicNamed
+from tests.interop.jars import JARS
 from tests.interop.message import CODECS, Headers, Message
 
 PROGRAM = Path(__file__).parent / "java" / "RoundTrip.java"
-JARS = Path(os.environ.get("PENSTOCK_LAB") or REPOSITORY / ".lab") / "kafka" / "libs"
 
 pytestmark = [
     pytest.mark.skipif(shutil.which("java") is None, reason="java is not installed"),

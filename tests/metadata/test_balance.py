@@ -14,9 +14,9 @@ from penstock.metadata.placement import crowding
 from penstock.metadata.rebalance import Move
 from penstock.model.ids import TopicPartition
 from penstock.wire.metadata_records import RegisterBrokerRecord
+from tests.metadata.moves import carry_out, copies
+from tests.metadata.sites import cluster, create
 from tests.metadata.stage import Stage
-from tests.metadata.test_placement import cluster, create
-from tests.metadata.test_rebalance import carry_out, copies
 
 KB = 1024.0
 

@@ -21,8 +21,8 @@ from penstock.model.ids import TopicId
 from penstock.wire.apis.alter_partition import AlterPartitionResponsePartition
 from penstock.wire.metadata_records import PartitionChangeRecord
 from penstock.wire.schema import Struct
+from tests.metadata.replays import replayed, state
 from tests.metadata.stage import Stage
-from tests.metadata.test_snapshot import replayed, state
 
 NODES = range(1, 5)
 TOPICS = ("s", "t")

@@ -16,27 +16,8 @@ from penstock.wire.metadata_records import (
     RegisterBrokerRecord,
     UnregisterBrokerRecord,
 )
-from tests.metadata.test_placement import Site, cluster, create, sites
-
-
-def carry_out(image: ClusterImage, moves: list[Move]) -> None:
-    for (topic, index), replicas in moves:
-        known = image.topics[topic]
-        image.apply(
-            PartitionChangeRecord(
-                topic_id=known.id, partition_id=index, replicas=replicas, isr=replicas, leader=replicas[0]
-            ),
-            image.offset + 1,
-        )
-
-
-def copies(image: ClusterImage) -> set[tuple[TopicPartition, int]]:
-    return {
-        (TopicPartition(topic.name, index), node)
-        for topic in image.topics.values()
-        for index, partition in topic.partitions.items()
-        for node in partition.replicas
-    }
+from tests.metadata.moves import carry_out, copies
+from tests.metadata.sites import Site, cluster, create, sites
 
 
 def held(image: ClusterImage) -> Counter[int]:

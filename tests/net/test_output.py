@@ -13,7 +13,7 @@ from penstock.net.connection import Answer, Connection
 from penstock.net.output import HIGH_WATER
 from penstock.ports import File, FileRange
 from penstock.storage.memory import MemoryFiles
-from tests.net.test_connection import Echo, connect, frame, on_uvloop, read_frame, serving, until
+from tests.net.echo import Echo, connect, frame, on_uvloop, read_frame, serving, until
 from tests.net.time_by_hand import TimeByHand
 
 SIZE = 18 << 20

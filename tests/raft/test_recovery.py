@@ -21,9 +21,9 @@ from penstock.raft.recovery import LogRecovery
 from penstock.raft.state import QuorumState, Recovery
 from penstock.raft.voters import VoterSet
 from tests.raft.invariants import ViolatedInvariant
+from tests.raft.losses import play_losses
 from tests.raft.scripted import Scripted, key, log_of, vote
 from tests.raft.simulation import voter
-from tests.raft.test_simulation import play_losses
 
 STATIC = VoterSet(Voter(ReplicaKey(n), voter(n).endpoints) for n in (1, 2, 3))
 NEW = QuorumState(recovery=Recovery.NEW)

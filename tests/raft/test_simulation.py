@@ -6,10 +6,10 @@ import pytest
 
 from penstock.model.errors import PenstockError
 from tests.raft.invariants import ViolatedInvariant
-from tests.raft.simulation import LOSSES, Simulation
+from tests.raft.losses import STEPS, play_losses
+from tests.raft.simulation import Simulation
 
 SEEDS = 120
-STEPS = 40
 
 
 def play(seed: int) -> Simulation:
@@ -27,15 +27,6 @@ def test_nothing_that_was_committed_is_lost_whatever_happens(first: int) -> None
             play(seed)
         except (ViolatedInvariant, PenstockError, AssertionError) as e:
             raise AssertionError(f"seed {seed}: {e}") from e
-
-
-def play_losses(seed: int) -> Simulation:
-    """One run of three or five voters, of which a minority loses logs and disks."""
-    simulation = Simulation(seed, nodes=3 + 2 * (seed % 2), is_new=seed % 4 < 2)
-    simulation.run(1_000)
-    simulation.run_chaos(STEPS, LOSSES)
-    simulation.heal()
-    return simulation
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, 30))

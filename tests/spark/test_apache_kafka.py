@@ -14,8 +14,8 @@ from pyspark.sql import types as sql
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from penstock.spark.connection import close_clusters
-from tests.spark.test_writers import write
 from tests.spark.topics import Topics, batch_rows, schema, source, task_rows
+from tests.spark.writing import write
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 

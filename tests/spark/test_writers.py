@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import pickle
-from typing import Any
-
-import pyarrow as pa
 import pytest
 from pyspark.sql import types as sql
-from pyspark.sql.datasource import WriterCommitMessage
 
 from penstock.spark.errors import DeliveryFailed, WrongOption
 from tests.spark.topics import Topics, batch_rows, source
+from tests.spark.writing import write
 
 HEADERS = sql.ArrayType(
     sql.StructType([sql.StructField("key", sql.StringType()), sql.StructField("value", sql.BinaryType())])
@@ -24,25 +20,6 @@ ALL = (
     .add("partition", sql.IntegerType())
     .add("headers", HEADERS)
 )
-
-
-def write(bootstrap: str, schema: sql.StructType, rows: list[dict[str, Any]], **options: str) -> None:
-    """As one task does it."""
-    writer = source(bootstrap, **options).writer(schema, overwrite=False)
-    writer = pickle.loads(pickle.dumps(writer))
-    batches = iter(
-        [pa.RecordBatch.from_pylist(rows, pa.schema([(n, _TYPES[n]) for n in schema.fieldNames()]))]
-    )
-    assert isinstance(writer.write(batches), WriterCommitMessage)
-
-
-_TYPES = {
-    "key": pa.string(),
-    "value": pa.binary(),
-    "topic": pa.string(),
-    "partition": pa.int32(),
-    "headers": pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])),
-}
 
 
 def test_all_columns(topics: Topics, topic: str) -> None:

@@ -8,39 +8,18 @@ import pytest
 
 from penstock.model.errors import StorageError
 from penstock.model.ids import NO_TOPIC_ID, TopicId, format_topic_id
-from penstock.ports import File, Files
+from penstock.ports import File
 from penstock.storage.checkpoint import format_checked
 from penstock.storage.config import LogConfig
 from penstock.storage.directory import MANY_FILES, DataDirectory, DirectoryRefused, StoredPartition
 from penstock.storage.flush import FlushPlan
 from penstock.storage.memory import Inode, MemoryFiles
 from penstock.testing.disk import FaultyDisk
+from tests.storage.directories import RNG, opened
 from tests.storage.logs import CLOCK, batch, flush, records
 
 ID_A, ID_B = TopicId(b"a" * 16), TopicId(b"b" * 16)
 CONFIG = LogConfig(segment_bytes=200)
-
-
-class Counter:
-    """Random enough to tell ids apart."""
-
-    def __init__(self) -> None:
-        self.next = 0
-
-    def token(self, size: int) -> bytes:
-        self.next += 1
-        return self.next.to_bytes(size, "big")
-
-    def uniform(self, low: float, high: float) -> float:
-        return low
-
-
-RNG = Counter()
-
-
-def opened(files: Files, **changes: Any) -> DataDirectory:
-    settings: dict[str, Any] = {"cluster_id": "c", "node_id": 1} | changes
-    return DataDirectory.open(files, "/data", rng=RNG, **settings)
 
 
 def test_partitions_are_listed_with_their_topic_ids() -> None:

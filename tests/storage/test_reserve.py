@@ -14,8 +14,8 @@ from penstock.raft.voters import VoterSet
 from penstock.storage.config import LogConfig
 from penstock.storage.log import Log
 from penstock.testing.disk import FaultyDisk
+from tests.storage.directories import opened
 from tests.storage.logs import CLOCK, idempotent
-from tests.storage.test_directory import opened
 
 MIB = 1 << 20
 

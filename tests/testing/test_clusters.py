@@ -7,16 +7,14 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
-from confluent_kafka import OFFSET_INVALID, Consumer, KafkaException, Message, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import OFFSET_INVALID, Consumer, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from penstock.testing import Cluster, cluster
+from tests.testing.cluster_clients import CLIENT, PATIENCE_S, create, produce, producer, read
 
-#: longer than anything here takes, on any machine: what waits this long has failed
-PATIENCE_S = 60.0
 #: all that brokers may wait for as they start: longer than a cluster has to be there
 PAUSES = dict.fromkeys(
     (
@@ -29,49 +27,12 @@ PAUSES = dict.fromkeys(
     ),
     120_000,
 )
-#: impatient enough for tests, and silent about brokers that are gone on purpose
-CLIENT = {"log_level": 0, "reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 100, "retry.backoff.ms": 20}
 
 
 @pytest.fixture
 def three() -> Iterator[Cluster]:
     with cluster(brokers=3) as running:
         yield running
-
-
-def create(running: Cluster, topic: str, **config: str) -> None:
-    admin = AdminClient({"bootstrap.servers": running.bootstrap, **CLIENT})
-    admin.create_topics([NewTopic(topic, 1, 3, config=config)])[topic].result(timeout=PATIENCE_S)
-    running.wait_for_isr(topic)
-
-
-def producer(running: Cluster, **config: Any) -> Producer:
-    return Producer({"bootstrap.servers": running.bootstrap, "enable.idempotence": True, **CLIENT, **config})
-
-
-def produce(running: Cluster, topic: str, *values: bytes, **config: Any) -> None:
-    """Have every one of `values` acknowledged by all in-sync replicas."""
-    failed = []
-
-    def delivered(error: object, message: Message) -> None:
-        if error is not None:
-            failed.append(error)
-
-    client = producer(running, **config)
-    for value in values:
-        client.produce(topic, value, on_delivery=delivered)
-    assert client.flush(PATIENCE_S) == 0
-    assert failed == []
-
-
-def read(running: Cluster, topic: str, count: int, broker: int | None = None) -> list[bytes]:
-    bootstrap = running.bootstrap if broker is None else running.address(broker)
-    settings = {"group.id": "unused", "enable.auto.commit": False, **CLIENT}
-    consumer = Consumer({"bootstrap.servers": bootstrap, **settings})
-    consumer.assign([TopicPartition(topic, 0, 0)])
-    values = [message.value() for message in consumer.consume(count, PATIENCE_S)]
-    consumer.close()
-    return values
 
 
 def first_offset(running: Cluster, topic: str) -> int:

@@ -23,10 +23,10 @@ from penstock.wire.apis.metadata import METADATA, MetadataRequest
 from penstock.wire.apis.unregister_broker import UNREGISTER_BROKER, UnregisterBrokerRequest
 from penstock.wire.metadata_records import PartitionChangeRecord
 from tests.broker.disks import Disk, Volumes
-from tests.broker.node.test_quorum import create
 from tests.broker.nodes import Cluster, cluster, eventually, run
 from tests.broker.replication import described, make_topic, produce, replica
-from tests.broker.request.test_forwarding import alter
+from tests.broker.topic_configs import alter
+from tests.broker.topics import create
 
 
 def others(nodes: Cluster, *without: int) -> list[int]:

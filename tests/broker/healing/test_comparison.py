@@ -17,11 +17,11 @@ from penstock.records.batch import CRC_START, read_header
 from penstock.records.checksum import crc32c
 from penstock.records.record import iter_batches
 from penstock.storage.segment import LOG
-from tests.broker.healing.test_scrubber import VALUES, sealed_topic
 from tests.broker.nodes import Cluster, cluster, eventually, run
 from tests.broker.replication import described, make_topic, produce, replica, stored
-from tests.testing.test_clusters import create
-from tests.testing.test_clusters import produce as produce_to
+from tests.broker.sealed_topics import VALUES, sealed_topic
+from tests.testing.cluster_clients import create
+from tests.testing.cluster_clients import produce as produce_to
 
 T = TypeVar("T")
 

@@ -25,20 +25,7 @@ from tests.broker.replication import (
     stored,
     values_of,
 )
-
-VALUES = [b"value %d" % i for i in range(6)]
-
-
-async def sealed_topic(nodes: Cluster) -> None:
-    """A segment that is sealed on all replicas, each value in a batch of its own, and one more."""
-    await make_topic(nodes, *sorted(nodes.brokers))
-    for value in VALUES:
-        assert (await produce(nodes, 1, value)).error_code == ErrorCode.NONE
-    for node in nodes.brokers:
-        replica(nodes[node]).log.roll()
-    assert (await produce(nodes, 1, b"last")).error_code == ErrorCode.NONE
-    # Followers hear with the next answer how far all is committed.
-    await eventually(lambda: all(replica(nodes[node]).log.high_watermark == 7 for node in nodes.brokers))
+from tests.broker.sealed_topics import VALUES, sealed_topic
 
 
 def damage(nodes: Cluster, node: int) -> None:

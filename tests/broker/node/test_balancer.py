@@ -9,7 +9,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from penstock.testing import Cluster, cluster
-from tests.testing.test_clusters import CLIENT
+from tests.testing.cluster_clients import CLIENT
 
 PARTITIONS = 6
 

@@ -14,7 +14,7 @@ from penstock.cli.cluster.overview import cluster_overview
 from penstock.cli.commands.cluster import _print_overview
 from penstock.cli.direct import DirectLine
 from penstock.testing import Cluster, cluster
-from tests.testing.test_clusters import CLIENT
+from tests.testing.cluster_clients import CLIENT
 
 #: of heartbeats and delays: time only passes where the test lets it
 DELAY_S = 12

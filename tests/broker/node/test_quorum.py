@@ -60,14 +60,7 @@ from penstock.wire.metadata_records import (
 )
 from penstock.wire.schema import Struct
 from tests.broker.nodes import HOST, Cluster, cluster, eventually, run
-
-
-async def create(nodes: Cluster, node: int, name: str, factor: int = 1) -> int:
-    request = CreateTopicsRequest(
-        topics=[CreatableTopic(name=name, num_partitions=1, replication_factor=factor)], timeout_ms=10_000
-    )
-    (result,) = (await nodes.ask(node, CREATE_TOPICS, request)).topics
-    return result.error_code
+from tests.broker.topics import create
 
 
 def test_three_nodes_elect_one_controller_and_register_with_it() -> None:

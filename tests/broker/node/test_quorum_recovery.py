@@ -18,7 +18,7 @@ from penstock.model.config import BrokerConfig
 from penstock.model.errors import ErrorCode
 from penstock.storage.memory import MemoryFiles
 from tests.broker.events import Events
-from tests.broker.node.test_damaged_metadata import (
+from tests.broker.metadata_damage import (
     IMPATIENT,
     METADATA,
     be_patient,
@@ -27,8 +27,8 @@ from tests.broker.node.test_damaged_metadata import (
     flip,
     tree,
 )
-from tests.broker.node.test_quorum import create
 from tests.broker.nodes import Cluster, cluster, eventually, run
+from tests.broker.topics import create
 
 CLOCK, RNG = SystemClock(), SystemRng()
 

@@ -6,8 +6,8 @@ from penstock.model.errors import ErrorCode
 from penstock.wire.apis.add_raft_voter import ADD_RAFT_VOTER, AddRaftVoterRequest
 from penstock.wire.apis.endpoints import Endpoint
 from penstock.wire.apis.remove_raft_voter import REMOVE_RAFT_VOTER, RemoveRaftVoterRequest
-from tests.broker.node.test_quorum import create
 from tests.broker.nodes import Cluster, cluster, eventually, run
+from tests.broker.topics import create
 
 
 async def add_voter(nodes: Cluster, through: int, node: int) -> int:

@@ -14,9 +14,9 @@ from penstock.model.errors import ErrorCode
 from penstock.net.client import PeerLost
 from penstock.raft.messages import Request, Response
 from penstock.storage.memory import MemoryFiles
-from tests.broker.node.test_quorum import create
 from tests.broker.nodes import Cluster, cluster, eventually, run
-from tests.broker.request.test_forwarding import alter
+from tests.broker.topic_configs import alter
+from tests.broker.topics import create
 
 #: a snapshot after almost every change
 _SMALL = {"metadata.log.max.record.bytes.between.snapshots": "500"}

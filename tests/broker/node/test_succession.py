@@ -9,8 +9,8 @@ from penstock.wire.apis.metadata import (
     MetadataRequestTopic,
     MetadataResponsePartition,
 )
-from tests.broker.node.test_quorum import create
 from tests.broker.nodes import Cluster, cluster, eventually, run
+from tests.broker.topics import create
 
 
 async def told(nodes: Cluster, node: int) -> MetadataResponsePartition:

@@ -20,7 +20,7 @@ from penstock.wire.metadata_records import PartitionChangeRecord
 from tests.broker.nodes import Cluster, cluster, eventually, run
 from tests.broker.replication import TOPIC as NAME
 from tests.broker.replication import described, make_topic, produce, replica, stored
-from tests.broker.request.test_forwarding import alter
+from tests.broker.topic_configs import alter
 
 VALUES = [b"one", b"two", b"three"]
 

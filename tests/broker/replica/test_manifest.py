@@ -9,15 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from copy import deepcopy
 
-from penstock.broker.replica.partition import Partition
 from penstock.model.errors import ErrorCode
 from penstock.ports import Files
-from penstock.records.record import iter_batches, iter_records
 from penstock.storage.memory import Directory, MemoryFiles
 from tests.broker.events import Events
 from tests.broker.nodes import Cluster, cluster, eventually, run
 from tests.broker.replication import TOPIC as NAME
-from tests.broker.replication import described, make_topic, produce, replica, stored
+from tests.broker.replication import described, make_topic, produce, replica
+from tests.broker.stopped_replicas import stopped, values
 
 PATH = f"/data/topics/{NAME}/partition-0"
 
@@ -34,16 +33,6 @@ def put_back(files: Files, path: str, copy: Directory) -> None:
     parent[name] = copy
 
 
-def values(partition: Partition) -> list[bytes]:
-    """Everything that a replica has."""
-    data = stored(partition)
-    return [
-        bytes(record.value or b"")
-        for position, header in iter_batches(data)
-        for record in iter_records(memoryview(data)[position : position + header.size])
-    ]
-
-
 async def written(nodes: Cluster, first: int, last: int, name: str = NAME) -> None:
     """Produce the numbers from `first` to before `last`, a segment for every four."""
     for number in range(first, last):
@@ -51,11 +40,6 @@ async def written(nodes: Cluster, first: int, last: int, name: str = NAME) -> No
         assert (await produce(nodes, leader, b"%d" % number, name=name)).error_code == ErrorCode.NONE
         if number % 4 == 3:
             replica(nodes[1], name).log.roll()
-
-
-async def stopped(nodes: Cluster) -> None:
-    for node in (3, 2, 1):
-        await nodes.stop(node)
 
 
 async def complete(nodes: Cluster, count: int, name: str = NAME) -> None:

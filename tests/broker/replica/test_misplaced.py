@@ -13,9 +13,9 @@ from penstock.testing import broker
 from tests.broker.events import Events
 from tests.broker.nodes import cluster, eventually, run
 from tests.broker.raw import RawClient
-from tests.broker.replica.test_manifest import stopped, values
 from tests.broker.replication import described, make_topic, produce, replica
 from tests.broker.requests import Topic, append, create_topic, read_all
+from tests.broker.stopped_replicas import stopped, values
 
 
 def swap(one: Path, other: Path) -> None:

@@ -16,7 +16,6 @@ from penstock.broker.node import producer_ids
 from penstock.broker.node.controller import NotController
 from penstock.broker.request import forwarding
 from penstock.broker.request.forwarding import Caller
-from penstock.metadata.configs import Operation
 from penstock.metadata.image import BROKER, TOPIC
 from penstock.model.errors import ErrorCode
 from penstock.net.client import PeerLost
@@ -40,7 +39,6 @@ from penstock.wire.apis.elect_leaders import ELECT_LEADERS, ElectLeadersRequest,
 from penstock.wire.apis.envelope import ENVELOPE, EnvelopeRequest
 from penstock.wire.apis.incremental_alter_configs import (
     INCREMENTAL_ALTER_CONFIGS,
-    AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
@@ -50,9 +48,10 @@ from penstock.wire.apis.produce import PRODUCE
 from penstock.wire.apis.update_features import UPDATE_FEATURES, FeatureUpdate, UpdateFeaturesRequest
 from penstock.wire.schema import Struct
 from tests.broker.groups import coordinator
-from tests.broker.node.test_quorum import create
 from tests.broker.nodes import Cluster, cluster, eventually, run
 from tests.broker.replication import make_topic
+from tests.broker.topic_configs import alter
+from tests.broker.topics import create
 
 _LOGGER = 8
 #: asks again soon, but not before the answer to a fetch that waits for something to tell
@@ -62,16 +61,6 @@ _IMPATIENT = {"controller.quorum.request.timeout.ms": "700", "controller.quorum.
 async def follower(nodes: Cluster) -> int:
     controller = await nodes.settled()
     return next(node for node in nodes.brokers if node != controller.node_id)
-
-
-async def alter(nodes: Cluster, node: int, kind: int, name: str, key: str, value: str | None) -> int:
-    """Set a config, or unset it."""
-    operation = Operation.DELETE if value is None else Operation.SET
-    config = AlterableConfig(name=key, config_operation=operation, value=value)
-    resource = AlterConfigsResource(resource_type=kind, resource_name=name, configs=[config])
-    request = IncrementalAlterConfigsRequest(resources=[resource])
-    (answer,) = (await nodes.ask(node, INCREMENTAL_ALTER_CONFIGS, request)).responses
-    return answer.error_code
 
 
 def test_configs_and_deletions_go_to_the_controller() -> None:

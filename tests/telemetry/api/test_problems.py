@@ -97,7 +97,7 @@ def test_a_cursor_goes_with_its_question(client: TestClient, path: str) -> None:
 
 
 def test_a_resolution_that_would_be_too_much(tmp_path: Path) -> None:
-    from tests.telemetry.queries.test_reader import write
+    from tests.telemetry.queries.tables import write
 
     write(tmp_path, 0, 0, 2 * 86_400_000)
     with TestClient(build_app(TableReader(str(tmp_path)), load_thresholds())) as client:

@@ -22,7 +22,7 @@ from penstock.telemetry.message import TOPIC
 from penstock.telemetry.pipeline.progress import Progress
 from penstock.telemetry.pipeline.publish import ALERTS
 from penstock.testing import broker
-from tests.telemetry.pipeline.test_progress import NOW_S, report
+from tests.telemetry.pipeline.progress_reports import NOW_S, report
 
 BROKER = {
     "broker": 1,

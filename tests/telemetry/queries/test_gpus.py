@@ -8,7 +8,7 @@ from pathlib import Path
 from penstock.telemetry.queries.gpus import find_gpus, latest
 from penstock.telemetry.queries.reader import TableReader
 from penstock.telemetry.queries.spans import DAY_MS, HOUR_MS, Span, instant
-from tests.telemetry.queries.test_reader import write
+from tests.telemetry.queries.tables import write
 from tests.telemetry.small_fleet import BEGIN_MS, MINUTES
 
 NEWEST_MS = BEGIN_MS + (MINUTES - 1) * 60_000

@@ -1,0 +1,49 @@
+"""Damage to the metadata of stopped nodes."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import cast
+
+from penstock.storage.memory import MemoryFiles
+from tests.broker.nodes import Cluster
+
+METADATA = "/data/topics/__cluster_metadata/partition-0"
+
+
+SEGMENT = f"{METADATA}/{0:020d}.log"
+
+
+#: so that a start that must fail does so soon
+IMPATIENT = {"initial.broker.registration.timeout.ms": "2500"}
+
+
+def flip(files: MemoryFiles, path: str = SEGMENT, position: int | None = None) -> None:
+    """Damage a file in place, open or not."""
+    file = files.open(path)
+    position = file.size() // 2 if position is None else position
+    (byte,) = file.pread(1, position)
+    file.pwrite(bytes([byte ^ 0x10]), position)
+    file.close()
+
+
+def disk(nodes: Cluster, node: int) -> MemoryFiles:
+    return cast(MemoryFiles, nodes.disks[node])
+
+
+def tree(files: MemoryFiles, path: str) -> dict[str, bytes]:
+    found: dict[str, bytes] = {}
+    for name in files.listdir(path):
+        below = f"{path}/{name}"
+        found |= tree(files, below) if files.is_dir(below) else {below: files.read(below)}
+    return found
+
+
+def be_patient(nodes: Cluster) -> None:
+    for settings in nodes.settings.values():
+        settings.update(dict.fromkeys(IMPATIENT, "60000"))
+
+
+async def fails(nodes: Cluster, *starting: int) -> list[BaseException]:
+    results = await asyncio.gather(*(nodes.start(node) for node in starting), return_exceptions=True)
+    return [result for result in results if isinstance(result, BaseException)]
