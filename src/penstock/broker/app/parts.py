@@ -15,8 +15,8 @@ from penstock.broker.base.metrics import Metrics
 from penstock.broker.coordinators.group_coordinator import GroupCoordinator
 from penstock.broker.coordinators.shard_log import Loader
 from penstock.broker.fetch.sessions import FetchSessions
-from penstock.broker.healing.environment import RepairEnvironment
 from penstock.broker.healing.full_directories import FullDirectories
+from penstock.broker.healing.repair import RepairEnvironment
 from penstock.broker.healing.scrubber import Scrubber
 from penstock.broker.node.cluster_node import ClusterNode
 from penstock.broker.node.new_topics import TopicCreation

@@ -1,12 +1,12 @@
-"""Damaged segments of compacted logs, made anew with what healthy replicas have of the damaged ranges.
+"""Rewrites damaged segments of compacted logs with the batches of healthy replicas.
 
-Each replica compacts by itself, so a healthy one may have more of a range than was here, or less. Either will
-do: a record that it has and that was gone here is superseded by a later one that is here, and so is a record
-that it no longer has. (As between any two replicas, that ends where one is behind with compaction by more
-than `delete.retention.ms`: the tombstone that says so may be gone.)
+Each replica compacts its log on its own, so a healthy replica may have more or fewer records of a damaged
+range than this replica had. Both are correct: a later record, which this replica has, supersedes every record
+that only one of the two has. The exception is the same as between any two replicas: if compaction on one of
+them lags by more than `delete.retention.ms`, the tombstone of a key may be gone already.
 
-Invariants: all damaged ranges of a segment are replaced together, by batches whose checksums hold, or none;
-one task at a time rewrites a log's segments (`Partition.rewriting`).
+Invariants: either all damaged ranges of a segment are replaced, by batches with valid checksums, or none is.
+One task at a time rewrites the segments of a log (`Partition.rewriting`).
 """
 
 from __future__ import annotations
@@ -15,8 +15,14 @@ from collections.abc import Sequence
 from typing import Final
 
 from penstock.broker.base.logs import get_logger
-from penstock.broker.healing.environment import RepairEnvironment
-from penstock.broker.healing.repair import Outcome, is_here, log_repaired, read_replica, try_each
+from penstock.broker.healing.repair import (
+    Outcome,
+    RepairEnvironment,
+    is_here,
+    log_repaired,
+    read_replica,
+    try_each,
+)
 from penstock.broker.replica.partition import Partition
 from penstock.model.errors import CorruptMessage
 from penstock.records.batch import HEADER_SIZE, BatchHeader, read_header
@@ -29,12 +35,12 @@ from penstock.storage.validation import check_replicated
 __all__ = ["needs_renewal", "renew_segment", "within_gaps"]
 
 log = get_logger("scrubber")
-#: batches behind a range that have to be in order for its end to be believed
+#: batches after a range whose offsets must rise for the end of the range to count as found
 _LOOK_AHEAD: Final = 2
 
 
 def needs_renewal(partition: Partition, damage: Corruption) -> bool:
-    """Whether what others have of a range may not fit in its place here."""
+    """Whether the batches of another replica may differ in size from the damaged range of a compacted log."""
     opened = partition.log
     return opened.config.compact or opened.segments.holding(damage.first_offset).is_compacted
 
@@ -42,7 +48,7 @@ def needs_renewal(partition: Partition, damage: Corruption) -> bool:
 async def renew_segment(
     env: RepairEnvironment, partition: Partition, damage: Corruption, sources: Sequence[int]
 ) -> Outcome:
-    """Make the segment that has `damage` anew, without any of its damage."""
+    """Rewrite the segment that contains `damage`, with all of its damaged ranges replaced."""
     if not sources:
         return Outcome.LOST
     async with partition.rewriting:
@@ -59,7 +65,7 @@ async def renew_segment(
 
 
 class _Renewing:
-    """One segment's."""
+    """The rewrite of one segment."""
 
     __slots__ = ("_damages", "_env", "_given_by", "_partition", "_segment", "_size", "_sources")
 
@@ -77,7 +83,7 @@ class _Renewing:
         self._size = segment.size
         self._damages = damages
         self._sources = sources
-        #: who gave what was damaged
+        #: the replica that the batches of each damaged range came from
         self._given_by: dict[Corruption, int] = {}
 
     async def run(self) -> Outcome:
@@ -99,7 +105,7 @@ class _Renewing:
         return outcome
 
     async def _write(self) -> tuple[Outcome, int]:
-        """Bring the new segment to the disk, and how large it is."""
+        """Write the new segment to disk; returns the outcome and the segment's size."""
         env, opened = self._env, self._partition.log
         in_thread = env.workers.in_thread
         try:
@@ -117,7 +123,7 @@ class _Renewing:
         return outcome, renewal.size
 
     async def _fill(self, renewal: Renewal) -> Outcome:
-        """Write all of the new segment."""
+        """Write the healthy ranges from the old segment and the damaged ranges from other replicas."""
         in_thread, position = self._env.workers.in_thread, 0
         for damage in self._damages:
             await in_thread(renewal.keep, position, damage.position)
@@ -140,17 +146,17 @@ class _Renewing:
         return await try_each(self._partition, self._sources, copy)
 
     async def _copy(self, renewal: Renewal, damage: Corruption, replica: int) -> None:
-        """Add what a replica has of a damaged range."""
+        """Append the batches that `replica` has of a damaged range."""
         offset = damage.first_offset
         while offset < damage.next_offset:
-            # What lies before the log's start is nowhere to be had, and not missed.
+            # Records before the log start offset are deleted: no replica serves them.
             start = max(offset, self._partition.log.log_start_offset)
             fetched = await read_replica(self._env, self._partition, start, replica)
             size, offset = within_gaps(fetched, offset, damage.next_offset)
             await self._env.workers.in_thread(renewal.add, fetched[:size])
 
     def _is_there(self) -> bool:
-        """Whether the segment is as it was: retention may have been faster."""
+        """Whether the log still has the segment unchanged: retention may have deleted it meanwhile."""
         segments = self._partition.log.segments
         return (
             is_here(self._partition)
@@ -160,9 +166,9 @@ class _Renewing:
 
 
 def within_gaps(fetched: memoryview, offset: int, end: int) -> tuple[int, int]:
-    """The size of the whole, sound batches from `offset` to before `end`, and where the next one is to be.
+    """The size of the complete, valid batches from `offset` to before `end`, and the next offset to fetch.
 
-    That is `end` as soon as a batch lies behind it: nothing is left of the range then.
+    The next offset is `end` once a batch at or after `end` was seen: the range is complete then.
     """
     size, _ = leading_batches(fetched, end)
     for fields in check_replicated(fetched[:size]):
@@ -170,7 +176,7 @@ def within_gaps(fetched: memoryview, offset: int, end: int) -> tuple[int, int]:
             raise CorruptMessage(f"a batch at offset {fields[0]}, between {offset} and {end}")
         offset = fields[0] + fields[6] + 1
     behind = _next_headers(fetched[size:])
-    # What says where a batch belongs is in no checksum: that they rise has to do.
+    # No checksum covers the base offset of a batch. Rising offsets are the only check there is.
     for header, least in zip(behind, (offset, *(header.next_offset for header in behind)), strict=False):
         if header.base_offset < least:
             raise CorruptMessage(f"a batch at offset {header.base_offset} behind {least}")
@@ -182,7 +188,7 @@ def within_gaps(fetched: memoryview, offset: int, end: int) -> tuple[int, int]:
 
 
 def _next_headers(batches: memoryview) -> list[BatchHeader]:
-    """Of the next two batches, as far as they are there."""
+    """The headers of the next two batches, fewer if `batches` ends before."""
     headers: list[BatchHeader] = []
     position = 0
     while len(headers) < _LOOK_AHEAD and position + HEADER_SIZE <= len(batches):

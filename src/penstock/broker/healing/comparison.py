@@ -1,14 +1,14 @@
-"""Finds bytes of a replica that differ from the other replicas', though every checksum is right.
+"""Finds bytes of a replica that differ from the other replicas although every checksum is valid.
 
-A follower reads what its leader holds, a leader what its first follower holds, by Fetch, as any reader does:
-Kafka has no API that answers with a digest, and none is invented here. Only sealed segments below the high
-watermark are compared, piece by piece. Where bytes differ, all replicas in sync are read, and the digests of
-their batches say who is right (`replication.digest`). Each broker replaces only what it holds itself.
+A follower compares with its leader, a leader with its first in-sync follower. Both read the other replica by
+Fetch, like a consumer: Kafka has no API that returns digests. Only sealed segments below the high watermark
+are compared, piece by piece. If bytes differ, all in-sync replicas are read, and the digests of their batches
+determine which replicas are corrupt (`replication.digest`). Each broker repairs only its own replica.
 
-Compacted topics are left out: each replica compacts by itself, so healthy ones differ.
+Compacted topics are skipped: each replica compacts its log on its own, so healthy replicas differ.
 
-Invariants: nothing is replaced without a verdict, and only by what the verdict calls healthy, so a corrupt
-minority never spreads. Only copies whose checksums hold are asked.
+Invariants: bytes are replaced only after a verdict, and only by bytes of a replica that the verdict calls
+healthy, so a corrupt minority never spreads. Replicas with invalid checksums take no part in the verdict.
 """
 
 from __future__ import annotations
@@ -17,8 +17,14 @@ import asyncio
 from typing import NamedTuple
 
 from penstock.broker.base.logs import get_logger
-from penstock.broker.healing.environment import RepairEnvironment
-from penstock.broker.healing.repair import PIECE_BYTES, is_here, others_in_sync, read_replica, repair_range
+from penstock.broker.healing.repair import (
+    PIECE_BYTES,
+    RepairEnvironment,
+    is_here,
+    others_in_sync,
+    read_replica,
+    repair_range,
+)
 from penstock.broker.replica.partition import Partition
 from penstock.model.errors import ApiError, CorruptMessage, PenstockError
 from penstock.net.client import PeerGone
@@ -37,7 +43,7 @@ log = get_logger("scrubber")
 
 
 class _Piece(NamedTuple):
-    """Whole batches of a sealed segment: where they lie, and which offsets they hold."""
+    """Complete batches of a sealed segment: their position in the file and their range of offsets."""
 
     position: int
     batches: bytes
@@ -46,20 +52,20 @@ class _Piece(NamedTuple):
 
 
 async def compare_replica(env: RepairEnvironment, partition: Partition) -> None:
-    """Compare every sealed segment of a replica with another's, and mend what is wrong here."""
+    """Compare every sealed segment of a replica with another replica, and repair its corrupt ranges."""
     if partition.log.config.compact:
         return
     for segment in sealed_segments(partition.log):
         try:
             await _Comparison(env, partition, segment).run()
         except (PeerGone, FileNotFoundError) as e:
-            # Whoever could tell is away, or the segment went by retention: the next round comes.
+            # The other replica is unreachable, or retention deleted the segment. The next round tries again.
             log.debug("not_compared", partition=partition.name, error=str(e))
             return
 
 
 class _Comparison:
-    """One segment's."""
+    """The comparison of one segment."""
 
     __slots__ = ("_env", "_leader_epoch", "_partition", "_segment")
 
@@ -79,7 +85,7 @@ class _Comparison:
             if piece is None:
                 return
             position += len(piece.batches)
-            # Both sides' disks are read.
+            # The factor 2: the disks of both brokers are read.
             await asyncio.sleep(2 * len(piece.batches) / env.config.penstock_scrub_bytes_per_second)
             try:
                 theirs = await self._read(piece, others[0])
@@ -90,7 +96,10 @@ class _Comparison:
                 await self._judge(sealed, piece, {others[0]: theirs}, others[1:])
 
     def _sealed(self) -> SealedSegment | None:
-        """The segment, as long as it is committed and as produced, and this replica's role is the same."""
+        """The segment, or None if it is no longer comparable.
+
+        It is comparable if it is committed and not compacted, and the leader epoch has not changed.
+        """
         partition = self._partition
         sealed = describe(partition.log, self._segment)
         if (
@@ -104,12 +113,12 @@ class _Comparison:
         return sealed
 
     async def _read(self, piece: _Piece, replica: int) -> bytearray:
-        """The same offsets as a piece, from another replica."""
+        """The batches of another replica with the same offsets as `piece`."""
         batches, offset = bytearray(), piece.start
         while offset < piece.end:
             fetched = await read_replica(self._env, self._partition, offset, replica)
             size, next_offset = leading_batches(fetched, piece.end)
-            # What says how far a batch goes is in no checksum: it must go on, and come to an end.
+            # No checksum covers the offsets of a batch. They must rise, and the batches must not be endless.
             if not size or next_offset <= offset or len(batches) > len(piece.batches) + PIECE_BYTES:
                 raise CorruptMessage(f"replica {replica} has no batch at offset {offset}")
             batches += fetched[:size]
@@ -119,7 +128,7 @@ class _Comparison:
     async def _judge(
         self, sealed: SealedSegment, piece: _Piece, read: dict[int, bytearray], others: list[int]
     ) -> None:
-        """Two replicas differ: ask the rest, and see who is right."""
+        """Read the piece from the remaining replicas, and repair this one where it is corrupt."""
         env, partition = self._env, self._partition
         for replica in others:
             try:
@@ -158,7 +167,7 @@ class _Comparison:
 
 
 def _is_sound(batches: Buffer) -> bool:
-    """Whether its checksums hold. A copy whose do not has no say: its own broker's scrubber mends it."""
+    """Whether all checksums are valid. If not, the scrubber of the broker that holds the copy repairs it."""
     try:
         check_replicated(batches)
     except PenstockError:
@@ -167,7 +176,7 @@ def _is_sound(batches: Buffer) -> bool:
 
 
 def _read_piece(files: Files, sealed: SealedSegment, position: int) -> _Piece | None:
-    """Whole batches from `position` on, at least one; None where the file has none. Touches the disk."""
+    """Complete batches from `position` on, at least one; None if the file has none. Reads the disk."""
     file = files.open(sealed.path)
     data = memoryview(file.pread(min(PIECE_BYTES, sealed.size - position), position))
     size, next_offset = leading_batches(data, FOREVER)
@@ -180,7 +189,7 @@ def _read_piece(files: Files, sealed: SealedSegment, position: int) -> _Piece | 
 
 
 def _damage(sealed: SealedSegment, piece: _Piece, mismatch: Mismatch) -> Corruption:
-    """Where a mismatch lies in our file."""
+    """The position of a mismatch in the file of this replica's segment."""
     batches = memoryview(piece.batches)
     first, _ = leading_batches(batches, mismatch.start)
     behind, _ = leading_batches(batches, mismatch.end)

@@ -38,19 +38,19 @@ class FullDirectories:
         review: Callable[[Iterable[Partition]], None],
         on_change: Callable[[], None],
     ) -> None:
-        """`review` gives replicas their roles again; `on_change` has a heartbeat sent at once."""
+        """`review` assigns replicas their roles again; `on_change` sends a heartbeat at once."""
         self._partitions = partitions
         self._workers = workers
         self._metrics = metrics
         self._review = review
         self._on_change = on_change
-        #: directories that are known and reported to be full: an insertion-ordered set
+        #: directories that are reported as full: an insertion-ordered set
         self._full: dict[DataDirectory, None] = {}
-        #: those that have failed, and whose followers stand by
+        #: directories that have failed, and whose followers have stopped fetching
         self._failed: dict[DataDirectory, None] = {}
 
     async def look(self) -> None:
-        """See which directories have become full since the last time, and which have room again."""
+        """Detect directories that have become full since the last call, and those that have space again."""
         for directory in self._partitions.directories:
             health = directory.health
             if health.full is None or health.offline is not None:
@@ -72,7 +72,7 @@ class FullDirectories:
         self._on_change()
 
     def failed(self) -> list[DataDirectory]:
-        """The directories that have failed, for a heartbeat to name: nothing is followed there any more."""
+        """The failed directories, for the heartbeat. Stops the followers in newly failed directories."""
         for directory in self._partitions.directories:
             if directory.health.offline is not None and directory not in self._failed:
                 self._failed[directory] = None
@@ -80,10 +80,11 @@ class FullDirectories:
         return list(self._failed)
 
     def without_room(self) -> list[TopicWithoutRoom]:
-        """The replicas in full directories, as a heartbeat names them, and those in failed ones.
+        """The replicas in full and failed directories, for the heartbeat.
 
-        These have left all ISRs as they failed; should one be back by a fetch that was under way, it is only
-        in this way that the controller can tell which.
+        The controller removes replicas in a failed directory from the ISR at the failure. A fetch that was in
+        flight may bring such a replica back. The heartbeat then names the replica, and the controller removes
+        it again.
         """
         topics: dict[TopicId, TopicWithoutRoom] = {}
         for directory in {**self._full, **self._failed}:

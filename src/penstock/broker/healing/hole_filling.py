@@ -1,13 +1,14 @@
-"""Holes of a replica (offsets that no segment has), filled with the batches of a complete replica.
+"""Fills holes of a replica (offsets that no segment has) with the batches of a complete replica.
 
-The range is fetched from the leader, or another replica in sync, as any reader fetches, written into new
-segments, and swapped in when all of it is on the disk. The log around the hole stays as it is.
+The missing range is fetched from the leader or another in-sync replica, like a consumer fetches, and written
+into new segments. The segments are swapped in once all of them are on disk. The log around the hole stays
+unchanged.
 
-A replica with a hole does not fetch meanwhile: as a follower it would rejoin the ISR, and could be elected
-without the missing records.
+A follower with a hole does not fetch meanwhile: it would rejoin the ISR and could be elected leader without
+the missing records.
 
-Invariant: a hole is closed only by batches that lead from its first offset to its end, or because the
-leader's log starts behind it.
+Invariant: a hole is closed only by batches that cover it from its first to its last offset, or because the
+leader's log starts after it.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ from collections.abc import Sequence
 
 from penstock.broker.base.logs import get_logger
 from penstock.broker.healing.compacted_repair import within_gaps
-from penstock.broker.healing.environment import RepairEnvironment
 from penstock.broker.healing.repair import (
     Outcome,
+    RepairEnvironment,
     fetch_replica,
     is_here,
     leader_of,
@@ -53,7 +54,7 @@ async def fill_hole(
             return Outcome.WAITS
         leader = leader_of(env, partition)
         if hole.next_offset > opened.high_watermark:
-            # Only the leader decides what is committed there.
+            # Above the high watermark only the leader's log is authoritative.
             sources = [source for source in sources if source == leader]
         if not sources:
             return Outcome.WAITS
@@ -61,7 +62,7 @@ async def fill_hole(
 
 
 class _Filling:
-    """One hole's."""
+    """The filling of one hole."""
 
     __slots__ = ("_env", "_gaps_allowed", "_hole", "_leader", "_new", "_partition", "_source", "_sources")
 
@@ -77,7 +78,7 @@ class _Filling:
         self._partition = partition
         self._hole = hole
         self._sources = sources
-        #: the replica that gave all of it
+        #: the replica that the batches came from
         self._source = -1
         self._leader = leader
         segments = partition.log.segments
@@ -116,12 +117,12 @@ class _Filling:
         return Outcome.MENDED if self._hole not in opened.recovery.corruption else outcome
 
     def _replaced(self) -> list[int]:
-        """The base offset of an empty segment where the hole begins: a new one takes its name."""
+        """The base offset of an empty segment at the start of the hole: a new segment takes its file name."""
         segment = self._partition.log.segments.holding(self._hole.first_offset)
         return [segment.base_offset] if segment.base_offset == self._hole.first_offset else []
 
     async def _filled(self) -> None:
-        """The offsets are there again."""
+        """Remove the hole from the log's known damage, and the partial batch before it from the file."""
         opened, hole = self._partition.log, self._hole
         opened.recovery.replaced(hole)
         before = opened.segments.holding(hole.first_offset - 1)
@@ -129,20 +130,20 @@ class _Filling:
             before.damage = [damage for damage in before.damage if damage.end <= before.size]
             file = before.open_file()
             if file.size() > before.size:
-                # Behind the last whole batch lies a part of one that is in the new segment now.
+                # After the last complete batch the file has a part of a batch that the new segment contains.
                 file.truncate(before.size)
                 await self._env.workers.in_thread(file.sync)
         log_repaired(self._env, self._partition, hole._replace(size=self._new.size), self._source)
 
     async def _copy(self, replica: int) -> bool:
-        """Write what a replica has of the hole; False if the hole is no longer there to be filled."""
+        """Write the batches that `replica` has of the hole; False if the hole no longer exists."""
         opened, hole, in_thread = self._partition.log, self._hole, self._env.workers.in_thread
         await in_thread(self._new.restart)
         offset = hole.first_offset
         while offset < hole.next_offset:
             if not self._is_there():
                 return False
-            # What lies before the log's start is nowhere to be had, and not missed.
+            # Records before the log start offset are deleted: no replica serves them.
             start = max(offset, opened.log_start_offset)
             try:
                 fetched = await read_replica(self._env, self._partition, start, replica)
@@ -158,7 +159,7 @@ class _Filling:
         return True
 
     async def _follow_start(self, offset: int) -> bool:
-        """Move the log start up to the leader's, if that is behind `offset`: what lies before was deleted."""
+        """Advance the log start offset to the leader's if that is above `offset`; whether it was."""
         opened = self._partition.log
         behind = min(self._hole.next_offset, opened.high_watermark)
         answer = await fetch_replica(self._env, self._partition, behind, self._leader)
@@ -169,7 +170,7 @@ class _Filling:
         return True
 
     def _within(self, fetched: memoryview, offset: int) -> tuple[int, int]:
-        """(bytes of the leading batches that belong into the hole, the offset behind them)."""
+        """(bytes of the leading batches that belong into the hole, the offset after them)."""
         end = self._hole.next_offset
         if self._gaps_allowed:
             return within_gaps(fetched, offset, end)
@@ -187,5 +188,5 @@ class _Filling:
         return size, offset
 
     def _is_there(self) -> bool:
-        """Whether the hole is as it was."""
+        """Whether the hole still exists."""
         return is_here(self._partition) and self._hole in self._partition.log.recovery.corruption

@@ -1,24 +1,28 @@
-"""Damaged ranges of a replica, written over with the bytes of a healthy one.
+"""Overwrites damaged ranges of a replica with the bytes of a healthy replica.
 
-Other replicas are asked for the range as any reader asks. Their bytes are checked and written over the
-damaged ones, in place. That is the same for leaders and followers, takes nobody out of the ISR, and costs
-nothing that is healthy. Where a log is compacted the bytes of another need not fit: see `compacted_repair`.
+The range is fetched from other replicas, like a consumer fetches. The fetched bytes are validated and
+overwrite the damaged bytes in place. Leaders and followers are repaired in the same way. No replica leaves
+the ISR, and healthy bytes are not rewritten. In a compacted log the bytes of another replica may differ in
+size: see `compacted_repair`.
 
-Invariant: a range counts as sound again only when all of it has been written and is on the disk.
+Invariant: a range counts as repaired only when all of it has been written and synced to disk.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
 from penstock.broker.base.logs import get_logger
-from penstock.broker.healing.environment import RepairEnvironment
+from penstock.broker.base.metrics import Metrics
 from penstock.broker.replica.partition import Partition
-from penstock.metadata.image import PartitionImage
+from penstock.metadata.image import ClusterImage, PartitionImage
+from penstock.model.config import BrokerConfig
 from penstock.model.errors import ApiError, CorruptMessage, ErrorCode, PenstockError
-from penstock.ports import File
+from penstock.net.client import Peer
+from penstock.ports import Clock, File, Files, Workers
 from penstock.replication.digest import leading_batches
 from penstock.storage.recovery import Corruption
 from penstock.storage.scrub import repair_target, repaired
@@ -28,6 +32,7 @@ from penstock.wire.apis.fetch import FETCH, FetchPartition, FetchRequest, FetchT
 __all__ = [
     "PIECE_BYTES",
     "Outcome",
+    "RepairEnvironment",
     "all_in_sync",
     "fetch_replica",
     "has_other_replicas",
@@ -41,29 +46,44 @@ __all__ = [
 ]
 
 log = get_logger("scrubber")
-#: what is checked in one go, and fetched with one request
+#: the bytes that one step of scrubbing checks, and that one request fetches
 PIECE_BYTES: Final = 1 << 20
-#: what a replica answers that does not have a range: its copy is damaged as well, or was let go of
+#: the errors of a replica that does not have a range: its copy is damaged as well, or was deleted
 _HAS_NOT: Final = frozenset({ErrorCode.CORRUPT_MESSAGE, ErrorCode.OFFSET_OUT_OF_RANGE})
 
 
+@dataclass(frozen=True, slots=True)
+class RepairEnvironment:
+    """The dependencies of every repair: cluster metadata, disk, and connections to other brokers."""
+
+    node_id: int
+    config: BrokerConfig
+    image: ClusterImage
+    files: Files
+    workers: Workers
+    clock: Clock
+    metrics: Metrics
+    #: a connection to a node's internal listener, by node id and purpose; PeerGone if its address is unknown
+    peer: Callable[[int, str], Peer]
+
+
 class Outcome(Enum):
-    """What became of a damaged range."""
+    """The result of repairing a damaged range."""
 
     MENDED = "mended"
-    #: it stays damaged for now: who may have it is away, or it is not known to be committed yet
+    #: still damaged: a replica that may have the range is unreachable, or does not know that it is committed
     WAITS = "waits"
-    #: everybody was asked, and nobody has it
+    #: no replica has the range
     LOST = "lost"
 
 
 def is_here(partition: Partition) -> bool:
-    """Whether what was found out about a replica still means something."""
+    """Whether this broker still hosts the replica, in a directory that is online."""
     return partition.hosted and partition.directory.health.offline is None
 
 
 def others_in_sync(env: RepairEnvironment, partition: Partition) -> list[int]:
-    """Who else has all of a partition: the leader first."""
+    """The other in-sync replicas of a partition, the leader first."""
     known = _known(env, partition)
     if known is None:
         return []
@@ -73,7 +93,7 @@ def others_in_sync(env: RepairEnvironment, partition: Partition) -> list[int]:
 
 
 def all_in_sync(env: RepairEnvironment, partition: Partition) -> bool:
-    """Whether nobody is away who may have what those in sync do not have."""
+    """Whether all assigned replicas are in sync, so that no other replica may have a missing range."""
     known = _known(env, partition)
     return known is None or set(known.replicas) <= {env.node_id, *known.isr}
 
@@ -90,7 +110,7 @@ def has_other_replicas(env: RepairEnvironment, partition: Partition) -> bool:
 
 
 def leader_of(env: RepairEnvironment, partition: Partition) -> int:
-    """The broker that leads a partition, going by the metadata here; -1 if none does."""
+    """The leader of a partition according to this broker's metadata; -1 if there is none."""
     known = _known(env, partition)
     return -1 if known is None else known.leader
 
@@ -98,7 +118,7 @@ def leader_of(env: RepairEnvironment, partition: Partition) -> int:
 async def fetch_replica(
     env: RepairEnvironment, partition: Partition, offset: int, replica: int
 ) -> PartitionData:
-    """What another replica answers to a Fetch from `offset` on, as any reader sends it."""
+    """The response of another replica to a Fetch from `offset` on, sent like a consumer's."""
     wanted = FetchPartition(partition=partition.index, fetch_offset=offset, partition_max_bytes=PIECE_BYTES)
     request = FetchRequest(
         max_wait_ms=0,
@@ -113,20 +133,20 @@ async def fetch_replica(
 
 
 async def read_replica(env: RepairEnvironment, partition: Partition, offset: int, replica: int) -> memoryview:
-    """Committed bytes of another replica from `offset` on, as any reader gets them."""
+    """Committed bytes of another replica from `offset` on."""
     answer = await fetch_replica(env, partition, offset, replica)
     if answer.error_code:
         raise ApiError(ErrorCode(answer.error_code))
     assert isinstance(answer.records, memoryview)
     if not answer.records:
-        raise ApiError(ErrorCode.OFFSET_NOT_AVAILABLE, f"it has not heard that offset {offset} is committed")
+        raise ApiError(ErrorCode.OFFSET_NOT_AVAILABLE, f"the replica has not committed offset {offset} yet")
     return answer.records
 
 
 async def repair_range(
     env: RepairEnvironment, partition: Partition, damage: Corruption, sources: Iterable[int]
 ) -> Outcome:
-    """Replace a damaged range with what the first of `sources` has that can give it."""
+    """Replace a damaged range with the bytes of the first of `sources` that has them."""
 
     async def copy(replica: int) -> bool:
         if not await _copy(env, partition, damage, replica):
@@ -140,9 +160,9 @@ async def repair_range(
 async def try_each(
     partition: Partition, sources: Iterable[int], copy: Callable[[int], Awaitable[bool]]
 ) -> Outcome:
-    """`copy` from one replica after the other until one gives what is asked for.
+    """Call `copy` with one replica after the other until one of them has the range.
 
-    False of `copy` means that ours is no longer, or not yet, what another's could replace.
+    `copy` returns false if this replica cannot be repaired now, for example because its log was truncated.
     """
     outcome = Outcome.LOST
     for replica in sources:
@@ -168,20 +188,20 @@ def log_repaired(env: RepairEnvironment, partition: Partition, damage: Corruptio
 
 
 async def _copy(env: RepairEnvironment, partition: Partition, damage: Corruption, replica: int) -> bool:
-    """Write a replica's bytes over ours; False if ours cannot be replaced in place."""
+    """Overwrite the damaged range with a replica's bytes; False if it cannot be replaced in place."""
     opened, offset, position = partition.log, damage.first_offset, damage.position
     end = damage.position + damage.size
     file = _target(partition, damage)
     while file is not None and offset < damage.next_offset:
-        # The batch that the log begins within lies there whole, and is found by what is left of it.
+        # The log start offset may lie within a batch. Fetching that offset returns the complete batch.
         fetched = await read_replica(env, partition, max(offset, opened.log_start_offset), replica)
         batches, next_offset = _within(fetched, offset, damage)
-        # It may have been cut, compacted or let go of while we waited.
+        # The segment may have been truncated, compacted or deleted during the fetch.
         file = _target(partition, damage)
         if file is None:
             break
         if position + len(batches) > end:
-            raise CorruptMessage(f"its batches from {damage.first_offset} on take more room than ours")
+            raise CorruptMessage(f"the replica's batches from {damage.first_offset} on are too large")
         try:
             file.pwrite(batches, position)
         except OSError as e:
@@ -190,7 +210,7 @@ async def _copy(env: RepairEnvironment, partition: Partition, damage: Corruption
     if file is None:
         return False
     if position != end:
-        raise CorruptMessage(f"its batches from {damage.first_offset} on take less room than ours")
+        raise CorruptMessage(f"the replica's batches from {damage.first_offset} on are too small")
     await _sync(env, partition, [file])
     if _target(partition, damage) is None:
         return False
@@ -215,7 +235,7 @@ def _target(partition: Partition, damage: Corruption) -> File | None:
 
 
 def _within(fetched: memoryview, offset: int, damage: Corruption) -> tuple[memoryview, int]:
-    """The whole, sound batches in a damaged range that follow each other from `offset` on, and their end."""
+    """The complete, valid, consecutive batches of a damaged range from `offset` on, and the next offset."""
     size, _ = leading_batches(fetched, damage.next_offset)
     batches = fetched[:size]
     for header in check_replicated(batches):
@@ -223,5 +243,5 @@ def _within(fetched: memoryview, offset: int, damage: Corruption) -> tuple[memor
             raise CorruptMessage(f"a batch at offset {header[0]} where {offset} should be")
         offset = header[0] + header[6] + 1
     if not batches or offset > damage.next_offset:
-        raise CorruptMessage(f"no batches that end at {damage.next_offset}, as ours do")
+        raise CorruptMessage(f"the replica has no batches that end at offset {damage.next_offset}")
     return batches, offset

@@ -1,14 +1,14 @@
-"""Looks for damage in sealed segments, and has it replaced with the bytes of a healthy replica.
+"""Finds damage in sealed segments, and replaces it with the bytes of a healthy replica.
 
-Round after round every sealed segment of every replica here is read, in pieces, in a process of its own, at
-`penstock.scrub.bytes.per.second`. What is damaged is reported, and from then on neither clients nor followers
-get it, until it has been replaced (`repair`). Then the same segments are compared with other replicas'
-(`comparison`), which finds what no checksum does. Beside the rounds what is known to be damaged, from one of
-them or from recovery, is tried again every minute; and who cannot do without what is damaged, as coordinators
-cannot, has it found and repaired at once (`mend`).
+In each round every sealed segment of every replica of this broker is read, in pieces, in a separate process,
+at `penstock.scrub.bytes.per.second`. Damaged ranges are logged. From then on neither clients nor followers
+are served these ranges until they have been replaced (`repair`). Then the same segments are compared with
+other replicas (`comparison`), which finds damage that no checksum shows. Beside the rounds, the repair of
+known damage is retried every minute. Coordinators cannot load a damaged log, so `mend` finds and repairs the
+damage of one replica at once.
 
-What is known to be damaged is in the manifest of a clean shutdown. After a crash the first round, which
-begins soon after the start, finds it again.
+A clean shutdown writes the known damage to its manifest. After a crash the first round finds it again, soon
+after the start.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from penstock.broker.base.logs import get_logger
 from penstock.broker.base.system_ports import OsFiles
 from penstock.broker.healing.compacted_repair import needs_renewal, renew_segment
 from penstock.broker.healing.comparison import compare_replica
-from penstock.broker.healing.environment import RepairEnvironment
 from penstock.broker.healing.hole_filling import fill_hole
 from penstock.broker.healing.repair import (
     PIECE_BYTES,
     Outcome,
+    RepairEnvironment,
     all_in_sync,
     has_other_replicas,
     is_here,
@@ -58,10 +58,10 @@ from penstock.storage.segment import LOG, Segment
 __all__ = ["Scrubber"]
 
 log = get_logger("scrubber")
-#: How long a broker that has started is left alone: those that it serves and follows come first. And how soon
-#: damage that is known is looked at again: who can mend it may be back.
+#: The pause after the start, in which clients and replication have priority. Also the pause between repairs
+#: of known damage: a replica that has the range may be reachable again.
 _SETTLE_S: Final = 60.0
-#: the pause before a repair is tried again, which doubles: the leader may not have been elected yet
+#: the pause before the first retry of a repair, doubled at each retry: the leader may not be elected yet
 _FIRST_REPAIR_PAUSE_S: Final = 0.1
 
 
@@ -81,16 +81,16 @@ class Scrubber:
         partitions: Partitions,
         review: Callable[[Iterable[Partition]], None],
     ) -> None:
-        """`review` gives replicas their roles again after their damage has changed."""
+        """`review` assigns replicas their roles again after their damage has changed."""
         self._env = env
         self._partitions = partitions
         self._review = review
         self._tasks: list[asyncio.Task[None]] = []
-        #: the replica that is being compared: what differs there is mended by a verdict, not by who has it
+        #: the replica that is being compared: only the comparison may repair it, from healthy replicas
         self._compared: Partition | None = None
-        #: of replicas that somebody waits for
+        #: the tasks of `mend`
         self._mending: dict[Partition, asyncio.Task[Outcome | None]] = {}
-        #: of replicas that are repaired as soon as another replica can give what they lack
+        #: the tasks of `repair_soon`
         self._repairing: dict[Partition, _Repair] = {}
 
     def start(self) -> None:
@@ -111,9 +111,9 @@ class Scrubber:
             await asyncio.sleep(self._interval_s)
 
     async def _mend_often(self) -> None:
-        """Beside the rounds: one may take a day, and what is known to be damaged must not wait for its turn.
+        """Repair known damage beside the rounds: one round may take a day.
 
-        Whoever repairs asks before each write whether the range is damaged still, so two may be at it.
+        Every repair checks before each write that the range is still damaged, so two tasks may run at once.
         """
         while True:
             await asyncio.sleep(self._pause_s)
@@ -128,7 +128,7 @@ class Scrubber:
         return min(_SETTLE_S, self._interval_s)
 
     async def scrub_all(self) -> None:
-        """One round over everything that is here."""
+        """Run one round over all replicas of this broker."""
 
         async def tend(partition: Partition) -> None:
             await self.scrub(partition)
@@ -142,7 +142,7 @@ class Scrubber:
         await self._each(tend)
 
     async def mend_all(self) -> None:
-        """Repair what is known to be damaged, but for what a comparison judges at the moment."""
+        """Repair all known damage, except that of the replica that is being compared."""
 
         async def mend(partition: Partition) -> None:
             if partition is not self._compared:
@@ -162,9 +162,9 @@ class Scrubber:
                 log.error("scrub_failed", partition=partition.name, error=repr(e), exc_info=e)
 
     async def mend(self, partition: Partition) -> Outcome | None:
-        """Find all that is damaged in a replica, and repair it, now; None if nothing is damaged.
+        """Find all damage of a replica and repair it now; None if there is none.
 
-        Whoever waits may give up. The task is not theirs: a segment that is being swapped must not be left.
+        The repair goes on if the caller is cancelled: a segment swap must not be interrupted.
         """
         task = self._mending.get(partition)
         if task is None:
@@ -183,9 +183,10 @@ class Scrubber:
         return await self.repair(partition) if partition.log.recovery.corruption else None
 
     def repair_soon(self, partition: Partition) -> None:
-        """Repair a follower that must not fetch before, or a leader with a hole, until that has succeeded.
+        """Repair a replica that cannot serve its role before, and retry until the repair succeeds.
 
-        Called again, it tries at once: a replica that has joined the ISR may have what is missing.
+        That is a follower that must not fetch, or a leader with a hole. A second call retries at once: a
+        replica that has joined the ISR may have the missing range.
         """
         repair = self._repairing.get(partition)
         if repair is not None:
@@ -220,10 +221,10 @@ class Scrubber:
             await self._scrub_segment(partition, segment)
 
     async def _scrub_segment(self, partition: Partition, segment: Segment, *, at_once: bool = False) -> None:
-        """Check a segment: a sealed one at its pace, or any `at_once`."""
+        """Check a segment: a sealed segment at the configured rate, or any segment `at_once`."""
         env, done = self._env, Piece(0, 0)
         describe_now = describe_as_is if at_once else describe
-        # Memory is seen by this process only.
+        # Another process can read real files only, not the files in memory that tests use.
         in_worker = env.workers.in_process if isinstance(env.files, OsFiles) else env.workers.in_thread
         while is_here(partition):
             sealed = describe_now(partition.log, segment)
@@ -236,10 +237,10 @@ class Scrubber:
             try:
                 done = await in_worker(scrub, env.files, sealed, before, PIECE_BYTES)
             except FileNotFoundError:
-                # Gone by retention or compaction; where it is not, reads will tell.
+                # Retention or compaction deleted it. If the file was lost, `_find_lost_files` finds that.
                 return
             if not is_here(partition) or describe_now(partition.log, segment) != sealed:
-                # What was read may have been changed while it was.
+                # The segment may have changed during the read.
                 return
             for damage in done.damage:
                 self._found(partition, segment, damage)
@@ -255,7 +256,7 @@ class Scrubber:
         for segment in segments:
             opened = partition.log
             path = segment.path(LOG)
-            # Retention and compaction take segments out of the log before their files go.
+            # Retention and compaction remove segments from the log before they delete the files.
             if path not in lost or opened.segments.holding(segment.base_offset) is not segment:
                 continue
             if not is_here(partition):
@@ -265,7 +266,7 @@ class Scrubber:
                 if damage is not None:
                     self._report(partition, damage)
             elif segment is opened.segments.active:
-                # As a sealed one it is scrubbed.
+                # Only sealed segments are scrubbed.
                 opened.roll()
 
     def _found(self, partition: Partition, segment: Segment, damage: Corruption) -> None:
@@ -291,7 +292,7 @@ class Scrubber:
             self._review([partition])
 
     async def repair(self, partition: Partition) -> Outcome:
-        """Replace what is known to be damaged, by this scrubber or by recovery, as far as others have it."""
+        """Replace the damage that this scrubber or recovery found, as far as other replicas have it."""
         env, opened = self._env, partition.log
         outcomes = set()
         was_damaged = bool(blocking_damage(opened))
@@ -300,7 +301,7 @@ class Scrubber:
                 mend: Callable[..., Awaitable[Outcome]] = fill_hole
             else:
                 mend = renew_segment if needs_renewal(partition, damage) else repair_range
-            # Of the same moment: who comes back while the others are asked has not been asked.
+            # Both at the same moment: a replica that returns during the repair was not among its sources.
             sources, complete = others_in_sync(env, partition), all_in_sync(env, partition)
             outcome = await mend(env, partition, damage, sources)
             outcomes.add(Outcome.WAITS if outcome is Outcome.LOST and not complete else outcome)
