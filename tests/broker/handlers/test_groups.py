@@ -1,16 +1,12 @@
-"""The group APIs over the raw protocol, in every version: what goes in, what comes out."""
+"""Membership and administration of groups over the raw protocol, in every version."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
-from pathlib import Path
 
 import pytest
 
 from penstock.model.errors import ErrorCode
-from penstock.model.ids import NO_TOPIC_ID
 from penstock.testing import broker
 from penstock.wire.apis.consumer_group_describe import CONSUMER_GROUP_DESCRIBE, ConsumerGroupDescribeRequest
 from penstock.wire.apis.consumer_group_heartbeat import (
@@ -29,48 +25,22 @@ from penstock.wire.apis.join_group import (
 )
 from penstock.wire.apis.leave_group import LEAVE_GROUP, LeaveGroupRequest, MemberIdentity
 from penstock.wire.apis.list_groups import LIST_GROUPS, ListGroupsRequest
-from penstock.wire.apis.offset_commit import (
-    OFFSET_COMMIT,
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
-from penstock.wire.apis.offset_delete import (
-    OFFSET_DELETE,
-    OffsetDeleteRequest,
-    OffsetDeleteRequestPartition,
-    OffsetDeleteRequestTopic,
-)
-from penstock.wire.apis.offset_fetch import (
-    OFFSET_FETCH,
-    OffsetFetchRequest,
-    OffsetFetchRequestGroup,
-    OffsetFetchRequestTopic,
-    OffsetFetchRequestTopics,
-)
 from penstock.wire.apis.sync_group import SYNC_GROUP, SyncGroupRequest, SyncGroupRequestAssignment
 from tests.broker.conftest import penstock_only
+from tests.broker.handlers.group_requests import BATCHED, commit, fetch, join
 from tests.broker.raw import RawClient
 from tests.broker.requests import (
     AGAINST,
     Topic,
-    batch_of,
-    create_topic,
-    delete_topic,
     every_version,
     new_name,
-    produce,
-    record,
 )
 from tests.groups.shard_driver import subscription
-
-BY_ID = 10
-BATCHED = 8
 
 
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
-    """A broker of ours, or the one that `tests.broker.conftest` tells of."""
+    """A broker without a rebalance delay, or the one that `tests.broker.conftest` names."""
     if AGAINST:
         yield AGAINST
         return
@@ -81,111 +51,12 @@ def address() -> Iterator[str]:
 
 
 @pytest.fixture
-def client(address: str) -> Iterator[RawClient]:
-    with RawClient(address) as connected:
-        yield connected
-
-
-@pytest.fixture
-def topic(client: RawClient) -> Topic:
-    return create_topic(client)
-
-
-@pytest.fixture
 def group() -> str:
     return new_name("group")
 
 
-# -- asking
-
-
-def join(client: RawClient, version: int, group: str) -> JoinGroupResponse:
-    """Join, with the id that one is given where the version wants that."""
-    request = JoinGroupRequest(
-        group_id=group,
-        session_timeout_ms=10_000,
-        rebalance_timeout_ms=10_000,
-        protocol_type="consumer",
-        protocols=[JoinGroupRequestProtocol(name="range", metadata=subscription(["t"]))],
-    )
-    response = client.ask(JOIN_GROUP, version, request)
-    if response.error_code == ErrorCode.MEMBER_ID_REQUIRED:
-        request.member_id = response.member_id
-        response = client.ask(JOIN_GROUP, version, request)
-    return response
-
-
-def commit(client: RawClient, version: int, group: str, topic: Topic, index: int = 0, offset: int = 7) -> int:
-    partition = OffsetCommitRequestPartition(
-        partition_index=index, committed_offset=offset, committed_metadata="note"
-    )
-    wanted = OffsetCommitRequestTopic(name=topic.name, topic_id=topic.id, partitions=[partition])
-    response = client.ask(OFFSET_COMMIT, version, OffsetCommitRequest(group_id=group, topics=[wanted]))
-    (answered,) = response.topics
-    assert answered.topic_id == (topic.id if version >= BY_ID else NO_TOPIC_ID)
-    (only,) = answered.partitions
-    return only.error_code
-
-
-def fetch(
-    client: RawClient, version: int, group: str, topic: Topic | None
-) -> list[tuple[int, str | None, int]]:
-    """(offset, metadata, error) of each partition; of everything where `topic` is None."""
-    if version >= BATCHED:
-        topics = None
-        if topic is not None:
-            topics = [OffsetFetchRequestTopics(name=topic.name, topic_id=topic.id, partition_indexes=[0])]
-        response = client.ask(
-            OFFSET_FETCH,
-            version,
-            OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group, topics=topics)]),
-        )
-        (answered,) = response.groups
-        assert answered.error_code == ErrorCode.NONE
-        return [(p.committed_offset, p.metadata, p.error_code) for t in answered.topics for p in t.partitions]
-    old = None if topic is None else [OffsetFetchRequestTopic(name=topic.name, partition_indexes=[0])]
-    response = client.ask(OFFSET_FETCH, version, OffsetFetchRequest(group_id=group, topics=old))
-    assert response.error_code == ErrorCode.NONE
-    return [(p.committed_offset, p.metadata, p.error_code) for t in response.topics for p in t.partitions]
-
-
-# -- where a group is
-
-
-@pytest.mark.parametrize("version", every_version(FIND_COORDINATOR))
-def test_the_coordinator_of_a_group(client: RawClient, version: int) -> None:
-    request = FindCoordinatorRequest(key="g", coordinator_keys=["g", "h"])
-
-    response = client.ask(FIND_COORDINATOR, version, request)
-
-    found = response.coordinators if version >= 4 else [response]
-    assert len(found) == (2 if version >= 4 else 1)
-    for each in found:
-        assert (each.error_code, f"{each.host}:{each.port}") == (ErrorCode.NONE, client.address)
-
-
-@penstock_only
-@pytest.mark.parametrize(
-    ("kind", "code"),
-    [(1, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED), (2, ErrorCode.INVALID_REQUEST)],
-)
-def test_there_is_no_other_coordinator_yet(client: RawClient, kind: int, code: ErrorCode) -> None:
-    request = FindCoordinatorRequest(key_type=kind, coordinator_keys=["x"])
-    (found,) = client.ask(FIND_COORDINATOR, 6, request).coordinators
-    assert (found.error_code, found.node_id) == (code, -1)
-
-
-def test_only_the_broker_writes_what_it_will_believe(client: RawClient) -> None:
-    offsets = Topic("__consumer_offsets", NO_TOPIC_ID)
-    answer = produce(client, offsets, batch_of([record(b"value", b"key")]), version=9)
-    assert answer.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
-
-
-# -- a member's life
-
-
 @pytest.mark.parametrize("version", every_version(JOIN_GROUP))
-def test_a_member_joins_syncs_lives_and_leaves(client: RawClient, group: str, version: int) -> None:
+def test_a_member_joins_syncs_heartbeats_and_leaves(client: RawClient, group: str, version: int) -> None:
     joined = join(client, version, group)
 
     assert (joined.error_code, joined.generation_id, joined.leader) == (0, 1, joined.member_id)
@@ -217,13 +88,13 @@ def test_an_error_comes_without_a_protocol(client: RawClient, group: str, versio
         group_id=group,
         session_timeout_ms=10_000,
         rebalance_timeout_ms=10_000,
-        member_id="nobody",
+        member_id="unknown",
         protocol_type="consumer",
         protocols=[JoinGroupRequestProtocol(name="range", metadata=subscription(["t"]))],
     )
     response = client.ask(JOIN_GROUP, version, request)
 
-    assert (response.error_code, response.member_id) == (ErrorCode.UNKNOWN_MEMBER_ID, "nobody")
+    assert (response.error_code, response.member_id) == (ErrorCode.UNKNOWN_MEMBER_ID, "unknown")
     assert response.protocol_name == (None if version >= 7 else "")
 
 
@@ -252,7 +123,7 @@ def test_an_error_that_comes_later_has_no_protocol_either(client: RawClient, gro
 
 
 @pytest.mark.parametrize("version", every_version(LEAVE_GROUP))
-def test_leaving_what_one_is_not_in(client: RawClient, group: str, version: int) -> None:
+def test_leaving_a_group_without_being_a_member(client: RawClient, group: str, version: int) -> None:
     request = LeaveGroupRequest(group_id=group, member_id="x", members=[MemberIdentity(member_id="x")])
 
     response = client.ask(LEAVE_GROUP, version, request)
@@ -261,9 +132,7 @@ def test_leaving_what_one_is_not_in(client: RawClient, group: str, version: int)
     assert told == [ErrorCode.UNKNOWN_MEMBER_ID]
 
 
-def test_a_member_that_hangs_up_does_not_keep_others_from_being_answered(
-    client: RawClient, group: str
-) -> None:
+def test_a_member_that_disconnects_does_not_block_other_members(client: RawClient, group: str) -> None:
     """The one that waits in JoinGroup for the other goes away; the other gets its answer all the same."""
     first = join(client, 3, group)
     with client.another() as impatient:
@@ -312,14 +181,14 @@ def test_a_member_of_the_new_protocol(client: RawClient, topic: Topic, group: st
     assert [(t.topic_id, t.partitions) for t in joined.assignment.topic_partitions] == [(topic.id, [0])]
 
     for describe_version in every_version(CONSUMER_GROUP_DESCRIBE):
-        asked = ConsumerGroupDescribeRequest(group_ids=[group, "nobody"], include_authorized_operations=True)
+        asked = ConsumerGroupDescribeRequest(group_ids=[group, "unknown"], include_authorized_operations=True)
         found = {g.group_id: g for g in client.ask(CONSUMER_GROUP_DESCRIBE, describe_version, asked).groups}
-        known, unknown = found[group], found["nobody"]
+        known, unknown = found[group], found["unknown"]
         assert (known.group_state, known.group_epoch, known.assignor_name) == ("Stable", 2, "uniform")
         assert known.authorized_operations == 0b1101_0100_1000
         (member,) = known.members
         assert [t.topic_name for t in member.assignment.topic_partitions] == [topic.name]
-        assert unknown.error_code == ErrorCode.GROUP_ID_NOT_FOUND and "nobody" in (
+        assert unknown.error_code == ErrorCode.GROUP_ID_NOT_FOUND and "unknown" in (
             unknown.error_message or ""
         )
 
@@ -339,7 +208,7 @@ def test_blank_names_are_refused(client: RawClient, group: str, field: str, blan
     assert response.error_code == ErrorCode.INVALID_REQUEST
 
 
-def test_a_bad_pattern_is_refused_with_a_reason(client: RawClient, group: str) -> None:
+def test_an_invalid_regular_expression_is_refused_with_a_reason(client: RawClient, group: str) -> None:
     request = ConsumerGroupHeartbeatRequest(
         group_id=group,
         member_id="me",
@@ -352,65 +221,11 @@ def test_a_bad_pattern_is_refused_with_a_reason(client: RawClient, group: str) -
     assert "`(`" in (response.error_message or "")
 
 
-# -- offsets
-
-
-@pytest.mark.parametrize("version", every_version(OFFSET_COMMIT))
-def test_commit_in_every_version(client: RawClient, topic: Topic, group: str, version: int) -> None:
-    assert commit(client, version, group, topic) == ErrorCode.NONE
-    assert fetch(client, BATCHED, group, topic) == [(7, "note", 0)]
-    assert commit(client, version, group, topic, index=5) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    nowhere = Topic("nowhere", topic.id[::-1])  # type: ignore[arg-type]
-    missing = ErrorCode.UNKNOWN_TOPIC_ID if version >= BY_ID else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert commit(client, version, group, nowhere) == missing
-
-
-@pytest.mark.parametrize("version", every_version(OFFSET_FETCH))
-def test_fetch_in_every_version(client: RawClient, topic: Topic, group: str, version: int) -> None:
-    assert fetch(client, version, group, topic) == [(-1, "", 0)]
-    commit(client, 9, group, topic)
-    assert fetch(client, version, group, topic) == [(7, "note", 0)]
-    if version >= 2:
-        assert fetch(client, version, group, None) == [(7, "note", 0)]
-        assert fetch(client, version, "a group that nobody knows", None) == []
-
-
-def test_fetch_by_an_id_that_nobody_knows(client: RawClient, topic: Topic, group: str) -> None:
-    stranger = Topic(topic.name, topic.id[::-1])  # type: ignore[arg-type]
-    assert fetch(client, BY_ID, group, stranger) == [(-1, "", ErrorCode.UNKNOWN_TOPIC_ID)]
-
-
-def test_a_topic_that_is_made_again_has_no_offsets(client: RawClient, group: str) -> None:
-    topic = create_topic(client)
-    commit(client, 9, group, topic)
-    delete_topic(client, topic)
-    again = create_topic(client, topic.name)
-    assert fetch(client, 9, group, again) == [(-1, "", 0)]
-
-
-def test_delete_offsets(client: RawClient, topic: Topic, group: str) -> None:
-    def delete(name: str, index: int) -> tuple[int, list[int]]:
-        partitions = [OffsetDeleteRequestPartition(partition_index=index)]
-        wanted = OffsetDeleteRequestTopic(name=name, partitions=partitions)
-        response = client.ask(OFFSET_DELETE, 0, OffsetDeleteRequest(group_id=group, topics=[wanted]))
-        return response.error_code, [p.error_code for t in response.topics for p in t.partitions]
-
-    assert delete(topic.name, 0) == (ErrorCode.GROUP_ID_NOT_FOUND, [])
-    commit(client, 9, group, topic)
-    assert delete(topic.name, 9) == (0, [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION])
-    assert delete("nowhere", 0) == (0, [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION])
-    assert delete(topic.name, 0) == (0, [ErrorCode.NONE])
-    assert fetch(client, BATCHED, group, topic) == [(-1, "", 0)]
-
-
-# -- administrators
-
-
 @penstock_only  # which shows a group only once its first record is committed
 @pytest.mark.parametrize("version", every_version(DESCRIBE_GROUPS))
 def test_describe_groups(client: RawClient, group: str, version: int) -> None:
     join(client, 9, group)
-    request = DescribeGroupsRequest(groups=[group, "nobody"], include_authorized_operations=True)
+    request = DescribeGroupsRequest(groups=[group, "unknown"], include_authorized_operations=True)
 
     known, unknown = client.ask(DESCRIBE_GROUPS, version, request).groups
 
@@ -444,13 +259,13 @@ def test_delete_groups(client: RawClient, topic: Topic, group: str, version: int
     busy = f"{group}-busy"
     join(client, 9, busy)
 
-    request = DeleteGroupsRequest(groups_names=[group, busy, "nobody"])
+    request = DeleteGroupsRequest(groups_names=[group, busy, "unknown"])
     results = {r.group_id: r.error_code for r in client.ask(DELETE_GROUPS, version, request).results}
 
     assert results == {
         group: ErrorCode.NONE,
         busy: ErrorCode.NON_EMPTY_GROUP,
-        "nobody": ErrorCode.GROUP_ID_NOT_FOUND,
+        "unknown": ErrorCode.GROUP_ID_NOT_FOUND,
     }
     assert fetch(client, BATCHED, group, topic) == [(-1, "", 0)]
 
@@ -461,19 +276,3 @@ def test_without_an_offsets_topic_there_are_no_groups() -> None:
         assert client.ask(LIST_GROUPS, 5, ListGroupsRequest()).groups == []
         beat = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
         assert client.ask(HEARTBEAT, 4, beat).error_code == ErrorCode.NOT_COORDINATOR
-
-
-@penstock_only
-def test_a_new_broker_refuses_nobody_that_comes_at_once(tmp_path: Path) -> None:
-    """The first of them has `__consumer_offsets` made; the others find it half made."""
-
-    def ask(bootstrap: str, group: str) -> int:
-        with RawClient(bootstrap) as client:
-            found = client.ask(FIND_COORDINATOR, 4, FindCoordinatorRequest(coordinator_keys=[group]))
-            fetched = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group, topics=None)])
-            answer = client.ask(OFFSET_FETCH, BATCHED, fetched).groups[0].error_code
-            return found.coordinators[0].error_code or answer
-
-    with broker(data=tmp_path) as running, ThreadPoolExecutor(16) as clients:
-        codes = clients.map(partial(ask, running.bootstrap), map(str, range(64)))
-        assert set(codes) == {ErrorCode.NONE}

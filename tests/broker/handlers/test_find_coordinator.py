@@ -1,0 +1,63 @@
+"""FindCoordinator over the raw protocol, in every version."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from penstock.model.errors import ErrorCode
+from penstock.testing import broker
+from penstock.wire.apis.find_coordinator import FIND_COORDINATOR, FindCoordinatorRequest
+from penstock.wire.apis.offset_fetch import (
+    OFFSET_FETCH,
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+)
+from tests.broker.conftest import penstock_only
+from tests.broker.handlers.group_requests import BATCHED
+from tests.broker.raw import RawClient
+from tests.broker.requests import (
+    every_version,
+)
+
+
+@pytest.mark.parametrize("version", every_version(FIND_COORDINATOR))
+def test_the_coordinator_of_a_group(client: RawClient, version: int) -> None:
+    request = FindCoordinatorRequest(key="g", coordinator_keys=["g", "h"])
+
+    response = client.ask(FIND_COORDINATOR, version, request)
+
+    found = response.coordinators if version >= 4 else [response]
+    assert len(found) == (2 if version >= 4 else 1)
+    for each in found:
+        assert (each.error_code, f"{each.host}:{each.port}") == (ErrorCode.NONE, client.address)
+
+
+@penstock_only
+@pytest.mark.parametrize(
+    ("kind", "code"),
+    [(1, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED), (2, ErrorCode.INVALID_REQUEST)],
+)
+def test_other_types_have_no_coordinator(client: RawClient, kind: int, code: ErrorCode) -> None:
+    request = FindCoordinatorRequest(key_type=kind, coordinator_keys=["x"])
+    (found,) = client.ask(FIND_COORDINATOR, 6, request).coordinators
+    assert (found.error_code, found.node_id) == (code, -1)
+
+
+@penstock_only
+def test_a_new_broker_serves_all_requests_that_arrive_at_once(tmp_path: Path) -> None:
+    """The first request creates `__consumer_offsets`. The others arrive before its partitions are open."""
+
+    def request(bootstrap: str, group: str) -> int:
+        with RawClient(bootstrap) as client:
+            found = client.ask(FIND_COORDINATOR, 4, FindCoordinatorRequest(coordinator_keys=[group]))
+            fetched = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group, topics=None)])
+            answer = client.ask(OFFSET_FETCH, BATCHED, fetched).groups[0].error_code
+            return found.coordinators[0].error_code or answer
+
+    with broker(data=tmp_path) as running, ThreadPoolExecutor(16) as clients:
+        codes = clients.map(partial(request, running.bootstrap), map(str, range(64)))
+        assert set(codes) == {ErrorCode.NONE}
