@@ -88,6 +88,8 @@ class DataDirectory:
         self._logs: dict[TopicPartition, Log] = {}
         self._checkpoints = OffsetCheckpoints(files, path, self.health)
         self._opened: set[TopicPartition] = set()
+        #: logs that `seal` has prepared: `close` need not do it again if their plans were carried out
+        self._sealed: frozenset[Log] = frozenset()
         self.quarantine = Quarantine(files, path)
         self.folders = PartitionFolders(files, path, self.quarantine, clock)
 
@@ -131,13 +133,14 @@ class DataDirectory:
     def close(self, clean: bool = True, broker_epoch: int = NO_BROKER_EPOCH) -> None:
         """Close every log that is still open; with `clean`, the next start may trust what it finds.
 
-        `broker_epoch` is the one of the registration that ends here.
-        It touches files, and syncs what nobody has after `seal`: that belongs into a worker thread.
+        `broker_epoch` is the one of the registration that ends here. It touches files, and syncs logs that
+        were not sealed: that belongs into a worker thread.
         """
         if clean:
             self.health.check()
         for log in self._logs.values():
-            log.close(clean)
+            sealed = log in self._sealed and log.recovery_point == log.end_offset
+            log.close(clean and not sealed)
         if clean:
             self.checkpoint().write()
             self._write_manifest(broker_epoch)
@@ -153,12 +156,15 @@ class DataDirectory:
             raise self.health.failed(e, f"cannot write {self.path}/{_CLEAN}") from e
 
     def seal(self) -> list[tuple[Log, FlushPlan]]:
-        """Before `close`: write what the next start needs; the plans sync it. Touches files only.
+        """Before `close`: write what the next start needs. Touches files only.
 
-        Nothing may be appended from now on.
+        The caller carries out the plans, or closes the directory as not clean. Nothing may be appended from
+        now on.
         """
         self.health.check()
-        return [(log, log.seal()) for log in self._logs.values()]
+        plans = [(log, log.seal()) for log in self._logs.values()]
+        self._sealed = frozenset(self._logs.values())
+        return plans
 
     def sync(self, plans: Sequence[FlushPlan]) -> None:
         """Carry out plans of logs of this directory, in a worker thread; StorageError if one fails.

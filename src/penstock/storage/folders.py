@@ -16,7 +16,7 @@ does, and touches files only, so it may run in a worker thread.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from itertools import count
 from typing import Final, NamedTuple
@@ -156,8 +156,16 @@ class PartitionFolders:
         return f"{self.topic_path(topic)}/partition-{partition}"
 
     def found(self) -> list[StoredPartition]:
-        """What lies in the directory; `foreign` has the paths of files and folders that are no partitions."""
-        found, self.foreign = [], []
+        """The partition folders; `foreign` has the paths of files and folders that are no partitions."""
+        return [
+            StoredPartition(topic, index, topic_id)
+            for topic, topic_id, indexes in self._found()
+            for index in indexes
+        ]
+
+    def _found(self) -> Iterator[tuple[str, TopicId, list[int]]]:
+        """Each topic folder, its topic id, and the partitions in it."""
+        self.foreign = []
         for topic in self._files.listdir(f"{self._path}/{TOPICS}"):
             try:
                 indexes = self._indexes(topic) if _TOPIC.fullmatch(topic) else None
@@ -168,12 +176,24 @@ class PartitionFolders:
                 self.foreign.append(self.topic_path(topic))
                 continue
             topic_id = self._topic_ids[topic] = self._read_topic_id(topic)
-            found += [StoredPartition(topic, index, topic_id) for index in indexes]
-        return found
+            yield topic, topic_id, indexes
 
     def identified(self) -> list[PartitionFolder]:
         """As `found`, with each folder's identity."""
-        return [PartitionFolder(*stored, self.identity(stored)) for stored in self.found()]
+        read, folders = self._files.read, []
+        for topic, topic_id, indexes in self._found():
+            path = f"{self.topic_path(topic)}/partition-"
+            expected = _identity(self._text(topic_id), "%d")
+            for index in indexes:
+                try:
+                    data = read(f"{path}{index}/{PARTITION_METADATA}")
+                except OSError:
+                    identity = None
+                else:
+                    own = data == expected % index
+                    identity = Identity(topic_id, index) if own else _parsed_identity(data)
+                folders.append(PartitionFolder(topic, index, topic_id, identity))
+        return folders
 
     def identity(self, stored: StoredPartition) -> Identity | None:
         """What the folder at a path says about itself, None if it says nothing."""
@@ -181,8 +201,6 @@ class PartitionFolders:
             data = self._files.read(self._identity_path(stored.topic, stored.partition))
         except OSError:
             return None
-        if data == _identity(self._text(stored.topic_id), stored.partition):
-            return Identity(stored.topic_id, stored.partition)
         return _parsed_identity(data)
 
     def identify(self, topic: str, partition: int, topic_id: TopicId) -> None:
@@ -329,7 +347,7 @@ def _misplaced(folders: PartitionFolders, folder: PartitionFolder, own: StoredPa
     return f"the folder of {place} was found at {found}"
 
 
-def _identity(topic_id: str, partition: int) -> bytes:
+def _identity(topic_id: str, partition: int | str) -> bytes:
     """Kafka's `partition.metadata`, with the partition."""
     return f"version: 0\ntopic_id: {topic_id}\npartition: {partition}\n".encode()
 

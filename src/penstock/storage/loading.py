@@ -8,7 +8,7 @@ segments have to continue each other in both cases (`continuity`).
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence, Set
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -51,6 +51,9 @@ _DEBRIS: Final = (DELETED, ".tmp")
 _OTHERS: Final = (EPOCHS_FILE, PARTITION_METADATA)
 #: how the names of a segment's files end
 _OURS: Final = (*SUFFIXES, DELETED)
+#: the files of a log that nothing was ever appended to, and how the names of its segments begin
+_NEW_STEMS: Final = [file_name(0)]
+_NEW_LOG: Final = (f"{_NEW_STEMS[0]}{LOG}", PARTITION_METADATA)
 
 
 class ClosedLog(NamedTuple):
@@ -100,8 +103,8 @@ def load(
     """
     names, stems, foreign = _names(files, path)
     now_ms = clock.now_ms()
-    bases = [int(stem) for stem in stems]
-    found = _find_segments(files, path, set(names), stems, now_ms)
+    bases = list(map(int, stems))
+    found = _find_segments(files, path, names, stems, now_ms)
     if closed and closed.segments != [number for each in found for number in (each.base_offset, each.size)]:
         closed = None
     kept = found if closed else set_misplaced_aside(files, path, found)
@@ -141,10 +144,8 @@ def load(
             log_start_offset = first_offset
     epochs.forget_from(end_offset)
     epochs.forget_before(min(first_offset, log_start_offset))
-    # After a crash one that is of no segment's start may be of a log that has been cut since: the disk need
-    # not have heard of its removal.
-    last = max((offset for offset in snapshots if offset <= end_offset), default=-1) if report.clean else -1
-    _remove_stray_snapshots(files, path, snapshots, {*bases, last}, end_offset)
+    if snapshots:
+        _remove_stray_snapshots(files, path, snapshots, bases, end_offset, report.clean)
     return Loaded(
         segments=segments,
         epochs=epochs,
@@ -158,7 +159,11 @@ def load(
     )
 
 
-def _find_segments(files: Files, path: str, names: set[str], stems: list[str], now_ms: int) -> list[Segment]:
+def _find_segments(
+    files: Files, path: str, names: Collection[str], stems: list[str], now_ms: int
+) -> list[Segment]:
+    if len(stems) > 1:
+        names = set(names)
     segments = []
     for stem in stems:
         segment = Segment(files, path, int(stem), files.size(f"{path}/{stem}{LOG}"), now_ms)
@@ -205,6 +210,8 @@ def _names(files: Files, path: str) -> tuple[list[str], list[str], list[str]]:
     if not SWAP_DIRECTORIES.isdisjoint(names):
         finish_interrupted_swaps(files, path)
         names = files.listdir(path)
+    if tuple(names) == _NEW_LOG:
+        return names, _NEW_STEMS, []
     logs = [name[: -len(LOG)] for name in names if name.endswith(LOG)]
     stems = [stem for stem in logs if _BASE_OFFSET.fullmatch(stem)]
     usual = {stem + suffix for stem in stems for suffix in SUFFIXES}
@@ -230,6 +237,8 @@ def _load_epochs(files: Files, path: str, names: list[str], segments: Segments) 
     # It is written atomically: only a crash before the first sync, or a bad disk, gets here. A log that does
     # not know its epochs could not tell where it and another part, so the batches have to.
     epochs = LeaderEpochs()
+    if not segments.size:
+        return epochs
     for segment in segments:
         with suppress(CorruptLog):
             for _, header in segment.scan(0) if segment.size else ():
@@ -291,8 +300,15 @@ def _replay(producers: ProducerStates, segment: Segment, start: int, end_offset:
 
 
 def _remove_stray_snapshots(
-    files: Files, path: str, snapshots: list[int], useful: Set[int], end_offset: int
+    files: Files, path: str, snapshots: list[int], bases: list[int], end_offset: int, clean: bool
 ) -> None:
+    """Remove snapshots behind the end of the log, and those that no segment starts with.
+
+    The last snapshot of a clean shutdown is kept. After a crash, such a snapshot may be of a log that was
+    truncated since: the removal need not have reached the disk.
+    """
+    last = max((offset for offset in snapshots if offset <= end_offset), default=-1) if clean else -1
+    useful = {*bases, last}
     for offset in snapshots:
         if offset > end_offset or offset not in useful:
             # Those of segments that recovery dropped went with them.

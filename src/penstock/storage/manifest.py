@@ -83,7 +83,9 @@ def log_entry(key: TopicPartition, topic_id: str, log: LogState) -> LoggedState:
     # A leader that wrote nothing is forgotten when the log is loaded again.
     last = bisect_left(epochs.starts, end) - 1
     epoch, start = (epochs.epochs[last], epochs.starts[last]) if last >= 0 else (-1, -1)
-    segments = [number for segment in log.segments for number in (segment.base_offset, segment.size)]
+    segments: list[int] = []
+    for segment in log.segments:
+        segments += segment.base_offset, segment.size
     known = log.recovery.corruption
     damage = [n for each in known for n in (base_offset_of(each.path), *each[1:])] if known else ()
     return LoggedState(

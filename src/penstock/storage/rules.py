@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from functools import lru_cache
 from typing import Final
 
 from penstock.storage.config import FOREVER, LogConfig
 
 __all__ = ["Rules", "rules_of", "rules_without_clock"]
 
-#: for how many configs rules are remembered: topics hardly have that many different ones
+#: configs whose rules are remembered; few topics differ in their configs
 _RULES_KEPT: Final = 64
 
 
@@ -52,15 +52,44 @@ class Rules:
         self.decompressed_bytes_max = config.penstock_record_decompressed_bytes_max
 
 
-@lru_cache(_RULES_KEPT)
+class _SharedRules:
+    """Rules by config. The partitions of a topic share one config object, which is found by its identity.
+
+    Why: the hash of a config covers all its fields, and a start looks up the rules of every partition.
+    """
+
+    def __init__(self) -> None:
+        #: by the identity of the config, which is kept so that the identity stays its own
+        self._by_identity: dict[int, tuple[LogConfig, Rules]] = {}
+        self._by_value: dict[LogConfig, Rules] = {}
+
+    def of(self, config: LogConfig, effective: Callable[[LogConfig], LogConfig]) -> Rules:
+        known = self._by_identity.get(id(config))
+        if known is not None:
+            return known[1]
+        rules = self._by_value.get(config)
+        if rules is None:
+            rules = Rules(effective(config))
+        if len(self._by_identity) >= _RULES_KEPT:
+            self._by_identity, self._by_value = {}, {}
+        self._by_value[config] = rules
+        self._by_identity[id(config)] = (config, rules)
+        return rules
+
+
+_WITH_CLOCK: Final = _SharedRules()
+_WITHOUT_CLOCK: Final = _SharedRules()
+
+
 def rules_of(config: LogConfig) -> Rules:
     """Logs with the same config share their rules: those of many logs stay in the processor's caches."""
-    return Rules(config)
+    return _WITH_CLOCK.of(config, lambda config: config)
 
 
-@lru_cache(_RULES_KEPT)
 def rules_without_clock(config: LogConfig) -> Rules:
     """As `rules_of`, for a wall clock that is not trusted: it must not refuse timestamps."""
-    return Rules(
-        replace(config, message_timestamp_after_max_ms=FOREVER, message_timestamp_before_max_ms=FOREVER)
-    )
+    return _WITHOUT_CLOCK.of(config, _without_limits)
+
+
+def _without_limits(config: LogConfig) -> LogConfig:
+    return replace(config, message_timestamp_after_max_ms=FOREVER, message_timestamp_before_max_ms=FOREVER)

@@ -122,27 +122,25 @@ class Partition:
         #: true if the flusher knows that bytes were written since it last planned a sync
         self.unsynced = False
         self.acknowledgements = acknowledgements
-        self.reconfigure(log.config)
+        self._configure(log.config)
 
     def reconfigure(self, config: LogConfig) -> None:
         """Apply changed topic configs."""
         self.log.reconfigure(config)
-        name = config.compression_type
-        #: the codec of `compression.type`; None keeps the producer's codec
-        self.codec = None if name == "producer" else Codec.from_label(name)
-        levels = {
-            Codec.GZIP: config.compression_gzip_level,
-            Codec.LZ4: config.compression_lz4_level,
-            Codec.ZSTD: config.compression_zstd_level,
-        }
-        self.compression_level = None if self.codec is None else levels.get(self.codec)
-        #: `flush.ms` in seconds and `flush.messages` of the topic; None leaves flushing to the broker
-        self.flush_s = config.flush_ms / 1000 if config.flush_ms < FOREVER else None
-        self._flush_records = config.flush_messages if config.flush_messages < FOREVER else None
+        self._configure(config)
         # The planned sync may be too late for the new config: the next write plans another.
         self.unsynced = False
         if self.leadership is not None:
             self.leadership.reconfigure(config.min_insync_replicas)
+
+    def _configure(self, config: LogConfig) -> None:
+        name = config.compression_type
+        #: the codec of `compression.type`; None keeps the producer's codec
+        self.codec = None if name == "producer" else Codec.from_label(name)
+        self.compression_level = None if self.codec is None else _compression_level(config, self.codec)
+        #: `flush.ms` in seconds and `flush.messages` of the topic; None leaves flushing to the broker
+        self.flush_s = config.flush_ms / 1000 if config.flush_ms < FOREVER else None
+        self._flush_records = config.flush_messages if config.flush_messages < FOREVER else None
 
     @property
     def name(self) -> str:
@@ -314,3 +312,12 @@ class Partition:
     def wake_waiters(self, size: int) -> None:
         for waiter in list(self.waiters):
             waiter.more(size)
+
+
+def _compression_level(config: LogConfig, codec: Codec) -> int | None:
+    levels = {
+        Codec.GZIP: config.compression_gzip_level,
+        Codec.LZ4: config.compression_lz4_level,
+        Codec.ZSTD: config.compression_zstd_level,
+    }
+    return levels.get(codec)

@@ -78,6 +78,10 @@ class StoredPartitions:
         strays: dict[tuple[str, TopicId], list[int]] = {}
         misplaced: list[_Misplaced] = []
         for folder in directory.folders.identified():
+            if self._is_in_place(folder):
+                self._take(folder.topic, folder.partition)
+                found.append((folder.topic, folder.partition))
+                continue
             if folder.topic == METADATA_TOPIC:
                 continue
             own = self._own_place(folder)
@@ -97,6 +101,17 @@ class StoredPartitions:
         if foreign:
             log.warning("foreign_files_ignored", count=len(foreign), paths=foreign[:_NAMED_MAX])
         return misplaced
+
+    def _is_in_place(self, folder: PartitionFolder) -> bool:
+        """Returns true if path, topic id and identity of a folder agree with the image, as almost always."""
+        name, index, topic_id, identity = folder
+        topic = self._image.topics_by_id.get(topic_id)
+        return (
+            topic is not None
+            and topic.name == name
+            and identity == (topic_id, index)
+            and index in self.missing[name]
+        )
 
     def _own_place(self, folder: PartitionFolder) -> StoredPartition | None:
         """Where a folder belongs, None if the image does not assign its partition to this broker."""
