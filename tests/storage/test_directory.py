@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import errno
+import json
+from contextlib import suppress
 from random import Random
 from typing import Any
 
@@ -13,6 +15,7 @@ from penstock.storage.checkpoint import format_checked
 from penstock.storage.config import LogConfig
 from penstock.storage.directory import MANY_FILES, DataDirectory, DirectoryRefused, StoredPartition
 from penstock.storage.flush import FlushPlan
+from penstock.storage.log import Log
 from penstock.storage.memory import Inode, MemoryFiles
 from penstock.testing.disk import FaultyDisk
 from tests.storage.directories import RNG, opened
@@ -69,6 +72,73 @@ def test_a_directory_that_cannot_be_read_is_refused(meta: bytes) -> None:
     files.write_atomic("/data/meta.json", meta)
     with pytest.raises(DirectoryRefused):
         opened(files)
+
+
+def test_a_flipped_bit_in_the_owner_of_a_directory_is_refused() -> None:
+    files = MemoryFiles()
+    opened(files).close()
+    meta = files.read("/data/meta.json")
+    flipped = meta.replace(b'"node.id": 1', b'"node.id": 3')  # one bit of the digit
+    assert flipped != meta
+    files.write_atomic("/data/meta.json", flipped)
+    with pytest.raises(DirectoryRefused, match=r"/data/meta\.json is damaged .*checksum.*restore it"):
+        opened(files, node_id=3)
+
+
+@pytest.mark.parametrize("bit", range(8))
+def test_no_flipped_bit_changes_the_owner_of_a_directory(bit: int) -> None:
+    files = MemoryFiles()
+    first = opened(files)
+    first.close()
+    meta = files.read("/data/meta.json")
+    for position in range(len(meta)):
+        flipped = bytearray(meta)
+        flipped[position] ^= 1 << bit
+        files.write_atomic("/data/meta.json", bytes(flipped))
+        with suppress(DirectoryRefused):
+            # A flip between fields, or in the name of the checksum, leaves the fields as they were.
+            found = opened(files, cluster_id=None)
+            found.close()
+            assert (found.cluster_id, found.directory_id) == (first.cluster_id, first.directory_id)
+
+
+def test_a_directory_without_a_checksum_of_its_owner_is_opened() -> None:
+    files = MemoryFiles()
+    first = opened(files)
+    first.close()
+    meta = json.loads(files.read("/data/meta.json"))
+    del meta["checksum"]
+    files.write_atomic("/data/meta.json", json.dumps(meta).encode())
+    assert opened(files).directory_id == first.directory_id
+
+
+@pytest.mark.parametrize(("appended", "seals"), [(False, 2), (True, 3)])
+def test_a_log_is_sealed_once_unless_it_grows_after_that(
+    monkeypatch: pytest.MonkeyPatch, appended: bool, seals: int
+) -> None:
+    sealed: list[Log] = []
+    seal = Log.seal
+
+    def counted(log: Log) -> FlushPlan:
+        sealed.append(log)
+        return seal(log)
+
+    monkeypatch.setattr(Log, "seal", counted)
+    files = MemoryFiles()
+    directory = opened(files)
+    directory.create_partitions([StoredPartition("a", 0, ID_A), StoredPartition("a", 1, ID_A)])
+    logs = [directory.open_log("a", index, CONFIG, CLOCK) for index in range(2)]
+    logs[0].append(batch(), 0)
+    for log, plan in directory.seal():
+        plan.sync()
+        log.flushed(plan)
+    if appended:
+        logs[0].append(batch(), 0)
+    directory.close()
+    assert len(sealed) == seals
+    again = opened(files)
+    assert again.open_log("a", 0, CONFIG, CLOCK).end_offset == logs[0].end_offset
+    assert not again.shutdown.unclean
 
 
 def test_a_directory_in_use_is_refused() -> None:

@@ -1,8 +1,10 @@
-"""Whose a data directory is: `meta.json` names its cluster, its node, itself, and the node's others.
+"""The owner of a data directory: `meta.json` has cluster, node, and the ids of all directories of the node.
 
-Every directory of a broker names all of them, and is used only after the others name it. So a start that
-finds one missing knows it: an empty path then is a disk that is not mounted, not a new one, and what was
-stored there must not come up empty elsewhere.
+Every directory of a broker names all of them, and is used only after the others name it. A start can tell
+that a directory is missing: its empty path is a disk that is not mounted, not a new directory. The partitions
+that are stored there must not be created empty elsewhere.
+
+`meta.json` has a checksum of its other fields. Files of release 0.1.0 have none and are accepted.
 """
 
 from __future__ import annotations
@@ -15,11 +17,13 @@ from typing import Any, Final, NamedTuple
 from penstock.model.errors import PenstockError
 from penstock.model.ids import format_topic_id
 from penstock.ports import Files, Rng
+from penstock.records.checksum import crc32c
 
 __all__ = ["DirectoryRefused", "Owner", "Siblings", "introduce", "make_durably", "node_of", "own", "survey"]
 
 _META: Final = "meta.json"
 _META_VERSION: Final = 1
+_CHECKSUM: Final = "checksum"
 
 
 class DirectoryRefused(PenstockError):
@@ -27,7 +31,7 @@ class DirectoryRefused(PenstockError):
 
 
 class Owner(NamedTuple):
-    """What a directory says about itself."""
+    """The content of a directory's `meta.json`."""
 
     cluster_id: str
     node_id: int
@@ -38,18 +42,18 @@ class Owner(NamedTuple):
 
 
 class Siblings(NamedTuple):
-    """The directories of one broker, as far as those that are there can tell."""
+    """The directories of one broker, according to those that are present."""
 
-    #: of the cluster that they belong to; None where all of them are new
+    #: the cluster of the directories; None if all of them are new
     cluster_id: str | None
-    #: ids of directories that the broker has had and that are nowhere now
+    #: ids of directories that the broker had and that are missing now
     lost: frozenset[str]
-    #: paths that nobody owns: new ones, or ones that a disk should be mounted on
+    #: paths without an owner: new directories, or mount points of disks that are not mounted
     unowned: frozenset[str]
 
 
 def survey(files: Files, paths: Iterable[str]) -> Siblings:
-    """Look at all data directories before any of them is used."""
+    """Read the owners of all data directories before one of them is used."""
     cluster_id: str | None = None
     known: set[str] = set()
     present: set[str] = set()
@@ -66,7 +70,7 @@ def survey(files: Files, paths: Iterable[str]) -> Siblings:
 
 
 def introduce(files: Files, paths: Sequence[str]) -> None:
-    """Have each of these directories, all owned, name all the others."""
+    """Write the ids of all these directories, which have owners, into each of them."""
     owners = {path: owner for path in paths if (owner := _read(files, path)) is not None}
     known = frozenset[str]().union(*(owner.siblings for owner in owners.values()))
     for path, owner in owners.items():
@@ -78,7 +82,7 @@ def introduce(files: Files, paths: Sequence[str]) -> None:
 
 
 def own(files: Files, path: str, cluster_id: str | None, node_id: int, rng: Rng) -> Owner:
-    """Who owns `path`: this node, from now on if it was nobody's; DirectoryRefused if it is another's."""
+    """The owner of `path`. This node becomes the owner of a new one; DirectoryRefused if another node is."""
     owner = _read(files, path)
     if owner is None:
         directory_id = format_topic_id(rng.token(16))
@@ -97,28 +101,29 @@ def node_of(files: Files, path: str) -> int:
     """The id of the node that owns the data directory `path`; DirectoryRefused if none does."""
     owner = _read(files, path)
     if owner is None:
-        raise DirectoryRefused(f"{path} has no {_META}: it is no data directory")
+        raise DirectoryRefused(f"{path} has no {_META}: it is not a data directory")
     return owner.node_id
 
 
 def make_durably(files: Files, path: str) -> None:
-    """Make a directory and what is missing above it: names, too, are lost unless they are synced."""
+    """Create a directory and its missing parents, and sync their names."""
     parent = path.rpartition("/")[0] or "/"
     if not files.exists(parent):
         make_durably(files, parent)
     files.makedirs(path)
-    # A parent that we may not even read has not got its names from us.
+    # A parent that this process may not read was not created by it.
     with suppress(PermissionError):
         files.sync_dir(parent)
 
 
 def _read(files: Files, path: str) -> Owner | None:
-    """None where nobody owns the path."""
+    """The owner of a path; None if it has none."""
     try:
         if not files.exists(f"{path}/{_META}"):
             return None
         meta: Mapping[str, Any] = json.loads(files.read(f"{path}/{_META}"))
         version = meta["version"]
+        _check(meta)
         directory_id = str(meta["directory.id"])
         owner = Owner(
             str(meta["cluster.id"]),
@@ -129,7 +134,10 @@ def _read(files: Files, path: str) -> Owner | None:
     except OSError as e:
         raise DirectoryRefused(f"{path} cannot be used: {e}") from e
     except (ValueError, KeyError, TypeError) as e:
-        raise DirectoryRefused(f"{path}/{_META} is damaged ({e}): restore it from a backup") from e
+        raise DirectoryRefused(
+            f"{path}/{_META} is damaged ({e}): restore it from a backup. If you have edited it, remove its "
+            f'"{_CHECKSUM}"'
+        ) from e
     if version != _META_VERSION:
         raise DirectoryRefused(
             f"{path} has version {version}, this Penstock knows {_META_VERSION}: upgrade it"
@@ -137,12 +145,26 @@ def _read(files: Files, path: str) -> Owner | None:
     return owner
 
 
+def _check(meta: Mapping[str, Any]) -> None:
+    """ValueError if the fields do not match their checksum."""
+    recorded = meta.get(_CHECKSUM)
+    if recorded is not None and recorded != _checksum(meta):
+        raise ValueError(f"its fields have the checksum {_checksum(meta)}, and {recorded} is recorded")
+
+
+def _checksum(meta: Mapping[str, Any]) -> str:
+    """CRC-32C of all fields but the checksum itself, whatever their order and the spaces between them."""
+    fields = {name: value for name, value in meta.items() if name != _CHECKSUM}
+    return f"{crc32c(json.dumps(fields, sort_keys=True).encode()):08x}"
+
+
 def _write(files: Files, path: str, owner: Owner) -> None:
-    meta = {
+    meta: dict[str, Any] = {
         "version": _META_VERSION,
         "cluster.id": owner.cluster_id,
         "node.id": owner.node_id,
         "directory.id": owner.directory_id,
         "directory.ids": sorted(owner.siblings),
     }
+    meta[_CHECKSUM] = _checksum(meta)
     files.write_atomic(f"{path}/{_META}", json.dumps(meta, indent=2).encode())
