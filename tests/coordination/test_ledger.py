@@ -44,7 +44,7 @@ def test_replies_and_effects_wait_in_the_outbox() -> None:
 
     ledger.reply("first request", Text(text="now"))
     ledger.reply("second request", lambda: Text(text="later"))
-    ledger.run("an effect")
+    ledger.after_commit("an effect")
 
     replies = [(reply_to, response_of(reply)) for reply_to, reply in ledger.outbox.replies]
     assert replies == [("first request", Text(text="now")), ("second request", Text(text="later"))]

@@ -61,6 +61,6 @@ class Ledger:
         """Answer a request of this or an earlier turn once everything written so far is committed."""
         self.outbox.replies.append((reply_to, reply))
 
-    def run(self, effect: Effect) -> None:
-        """Have the coordinator carry out `effect` once everything written so far is committed."""
+    def after_commit(self, effect: Effect) -> None:
+        """Run `effect` once everything written so far is committed."""
         self.outbox.effects.append(effect)

@@ -97,7 +97,7 @@ class CounterShard:
     def on_loaded(self) -> None:
         if self._signal_on_load:
             for name, value in self.values.items():
-                self._ledger.run(Signal(name, value))
+                self._ledger.after_commit(Signal(name, value))
 
     def timer_expired(self, key: TimerKey) -> None:
         self._ledger.write(Counter(name=key[0]), Count(value=0))
@@ -107,11 +107,15 @@ class CounterShard:
     def add(self, name: str, number: int) -> Count:
         value = Count(value=self.values.get(name, 0) + number)
         self._ledger.write(Counter(name=name), value)
-        self._ledger.run(Signal(name, value.value))
+        self._ledger.after_commit(Signal(name, value.value))
         return value
 
     def read(self, name: str) -> Count:
         return Count(value=self.values.get(name, 0))
+
+    def signal(self, name: str) -> None:
+        """Repeat the effect of the last change, without a record."""
+        self._ledger.after_commit(Signal(name, self.values[name]))
 
     def wait_for(self, name: str, value: int, reply_to: ReplyTo) -> None:
         self._waiting.append((name, value, reply_to))

@@ -119,6 +119,21 @@ def test_no_effect_runs_if_leadership_is_lost_before_the_append() -> None:
     run(test)
 
 
+def test_an_effect_without_a_record_runs_unless_leadership_is_lost() -> None:
+    async def test() -> None:
+        async with counting() as counters:
+            await answer(counters.add("c"))
+            counters.runtime.notify(0, lambda shard: shard.signal("c"))
+            await asyncio.sleep(0)
+            assert counters.effects == [Signal("c", 1)] * 2
+            counters.runtime.notify(0, lambda shard: shard.signal("c"))
+            counters.partition.retire()
+            await asyncio.sleep(0)
+            assert counters.effects == [Signal("c", 1)] * 2
+
+    run(test)
+
+
 @pytest.mark.usefixtures("never_flushed")
 def test_an_effect_waits_longer_than_the_reply() -> None:
     """The reply times out. The record may be committed later, and then the effect has to run."""

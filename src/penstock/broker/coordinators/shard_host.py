@@ -347,8 +347,9 @@ class CoordinatorShardHost(Generic[S]):
         effects = self._uncommitted_effects.take_committed(high_watermark)
         if not self._uncommitted and not self._uncommitted_effects:
             self.partition.waiters.pop(self, None)
-        for effect in effects:
-            self._run_effect(effect)
+        if self.partition.leading:  # not so if a turn without records was the last before the resignation
+            for effect in effects:
+                self._run_effect(effect)
         self._sender.send(replies)
 
     def _run_effect(self, effect: Effect) -> None:
