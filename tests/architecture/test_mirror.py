@@ -41,7 +41,6 @@ ELSEWHERE = {
     "handlers/topic_times": "handlers/test_describe_configs",
     "handlers/topics": "handlers/test_create_topics",
     "healing/compacted_repair": "coordinators/test_damaged_coordinators",
-    "healing/environment": "healing/test_scrubber",
     "healing/repair": "healing/test_scrubber",
     "node/cluster_node": "node/test_quorum",
     "node/controller": "request/test_forwarding",
