@@ -67,7 +67,7 @@ def test_a_wrong_suspicion_is_harmless() -> None:
             assert await create(nodes, suspect, "topic", factor=3) == ErrorCode.NONE
             epoch = nodes[suspect].broker_epoch
             changes = controller.image.offset
-            controller.node.duties.gone(suspect)
+            controller.node.controller_loop.gone(suspect)
             for broker in nodes.brokers.values():
                 broker.node.quorum.peer_gone(controller.node_id)
             await eventually(lambda: (nodes.controller or controller).image.offset > changes)
@@ -108,10 +108,10 @@ def test_a_broker_that_registers_twice_is_missed_as_any_other() -> None:
             epoch = lifecycle.epoch
             await lifecycle.register()
             assert lifecycle.epoch == epoch
-            duties = controller.node.duties
-            assert duties.sessions is not None
-            late_ms = duties.now_ms() + controller.config.broker_session_timeout_ms
-            assert silent in duties.sessions.expired(controller.image, late_ms)
+            controller_loop = controller.node.controller_loop
+            assert controller_loop.sessions is not None
+            late_ms = controller_loop.now_ms() + controller.config.broker_session_timeout_ms
+            assert silent in controller_loop.sessions.expired(controller.image, late_ms)
 
     run(main())
 

@@ -8,7 +8,7 @@ from unittest.mock import patch
 
 import pytest
 
-from penstock.broker.node.controller_loop import Duties
+from penstock.broker.node.controller_loop import ControllerLoop
 from penstock.metadata.sessions import Sessions
 from penstock.model.errors import StorageError
 from penstock.raft.messages import NO_NODE
@@ -19,11 +19,11 @@ from tests.broker.nodes import cluster, eventually, run
 SESSION = {"broker.session.timeout.ms": "3000"}
 
 
-def begun(duties: Duties, last: LeaderContact, now_ms: float) -> Sessions:
+def begun(controller_loop: ControllerLoop, last: LeaderContact, now_ms: float) -> Sessions:
     """The sessions that it begins with if `last` is what it knows of the leader before."""
-    duties._last_contact = last
-    with patch.object(duties, "now_ms", return_value=now_ms):
-        return duties._first_sessions()
+    controller_loop._last_contact = last
+    with patch.object(controller_loop, "now_ms", return_value=now_ms):
+        return controller_loop._first_sessions()
 
 
 def test_the_last_controller_is_silent_since_it_last_answered() -> None:
@@ -31,12 +31,12 @@ def test_the_last_controller_is_silent_since_it_last_answered() -> None:
 
     async def main() -> None:
         async with cluster(3, config=SESSION) as nodes:
-            duties = (await nodes.settled()).node.duties
-            image = duties._image
-            before = duties._config.node_id
+            controller_loop = (await nodes.settled()).node.controller_loop
+            image = controller_loop._image
+            before = controller_loop._config.node_id
             others = sorted(node for node in nodes.brokers if node != before)
-            now_ms = duties.now_ms()
-            sessions = begun(duties, LeaderContact(before, now_ms - 2100), now_ms)
+            now_ms = controller_loop.now_ms()
+            sessions = begun(controller_loop, LeaderContact(before, now_ms - 2100), now_ms)
             assert sessions.expired(image, now_ms + 899) == []
             assert sessions.expired(image, now_ms + 901) == [before]
             assert sessions.expired(image, now_ms + 3000) == [before, *others]
@@ -50,11 +50,11 @@ def test_one_that_led_and_lives_has_the_time_to_send_a_heartbeat(silent_ms: int)
 
     async def main() -> None:
         async with cluster(3, config=SESSION) as nodes:
-            duties = (await nodes.settled()).node.duties
-            node, now_ms = duties._config.node_id, duties.now_ms()
-            sessions = begun(duties, LeaderContact(node, now_ms - silent_ms), now_ms)
-            assert sessions.expired(duties._image, now_ms + 249) == []
-            assert sessions.expired(duties._image, now_ms + 250) == [node]
+            controller_loop = (await nodes.settled()).node.controller_loop
+            node, now_ms = controller_loop._config.node_id, controller_loop.now_ms()
+            sessions = begun(controller_loop, LeaderContact(node, now_ms - silent_ms), now_ms)
+            assert sessions.expired(controller_loop._image, now_ms + 249) == []
+            assert sessions.expired(controller_loop._image, now_ms + 250) == [node]
 
     run(main())
 
@@ -62,10 +62,10 @@ def test_one_that_led_and_lives_has_the_time_to_send_a_heartbeat(silent_ms: int)
 def test_a_controller_that_followed_nobody_gives_everybody_a_whole_session() -> None:
     async def main() -> None:
         async with cluster(3, config=SESSION) as nodes:
-            duties = (await nodes.settled()).node.duties
-            now_ms = duties.now_ms()
-            sessions = begun(duties, LeaderContact(NO_NODE, now_ms - 60_000), now_ms)
-            assert sessions.expired(duties._image, now_ms + 2999) == []
+            controller_loop = (await nodes.settled()).node.controller_loop
+            now_ms = controller_loop.now_ms()
+            sessions = begun(controller_loop, LeaderContact(NO_NODE, now_ms - 60_000), now_ms)
+            assert sessions.expired(controller_loop._image, now_ms + 2999) == []
 
     run(main())
 
@@ -75,12 +75,12 @@ def test_a_controller_that_was_held_up_lets_brokers_be_heard_first(monkeypatch: 
 
     async def main() -> None:
         async with cluster(3, config=SESSION) as nodes:
-            duties = (await nodes.settled()).node.duties
-            assert duties.sessions is not None
-            late_ms = duties.now_ms() + 3700
-            monkeypatch.setattr(duties, "now_ms", lambda: late_ms)
-            await duties._sleep_until(late_ms - 600)
-            first = duties.sessions.next_expiry(duties._image)
+            controller_loop = (await nodes.settled()).node.controller_loop
+            assert controller_loop.sessions is not None
+            late_ms = controller_loop.now_ms() + 3700
+            monkeypatch.setattr(controller_loop, "now_ms", lambda: late_ms)
+            await controller_loop._sleep_until(late_ms - 600)
+            first = controller_loop.sessions.next_expiry(controller_loop._image)
             assert first == late_ms + 1000
             monkeypatch.undo()
             await asyncio.sleep(0)
@@ -97,7 +97,7 @@ def test_a_controller_alone_whose_disk_refuses_its_first_decision_begins_later(
     async def main() -> None:
         async with cluster(1, observers=1, config=SESSION) as nodes:
             node = nodes[1].node
-            duties, begin = node.duties, node.duties._begin
+            controller_loop, begin = node.controller_loop, node.controller_loop._begin
             refusals = [StorageError("no space left"), StorageError("no space left")]
 
             def refused() -> tuple[Sequence[Struct], None]:
@@ -105,9 +105,9 @@ def test_a_controller_alone_whose_disk_refuses_its_first_decision_begins_later(
                     raise refusals.pop()
                 return begin()
 
-            monkeypatch.setattr(duties, "_begin", refused)
+            monkeypatch.setattr(controller_loop, "_begin", refused)
             node.led(node.quorum.state.epoch, 1)
-            await eventually(lambda: duties.sessions is not None)
+            await eventually(lambda: controller_loop.sessions is not None)
             assert not refusals
             await nodes.kill(2)
             await eventually(lambda: node.image.brokers[2].fenced)

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from penstock.broker.node import controller_loop as duties
-from penstock.broker.node import image_check
+from penstock.broker.node import controller_loop, image_check
 from penstock.broker.node.image_check import ImageCheck
 from penstock.metadata import checksum
 from penstock.metadata.checksum import image_checksum
@@ -34,7 +33,7 @@ def errors(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, dict[str, Any]]]:
     # Only a majority decides, however slow a node is.
     monkeypatch.setattr(checksum, "_REPORTS_MIN", 1 << 30)
     seen: list[tuple[str, dict[str, Any]]] = []
-    for module in (duties, image_check):
+    for module in (controller_loop, image_check):
         monkeypatch.setattr(module.log, "error", lambda event, **fields: seen.append((event, fields)))
     return seen
 
@@ -107,7 +106,7 @@ def test_a_difference_is_told_and_deletes_nothing(
 
             agreed: list[int] = []
             monkeypatch.setattr(
-                duties.log,
+                controller_loop.log,
                 "info",
                 lambda event, **fields: (
                     agreed.append(fields["broker"]) if event == "broker_metadata_agrees" else None

@@ -297,7 +297,7 @@ def test_a_controller_whose_disk_hangs_leaves_it_to_another(monkeypatch: pytest.
 
 
 def test_a_change_that_is_given_up_leaves_no_error_that_nobody_takes() -> None:
-    """Whose leadership is lost has its duties cancelled in the same moment (seed 24114 of three brokers)."""
+    """The loop of a controller that loses leadership is cancelled at once (seed 24114 of three brokers)."""
 
     async def main() -> None:
         async with cluster(3) as nodes:
@@ -335,7 +335,9 @@ def test_a_controller_that_does_not_answer_is_waited_for_until_another_leads(
                 return Silent() if purpose == "forwarding" else get(node_id, purpose)
 
             monkeypatch.setattr(node.peers, "get", silent)
-            asking = asyncio.create_task(node.ask_leader_once(ENVELOPE, EnvelopeRequest(), 60, "forwarding"))
+            asking = asyncio.create_task(
+                node.send_to_leader_once(ENVELOPE, EnvelopeRequest(), 60, "forwarding")
+            )
             await asked.wait()
             await nodes.kill(controller.node_id)
             async with asyncio.timeout(50):

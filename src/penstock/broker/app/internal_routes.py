@@ -51,11 +51,11 @@ def internal_handlers(parts: BrokerParts, routes: Routes) -> dict[Api[Any, Any],
     handlers: dict[Api[Any, Any], Handler] = {}
     own: dict[Api[Any, Any], Handler] = {
         API_VERSIONS: ApiVersionsHandler(parts.node, handlers).api_versions,
-        VOTE: quorum.ask_quorum,
+        VOTE: quorum.to_quorum,
         BEGIN_QUORUM_EPOCH: quorum.begin_epoch,
-        END_QUORUM_EPOCH: quorum.ask_quorum,
+        END_QUORUM_EPOCH: quorum.to_quorum,
         REPLICA_FETCH: quorum.fetch,
-        FETCH_SNAPSHOT: quorum.ask_quorum,
+        FETCH_SNAPSHOT: quorum.to_quorum,
         UPDATE_RAFT_VOTER: quorum.update_raft_voter,
         ENVELOPE: parts.forwarding.envelopes(routes.forwarded),
         GET_REPLICA_LOG_INFO: log_info.get_replica_log_info,
@@ -68,7 +68,7 @@ def internal_handlers(parts: BrokerParts, routes: Routes) -> dict[Api[Any, Any],
 
 def _controller(service: ControllerService, api: Api[Any, Any]) -> AsyncHandler:
     async def serve(context: Context, request: Any) -> Struct:
-        answer: Struct = await service.ask(api, request, context.connection)
+        answer: Struct = await service.handle(api, request, context.connection)
         return answer
 
     return serve

@@ -102,7 +102,7 @@ class BrokerParts:
                 to_controller=self.to_controller,
                 peer=node.peers.get,
                 between_changes=node.loader.between_changes,
-                unclean_allowed=lambda topic: node.duties.policy.unclean(self.image, topic),
+                unclean_allowed=lambda topic: node.controller_loop.policy.unclean(self.image, topic),
             ),
             coordinators={OFFSETS_TOPIC: self.groups.runtime},
             repair_soon=lambda partition: self.scrubber.repair_soon(partition),

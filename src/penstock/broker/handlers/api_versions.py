@@ -1,4 +1,4 @@
-"""ApiVersions: what this broker serves, and the cluster's features."""
+"""ApiVersions: the APIs of a listener, with their versions, and the cluster's features."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from penstock.wire.apis.api_versions import (
 
 __all__ = ["ApiVersionsHandler"]
 
-#: what a client may call itself (KIP-511)
+#: valid names and versions of client software (KIP-511)
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 _NAMES_SOFTWARE: Final = 3
-#: versions below 4 cannot say that a feature's lowest version is 0
+#: the first version that can encode 0 as the lowest version of a feature
 _ZERO_MIN_FROM: Final = 4
 _KRAFT_VERSION: Final = "kraft.version"
 _ELIGIBLE_LEADERS: Final = "eligible.leader.replicas.version"
@@ -34,7 +34,7 @@ class ApiVersionsHandler:
     """ApiVersions of one listener."""
 
     def __init__(self, node: ClusterNode, apis: Iterable[Api[Any, Any]]) -> None:
-        """`apis` are those that the listener serves."""
+        """`apis` are the APIs that the listener serves."""
         self._node = node
         self._apis = apis
 
@@ -64,13 +64,13 @@ class ApiVersionsHandler:
     def _levels(self) -> dict[str, int]:
         levels = dict(self._node.image.features)
         if self._node.quorum.state.history.latest_offset >= 0:
-            # The metadata log has the voters, which level 1 stands for (KIP-853).
+            # The metadata log contains the voters: that is level 1 of kraft.version (KIP-853).
             levels[_KRAFT_VERSION] = 1
         return levels
 
 
 def _shown_features() -> dict[str, tuple[int, int]]:
-    """As Kafka shows them: the quorum's feature is among them, and eligible leaders have a level 0."""
+    """The supported features as Kafka lists them: with kraft.version, and level 0 of eligible leaders."""
     features = {**SUPPORTED_FEATURES, _KRAFT_VERSION: (0, 1)}
     features[_ELIGIBLE_LEADERS] = (0, features[_ELIGIBLE_LEADERS][1])
     return features

@@ -1,4 +1,4 @@
-"""What operators ask of the active controller: leaders, reassignments, features, brokers that are gone."""
+"""Admin APIs of the active controller: ElectLeaders, reassignments, UpdateFeatures, UnregisterBroker."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ __all__ = ["ClusterHandlers"]
 
 
 class ClusterHandlers:
-    """The APIs with which operators change leaders, replicas, features and brokers."""
+    """The APIs that change leaders, replicas, features and broker registrations."""
 
     def __init__(self, node: ClusterNode, image: ClusterImage, controller: Controller) -> None:
         self._node = node
@@ -42,11 +42,11 @@ class ClusterHandlers:
         self._controller = controller
 
     async def elect_leaders(self, context: Context, request: ElectLeadersRequest) -> ElectLeadersResponse:
-        duties, image = self._node.duties, self._image
+        controller_loop, image = self._node.controller_loop, self._image
         try:
-            reports = await duties.reports.collect(elections.partitions_to_recover(image, request))
+            reports = await controller_loop.reports.collect(elections.partitions_to_recover(image, request))
             return await self._controller.change(
-                lambda: elections.elect_leaders(image, duties.policy, request, reports)
+                lambda: elections.elect_leaders(image, controller_loop.policy, request, reports)
             )
         except ApiError as e:
             return ElectLeadersResponse(error_code=e.code)
@@ -55,13 +55,13 @@ class ClusterHandlers:
         self, context: Context, request: AlterPartitionReassignmentsRequest
     ) -> AlterPartitionReassignmentsResponse:
         return await self._controller.change(
-            lambda: reassignment.alter_reassignments(self._image, self._node.duties.policy, request)
+            lambda: reassignment.alter_reassignments(self._image, self._node.controller_loop.policy, request)
         )
 
     async def list_partition_reassignments(
         self, context: Context, request: ListPartitionReassignmentsRequest
     ) -> ListPartitionReassignmentsResponse:
-        # A change without records: decided by who is the controller, on the newest image.
+        # A change without records: the active controller answers it from its newest image.
         return await self._controller.change(
             lambda: ([], reassignment.list_reassignments(self._image, request))
         )
@@ -86,7 +86,7 @@ class ClusterHandlers:
     async def unregister_broker(
         self, context: Context, request: UnregisterBrokerRequest
     ) -> UnregisterBrokerResponse:
-        response = await self._node.service.ask(UNREGISTER_BROKER, request)
+        response = await self._node.service.handle(UNREGISTER_BROKER, request)
         if response.error_code == ErrorCode.NOT_CONTROLLER:
             raise NotController("another node leads the quorum")
         return response

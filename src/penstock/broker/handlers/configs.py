@@ -57,7 +57,7 @@ __all__ = ["ConfigHandlers", "is_of_this_node"]
 _BROKER_LOGGER: Final = 8
 _CLIENT_METRICS: Final = 16
 _LISTABLE: Final = (TOPIC, BROKER, _BROKER_LOGGER, _CLIENT_METRICS, GROUP)
-#: what can be set, by resource type
+#: the configs that can be set, by resource type
 _KEYS: Final = {
     TOPIC: TOPIC_KEYS,
     BROKER: BROKER_KEYS,
@@ -122,7 +122,7 @@ class ConfigHandlers:
         raise InvalidRequest(f"Configs of resource type {resource.resource_type} are not served")
 
     def _check_is_registered(self, name: str) -> None:
-        """The controller alters the configs of any broker, but of none that it does not know."""
+        """Reject an unknown broker: the controller alters configs of registered brokers only."""
         if _broker_id(name) not in self._image.brokers:
             raise InvalidRequest(f"Unexpected broker id, none is registered as {name}")
 
@@ -136,13 +136,13 @@ class ConfigHandlers:
         self, context: Context, request: incremental.IncrementalAlterConfigsRequest
     ) -> incremental.IncrementalAlterConfigsResponse:
         response = incremental.IncrementalAlterConfigsResponse()
-        asked = Counter((r.resource_type, r.resource_name) for r in request.resources)
+        counts = Counter((r.resource_type, r.resource_name) for r in request.resources)
         for resource in request.resources:
             key = (resource.resource_type, resource.resource_name)
             alterations = [Alteration(c.name, c.config_operation, c.value) for c in resource.configs]
             defaults = _list_defaults(_KEYS.get(key[0], {}))
-            alter = _alterer(alterations, defaults) if asked[key] == 1 else _refuse_twice
-            if key[0] == _BROKER_LOGGER and asked[key] == 1:
+            alter = _alterer(alterations, defaults) if counts[key] == 1 else _refuse_twice
+            if key[0] == _BROKER_LOGGER and counts[key] == 1:
                 code, message = self._alter_loggers(key[1], alterations, request.validate_only)
             else:
                 code, message = await self._alter(key, alter, request.validate_only)
@@ -156,7 +156,7 @@ class ConfigHandlers:
     def _alter_loggers(
         self, name: str, alterations: Sequence[Alteration], validate_only: bool
     ) -> tuple[int, str | None]:
-        """As `_alter`, for what is no part of the cluster's metadata."""
+        """Like `_alter`, for log levels, which are not part of the cluster's metadata."""
         try:
             self._check_is_us(name)
             alter_loggers(alterations, validate_only)
@@ -169,10 +169,10 @@ class ConfigHandlers:
     ) -> legacy.AlterConfigsResponse:
         """The older API: the given configs replace all configs of the resource."""
         response = legacy.AlterConfigsResponse()
-        asked = Counter((r.resource_type, r.resource_name) for r in request.resources)
+        counts = Counter((r.resource_type, r.resource_name) for r in request.resources)
         for resource in request.resources:
             key = (resource.resource_type, resource.resource_name)
-            replace = _replacer(resource.configs) if asked[key] == 1 else _refuse_twice
+            replace = _replacer(resource.configs) if counts[key] == 1 else _refuse_twice
             code, message = await self._alter(key, replace, request.validate_only)
             response.responses.append(
                 legacy.AlterConfigsResourceResponse(
@@ -187,7 +187,7 @@ class ConfigHandlers:
         alter: Callable[[Mapping[str, str]], dict[str, str]],
         validate_only: bool,
     ) -> tuple[int, str | None]:
-        """Alter one resource; (error code, message) as the response wants them."""
+        """Alter one resource; returns the error code and message for the response."""
         image = self._image
 
         def decide() -> tuple[Sequence[Struct], None]:
@@ -195,7 +195,7 @@ class ConfigHandlers:
             values = alter(image.configs.get(resource, {}))
             self._check_values(resource, values)
             if resource[0] == TOPIC and resource[1] not in image.topics:
-                # After the values: like Kafka, what is wrong with those is told of any topic.
+                # After the check of the values: like Kafka, which reports invalid values for any topic.
                 raise UnknownTopicOrPartition(f"The topic '{resource[1]}' does not exist")
             check_min_isr(resource, values)
             records = config_records(image, resource, values, self._clock.now_ms())
@@ -243,13 +243,13 @@ class ConfigHandlers:
                 else:
                     config.check_dynamic(dynamic_default=values)
             except InvalidConfig as e:
-                # The code that Kafka has for brokers, unlike for topics; clients know it (KAFKA-13609).
+                # Kafka's error code for configs of brokers differs from the one for topics (KAFKA-13609).
                 raise InvalidRequest(str(e)) from e
 
     def list_config_resources(
         self, context: Context, request: ListConfigResourcesRequest
     ) -> ListConfigResourcesResponse:
-        """Everything that has configs; version 0 knows client metrics alone."""
+        """List all resources that have configs; version 0 lists client metrics only."""
         if context.version == 0:
             kinds: Iterable[int] = (_CLIENT_METRICS,)
         else:
@@ -277,13 +277,13 @@ def _broker_id(name: str) -> int:
 
 
 def _check_group_name(name: str) -> None:
-    """A group need not exist to have configs."""
+    """Reject an empty name. A group may have configs before it exists."""
     if not name:
         raise InvalidRequest("Group name must not be empty")
 
 
 def _check_subscription_name(name: str) -> None:
-    """A subscription of client metrics is made by its first config."""
+    """Reject an empty name. The first config of a client metrics subscription creates it."""
     if not name:
         raise InvalidRequest("Client metrics subscription name must not be empty")
 
@@ -305,7 +305,7 @@ def _result(entry: ConfigEntry, synonyms: bool, documentation: bool) -> Describe
 
 
 def is_of_this_node(request: incremental.IncrementalAlterConfigsRequest) -> bool:
-    """Whether a request is about loggers alone, which are no part of the cluster's metadata."""
+    """Whether a request alters log levels only, which are not part of the cluster's metadata."""
     return all(resource.resource_type == _BROKER_LOGGER for resource in request.resources)
 
 
@@ -338,8 +338,10 @@ def _replacer(configs: Sequence[legacy.AlterableConfig]) -> Callable[[Mapping[st
 
 
 def _check_stays_reachable(values: Mapping[str, str]) -> None:
-    """A running broker that takes no connections could not be told to take some again."""
+    """Reject limits of 0 connections: no client could connect to raise them again."""
     for key in ("max.connections", "max.connections.per.ip", "max.connection.creation.rate"):
         exempt = key == "max.connections.per.ip" and values.get(f"{key}.overrides")
         if key in values and BROKER_KEYS[key].parse(values[key]) == 0 and not exempt:
-            raise InvalidConfig(f"{key} cannot be 0 while the broker runs: nobody could connect to change it")
+            raise InvalidConfig(
+                f"{key} cannot be 0 while the broker runs: no client could connect to change it"
+            )

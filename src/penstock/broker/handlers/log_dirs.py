@@ -1,4 +1,4 @@
-"""DescribeLogDirs: which data directory holds what, and how much room is left."""
+"""DescribeLogDirs: the replicas in each data directory, and its free space."""
 
 from __future__ import annotations
 

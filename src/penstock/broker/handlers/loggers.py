@@ -1,7 +1,7 @@
 """The levels of the broker's loggers, as configs of the resource BROKER_LOGGER.
 
-They last as long as the process. On the wire levels have Kafka's names, of which the finest and the gravest
-mean their neighbours here.
+Altered levels last until the process ends. On the wire the levels have Kafka's names. This broker treats
+TRACE as DEBUG and FATAL as ERROR.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def describe_loggers(names: Collection[str] | None) -> list[ConfigEntry]:
 
 
 def alter_loggers(alterations: Sequence[Alteration], validate_only: bool) -> None:
-    """All of them or, where one makes no sense, none."""
+    """Apply all alterations, or none if one of them is invalid."""
     known = logs.levels()
     changes: list[tuple[str, str | None]] = []
     for name, operation, value in alterations:

@@ -1,4 +1,4 @@
-"""Metadata and its siblings: where the brokers are, and who leads what."""
+"""Metadata, DescribeCluster, DescribeTopicPartitions: the brokers' endpoints, and the partitions' leaders."""
 
 from __future__ import annotations
 
@@ -42,17 +42,17 @@ __all__ = ["MetadataHandlers"]
 
 log = get_logger("topics")
 P = TypeVar("P", MetadataResponsePartition, DescribeTopicPartitionsResponsePartition)
-#: bits of the operations that anyone may do while there is no authorizer: read, write, create, delete, alter,
-#: describe, describe and alter configs for a topic; create, alter, describe, cluster action, describe and
-#: alter configs, idempotent write for the cluster
+#: bits of the authorized operations; without an authorizer every client has all of them. For a topic: read,
+#: write, create, delete, alter, describe, describe and alter configs. For the cluster: create, alter,
+#: describe, cluster action, describe and alter configs, idempotent write.
 TOPIC_OPERATIONS: Final = 0b1101_1111_1000
 CLUSTER_OPERATIONS: Final = 0b1_1111_1010_0000
 _NOT_ASKED: Final = -(2**31)
-#: what Kafka's own clients call themselves
+#: the software name of Kafka's own clients
 _JAVA: Final = "apache-kafka-java"
-#: the first version that can ask by topic id, and answer without a name
+#: the first version with topic ids in requests, and with responses without a name
 _BY_TOPIC_ID: Final = 12
-#: how long an answer waits for the successor of a leader that has died, and how often it looks
+#: how long a response waits for the election after a leader's failure, and how often it checks
 _SUCCESSION_S: Final = 0.5
 _LOOK_S: Final = 0.01
 #: endpoint types of DescribeCluster
@@ -111,19 +111,21 @@ class MetadataHandlers:
             except ApiError as e:
                 log.warning("topic_not_created", topic=name, reason=str(e))
                 if e.code == ErrorCode.REQUEST_TIMED_OUT:
-                    # No controller: the others would wait in vain, too, and what there is can be told.
+                    # No controller is available: the other topics would time out, too. Answer with the
+                    # topics that exist.
                     break
                 if e.code != ErrorCode.INVALID_REPLICATION_FACTOR:
                     errors[name] = e.code
-                # Otherwise brokers are missing and may still start: clients retry an unknown topic.
+                # Brokers are missing and may still start: clients retry after UNKNOWN_TOPIC_OR_PARTITION.
         return await self._confirm_and_answer(context, request, errors)
 
     async def _confirm_and_answer(
         self, context: Context, request: MetadataRequest, errors: Mapping[str, ErrorCode]
     ) -> MetadataResponse:
-        """Name only leaders that live, and wait a little for who follows one that has died.
+        """Answer with live leaders only, and wait a moment for the election after a leader's failure.
 
-        Most who ask in a hurry have just seen a leader die, and ask again only after a second or more.
+        Many Metadata requests come from clients whose leader has just failed. Without a new leader in the
+        response they retry only after a second or more.
         """
         live = [
             node for node, *_, fenced in reachable_brokers(self._image, context.listener.name) if not fenced
@@ -136,36 +138,36 @@ class MetadataHandlers:
         return self._metadata(context, request, errors)
 
     def _awaits_succession(self, request: MetadataRequest) -> bool:
-        """Whether a leader that was asked for is missing, and the metadata does not know yet."""
+        """Whether a leader of the requested topics has failed and no new leader is elected yet."""
         missing = self._node.peers.missing()
         if not missing:
             return False
         image = self._image
-        asked = list(image.topics.values())
+        requested = list(image.topics.values())
         if request.topics is not None:
             found = [
                 image.topics.get(t.name or "") or image.topics_by_id.get(TopicId(t.topic_id))
                 for t in request.topics
             ]
-            asked = [topic for topic in found if topic is not None]
-        return any(p.leader in missing for topic in asked for p in topic.partitions.values())
+            requested = [topic for topic in found if topic is not None]
+        return any(p.leader in missing for topic in requested for p in topic.partitions.values())
 
     def _metadata(
         self, context: Context, request: MetadataRequest, errors: Mapping[str, ErrorCode]
     ) -> MetadataResponse:
-        """The answer, with `errors` for topics that could not be created."""
+        """The response, with `errors` for topics that could not be created."""
         operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else _NOT_ASKED
         if request.topics is None or (context.version == 0 and not request.topics):
             topics = [self._known(context, topic, operations) for topic in self._image.topics.values()]
         else:
             topics = [self._one(context, wanted, operations, errors) for wanted in request.topics]
-        # Java's admin client asks every broker that it is told of, and waits in vain for one that is gone.
-        told_of_leaving = context.connection.software is None or context.connection.software[0] != _JAVA
+        # Java's admin client connects to every broker in the response, and waits for a stopped one in vain.
+        lists_leaving = context.connection.software is None or context.connection.software[0] != _JAVA
         return MetadataResponse(
             brokers=[
                 MetadataResponseBroker(node_id=node, host=host, port=port, rack=rack)
                 for node, host, port, rack, fenced in reachable_brokers(self._image, context.listener.name)
-                if not fenced or (told_of_leaving and self._replicas.is_leaving(node))
+                if not fenced or (lists_leaving and self._replicas.is_leaving(node))
             ],
             cluster_id=self._node.cluster_id,
             controller_id=self._node_id,
@@ -209,22 +211,22 @@ class MetadataHandlers:
     def _partitions(
         self, kind: type[P], context: Context, partitions: Iterable[tuple[int, PartitionImage]]
     ) -> list[P]:
-        """Who leads partitions and where they are, as one of the responses tells it."""
+        """The leaders and replicas of partitions, as partitions of one of the two responses."""
         brokers, listener = self._image.brokers, context.listener.name
         live = {node for node, known in brokers.items() if not known.fenced and listener in known.endpoints}
         missing = self._node.peers.missing()
-        told = []
+        described = []
         for index, partition in partitions:
             error, leader = ErrorCode.NONE, partition.leader
             if leader in missing:
-                # Clients that are told of a leader that has just died, or hangs, ask again only much later.
+                # A client that gets a failed or hanging leader refreshes its metadata only much later.
                 error, leader = ErrorCode.LEADER_NOT_AVAILABLE, NO_LEADER
             elif leader not in live:
-                # One that clients of this listener cannot reach is no leader to them.
+                # Clients of this listener cannot reach the leader.
                 elsewhere = leader in brokers and not brokers[leader].fenced
                 error = ErrorCode.LISTENER_NOT_FOUND if elsewhere else ErrorCode.LEADER_NOT_AVAILABLE
                 leader = NO_LEADER
-            told.append(
+            described.append(
                 kind(
                     error_code=error,
                     partition_index=index,
@@ -235,7 +237,7 @@ class MetadataHandlers:
                     offline_replicas=[node for node in partition.replicas if node not in live],
                 )
             )
-        return told
+        return described
 
     def describe_cluster(self, context: Context, request: DescribeClusterRequest) -> DescribeClusterResponse:
         if request.endpoint_type == _CONTROLLERS:
@@ -264,17 +266,17 @@ class MetadataHandlers:
             cluster_authorized_operations=(
                 CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else _NOT_ASKED
             ),
-            healing_notes="\n".join(self._node.duties.healer.notes())
+            healing_notes="\n".join(self._node.controller_loop.healer.notes())
             if request.include_fenced_brokers
             else "",
         )
 
     def _controllers(self, context: Context) -> DescribeClusterResponse:
-        """Where voters are reached, for clients that talk to them directly (KIP-919)."""
+        """The voters' endpoints, for clients that connect to controllers directly (KIP-919)."""
         if self._internal is None or context.listener is not self._internal:
             return DescribeClusterResponse(
                 error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE,
-                error_message="This listener serves clients; ask a controller's listener for controllers",
+                error_message="This listener serves clients; send the request to a controller's listener",
             )
         node = self._node
         return DescribeClusterResponse(
@@ -291,7 +293,7 @@ class MetadataHandlers:
     def describe_topic_partitions(
         self, context: Context, request: DescribeTopicPartitionsRequest
     ) -> DescribeTopicPartitionsResponse:
-        """Topics in the order of their names, from the cursor on, as many partitions as fit one answer."""
+        """Topics sorted by name, from the cursor on, with as many partitions as the limit allows."""
         image = self._image
         names: Iterable[str] = sorted({t.name for t in request.topics} or image.topics)
         first = 0
@@ -339,7 +341,7 @@ class MetadataHandlers:
 
 
 def _refused(topics: Sequence[MetadataRequestTopic]) -> MetadataResponse:
-    """The answer to versions 10 and 11 if they use the ids that their encoding has room for (KIP-516)."""
+    """The response to topic ids in versions 10 and 11, which do not support the field (KIP-516)."""
     code = ErrorCode.INVALID_REQUEST
     return MetadataResponse(
         topics=[
@@ -349,7 +351,7 @@ def _refused(topics: Sequence[MetadataRequestTopic]) -> MetadataResponse:
 
 
 def _merged(topics: Sequence[MetadataRequestTopic]) -> list[MetadataRequestTopic]:
-    """Each topic once; where some are asked for by id, those asked for by name are passed over."""
+    """Each topic once; if some topics are given by id, those given by name are ignored."""
     by_id = {topic.topic_id: topic for topic in topics if topic.topic_id != NO_TOPIC_ID}
     by_name = {topic.name: topic for topic in topics}
     return list(by_id.values() or by_name.values())
@@ -366,15 +368,15 @@ def _why_unknown(name: str) -> ErrorCode:
 def _active_controller(image: ClusterImage, leader_id: int, node_id: int) -> int:
     """The active controller, if it is a broker that clients can reach; else this broker.
 
-    Metadata names this broker, as clients send admin requests there and any broker forwards them. Kafka
-    names a random broker in both.
+    A Metadata response always names this broker: clients send admin requests to it, and any broker forwards
+    them. Kafka names a random broker in both responses.
     """
     leader = image.brokers.get(leader_id)
     return node_id if leader is None or leader.fenced else leader.id
 
 
 def _bad_cursor(request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
-    """The answer to a cursor that names none of the topics asked for, or no partition."""
+    """The response to a cursor whose topic was not requested, or whose partition is negative."""
     code = ErrorCode.INVALID_REQUEST
     return DescribeTopicPartitionsResponse(
         topics=[_undescribed(topic.name, code, _NOT_ASKED) for topic in request.topics]

@@ -1,4 +1,4 @@
-"""ListOffsets, OffsetForLeaderEpoch, DeleteRecords: questions about, and cuts in, a log's offsets."""
+"""ListOffsets, OffsetForLeaderEpoch, DeleteRecords."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ EARLIEST_LOCAL: Final = -4
 LATEST_TIERED: Final = -5
 EARLIEST_PENDING_UPLOAD: Final = -6
 
-#: the first version that may ask for a special timestamp
+#: the first version that supports each special timestamp
 _SINCE: Final = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 #: above every version
 _NEVER: Final = 1 << 15
@@ -67,10 +67,10 @@ _ANY_EPOCH: Final = -1
 
 
 class _Reader(Enum):
-    """Who asks decides where reading ends."""
+    """The kind of reader, which determines the offset up to which it may read."""
 
     CLIENT = auto()
-    #: of committed transactions only
+    #: a client that reads committed transactions only
     COMMITTED = auto()
     FOLLOWER = auto()
 
@@ -86,14 +86,16 @@ class OffsetHandlers:
     async def list_offsets(self, context: Context, request: ListOffsetsRequest) -> ListOffsetsResponse:
         reader = self._reader(context, request)
         response = ListOffsetsResponse()
-        asked = Counter((topic.name, p.partition_index) for topic in request.topics for p in topic.partitions)
+        counts = Counter(
+            (topic.name, p.partition_index) for topic in request.topics for p in topic.partitions
+        )
         for topic in request.topics:
             answers = []
             for wanted in topic.partitions:
                 answer = ListOffsetsPartitionResponse(partition_index=wanted.partition_index)
                 answers.append(answer)
                 try:
-                    if asked[topic.name, wanted.partition_index] > 1:
+                    if counts[topic.name, wanted.partition_index] > 1:
                         raise InvalidRequest
                     await self._list_offset(context, topic.name, wanted, reader, answer)
                 except ApiError as e:
@@ -133,7 +135,7 @@ class OffsetHandlers:
         elif timestamp == EARLIEST_LOCAL:
             answer.offset = log.local_log_start_offset
         else:
-            # Nothing is tiered: there is no last tiered offset, and nothing waits for its upload.
+            # Without tiered storage there is no last tiered offset and no pending upload.
             return
         answer.leader_epoch = _epoch_at(partition, answer.offset)
 
@@ -145,7 +147,7 @@ class OffsetHandlers:
         reader: _Reader,
         answer: ListOffsetsPartitionResponse,
     ) -> None:
-        """Search the log; a long walk, or a second one after a walk in vain, runs in a worker thread."""
+        """Search the log. Long batches, and all batches after the first, are searched in a worker thread."""
         start = 0 if timestamp == MAX_TIMESTAMP else partition.log.log_start_offset
         found, in_vain = None, False
         while found is None:
@@ -161,7 +163,7 @@ class OffsetHandlers:
         # A replica that lost leadership meanwhile may have truncated its log: its answer would be wrong.
         partition.check_leader_epoch(_ANY_EPOCH)
         if found is None or found.offset >= _readable_end(partition, reader):
-            # Nothing to name, or nothing yet: a new leader may only not know that it is committed.
+            # No readable record matches. A new leader may not know the high watermark yet.
             _check_end_known(context, partition, reader)
             return
         answer.timestamp = found.timestamp
@@ -169,7 +171,7 @@ class OffsetHandlers:
         answer.leader_epoch = found.leader_epoch
 
     async def _dated_batch(self, partition: Partition, timestamp: int, start: int) -> DatedBatch | None:
-        """The next batch to look into."""
+        """The next batch that may contain the record."""
         log = partition.log
 
         def find() -> DatedBatch | None:
@@ -200,10 +202,7 @@ class OffsetHandlers:
         return response
 
     async def delete_records(self, context: Context, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
-        """Move the starts of logs, and answer when the new starts are on the disk.
-
-        The followers have moved theirs by then, too.
-        """
+        """Advance log start offsets; responds once they are on disk and all followers have done the same."""
         response = DeleteRecordsResponse()
         moved: dict[DataDirectory, list[DeleteRecordsPartitionResult]] = {}
         deleting: list[tuple[Leadership, asyncio.Future[bool], DeleteRecordsPartitionResult]] = []
@@ -242,14 +241,17 @@ class OffsetHandlers:
 
 
 def _readable_end(partition: Partition, reader: _Reader) -> int:
-    """Where reading ends, as far as is known."""
+    """The offset up to which `reader` may read, as far as this leader knows."""
     if reader is _Reader.FOLLOWER:
         return partition.log.end_offset
     return partition.readable_end(reader is _Reader.COMMITTED)
 
 
 def _check_end_known(context: Context, partition: Partition, reader: _Reader) -> None:
-    """A new leader does not know where reading ends until all that was committed before it is again."""
+    """Reject the request while a new leader does not know the latest offset.
+
+    It knows the offset once all records that were committed before its election are committed again.
+    """
     leadership = partition.leadership
     if reader is _Reader.FOLLOWER or leadership is None or leadership.state.latest_offset_known():
         return
@@ -258,7 +260,7 @@ def _check_end_known(context: Context, partition: Partition, reader: _Reader) ->
 
 
 def _epoch_at(partition: Partition, offset: int) -> int:
-    """The leader epoch of `offset`; at the end of the log the current one, written in or not."""
+    """The leader epoch of `offset`; at the log end offset the current epoch, even if it has no records."""
     if offset >= partition.log.end_offset:
         return partition.leader_epoch
     epoch = partition.log.leader_epochs.epoch_of(offset)

@@ -32,9 +32,9 @@ class ProducerHandlers:
     async def init_producer_id(
         self, context: Context, request: InitProducerIdRequest
     ) -> InitProducerIdResponse:
-        """A fresh producer id; one that a client brings along is worth nothing without a transactional id."""
+        """Allocate a new producer id; without a transactional id the one in the request is ignored."""
         if request.transactional_id is not None:
-            # No coordinator for transactions is advertised; a client that asks all the same must not go on.
+            # No transaction coordinator exists, and FindCoordinator returns none: the client must not go on.
             code = (
                 ErrorCode.INVALID_REQUEST
                 if not request.transactional_id

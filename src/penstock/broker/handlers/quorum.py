@@ -1,4 +1,4 @@
-"""The quorum's APIs: votes, epochs, the metadata log and its snapshots, who votes, and how it all stands."""
+"""The quorum's APIs: elections, the metadata log and its snapshots, changes of the voters, DescribeQuorum."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from penstock.wire.schema import Struct
 
 __all__ = ["QuorumHandlers"]
 
-_ASKED: Final = (VOTE, BEGIN_QUORUM_EPOCH, END_QUORUM_EPOCH, FETCH, FETCH_SNAPSHOT)
+_QUORUM_APIS: Final = (VOTE, BEGIN_QUORUM_EPOCH, END_QUORUM_EPOCH, FETCH, FETCH_SNAPSHOT)
 
 
 class QuorumHandlers:
@@ -56,39 +56,42 @@ class QuorumHandlers:
         self._listeners = listeners
         self._clock = clock
 
-    def ask_quorum(self, context: Context, request: Any) -> Struct | Deferred[Struct]:
-        """Vote, EndQuorumEpoch, FetchSnapshot, and Fetch of the metadata log; the answer may take a while."""
+    def to_quorum(self, context: Context, request: Any) -> Struct | Deferred[Struct]:
+        """Pass Vote, EndQuorumEpoch, FetchSnapshot or Fetch of the metadata log to the Raft node.
+
+        The response may come later: a Fetch waits for new records.
+        """
         node = self._node
         if request.cluster_id not in (None, node.cluster_id):
             return _refusal(request, ErrorCode.INCONSISTENT_CLUSTER_ID)
-        asked = decode_request(request)
-        if asked is None:
+        message = decode_request(request)
+        if message is None:
             return _refusal(request, ErrorCode.INVALID_REQUEST)
         answer: Deferred[Struct] = Deferred()
 
         def answered(response: raft.Response) -> None:
-            answer.resolve(encode_response(asked, response, node.endpoint_of(response.leader_id)))
+            answer.resolve(encode_response(message, response, node.endpoint_of(response.leader_id)))
 
-        node.quorum.ask(asked).then(answered)
+        node.quorum.submit(message).then(answered)
         return answer
 
     def begin_epoch(self, context: Context, request: BeginQuorumEpochRequest) -> Struct | Deferred[Struct]:
-        """A leader makes itself known, and where it is reached."""
+        """Learn a new leader and its endpoint."""
         if request.topics and request.topics[0].partitions and request.leader_endpoints:
             first, leader_id = request.leader_endpoints[0], request.topics[0].partitions[0].leader_id
             self._node.learn([NodeEndpoint(node_id=leader_id, host=first.host, port=first.port)])
-        return self.ask_quorum(context, request)
+        return self.to_quorum(context, request)
 
     def fetch(self, context: Context, request: FetchRequest | ReplicaAsk) -> Any:
-        """On the internal listener: the metadata log from the quorum, any other as followers get it.
+        """Fetch on the internal listener: the Raft node serves the metadata log, replicas serve other logs.
 
-        A request without a replica id reads committed records, from any replica, as clients do.
+        A request without a replica id reads committed records from any replica, like a consumer.
         """
         if isinstance(request, ReplicaAsk):
             return replica_fetch(context, request)
         for topic in request.topics[:1]:
             if topic.topic_id == METADATA_TOPIC_ID or topic.topic == METADATA_TOPIC:
-                return self.ask_quorum(context, request)
+                return self.to_quorum(context, request)
         if request.replica_id < 0 and request.replica_state is None:
             return read(context, request)
         return replica_fetch(context, request)
@@ -136,7 +139,7 @@ class QuorumHandlers:
         )
 
     def _shown_endpoints(self, voter: raft.Voter) -> list[Endpoint]:
-        """The endpoints of a voter; a broker that is a cluster of its own has only the clients' listeners."""
+        """The endpoints of a voter; a broker without an internal listener has its client listeners only."""
         known = voter.endpoints or filter(None, [self._node.endpoint_of(voter.key.id)])
         shown = [Endpoint(name=e.name, host=e.host, port=e.port) for e in known if e.host]
         if not shown and voter.key.id == self._node_id:
@@ -174,7 +177,7 @@ class QuorumHandlers:
                 request.cluster_id, raft.UpdateVoterRequest(voter, request.current_leader_epoch)
             )
         except NotController:
-            # No envelope brought it here, so there is nobody who would ask another node.
+            # The request did not come in an Envelope, so no broker would forward it to another node.
             code = ErrorCode.NOT_LEADER_OR_FOLLOWER
         node = self._node
         leader = node.endpoint_of(node.leader_id)
@@ -194,7 +197,7 @@ class QuorumHandlers:
         node = self._node
         if cluster_id not in (None, node.cluster_id):
             return ErrorCode.INCONSISTENT_CLUSTER_ID, f"this is the cluster {node.cluster_id}"
-        response = await node.quorum.ask_and_wait(request)
+        response = await node.quorum.submit_and_wait(request)
         assert isinstance(response, raft.VoterChangeResponse)
         if response.error == ErrorCode.NOT_LEADER_OR_FOLLOWER:
             raise NotController("another node leads the quorum")
@@ -202,13 +205,10 @@ class QuorumHandlers:
 
 
 def _refusal(request: Any, code: ErrorCode) -> Struct:
-    response: Any = next(api for api in _ASKED if api.request is type(request)).response()
+    response: Any = next(api for api in _QUORUM_APIS if api.request is type(request)).response()
     response.error_code = code
     refused: Struct = response
     return refused
-
-
-# -- who votes
 
 
 def _endpoints(request: AddRaftVoterRequest | UpdateRaftVoterRequest) -> tuple[raft.Endpoint, ...]:

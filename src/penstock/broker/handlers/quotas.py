@@ -1,4 +1,4 @@
-"""Client quotas: there are none yet, and requests for them are answered so."""
+"""Client quotas, which this broker does not support: DescribeClientQuotas lists none, alterations fail."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def describe_client_quotas(
 
 
 def alter_client_quotas(context: Context, request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
-    """Refuse to set what would have no effect."""
+    """Reject every quota: it would have no effect."""
     return AlterClientQuotasResponse(
         entries=[
             AlterationResult(

@@ -1,7 +1,7 @@
-"""AlterReplicaLogDirs: whether replicas are where the client wants them.
+"""AlterReplicaLogDirs: succeeds only for replicas that are in the requested directory already.
 
-A replica keeps the directory that it was made in. To empty a disk, replicas move to another broker, which is
-what reassignment is for; so this confirms what is already so, and refuses the rest.
+A replica stays in the directory that it was created in. To empty a disk, move its replicas to another broker
+with AlterPartitionReassignments.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def _answer(partitions: Partitions, path: str, topic: str, index: int) -> ErrorC
         return ErrorCode.LOG_DIR_NOT_FOUND
     slot = partitions.find(topic, index)
     if isinstance(slot, ErrorCode):
-        # Kafka's name for a replica that is elsewhere, in this answer alone.
+        # Kafka's error for a replica on another broker, in this response only.
         return ErrorCode.REPLICA_NOT_AVAILABLE if slot is ErrorCode.NOT_LEADER_OR_FOLLOWER else slot
     if any(directory.health.offline is not None for directory in (wanted, slot.directory)):
         return ErrorCode.KAFKA_STORAGE_ERROR

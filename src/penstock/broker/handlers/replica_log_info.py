@@ -1,4 +1,4 @@
-"""GetReplicaLogInfo: how far the logs of this broker's replicas go, for the controller to choose a leader."""
+"""GetReplicaLogInfo: log end offsets of this broker's replicas, by which the controller elects a leader."""
 
 from __future__ import annotations
 

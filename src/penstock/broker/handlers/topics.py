@@ -49,7 +49,7 @@ _BY_STATE = 6
 _DESCRIBES_CONFIGS = 5
 #: the first version of DeleteTopics that knows TOPIC_DELETION_DISABLED
 _KNOWS_DISABLED = 3
-#: which config says how many partitions a coordinator's topic has
+#: the config with the number of partitions of each coordinator's topic
 _COORDINATOR_PARTITIONS = {
     OFFSETS_TOPIC: "offsets.topic.num.partitions",
     TRANSACTIONS_TOPIC: "transaction.state.log.num.partitions",
@@ -77,14 +77,14 @@ class TopicHandlers:
 
     async def create_topics(self, context: Context, request: CreateTopicsRequest) -> CreateTopicsResponse:
         response = CreateTopicsResponse()
-        asked = Counter(topic.name for topic in request.topics)
-        for name in [name for name, count in asked.items() if count > 1]:
+        counts = Counter(topic.name for topic in request.topics)
+        for name in [name for name, count in counts.items() if count > 1]:
             response.topics.append(
                 CreatableTopicResult(
                     name=name, error_code=ErrorCode.INVALID_REQUEST, error_message="Duplicate topic name."
                 )
             )
-        topics = [topic for topic in request.topics if asked[topic.name] == 1]
+        topics = [topic for topic in request.topics if counts[topic.name] == 1]
         results: list[CreatableTopicResult | None] = []
         wanted: list[NewTopic] = []
         new = _new_partitions(request, self._config.num_partitions)
@@ -144,8 +144,8 @@ class TopicHandlers:
         self, context: Context, request: CreatePartitionsRequest
     ) -> CreatePartitionsResponse:
         response = CreatePartitionsResponse()
-        asked = Counter(topic.name for topic in request.topics)
-        for name, count in asked.items():
+        counts = Counter(topic.name for topic in request.topics)
+        for name, count in counts.items():
             if count > 1:
                 response.results.append(
                     CreatePartitionsTopicResult(
@@ -157,7 +157,7 @@ class TopicHandlers:
             max(0, t.count - len(topics[t.name].partitions)) for t in request.topics if t.name in topics
         )
         for topic in request.topics:
-            if asked[topic.name] > 1:
+            if counts[topic.name] > 1:
                 continue
             result = CreatePartitionsTopicResult(name=topic.name)
             response.results.append(result)
@@ -185,7 +185,7 @@ def _not_created(name: str, error: ApiError) -> CreatableTopicResult:
 
 
 def _new_partitions(request: CreateTopicsRequest, default: int) -> int:
-    """How many partitions all topics of a request would have."""
+    """The number of partitions of all topics of a request."""
     counts = (
         len(t.assignments) or (default if t.num_partitions == -1 else t.num_partitions)
         for t in request.topics
@@ -194,9 +194,9 @@ def _new_partitions(request: CreateTopicsRequest, default: int) -> int:
 
 
 def _check_coordinator_topic(config: BrokerConfig, topic: NewTopic) -> None:
-    """Refuse a coordinator's topic with another number of partitions than its coordinator expects.
+    """Reject a coordinator's topic with another number of partitions than its coordinator expects.
 
-    Groups and transactions are found by that number, so it can never change once the topic exists.
+    The number determines the partition of each group and transaction, so it can never change.
     """
     name = _COORDINATOR_PARTITIONS.get(topic.name)
     if name is None:
@@ -204,8 +204,8 @@ def _check_coordinator_topic(config: BrokerConfig, topic: NewTopic) -> None:
     count = len(topic.assignments) or (config.num_partitions if topic.partitions == -1 else topic.partitions)
     if count != config[name]:
         raise InvalidPartitions(
-            f"{topic.name} must have {config[name]} partitions, not {count}: {name} says so, and the number "
-            f"can never change. Leave it to the broker to make the topic, or change {name} first."
+            f"{topic.name} must have {config[name]} partitions, as set by {name}, not {count}: the number "
+            f"can never change. Let the broker create the topic, or change {name} first."
         )
 
 
@@ -230,7 +230,7 @@ def _created(
 
 
 class _Described:
-    """The configs of new topics as responses have them; many topics of a request have the same."""
+    """The configs of new topics for responses, cached: topics of a request often have the same configs."""
 
     def __init__(self, config: BrokerConfig, version: int) -> None:
         self._config = config
@@ -261,11 +261,11 @@ class _Described:
 def _decide_deletions(
     image: ClusterImage, states: Sequence[DeleteTopicState]
 ) -> tuple[Sequence[Struct], list[DeletableTopicResult]]:
-    """One change for all topics. As in Kafka, a topic that is named twice stays, and is answered once."""
-    asked = Counter((state.name, state.topic_id) for state in states)
+    """One change for all topics. As in Kafka, a topic that is given twice is not deleted, with one result."""
+    counts = Counter((state.name, state.topic_id) for state in states)
     refused: list[DeletableTopicResult] = []
     found: dict[TopicId, DeletableTopicResult] = {}
-    for (name, topic_id), count in asked.items():
+    for (name, topic_id), count in counts.items():
         state = DeleteTopicState(name=name, topic_id=topic_id)
         if (name is None) == (topic_id == NO_TOPIC_ID):
             message = "Give the topic's name or its id, one of the two"

@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 from penstock.broker.node.balancer import Balancer
 from penstock.broker.node.clock_watch import ClockWatch
 from penstock.broker.node.controller import Controller
-from penstock.broker.node.controller_loop import Duties
+from penstock.broker.node.controller_loop import ControllerLoop
 from penstock.broker.node.controller_service import ControllerService
 from penstock.broker.node.image_check import ImageCheck
 from penstock.broker.node.metadata_loader import MetadataLoader
@@ -107,12 +107,12 @@ class ClusterNode:
         self.controller = Controller(image, self.quorum, self.loader, world.clock)
         longest_wait_s = config.replica_fetch_wait_max_ms / 1000
         self.peers = Peers(config.node_id, world.rng, self._locate, self._gone, longest_wait_s)
-        self.duties = Duties(config, image, self.controller, self.peers, world.clock)
+        self.controller_loop = ControllerLoop(config, image, self.controller, self.peers, world.clock)
         self.balancer = Balancer(
-            config, image, self.controller, self.peers, world.clock, lambda: self.duties.policy
+            config, image, self.controller, self.peers, world.clock, lambda: self.controller_loop.policy
         )
         self.service = ControllerService(
-            cluster_id, internal, image, self.image_check, self.controller, self.duties
+            cluster_id, internal, image, self.image_check, self.controller, self.controller_loop
         )
         self._snapshots = Snapshots(config, world, image, self.log, self.quorum)
         self.loader.on_progress = self._progressed
@@ -166,7 +166,7 @@ class ClusterNode:
 
     async def stop(self) -> None:
         await self.balancer.stop()
-        await self.duties.stop()
+        await self.controller_loop.stop()
         await self.quorum.stop()
         await self.image_check.stop()
         await self.loader.stop()
@@ -182,13 +182,13 @@ class ClusterNode:
         self.loader.committed(end_offset)
 
     def _progressed(self, end_offset: int, size: int) -> None:
-        self.duties.healer.observed()
+        self.controller_loop.healer.observed()
         self._snapshots.applied(end_offset, size)
 
     def led(self, epoch: int, leader_id: int) -> None:
         self.controller.leader_changed()
         if self.internal is not None:
-            self.duties.leader_changed(leader_id, self.quorum.state.contact)
+            self.controller_loop.leader_changed(leader_id, self.quorum.state.contact)
             self.balancer.leader_changed(leader_id)
         news, self._news = self._news, asyncio.Event()
         news.set()
@@ -247,11 +247,11 @@ class ClusterNode:
 
         async def attempt(left_s: float) -> ResponseT | None:
             if self.leader_id == self.node_id:
-                response = await self.service.ask(api, request)
+                response = await self.service.handle(api, request)
             elif self.leader_id == NO_NODE:
                 return None
             else:
-                found = await self.ask_leader(api, request, left_s, purpose)
+                found = await self.send_to_leader(api, request, left_s, purpose)
                 if found is None:
                     on_unanswered()
                     return None
@@ -294,29 +294,29 @@ class ClusterNode:
         """How long a node may take to answer before it is asked again, over another connection."""
         return self._config.controller_quorum_request_timeout_ms / 1000
 
-    async def ask_leader(
+    async def send_to_leader(
         self, api: Api[RequestT, ResponseT], request: RequestT, timeout_s: float, purpose: str
     ) -> ResponseT | None:
         """The answer of the node that leads, another than this one; None where it does not answer soon."""
-        return await self._ask_leader(api, request, min(timeout_s, self._patience_s), purpose)
+        return await self._send_to_leader(api, request, min(timeout_s, self._patience_s), purpose)
 
-    async def ask_leader_once(
+    async def send_to_leader_once(
         self, api: Api[RequestT, ResponseT], request: RequestT, timeout_s: float, purpose: str
     ) -> ResponseT | None:
-        """As `ask_leader`, for what must not be carried out twice: only another leader ends the waiting."""
+        """Like `send_to_leader`, for requests that must not run twice: only another leader ends the wait."""
         news = self._news
-        asked = asyncio.ensure_future(self._ask_leader(api, request, timeout_s, purpose))
+        sending = asyncio.ensure_future(self._send_to_leader(api, request, timeout_s, purpose))
         led = asyncio.ensure_future(news.wait())
         try:
             # One that leads no more may still answer: who asks again too soon does it twice after all.
-            await asyncio.wait([asked], timeout=self._patience_s)
-            await asyncio.wait([asked, led], return_when=asyncio.FIRST_COMPLETED)
-            return asked.result() if asked.done() else None
+            await asyncio.wait([sending], timeout=self._patience_s)
+            await asyncio.wait([sending, led], return_when=asyncio.FIRST_COMPLETED)
+            return sending.result() if sending.done() else None
         finally:
-            asked.cancel()
+            sending.cancel()
             led.cancel()
 
-    async def _ask_leader(
+    async def _send_to_leader(
         self, api: Api[RequestT, ResponseT], request: RequestT, timeout_s: float, purpose: str
     ) -> ResponseT | None:
         if self.leader_id in (NO_NODE, self.node_id):
@@ -341,12 +341,12 @@ class ClusterNode:
 
         async def attempt(left_s: float) -> ErrorCode | None:
             if self.leader_id == self.node_id:
-                answer = await self.quorum.ask_and_wait(UpdateVoterRequest(own, quorum.epoch))
+                answer = await self.quorum.submit_and_wait(UpdateVoterRequest(own, quorum.epoch))
                 assert isinstance(answer, VoterChangeResponse)
                 code = answer.error
             else:
                 request = encode_voter_update(own, self.cluster_id, quorum.epoch)
-                response = await self.ask_leader(UPDATE_RAFT_VOTER, request, left_s, "controller")
+                response = await self.send_to_leader(UPDATE_RAFT_VOTER, request, left_s, "controller")
                 if response is None:
                     return None
                 code = ErrorCode(response.error_code)
@@ -398,4 +398,4 @@ class ClusterNode:
             # It is only that this node's own listener has closed.
             return
         self.quorum.peer_gone(node_id)
-        self.duties.gone(node_id)
+        self.controller_loop.gone(node_id)

@@ -36,7 +36,7 @@ from penstock.raft.roles import LeaderContact
 from penstock.wire.apis.broker_heartbeat import ReportedChecksum
 from penstock.wire.schema import Struct
 
-__all__ = ["Duties"]
+__all__ = ["ControllerLoop"]
 
 log = get_logger("controller")
 #: a controller that wakes up later than this has been held up itself: its brokers' silence says nothing
@@ -47,7 +47,7 @@ _GREETING_MS: Final = 250
 _RETRY_S: Final = 0.5
 
 
-class Duties:
+class ControllerLoop:
     """Runs while this node is the active controller; there are sessions only then."""
 
     def __init__(

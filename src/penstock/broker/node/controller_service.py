@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar, cast
 
 from penstock.broker.node.controller import Controller, NotController
-from penstock.broker.node.controller_loop import Duties
+from penstock.broker.node.controller_loop import ControllerLoop
 from penstock.broker.node.image_check import ImageCheck
 from penstock.metadata.alter_partition import alter_partition
 from penstock.metadata.brokers import (
@@ -70,7 +70,7 @@ class ControllerService:
         image: ClusterImage,
         image_check: ImageCheck,
         controller: Controller,
-        duties: Duties,
+        controller_loop: ControllerLoop,
     ) -> None:
         self._cluster_id = cluster_id
         #: the name of the listener for other nodes
@@ -78,9 +78,9 @@ class ControllerService:
         self._image = image
         self._image_check = image_check
         self._controller = controller
-        self._duties = duties
+        self._controller_loop = controller_loop
 
-    async def ask(
+    async def handle(
         self, api: Api[RequestT, ResponseT], request: RequestT, connection: Connection | None = None
     ) -> ResponseT:
         """The answer to whoever calls through `connection`, None for this node itself."""
@@ -98,15 +98,15 @@ class ControllerService:
     async def _register(
         self, request: BrokerRegistrationRequest, connection: Connection | None
     ) -> BrokerRegistrationResponse:
-        duties = self._duties
+        controller_loop = self._controller_loop
 
         def decide() -> tuple[Sequence[Struct], int]:
-            if duties.sessions is None:
+            if controller_loop.sessions is None:
                 raise NotController("this node is not active yet")
-            alive = duties.sessions.alive(request.broker_id, duties.now_ms())
+            alive = controller_loop.sessions.alive(request.broker_id, controller_loop.now_ms())
             records, epoch = register_broker(
                 self._image,
-                duties.policy,
+                controller_loop.policy,
                 request,
                 cluster_id=self._cluster_id,
                 session_alive=alive and not self._has_replaced(request),
@@ -114,12 +114,12 @@ class ControllerService:
             )
             known = self._image.brokers.get(request.broker_id)
             if known is None or known.epoch != epoch:
-                duties.sessions.forget(request.broker_id)
+                controller_loop.sessions.forget(request.broker_id)
             # Else the same one says it again: it may be up, and without its session nobody would miss it.
             return records, epoch
 
         epoch = await self._change(decide)
-        duties.heard(request.broker_id, connection)
+        controller_loop.heard(request.broker_id, connection)
         return BrokerRegistrationResponse(broker_epoch=epoch)
 
     def _has_replaced(self, request: BrokerRegistrationRequest) -> bool:
@@ -132,40 +132,42 @@ class ControllerService:
     async def _heartbeat(
         self, request: BrokerHeartbeatRequest, connection: Connection | None
     ) -> BrokerHeartbeatResponse:
-        duties = self._duties
-        if not self._controller.is_active or duties.sessions is None:
+        controller_loop = self._controller_loop
+        if not self._controller.is_active or controller_loop.sessions is None:
             raise NotController("this node is not active")
         check_broker_epoch(self._image, request.broker_id, request.broker_epoch)
-        duties.heard(request.broker_id, connection)
-        duties.sessions.heard(
-            request.broker_id, request.broker_epoch, request.current_metadata_offset, duties.now_ms()
+        controller_loop.heard(request.broker_id, connection)
+        controller_loop.sessions.heard(
+            request.broker_id, request.broker_epoch, request.current_metadata_offset, controller_loop.now_ms()
         )
-        duties.room_heard(request.broker_id, is_missing=bool(request.without_room))
-        reference_ms = duties.clock_heard(request.broker_id, request.clock_ms)
-        lowest = duties.sessions.lowest_offset(self._image)
+        controller_loop.room_heard(request.broker_id, is_missing=bool(request.without_room))
+        reference_ms = controller_loop.clock_heard(request.broker_id, request.clock_ms)
+        lowest = controller_loop.sessions.lowest_offset(self._image)
         # Nearly every heartbeat changes nothing: those need not wait for the changes of others.
-        records, answer = heartbeat(self._image, duties.policy, request, lowest)
+        records, answer = heartbeat(self._image, controller_loop.policy, request, lowest)
         if records:
-            answer = await self._change(lambda: heartbeat(self._image, duties.policy, request, lowest))
-            reference_ms = duties.clock_heard(request.broker_id, -1)
+            answer = await self._change(
+                lambda: heartbeat(self._image, controller_loop.policy, request, lowest)
+            )
+            reference_ms = controller_loop.clock_heard(request.broker_id, -1)
         answer.clock_ms = reference_ms
         if request.image_checksum is not None:
-            answer.image_checksum = duties.checksum_heard(
+            answer.image_checksum = controller_loop.checksum_heard(
                 request.broker_id, request.image_checksum, self._image_check.latest
             )
-        if answer.should_shut_down and duties.sessions is not None:
-            duties.sessions.forget(request.broker_id)
+        if answer.should_shut_down and controller_loop.sessions is not None:
+            controller_loop.sessions.forget(request.broker_id)
         return answer
 
     async def _unregister(
         self, request: UnregisterBrokerRequest, connection: Connection | None
     ) -> UnregisterBrokerResponse:
-        duties = self._duties
+        controller_loop = self._controller_loop
 
         def decide() -> tuple[Sequence[Struct], None]:
-            records = unregister_broker(self._image, duties.policy, request.broker_id)
-            if duties.sessions is not None:
-                duties.sessions.forget(request.broker_id)
+            records = unregister_broker(self._image, controller_loop.policy, request.broker_id)
+            if controller_loop.sessions is not None:
+                controller_loop.sessions.forget(request.broker_id)
             return records, None
 
         await self._change(decide)
@@ -174,7 +176,7 @@ class ControllerService:
     async def _alter_partition(
         self, request: AlterPartitionRequest, connection: Connection | None
     ) -> AlterPartitionResponse:
-        return await self._change(lambda: alter_partition(self._image, self._duties.policy, request))
+        return await self._change(lambda: alter_partition(self._image, self._controller_loop.policy, request))
 
     async def _allocate_producer_ids(
         self, request: AllocateProducerIdsRequest, connection: Connection | None

@@ -112,7 +112,7 @@ class MetadataLoader:
                     assert record.value is not None
                     records.append(decode_metadata_record(record.value))
                     self.image.apply(records[-1], record.offset)
-            await self._tell(records, header.next_offset)
+            await self._notify(records, header.next_offset)
             self.on_progress(header.next_offset, len(batch))
 
     async def _load(self, snapshot: LogPoint) -> None:
@@ -126,9 +126,9 @@ class MetadataLoader:
         # In place: everybody holds this image.
         vars(self.image).update(vars(loaded))
         self.committed(snapshot.offset)
-        await self._tell(changes, snapshot.offset)
+        await self._notify(changes, snapshot.offset)
 
-    async def _tell(self, records: Sequence[Struct], end_offset: int) -> None:
+    async def _notify(self, records: Sequence[Struct], end_offset: int) -> None:
         if records:
             try:
                 await self.on_applied(records)

@@ -83,16 +83,16 @@ class QuorumDriver:
     def start(self) -> None:
         self._do(lambda: self.node.tick(self._now_ms()))
 
-    def ask(self, request: Request) -> Deferred[Response]:
+    def submit(self, request: Request) -> Deferred[Response]:
         """A peer's request; its answer, perhaps much later."""
         answer: Deferred[Response] = Deferred()
         self._do(lambda: self.node.request(answer, request, self._now_ms()))
         return answer
 
-    async def ask_and_wait(self, request: Request) -> Response:
+    async def submit_and_wait(self, request: Request) -> Response:
         """The answer to a request of an operator."""
         answer: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
-        self.ask(request).then(lambda response: None if answer.done() else answer.set_result(response))
+        self.submit(request).then(lambda response: None if answer.done() else answer.set_result(response))
         return await answer
 
     def run(self, event: Callable[[], T]) -> asyncio.Future[T]:

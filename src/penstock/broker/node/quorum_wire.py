@@ -214,46 +214,47 @@ def decode_request(request: Any) -> raft.Request | None:
     if len(request.topics) != 1 or len(request.topics[0].partitions) != 1:
         return None
     topic = request.topics[0]
-    asked = topic.partitions[0]
+    partition = topic.partitions[0]
     match request:
         case vote.VoteRequest():
             return raft.VoteRequest(
-                raft.ReplicaKey(asked.replica_id, asked.replica_directory_id),
-                asked.replica_epoch,
-                raft.LogPoint(asked.last_offset_epoch, asked.last_offset),
-                asked.pre_vote,
-                raft.ReplicaKey(request.voter_id, asked.voter_directory_id),
+                raft.ReplicaKey(partition.replica_id, partition.replica_directory_id),
+                partition.replica_epoch,
+                raft.LogPoint(partition.last_offset_epoch, partition.last_offset),
+                partition.pre_vote,
+                raft.ReplicaKey(request.voter_id, partition.voter_directory_id),
             )
         case begin.BeginQuorumEpochRequest():
             return raft.BeginEpochRequest(
-                asked.leader_id,
-                asked.leader_epoch,
-                raft.ReplicaKey(request.voter_id, asked.voter_directory_id),
+                partition.leader_id,
+                partition.leader_epoch,
+                raft.ReplicaKey(request.voter_id, partition.voter_directory_id),
             )
         case end.EndQuorumEpochRequest():
             successors = tuple(
-                raft.ReplicaKey(c.candidate_id, c.candidate_directory_id) for c in asked.preferred_candidates
+                raft.ReplicaKey(c.candidate_id, c.candidate_directory_id)
+                for c in partition.preferred_candidates
             )
-            return raft.EndEpochRequest(asked.leader_id, asked.leader_epoch, successors)
+            return raft.EndEpochRequest(partition.leader_id, partition.leader_epoch, successors)
         case fetch.FetchRequest():
             state = request.replica_state
             replica = request.replica_id if state is None else state.replica_id
             return raft.FetchRequest(
-                raft.ReplicaKey(replica, asked.replica_directory_id),
-                asked.current_leader_epoch,
-                asked.fetch_offset,
-                asked.last_fetched_epoch,
+                raft.ReplicaKey(replica, partition.replica_directory_id),
+                partition.current_leader_epoch,
+                partition.fetch_offset,
+                partition.last_fetched_epoch,
                 request.max_wait_ms,
-                min(request.max_bytes, asked.partition_max_bytes),
-                asked.high_watermark,
+                min(request.max_bytes, partition.partition_max_bytes),
+                partition.high_watermark,
                 request.last_checksum,
             )
         case fetch_snapshot.FetchSnapshotRequest():
             return raft.FetchSnapshotRequest(
-                raft.ReplicaKey(request.replica_id, asked.replica_directory_id),
-                asked.current_leader_epoch,
-                raft.LogPoint(asked.snapshot_id.epoch, asked.snapshot_id.end_offset),
-                asked.position,
+                raft.ReplicaKey(request.replica_id, partition.replica_directory_id),
+                partition.current_leader_epoch,
+                raft.LogPoint(partition.snapshot_id.epoch, partition.snapshot_id.end_offset),
+                partition.position,
                 request.max_bytes,
             )
     return None

@@ -85,7 +85,7 @@ class Rejoining:
 
     async def _remove(self, old: Voter, left_s: float) -> ErrorCode | None:
         if self._node.leader_id == self._node.node_id:
-            answer = await self._node.quorum.ask_and_wait(RemoveVoterRequest(old.key))
+            answer = await self._node.quorum.submit_and_wait(RemoveVoterRequest(old.key))
             assert isinstance(answer, VoterChangeResponse)
             return answer.error
         request = RemoveRaftVoterRequest(
@@ -93,13 +93,13 @@ class Rejoining:
             voter_id=old.key.id,
             voter_directory_id=old.key.directory_id,
         )
-        response = await self._node.ask_leader(REMOVE_RAFT_VOTER, request, left_s, "controller")
+        response = await self._node.send_to_leader(REMOVE_RAFT_VOTER, request, left_s, "controller")
         return None if response is None else ErrorCode(response.error_code)
 
     async def _add(self, left_s: float) -> ErrorCode | None:
         key, endpoints = self._node.key, self._node.endpoints
         if self._node.leader_id == self._node.node_id:
-            answer = await self._node.quorum.ask_and_wait(AddVoterRequest(Voter(key, endpoints)))
+            answer = await self._node.quorum.submit_and_wait(AddVoterRequest(Voter(key, endpoints)))
             assert isinstance(answer, VoterChangeResponse)
             return answer.error
         request = AddRaftVoterRequest(
@@ -109,5 +109,5 @@ class Rejoining:
             voter_directory_id=key.directory_id,
             listeners=[Endpoint(name=e.name, host=e.host, port=e.port) for e in endpoints],
         )
-        response = await self._node.ask_leader(ADD_RAFT_VOTER, request, left_s, "controller")
+        response = await self._node.send_to_leader(ADD_RAFT_VOTER, request, left_s, "controller")
         return None if response is None else ErrorCode(response.error_code)

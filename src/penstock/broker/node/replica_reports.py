@@ -38,13 +38,13 @@ class ReplicaReports:
         self._image = image
         self._peers = peers
 
-    async def ask(self, broker: int, partitions: Sequence[PartitionImage]) -> Answers:
+    async def request(self, broker: int, partitions: Sequence[PartitionImage]) -> Answers:
         """One broker's reports, in as many requests as it takes; REQUEST_TIMED_OUT where none comes."""
         answers: Answers = {}
         for first in range(0, len(partitions), _MOST_PARTITIONS):
             part = partitions[first : first + _MOST_PARTITIONS]
             try:
-                answers |= await self._ask(broker, part)
+                answers |= await self._send(broker, part)
             except PenstockError:
                 answers |= {partition.key: ErrorCode.REQUEST_TIMED_OUT for partition in part}
         return answers
@@ -57,8 +57,8 @@ class ReplicaReports:
         for pause_s in (0.0, *_RETRIES_S):
             await asyncio.sleep(pause_s)
             wanted = self._unreported(partitions, found)
-            asked = await asyncio.gather(*(self.ask(node, part) for node, part in wanted.items()))
-            for node, answers in zip(wanted, asked, strict=True):
+            reports = await asyncio.gather(*(self.request(node, part) for node, part in wanted.items()))
+            for node, answers in zip(wanted, reports, strict=True):
                 for key, answer in answers.items():
                     found[key][node] = answer
             if not self._unreported(partitions, found):
@@ -81,7 +81,7 @@ class ReplicaReports:
                     wanted.setdefault(node, []).append(partition)
         return wanted
 
-    async def _ask(self, broker: int, partitions: Sequence[PartitionImage]) -> Answers:
+    async def _send(self, broker: int, partitions: Sequence[PartitionImage]) -> Answers:
         topics: dict[TopicId, LogInfoTopic] = {}
         for partition in partitions:
             topic = topics.setdefault(partition.topic_id, LogInfoTopic(topic_id=partition.topic_id))

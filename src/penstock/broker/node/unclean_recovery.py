@@ -80,7 +80,7 @@ class UncleanRecovery:
         self._policy = policy
         self._cases: dict[PartitionKey, _Case] = {}
         #: requests that are under way, by broker
-        self._asking: dict[int, asyncio.Task[None]] = {}
+        self._requests: dict[int, asyncio.Task[None]] = {}
         #: by broker: how many requests in a row brought too little, and when the next may be sent
         self._retries: dict[int, tuple[int, float]] = {}
         self._remind_ms = 0.0
@@ -92,14 +92,14 @@ class UncleanRecovery:
 
     def cancel(self) -> None:
         """Stop at once: another node is the controller."""
-        for task in (self._task, *self._asking.values()):
+        for task in (self._task, *self._requests.values()):
             if task is not None:
                 task.cancel()
         self._task = None
-        self._asking, self._cases, self._retries = {}, {}, {}
+        self._requests, self._cases, self._retries = {}, {}, {}
 
     async def stop(self) -> None:
-        tasks = [task for task in (self._task, *self._asking.values()) if task is not None]
+        tasks = [task for task in (self._task, *self._requests.values()) if task is not None]
         self.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
@@ -129,12 +129,12 @@ class UncleanRecovery:
         self._find_cases()
         if not self._cases:
             return None
-        self._ask_brokers()
+        self._request_reports()
         waiting = self._try()
         ready = [key for key, recovery in waiting.items() if recovery.record is not None]
         for first in range(0, len(ready), MOST_ELECTIONS):
             await self._elect(ready[first : first + MOST_ELECTIONS])
-        self._tell_of({key: recovery for key, recovery in waiting.items() if recovery.record is None})
+        self._log_waiting({key: recovery for key, recovery in waiting.items() if recovery.record is None})
         return max(1.0, self._next_ms() - self._now_ms())
 
     def _find_cases(self) -> None:
@@ -153,7 +153,7 @@ class UncleanRecovery:
 
     # -- reports
 
-    def _ask_brokers(self) -> None:
+    def _request_reports(self) -> None:
         now_ms = self._now_ms()
         wanted: dict[int, list[PartitionImage]] = {}
         for key, case in self._cases.items():
@@ -162,8 +162,8 @@ class UncleanRecovery:
                 if case.strategy is not Strategy.NONE and self._lacks(case, partition, node, now_ms):
                     wanted.setdefault(node, []).append(partition)
         for node, partitions in wanted.items():
-            if node not in self._asking and self._retries.get(node, (0, 0.0))[1] <= now_ms:
-                self._asking[node] = asyncio.get_running_loop().create_task(self._ask(node, partitions))
+            if node not in self._requests and self._retries.get(node, (0, 0.0))[1] <= now_ms:
+                self._requests[node] = asyncio.get_running_loop().create_task(self._request(node, partitions))
 
     def _lacks(self, case: _Case, partition: PartitionImage, node: int, now_ms: float) -> bool:
         """Whether a broker that is up has yet to report its replica, or should do so again."""
@@ -175,11 +175,11 @@ class UncleanRecovery:
             return True
         return now_ms - case.reported_ms[node] > _FRESH_MS
 
-    async def _ask(self, node: int, partitions: Sequence[PartitionImage]) -> None:
+    async def _request(self, node: int, partitions: Sequence[PartitionImage]) -> None:
         try:
-            answers = await self._reports.ask(node, partitions)
+            answers = await self._reports.request(node, partitions)
         finally:
-            self._asking.pop(node, None)
+            self._requests.pop(node, None)
         now_ms, tried = self._now_ms(), self._retries.get(node, (0, 0.0))[0]
         if self._take(node, answers, now_ms, behind=tried >= _BEHIND):
             self._retries.pop(node, None)
@@ -209,7 +209,7 @@ class UncleanRecovery:
     def _next_ms(self) -> float:
         """When a round has something to do though nothing was heard."""
         now_ms = self._now_ms()
-        times = [at_ms for node, (_, at_ms) in self._retries.items() if node not in self._asking]
+        times = [at_ms for node, (_, at_ms) in self._retries.items() if node not in self._requests]
         times = [at_ms for at_ms in times if at_ms > now_ms] or [now_ms + _REMIND_MS]
         times.append(self._remind_ms)
         timeout_ms = self._config.unclean_recovery_timeout_ms
@@ -266,7 +266,7 @@ class UncleanRecovery:
 
     # -- the log
 
-    def _tell_of(self, waiting: dict[PartitionKey, Recovery]) -> None:
+    def _log_waiting(self, waiting: dict[PartitionKey, Recovery]) -> None:
         """Log what is waited for, once for all partitions that wait for the same, and not all the time."""
         now_ms = self._now_ms()
         if now_ms < self._remind_ms:

@@ -97,7 +97,7 @@ class Dispatcher:
         memo, connection.memo = connection.memo, None
         if isinstance(memo, SteadyReader):
             memo.forget()
-        self._broker.node.duties.connection_lost(connection)
+        self._broker.node.controller_loop.connection_lost(connection)
 
     async def stop(self) -> None:
         """End the handlers that still run."""

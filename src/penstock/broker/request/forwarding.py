@@ -125,7 +125,7 @@ class Forwarding:
                 except NotController:
                     return None
             envelope = _envelope(api, version, request, caller)
-            answer = await node.ask_leader_once(ENVELOPE, envelope, left_s, "forwarding")
+            answer = await node.send_to_leader_once(ENVELOPE, envelope, left_s, "forwarding")
             if answer is None or answer.response_data is None:
                 return None
             response = decode_response(api, version, memoryview(answer.response_data))
