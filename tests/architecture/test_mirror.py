@@ -28,10 +28,13 @@ ELSEWHERE = {
     "base/metrics": "healing/test_scrubber",
     "base/pacing": "base/test_workers",
     "base/page_cache": "handlers/test_replicated_offsets",
+    "base/repeated": "fetch/test_repeated_client_histories",
     "base/retry": "replica/test_isr",
     "base/system_ports": "replica/test_foreign_files",
     "coordinators/host_settings": "coordinators/test_shard_host",
-    "fetch/reading": "handlers/test_fetch",
+    "fetch/client_fetch": "handlers/test_fetch",
+    "fetch/pipeline": "fetch/test_waiting",
+    "fetch/replica_fetch": "handlers/test_replica_fetch",
     "handlers/cluster": "handlers/test_metadata",
     "handlers/configs": "handlers/test_alter_configs",
     "handlers/log_dirs": "replica/test_data_directories",
@@ -67,7 +70,7 @@ ELSEWHERE = {
     "replica/stored_partitions": "replica/test_partitions",
     "replica/throttles": "replica/test_replication",
     "request/dispatch": "handlers/test_api_versions",
-    "request/internal_listener": "fetch/test_repeated_follower",
+    "request/internal_listener": "fetch/test_repeated_replica",
     "request/topic_creator": "handlers/test_metadata",
 }
 

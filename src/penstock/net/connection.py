@@ -15,7 +15,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 from struct import Struct
-from typing import Final, Protocol, TypeAlias, cast
+from typing import Any, Final, Protocol, TypeAlias, cast
 
 from penstock.model.errors import ProtocolError
 from penstock.net.buffers import BufferPool
@@ -105,8 +105,8 @@ class Connection(asyncio.BufferedProtocol):
         self.principal = "User:ANONYMOUS"
         #: (name, version) that the client said of itself in ApiVersions
         self.software: tuple[str, str] | None = None
-        #: whatever the application remembers of it
-        self.memo: object = None
+        #: the requests that the peer repeats; set by the application, None if there are none
+        self.memo: Any = None
         self.closed = False
         self.active_at = 0.0
         self._answers: deque[Parts | Deferred[Parts | None]] = deque()

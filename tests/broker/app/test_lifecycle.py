@@ -10,7 +10,7 @@ import pytest
 from penstock.broker.app.lifecycle import Lifecycle
 from penstock.broker.node.metadata_loader import MetadataLoader
 from penstock.broker.replica import replicas
-from penstock.broker.replica.fetch_requests import ReplicaAsks
+from penstock.broker.replica.fetch_requests import ReplicaFetchRequests
 from penstock.broker.replica.partitions import Partitions
 from penstock.metadata.image import TOPIC
 from penstock.model.errors import ApiError, ErrorCode
@@ -275,7 +275,9 @@ def test_a_broker_that_is_not_registered_tells_producers_to_ask_again_and_follow
             asked = await nodes.ask(1, INIT_PRODUCER_ID, InitProducerIdRequest(transaction_timeout_ms=1000))
             assert asked.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
             with pytest.raises(ApiError, match="not registered"):
-                ReplicaAsks(nodes[1].parts).ask_of(PlannedFetch(0, 0, {}, []), None)
+                ReplicaFetchRequests(nodes[1].config, lambda: nodes[1].node.broker_epoch).request(
+                    PlannedFetch(0, 0, {}, []), None
+                )
             nodes[1].image.brokers[1] = registered
             asked = await nodes.ask(1, INIT_PRODUCER_ID, InitProducerIdRequest(transaction_timeout_ms=1000))
             assert asked.error_code == ErrorCode.NONE

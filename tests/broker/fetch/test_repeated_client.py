@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from penstock.broker.base.context import Context
-from penstock.broker.fetch.repeated_client import SteadyFetch, SteadyReader
+from penstock.broker.fetch.repeated_client import RepeatedClientFetch, RepeatedClientFetches
 from penstock.model.errors import ErrorCode
 from penstock.net.connection import Connection
 from penstock.records.control import EndTransaction, build_end_transaction
@@ -67,7 +66,7 @@ class Reader:
         self._broker = running.broker
 
     @property
-    def steady(self) -> SteadyFetch | None:
+    def known(self) -> RepeatedClientFetch | None:
         """What the broker has ready for the connection."""
         return None if self._memo is None else self._memo.last
 
@@ -82,9 +81,9 @@ class Reader:
         return len(self._connection._answers)
 
     @property
-    def _memo(self) -> SteadyReader | None:
+    def _memo(self) -> RepeatedClientFetches | None:
         memo = self._connection.memo
-        return memo if isinstance(memo, SteadyReader) else None
+        return memo if isinstance(memo, RepeatedClientFetches) else None
 
     @property
     def _connection(self) -> Connection:
@@ -121,9 +120,9 @@ def fresh(running: BrokerOnDisk) -> Iterator[Reader]:
 def reader(fresh: Reader, topic: Topic) -> Reader:
     """One who has asked for three partitions from their beginnings twice."""
     fresh.ask(request(topic, 0, 0, 0))
-    first = fresh.steady
+    first = fresh.known
     fresh.ask(request(topic, 0, 0, 0))
-    assert first is None and fresh.steady is not None
+    assert first is None and fresh.known is not None
     return fresh
 
 
@@ -139,7 +138,7 @@ def patient(client: RawClient, topic: Topic, fresh: Reader) -> Reader:
 def wait_for_more(patient: Reader, topic: Topic) -> None:
     """Ask for what comes next, and return when the broker knows."""
     patient.client.send(FETCH, VERSION, request(topic, 1, 0, 0, max_wait_ms=LONG_MS))
-    until(lambda: patient.steady is not None and patient.steady.is_busy)
+    until(lambda: patient.known is not None and patient.known.is_waiting)
 
 
 def received(reader: Reader) -> FetchResponse:
@@ -157,14 +156,14 @@ def codes(response: FetchResponse) -> list[int]:
 
 
 def test_what_was_appended_last_is_read(client: RawClient, topic: Topic, reader: Reader) -> None:
-    kept = reader.steady
+    kept = reader.known
     append(client, topic, b"a", partition=1)
     assert values(reader.ask(request(topic, 0, 0, 0))) == [[], [b"a"], []]
     append(client, topic, b"b", partition=0)
     append(client, topic, b"c", partition=1)
     assert values(reader.ask(request(topic, 0, 1, 0))) == [[b"b"], [b"c"], []]
     assert values(reader.ask(request(topic, 1, 2, 0))) == [[], [], []]
-    assert reader.steady is kept
+    assert reader.known is kept
 
 
 def test_partitions_may_be_named_in_turns(
@@ -172,13 +171,13 @@ def test_partitions_may_be_named_in_turns(
 ) -> None:
     """As librdkafka does, so that none of them is always the last."""
     answered: list[object] = []
-    answer_it = SteadyFetch.answer
+    answer_it = RepeatedClientFetch.answer
 
-    def noted(self: SteadyFetch, context: Context) -> Any:
+    def noted(self: RepeatedClientFetch) -> Any:
         answered.append(self)
-        return answer_it(self, context)
+        return answer_it(self)
 
-    monkeypatch.setattr(SteadyFetch, "answer", noted)
+    monkeypatch.setattr(RepeatedClientFetch, "answer", noted)
     offsets = [0, 0, 0]
     known: list[object] = []
     for asked in range(15):
@@ -192,7 +191,7 @@ def test_partitions_may_be_named_in_turns(
             index: [b"%d" % asked] if index == changed else [] for index in range(3)
         }
         offsets[changed] += 1
-        known.append(fresh.steady)
+        known.append(fresh.known)
     assert known[:3] == [None] * 3
     assert None not in known[3:]
     assert known[6:9] == known[9:12] == known[12:]
@@ -201,21 +200,21 @@ def test_partitions_may_be_named_in_turns(
 
 
 def test_who_asks_in_another_way_is_known_by_that(topic: Topic, reader: Reader) -> None:
-    before = reader.steady
+    before = reader.known
     for _ in range(3):
         reader.ask(request(topic, 0, 0, 0, min_bytes=5))
-    assert reader.steady is not None
-    assert reader.steady is not before
+    assert reader.known is not None
+    assert reader.known is not before
 
 
 def test_more_than_that_is_read_from_the_log(client: RawClient, topic: Topic, reader: Reader) -> None:
-    kept = reader.steady
+    kept = reader.known
     for value in (b"a", b"b", b"c"):
         append(client, topic, value, partition=2)
     append(client, topic, b"x" * 100_000, partition=0)
     assert values(reader.ask(request(topic, 0, 0, 0))) == [[b"x" * 100_000], [], [b"a", b"b", b"c"]]
     assert values(reader.ask(request(topic, 1, 0, 1))) == [[], [], [b"b", b"c"]]
-    assert reader.steady is kept
+    assert reader.known is kept
 
 
 @pytest.mark.parametrize(("max_bytes", "first"), [(250, 10), (3000, 5000)])
@@ -229,13 +228,13 @@ def test_limits_hold(client: RawClient, topic: Topic, fresh: Reader, max_bytes: 
     found = values(fresh.ask(request(topic, 0, 0, 0, max_bytes=max_bytes)))
     assert found[0] == [b"a" * first]
     assert found[1] == ([] if max_bytes < 300 else [b"b" * 300])
-    assert fresh.steady is not None
+    assert fresh.known is not None
 
 
 def test_it_waits_for_the_first_bytes(client: RawClient, topic: Topic, patient: Reader) -> None:
     for offset, value in enumerate((b"a", b"b", b"c")):
         patient.client.send(FETCH, VERSION, request(topic, 1, 0, offset, max_wait_ms=LONG_MS))
-        until(lambda: patient.steady is not None and patient.steady.is_busy)
+        until(lambda: patient.known is not None and patient.known.is_waiting)
         append(client, topic, value, partition=2)
         assert values(received(patient)) == [[], [], [value]]
 
@@ -243,7 +242,7 @@ def test_it_waits_for_the_first_bytes(client: RawClient, topic: Topic, patient: 
 def test_it_answers_when_its_time_is_up(topic: Topic, fresh: Reader) -> None:
     for _ in range(4):
         assert values(fresh.ask(request(topic, 0, 0, 0, max_wait_ms=20))) == [[], [], []]
-    assert fresh.steady is not None and not fresh.steady.is_busy
+    assert fresh.known is not None and not fresh.known.is_waiting
 
 
 def test_one_that_comes_while_another_waits_is_answered_behind_it(
@@ -255,7 +254,7 @@ def test_one_that_comes_while_another_waits_is_answered_behind_it(
     append(client, topic, b"new", partition=1)
     assert values(received(patient)) == [[], [b"new"], []]
     assert values(received(patient))[0] == [b"old"]
-    assert patient.steady is not None and not patient.steady.is_busy
+    assert patient.known is not None and not patient.known.is_waiting
 
 
 def test_who_leaves_while_waiting_leaves_nothing(
@@ -281,7 +280,7 @@ def test_an_offset_that_is_gone_is_told(client: RawClient, topic: Topic, reader:
 def test_a_topic_that_is_deleted_is_told(client: RawClient, topic: Topic, reader: Reader) -> None:
     delete_topic(client, topic)
     assert codes(reader.ask(request(topic, 0, 0, 0))) == [ErrorCode.UNKNOWN_TOPIC_ID] * 3
-    assert reader.steady is None
+    assert reader.known is None
 
 
 def test_a_topic_that_is_deleted_under_one_who_waits_is_told(
@@ -301,7 +300,7 @@ def test_a_leader_that_has_changed_is_told(
     running.call(lambda: partition.lead(old + 1, None))
     append(client, topic, b"a", partition=1)
     assert values(reader.ask(request(topic, 0, 0, 0))) == [[], [b"a"], []]
-    assert reader.steady is None
+    assert reader.known is None
     told = request(topic, 0, 0, 0)
     told.topics[0].partitions[1].current_leader_epoch = old
     assert codes(reader.ask(told))[1] == ErrorCode.FENCED_LEADER_EPOCH
@@ -376,7 +375,7 @@ def test_readers_of_committed_records_hear_of_aborted_ones(
     append(client, topic, b"plain", partition=1)
     for _ in range(2):
         fresh.ask(request(topic, 0, 0, 0, isolation_level=COMMITTED))
-    assert fresh.steady is not None
+    assert fresh.known is not None
     partition = running.broker.partitions.find(topic.id, 1)
     assert not isinstance(partition, ErrorCode)
     open_one = bytearray(

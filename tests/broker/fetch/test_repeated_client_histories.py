@@ -11,11 +11,9 @@ from typing import Any
 import pytest
 
 from penstock.broker.app.broker import Broker
-from penstock.broker.base.context import Context
-from penstock.broker.base.metrics import ApiStats
-from penstock.broker.fetch.reading import WaitingFetch
-from penstock.broker.fetch.repeated_client import SteadyReader
-from penstock.broker.handlers.fetch import client_fetch, fetch
+from penstock.broker.base import repeated
+from penstock.broker.fetch.pipeline import WaitingFetch
+from penstock.broker.fetch.repeated_client import RepeatedClientFetches
 from penstock.broker.replica.partition import Partition
 from penstock.model.errors import ApiError
 from penstock.net.deferred import Deferred
@@ -23,7 +21,7 @@ from penstock.records.control import EndTransaction, build_end_transaction
 from penstock.storage.memory import MemoryFiles
 from penstock.storage.producers import AppendOrigin
 from penstock.wire.apis.fetch import FETCH, FetchPartition, FetchRequest, FetchTopic
-from penstock.wire.messages import encode_response
+from penstock.wire.messages import encode_request
 from tests.broker.disks import on_disk
 from tests.broker.raw import RawClient
 from tests.broker.requests import Topic, batch_of, create_topic, now_ms
@@ -43,7 +41,10 @@ class History:
         found = [broker.partitions.find(topic.id, index) for topic in topics for index in range(PER_TOPIC)]
         self.partitions = [partition for partition in found if isinstance(partition, Partition)]
         self._version = random.choice(range(13, FETCH.max_version + 1))
-        self._connection: Any = SimpleNamespace(memo=None, listener=SimpleNamespace(name="PLAINTEXT"))
+        listener = SimpleNamespace(name="PLAINTEXT")
+        self._connection: Any = SimpleNamespace(memo=None, listener=listener)
+        #: where no request is learned
+        self._general: Any = SimpleNamespace(memo=None, listener=listener)
         self._settings: dict[str, Any] = {
             "isolation_level": random.choice([0, 1, 1]),
             "max_bytes": random.choice([50 << 20, 50 << 20, 3000, 500, 100, 0, -5]),
@@ -54,29 +55,27 @@ class History:
         self._knows_epochs = random.random() < 0.3
         self._sequences: dict[tuple[Partition, int], int] = {}
         self._open: set[tuple[Partition, int]] = set()
-        #: how many requests were answered by what was kept
-        self.steady = 0
 
     def go_on(self) -> None:
         """Something happens, and then both ways of asking are tried."""
         # Who does not lead takes nothing.
         with suppress(ApiError):
             self._something(self._random.choice(self.partitions))
-        body = b"".join(map(bytes, FETCH.request_encoder(self._version)(self._request())))  # type: ignore[arg-type]
-        decode = FETCH.request_decoder(self._version)
-        kept = client_fetch(self._context(), (memoryview(body), 0, decode))
-        usual: Any = fetch(self._context(), decode(memoryview(body), 0))
-        reader = self._connection.memo
-        assert isinstance(reader, SteadyReader)
-        self.steady += isinstance(kept, tuple) or (reader.last is not None and reader.last.is_busy)
-        assert isinstance(kept, Deferred) == isinstance(usual, Deferred)
-        if isinstance(kept, Deferred) and isinstance(usual, Deferred):
+        parts = encode_request(FETCH, self._version, 7, "reader", self._request())
+        frame = memoryview(b"".join(map(bytes, parts))[4:])  # type: ignore[arg-type]
+        dispatcher = self._broker.dispatcher
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(repeated, "ENABLED", False)
+            general: Any = dispatcher.serve(self._general, frame)
+        known: Any = dispatcher.serve(self._connection, frame)
+        assert isinstance(known, Deferred) == isinstance(general, Deferred)
+        if isinstance(known, Deferred):
             if self._random.random() < 0.7:
                 self._append(self._random.choice([p for p in self.partitions if p.leading] or [None]))
-            for waiting in (kept, usual):
+            for waiting in (known, general):
                 _end_the_wait_of(waiting)
-            kept, usual = kept.value, usual.value
-        assert self._written(kept) == self._written(usual)
+            known, general = known.value, general.value
+        assert _written(known) == _written(general)
 
     def _something(self, partition: Partition) -> None:
         random = self._random
@@ -139,23 +138,9 @@ class History:
             partition_max_bytes=self._most,
         )
 
-    def _context(self) -> Context:
-        return Context(
-            self._broker.parts,
-            self._broker.dispatcher,
-            self._connection,
-            "reader",
-            self._version,
-            ApiStats("Fetch"),
-        )
 
-    def _written(self, answer: Any) -> bytes:
-        if isinstance(answer, tuple):
-            write, content = answer
-            parts = write(7, content)
-        else:
-            parts = encode_response(FETCH, self._version, 7, answer)
-        return b"".join(bytes(p) if isinstance(p, bytes | memoryview) else p.read() for p in parts)
+def _written(parts: Any) -> bytes:
+    return b"".join(bytes(p) if isinstance(p, bytes | memoryview) else p.read() for p in parts)
 
 
 def _end_the_wait_of(deferred: Deferred[Any]) -> None:
@@ -167,13 +152,21 @@ def _end_the_wait_of(deferred: Deferred[Any]) -> None:
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, 20))
-def test_a_repeated_fetch_is_answered_as_any_other(first: int) -> None:
-    steady = 0
+def test_a_repeated_fetch_is_answered_as_any_other(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    taken = 0
+    take = RepeatedClientFetches.take
+
+    def counted(self: RepeatedClientFetches, frame: memoryview) -> Any:
+        nonlocal taken
+        answer = take(self, frame)
+        taken += answer is not None
+        return answer
+
+    monkeypatch.setattr(RepeatedClientFetches, "take", counted)
     with on_disk(MemoryFiles()) as running, RawClient(running.bootstrap) as client:
         for seed in range(first, first + 20):
             topics = [create_topic(client, partitions=PER_TOPIC) for _ in range(2)]
             history = running.call(lambda: History(running.broker, topics, Random(seed)))  # noqa: B023
             for _ in range(STEPS):
                 running.call(history.go_on)
-            steady += history.steady
-    assert steady > 100
+    assert taken > 100

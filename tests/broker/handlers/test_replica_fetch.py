@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import cast
+from typing import Any
 
 import pytest
 
-from penstock.broker.base.context import Context
-from penstock.broker.handlers.replica_fetch import replica_fetch
+from penstock.net.deferred import Deferred
 from penstock.wire.apis.fetch import (
     FETCH,
     FetchPartition,
@@ -18,6 +17,7 @@ from penstock.wire.apis.fetch import (
     PartitionData,
     ReplicaState,
 )
+from penstock.wire.messages import decode_response, encode_request
 from tests.broker.nodes import Cluster, cluster, run
 from tests.broker.replication import make_topic, produce, stop_fetching
 
@@ -58,10 +58,14 @@ def fetch_as_follower(
             for name, at in offsets.items()
         ],
     )
-    context = SimpleNamespace(broker=nodes[1], version=FETCH.max_version)
-    answer = replica_fetch(cast(Context, context), request)
-    assert isinstance(answer, FetchResponse)
-    return answer
+    frame = b"".join(map(bytes, encode_request(FETCH, FETCH.max_version, 7, "follower", request)))[4:]  # type: ignore[arg-type]
+    dispatcher = nodes[1].internal_dispatcher
+    assert dispatcher is not None
+    connection: Any = SimpleNamespace(memo=None, peer="follower", listener=None)
+    answer = dispatcher.serve(connection, memoryview(frame))
+    assert answer is not None and not isinstance(answer, Deferred)
+    written = b"".join(bytes(p) if isinstance(p, bytes | memoryview) else p.read() for p in answer)  # type: ignore[union-attr]
+    return decode_response(FETCH, FETCH.max_version, memoryview(written)[4:])
 
 
 def by_topic(nodes: Cluster, response: FetchResponse) -> dict[str, PartitionData]:

@@ -12,7 +12,8 @@ from penstock.broker.replica.partition import Partition
 from penstock.broker.replica.sessions import FollowedPartition, ReplicaSession, ReplicaSessions
 from penstock.model.errors import ApiError, ErrorCode
 from penstock.model.ids import TopicId
-from penstock.wire.replica_fetch import ReplicaAsk
+from penstock.wire.apis.fetch import FetchPartition, FetchRequest, FetchResponse
+from tests.wire.replica_requests import ReplicaRequest
 
 TOPIC_ID = TopicId(b"t" * 16)
 
@@ -39,7 +40,7 @@ class Parked:
     def more(self, size: int) -> None:
         self.heard.append(size)
 
-    def superseded(self) -> None:
+    def supersede(self, response: FetchResponse) -> None:
         self.ended = True
 
 
@@ -50,10 +51,11 @@ def ask(
     replica: int = 2,
     broker_epoch: int = 7,
     forgotten: tuple[int, ...] = (),
-) -> ReplicaAsk:
+) -> FetchRequest:
     wanted = [(TOPIC_ID, index, -1, 5, -1, -1, 100) for index in indexes]
     gone = [(TOPIC_ID, index) for index in forgotten]
-    return ReplicaAsk(0, 0, 1000, session_id, session_epoch, replica, broker_epoch, wanted, gone)
+    numbers = (0, 0, 1000, session_id, session_epoch, replica, broker_epoch)
+    return ReplicaRequest(*numbers, wanted, gone).message()
 
 
 def new_sessions(most: int = 10) -> ReplicaSessions:
@@ -75,7 +77,7 @@ def test_only_partitions_with_news_are_looked_at() -> None:
     session = full(new_sessions(), 0, 1, 2)
     followed = list(session.partitions.values())
     for each in followed:
-        each.tell(0, 0, b"")
+        each.mark_sent(0, 0, b"")
     assert ready(session) == []
     followed[1].grew(10)
     followed[2].moved()
@@ -85,7 +87,7 @@ def test_only_partitions_with_news_are_looked_at() -> None:
 def test_growth_wakes_the_fetch_that_waits_and_a_commit_does_not() -> None:
     session = full(new_sessions(), 0)
     (followed,) = session.partitions.values()
-    session.parked = parked = Parked()
+    session.waiting = parked = Parked()
     followed.moved()
     assert parked.heard == []
     followed.grew(10)
@@ -95,7 +97,7 @@ def test_growth_wakes_the_fetch_that_waits_and_a_commit_does_not() -> None:
 def test_the_next_request_of_a_session_ends_the_wait_of_the_one_before() -> None:
     sessions = new_sessions()
     session = full(sessions, 0)
-    session.parked = parked = Parked()
+    session.waiting = parked = Parked()
     sessions.take(ask(session_id=session.id, session_epoch=1), now_ms=1)
     assert parked.ended
 
@@ -104,40 +106,40 @@ def test_what_was_not_served_whole_stays_ready_behind_the_others() -> None:
     session = full(new_sessions(), 0, 1)
     first = next(iter(session.partitions.values()))
     first.fetch_offset = 3
-    first.tell(0, 0, b"")
+    first.mark_sent(0, 0, b"")
     assert ready(session) == [0, 1], "it got nothing, and is still the first"
-    first.tell(0, 0, b"batch")
+    first.mark_sent(0, 0, b"batch")
     assert ready(session) == [1, 0]
 
 
 def test_an_incremental_answer_names_only_news() -> None:
     session = full(new_sessions(), 0)
     (followed,) = session.partitions.values()
-    assert followed.tell(5, 0, b"")
-    assert not followed.tell(5, 0, b"")
-    assert followed.tell(6, 0, b"")
-    assert followed.tell(6, 1, b"")
-    assert followed.tell(6, 1, b"records")
+    assert followed.mark_sent(5, 0, b"")
+    assert not followed.mark_sent(5, 0, b"")
+    assert followed.mark_sent(6, 0, b"")
+    assert followed.mark_sent(6, 1, b"")
+    assert followed.mark_sent(6, 1, b"records")
 
 
 def test_what_was_told_in_an_earlier_leader_epoch_is_told_again() -> None:
     """An answer that arrives in another epoch than it was asked in is nothing to the follower."""
     session = full(new_sessions(), 0)
     (followed,) = session.partitions.values()
-    assert followed.tell(5, 0, b"")
-    followed.name((TOPIC_ID, 0, -1, 5, -1, -1, 100))
-    assert not followed.tell(5, 0, b"")
-    followed.name((TOPIC_ID, 0, 1, 5, -1, -1, 100))
-    assert followed.tell(5, 0, b"")
+    assert followed.mark_sent(5, 0, b"")
+    followed.update(FetchPartition(fetch_offset=5, current_leader_epoch=-1))
+    assert not followed.mark_sent(5, 0, b"")
+    followed.update(FetchPartition(fetch_offset=5, current_leader_epoch=1))
+    assert followed.mark_sent(5, 0, b"")
 
 
 def test_trouble_is_told_each_time_and_what_came_before_it_again() -> None:
     session = full(new_sessions(), 0, 1)
     first = next(iter(session.partitions.values()))
-    assert first.tell(5, 0, b"")
-    first.tell_of_trouble()
+    assert first.mark_sent(5, 0, b"")
+    first.mark_refused()
     assert ready(session) == [1, 0]
-    assert first.tell(5, 0, b"")
+    assert first.mark_sent(5, 0, b"")
 
 
 class FakeLeadership:
@@ -156,7 +158,7 @@ def test_a_request_speaks_for_all_partitions_but_only_to_the_leadership_that_kno
     led = followed.partition
     assert led is not None
     led.leadership = cast(Leadership, knows := FakeLeadership())
-    followed.tell_leader(led, now_ms=0)
+    followed.report_position(led, now_ms=0)
     sessions.take(ask(session_id=session.id, session_epoch=1), now_ms=1)
     session.refresh(0, absent_only=False)
     assert knows.heard == [0, 1]
@@ -211,7 +213,7 @@ def test_sessions_are_bounded_and_the_one_used_longest_ago_goes() -> None:
 def test_a_new_incarnation_ends_the_sessions_of_the_one_before() -> None:
     sessions = new_sessions()
     ended = full(sessions, 0, epoch=7)
-    ended.parked = parked = Parked()
+    ended.waiting = parked = Parked()
     other = full(sessions, 0, replica=3, epoch=7)
     again = full(sessions, 0, epoch=8)
     assert [session.id for session in sessions] == [other.id, again.id]

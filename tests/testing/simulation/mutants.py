@@ -14,7 +14,8 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
-from penstock.broker.handlers import offsets, replica_fetch
+from penstock.broker.fetch import replica_fetch
+from penstock.broker.handlers import offsets
 from penstock.broker.node.metadata_log import MetadataLog
 from penstock.broker.replica.fetcher import ReplicaFetcher
 from penstock.broker.replica.flusher import Flusher

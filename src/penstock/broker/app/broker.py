@@ -17,7 +17,6 @@ from penstock.broker.node.metadata_home import check_metadata_home
 from penstock.broker.replica.partitions import Partitions
 from penstock.broker.request.dispatch import Dispatcher
 from penstock.broker.request.internal_listener import (
-    InternalDispatcher,
     InternalListener,
     limits_of,
     listener_at,
@@ -106,7 +105,7 @@ class Broker:
         self.maintenance = parts.maintenance
         self.create_topic = parts.topics.create
         routes = Routes(parts)
-        self.dispatcher = Dispatcher(parts, routes.clients)
+        self.dispatcher = Dispatcher(parts, routes.clients, routes.repeated)
         self.internal_dispatcher = None if self.internal is None else _internal_dispatcher(parts, routes)
 
     # -- life
@@ -317,8 +316,8 @@ async def _open_node(
     )
 
 
-def _internal_dispatcher(parts: BrokerParts, routes: Routes) -> InternalDispatcher:
+def _internal_dispatcher(parts: BrokerParts, routes: Routes) -> Dispatcher:
     # Imported here, because a broker alone has no use for these handlers.
-    from penstock.broker.app.internal_routes import internal_handlers
+    from penstock.broker.app.internal_routes import internal_handlers, repeated_on_internal_listener
 
-    return InternalDispatcher(parts, internal_handlers(parts, routes))
+    return Dispatcher(parts, internal_handlers(parts, routes), repeated_on_internal_listener(parts))

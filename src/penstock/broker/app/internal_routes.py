@@ -10,7 +10,11 @@ from typing import Any, Final
 from penstock.broker.app.parts import BrokerParts
 from penstock.broker.app.routes import Routes
 from penstock.broker.base.context import AsyncHandler, Context, Handler
+from penstock.broker.base.repeated import Learn
+from penstock.broker.fetch.repeated_replica import ReplicaFetchLearner
+from penstock.broker.fetch.replica_fetch import ReplicaEnvironment
 from penstock.broker.handlers.api_versions import ApiVersionsHandler
+from penstock.broker.handlers.replica_fetch import InternalFetchHandler, ReplicaFetchHandler
 from penstock.broker.handlers.replica_log_info import ReplicaLogInfoHandlers
 from penstock.broker.node.controller_service import SERVED, ControllerService
 from penstock.wire.api import Api
@@ -21,6 +25,7 @@ from penstock.wire.apis.describe_configs import DESCRIBE_CONFIGS
 from penstock.wire.apis.describe_log_dirs import DESCRIBE_LOG_DIRS
 from penstock.wire.apis.end_quorum_epoch import END_QUORUM_EPOCH
 from penstock.wire.apis.envelope import ENVELOPE
+from penstock.wire.apis.fetch import FETCH
 from penstock.wire.apis.fetch_snapshot import FETCH_SNAPSHOT
 from penstock.wire.apis.get_replica_log_info import GET_REPLICA_LOG_INFO
 from penstock.wire.apis.list_offsets import LIST_OFFSETS
@@ -28,10 +33,9 @@ from penstock.wire.apis.metadata import METADATA
 from penstock.wire.apis.offset_for_leader_epoch import OFFSET_FOR_LEADER_EPOCH
 from penstock.wire.apis.update_raft_voter import UPDATE_RAFT_VOTER
 from penstock.wire.apis.vote import VOTE
-from penstock.wire.replica_fetch import REPLICA_FETCH
 from penstock.wire.schema import Struct
 
-__all__ = ["internal_handlers"]
+__all__ = ["internal_handlers", "repeated_on_internal_listener"]
 
 #: APIs that the internal listener serves as clients' listeners do
 _AS_FOR_CLIENTS: Final[tuple[Api[Any, Any], ...]] = (
@@ -48,13 +52,14 @@ def internal_handlers(parts: BrokerParts, routes: Routes) -> dict[Api[Any, Any],
     """The handlers of the internal listener."""
     quorum, service = routes.quorum, parts.node.service
     log_info = ReplicaLogInfoHandlers(parts.registered_epoch, parts.partitions)
+    replica_fetch = ReplicaFetchHandler(parts.replicas.sessions, _replica_fetches(parts))
     handlers: dict[Api[Any, Any], Handler] = {}
     own: dict[Api[Any, Any], Handler] = {
         API_VERSIONS: ApiVersionsHandler(parts.node, handlers).api_versions,
         VOTE: quorum.to_quorum,
         BEGIN_QUORUM_EPOCH: quorum.begin_epoch,
         END_QUORUM_EPOCH: quorum.to_quorum,
-        REPLICA_FETCH: quorum.fetch,
+        FETCH: InternalFetchHandler(quorum.to_quorum, replica_fetch, routes.fetch),
         FETCH_SNAPSHOT: quorum.to_quorum,
         UPDATE_RAFT_VOTER: quorum.update_raft_voter,
         ENVELOPE: parts.forwarding.envelopes(routes.forwarded),
@@ -64,6 +69,20 @@ def internal_handlers(parts: BrokerParts, routes: Routes) -> dict[Api[Any, Any],
     }
     handlers.update(own)
     return handlers
+
+
+def repeated_on_internal_listener(parts: BrokerParts) -> dict[tuple[int, int], Learn]:
+    """The functions that recognise the requests that followers repeat, by API key and version."""
+    learner = ReplicaFetchLearner(parts.replicas.sessions, _replica_fetches(parts))
+    return {(FETCH.key, version): learner.learn for version in learner.versions}
+
+
+def _replica_fetches(parts: BrokerParts) -> ReplicaEnvironment:
+    call_soon = parts.server.loop.call_soon
+    throttles = parts.replicas.throttles
+    return ReplicaEnvironment(
+        parts.partitions, parts.metrics, parts.workers, call_soon, parts.clock, throttles
+    )
 
 
 def _controller(service: ControllerService, api: Api[Any, Any]) -> AsyncHandler:

@@ -91,22 +91,33 @@ class BrokerParts:
             lambda: node.clock_watch.now_ms() is not None,
         )
         self.auto_creation = AutoCreation(self.topics, self.groups)
+        links = ClusterLinks(
+            broker_epoch=lambda: node.broker_epoch,
+            to_controller=self.to_controller,
+            peer=node.peers.get,
+            between_changes=node.loader.between_changes,
+            unclean_allowed=lambda topic: node.controller_loop.policy.unclean(self.image, topic),
+        )
         self.replicas = Replicas(
             config,
             world,
             self.image,
             partitions,
             self.metrics,
-            cluster=ClusterLinks(
-                broker_epoch=lambda: node.broker_epoch,
-                to_controller=self.to_controller,
-                peer=node.peers.get,
-                between_changes=node.loader.between_changes,
-                unclean_allowed=lambda topic: node.controller_loop.policy.unclean(self.image, topic),
-            ),
+            cluster=links,
             coordinators={OFFSETS_TOPIC: self.groups.runtime},
             repair_soon=lambda partition: self.scrubber.repair_soon(partition),
-            new_fetcher=lambda leader, purpose: ReplicaFetcher(self, leader, purpose),
+            new_fetcher=lambda leader, purpose: ReplicaFetcher(
+                leader,
+                purpose,
+                config,
+                world.clock,
+                world.rng,
+                self.metrics,
+                cluster=links,
+                throttles=self.replicas.throttles,
+                quarantine=self.replicas.quarantine,
+            ),
         )
         self.repairs = self._repair_environment()
         self.scrubber = Scrubber(self.repairs, partitions, self.replicas.review)

@@ -9,10 +9,13 @@ from typing import Any
 
 from penstock.broker.app.parts import BrokerParts
 from penstock.broker.base.context import AsyncHandler, Handler
+from penstock.broker.base.leader_hints import LeaderHints
+from penstock.broker.fetch.client_fetch import ClientEnvironment
+from penstock.broker.fetch.repeated_client import ClientFetchLearner
 from penstock.broker.handlers.api_versions import ApiVersionsHandler
 from penstock.broker.handlers.cluster import ClusterHandlers
 from penstock.broker.handlers.configs import ConfigHandlers, is_of_this_node
-from penstock.broker.handlers.fetch import client_fetch
+from penstock.broker.handlers.fetch import ClientFetchHandler
 from penstock.broker.handlers.find_coordinator import CoordinatorLookup
 from penstock.broker.handlers.group_offsets import GroupOffsetHandlers
 from penstock.broker.handlers.groups import GroupHandlers
@@ -49,6 +52,7 @@ from penstock.wire.apis.describe_producers import DESCRIBE_PRODUCERS
 from penstock.wire.apis.describe_quorum import DESCRIBE_QUORUM
 from penstock.wire.apis.describe_topic_partitions import DESCRIBE_TOPIC_PARTITIONS
 from penstock.wire.apis.elect_leaders import ELECT_LEADERS
+from penstock.wire.apis.fetch import FETCH
 from penstock.wire.apis.find_coordinator import FIND_COORDINATOR
 from penstock.wire.apis.heartbeat import HEARTBEAT
 from penstock.wire.apis.incremental_alter_configs import INCREMENTAL_ALTER_CONFIGS
@@ -69,7 +73,6 @@ from penstock.wire.apis.remove_raft_voter import REMOVE_RAFT_VOTER
 from penstock.wire.apis.sync_group import SYNC_GROUP
 from penstock.wire.apis.unregister_broker import UNREGISTER_BROKER
 from penstock.wire.apis.update_features import UPDATE_FEATURES
-from penstock.wire.fetch_form import CLIENT_FETCH
 
 __all__ = ["Routes"]
 
@@ -90,6 +93,13 @@ class Routes:
         )
         self.log_dirs = LogDirHandlers(parts.partitions, parts.node)
         self.quorum = QuorumHandlers(parts.node, parts.node_id, parts.listeners, parts.clock)
+        fetches = ClientEnvironment(
+            parts.partitions, parts.metrics, parts.workers, parts.server.call_soon, LeaderHints(parts.image)
+        )
+        self.fetch = ClientFetchHandler(parts.config, parts.image, parts.fetch_sessions, fetches)
+        learner = ClientFetchLearner(self.fetch, fetches)
+        #: recognise the requests that clients repeat
+        self.repeated = {(FETCH.key, version): learner.learn for version in learner.versions}
         self.forwarded = self._forwarded_handlers()
         self.clients: dict[Api[Any, Any], Handler] = {}
         self.clients.update(self._data_handlers())
@@ -135,7 +145,7 @@ class Routes:
         producers = ProducerHandlers(parts.producer_ids, parts.partitions)
         return {
             PRODUCE: produce,
-            CLIENT_FETCH: client_fetch,
+            FETCH: self.fetch,
             LIST_OFFSETS: self.offsets.list_offsets,
             OFFSET_FOR_LEADER_EPOCH: self.offsets.offset_for_leader_epoch,
             DELETE_RECORDS: self.offsets.delete_records,

@@ -1,12 +1,12 @@
-"""The fetches that a client repeats on a connection, with nothing new in them but offsets.
+"""Fetches that a client repeats on a connection, with new offsets only.
 
-At the end of the logs such a fetch is nearly all that a reader costs: it comes, waits, and is answered with a
-batch or two. So what a connection asks for is kept (`Connection.memo`), with its partitions at hand and most
-of its answer written. A client may name its partitions in turns, a different one first each time: then each
-request is known by the one that came before it.
+At the end of the logs such a fetch is nearly all that a consumer costs: it comes, waits, and is answered with
+a batch or two. So the connection keeps its partitions, and a template of its requests and responses. A client
+may name its partitions in turns, another one first each time. Each request is then recognised by its
+predecessor.
 
-Whatever is out of the ordinary, be it an error, a leader that has changed, an aborted transaction or bytes
-that are not in memory, is left to the fetch that knows of all that.
+An error, a new leader epoch, an aborted transaction, or bytes that are not in memory go to the general
+pipeline.
 
 Owned by the event loop's thread.
 """
@@ -14,133 +14,145 @@ Owned by the event loop's thread.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
+from penstock.broker.base import repeated
 from penstock.broker.base.context import Context
-from penstock.broker.fetch.reading import FetchLimits, WaitingFetch, read_partition
-from penstock.broker.fetch.sessions import WantedPartition, wanted_partitions
+from penstock.broker.fetch.client_fetch import ClientEnvironment, FetchLimits, read_partition
+from penstock.broker.fetch.pipeline import WaitingFetch
+from penstock.broker.fetch.sessions import FINAL_EPOCH, WantedPartition, wanted_partitions
 from penstock.broker.replica.partition import Partition
 from penstock.model.errors import ApiError, ErrorCode
-from penstock.net.deferred import Deferred
 from penstock.storage.scan import ColdPages
-from penstock.wire.apis.fetch import FetchRequest, FetchResponse
-from penstock.wire.fetch_form import FetchForm, Told
+from penstock.wire.apis.fetch import FETCH, FetchRequest
+from penstock.wire.repeated_client_fetch import ClientFetchTemplate, RepeatedFetchResponse
 from penstock.wire.schema import Records
 
-__all__ = ["SteadyFetch", "SteadyReader"]
+__all__ = ["ClientFetchLearner", "RepeatedClientFetch", "RepeatedClientFetches"]
 
-#: answers a request with what there is, at once
-_General: TypeAlias = Callable[[Context, FetchRequest], FetchResponse | Deferred[FetchResponse | None]]
-#: a partition, the leader epoch in which it is read, most bytes, and its entry in the form
+#: a partition, the leader epoch in which it is read, its limit in bytes, and its entry in the template
 _Place: TypeAlias = tuple[Partition, int, int, bytes, int]
 _ANY_EPOCH: Final = -1
-#: requests of one connection: more than there are turns among the partitions of a form
+#: requests of one connection: more than there are turns among the partitions of a template
 _MOST_KNOWN: Final = 64
 
 
-class SteadyFetch:
-    """A request that comes again and again, and the one of them that may be waiting."""
+class GeneralFetch(Protocol):
+    """The general pipeline for clients."""
+
+    def limits(self, context: Context, request: FetchRequest) -> FetchLimits: ...
+
+    def answer_now(self, context: Context, request: FetchRequest) -> Any:
+        """The response with the bytes that there are, or a Deferred of it."""
+        ...
+
+
+class RepeatedClientFetch(WaitingFetch):
+    """One repeated request; at most one of its occurrences waits."""
 
     __slots__ = (
-        "_context",
-        "_deferred",
-        "_form",
-        "_general",
+        "_answer_general",
         "_limits",
-        "_max_wait_ms",
+        "_max_wait_s",
+        "_metrics",
         "_min_bytes",
         "_offsets",
         "_partitions",
         "_places",
         "_size",
+        "_template",
         "following",
+        "route",
     )
+
+    keeps_timer = True
 
     def __init__(
         self,
-        form: FetchForm,
+        context: Context,
+        environment: ClientEnvironment,
+        template: ClientFetchTemplate,
         request: FetchRequest,
         places: Sequence[_Place],
         limits: FetchLimits,
-        general: _General,
+        answer_general: Callable[[Context, FetchRequest], Any],
     ) -> None:
-        self._form = form
+        self.context = context
+        self.route = (FETCH.key, context.version)
+        self._template = template
         self._min_bytes = request.min_bytes
-        self._max_wait_ms = request.max_wait_ms
+        self._max_wait_s = request.max_wait_ms / 1000
         self._places = places
         self._partitions = [partition for partition, *_ in places]
         self._limits = limits
-        self._general = general
+        self._metrics = environment.metrics
+        self._answer_general = answer_general
         self._offsets: Sequence[int] = ()
-        #: of what was read last
+        #: bytes of the last read
         self._size = 0
-        self._context: Context | None = None
-        self._deferred: Deferred[Any] | None = None
-        #: what came after this one last time, at first the same again
-        self.following: SteadyFetch | None = self
-
-    @property
-    def is_busy(self) -> bool:
-        """Whether one waits: another that comes before it is answered is none of ours."""
-        return self._deferred is not None
+        #: the request that came after this one last time; at first this one again
+        self.following: RepeatedClientFetch | None = self
+        self.prepare_wait(environment.call_soon)
 
     @property
     def is_stale(self) -> bool:
-        """Whether a partition is not what it was any more."""
+        """True if a partition has moved or has another leader epoch."""
         return any(not p.hosted or p.leader_epoch != epoch for p, epoch, *_ in self._places)
 
-    def takes(self, context: Context, frame: memoryview, start: int) -> bool:
-        """Whether this is what a request asks for, which is then to be answered here."""
-        offsets = None if self._deferred is not None else self._form.offsets(context.version, frame, start)
-        if offsets is None:
-            return False
-        self._offsets = offsets
-        return True
+    def matches(self, frame: memoryview) -> bool:
+        """Returns true if `frame` holds this request, with any offsets."""
+        return self._template.read(frame) is not None
 
-    def answer(self, context: Context) -> Any:
-        """What goes back, as (writer, content), or a Deferred of it; None if that is for others to say."""
-        told = self._read()
-        if told is None:
+    def take(self, frame: memoryview) -> int | None:
+        """The correlation id of a frame that holds this request, whose offsets are kept; None for others."""
+        found = None if self.is_waiting else self._template.read(frame)
+        if found is None:
+            return None
+        correlation_id, self._offsets = found
+        return correlation_id
+
+    def answer(self) -> Any:
+        """(writer, content), or a Deferred of it; None if the general pipeline has to answer."""
+        response = self._read()
+        if response is None:
             return None
         missing = self._min_bytes - self._size
-        if missing <= 0 or self._max_wait_ms <= 0:
-            context.broker.metrics.bytes_out += self._size
-            return self._form.write, told
+        if missing <= 0 or self._max_wait_s <= 0:
+            self._metrics.bytes_out += self._size
+            return self._template.write, response
         if self._size:
-            # Some, but less than the minimum: whether waiting brings more is for the general fetch to judge.
+            # There are bytes, but too few. The general pipeline decides whether waiting brings more.
             return None
-        self._context = context
-        deferred = self._deferred = Deferred()
-        server, wait_s = context.broker.server, self._max_wait_ms / 1000
-        deferred.on_cancel = WaitingFetch(server, self._partitions, missing, wait_s, self._wait_over).cancel
-        return deferred
+        return self.start_wait(missing, self._max_wait_s)
 
-    def _wait_over(self) -> None:
-        """Enough bytes came, or the time is up: answer with what there is now."""
-        deferred, self._deferred = self._deferred, None
-        context, self._context = self._context, None
-        assert deferred is not None and context is not None
-        try:
-            told = self._read()
-            answer: Any
-            if told is not None:
-                context.broker.metrics.bytes_out += self._size
-                answer = self._form.write, told
-            else:
-                answer = self._general(context, self._form.request(self._offsets))
-        except Exception as e:  # noqa: BLE001 - nobody else would tell the client that waits
-            context.failed(e)
-            return
-        if isinstance(answer, Deferred):
-            answer.then(deferred.resolve)
-        else:
-            deferred.resolve(answer)
+    def answer_now(self) -> Any:
+        response = self._read()
+        if response is None:
+            return self._answer_general(self.context, self._template.request(self._offsets))
+        self._metrics.bytes_out += self._size
+        return self._template.write, response
 
-    def _read(self) -> Told | None:
-        """What to tell of each partition; None where anything is out of the ordinary."""
+    def subscribe(self) -> None:
+        for partition in self._partitions:
+            partition.waiters[self] = None
+
+    def unsubscribe(self) -> None:
+        for partition in self._partitions:
+            partition.waiters.pop(self, None)
+        if self.following is None:
+            self.close_wait()
+
+    def forget(self) -> None:
+        """Release the other requests of the connection, and the timer unless a response waits for it."""
+        self.following = None
+        if not self.is_waiting:
+            self.close_wait()
+
+    def _read(self) -> RepeatedFetchResponse | None:
+        """Read all partitions; None if anything is out of the ordinary."""
         max_bytes, committed, _, _ = self._limits
         fields: list[bytes | int] = []
-        news: list[tuple[int, Records]] = []
+        with_records: list[tuple[int, Records]] = []
         size = 0
         for (partition, leader_epoch, most, before, position), offset in zip(
             self._places, self._offsets, strict=True
@@ -171,63 +183,69 @@ class SteadyFetch:
                 return None
             if records:
                 size += len(records)
-                news.append((position, records))
+                with_records.append((position, records))
         self._size = size
-        return fields, news
+        return fields, with_records
 
     def _read_log(self, partition: Partition, offset: int, most: int, size: int) -> Records | None:
-        """More than what was appended last, or none of it, behind `size` bytes of others."""
+        """Read more than the newest batch, or none of it, behind `size` bytes of other partitions."""
         limits = self._limits
         want = WantedPartition(partition.topic_id, partition.index, offset, most, -1, -1)
         answer = read_partition(partition, want, max(0, limits.max_bytes - size), limits, not size)
         return None if answer.aborted_transactions else answer.records
 
 
-class SteadyReader:
-    """The requests that a connection repeats."""
+class RepeatedClientFetches:
+    """The requests that one connection repeats (`penstock.broker.base.repeated.RepeatedRequests`)."""
 
-    __slots__ = ("_general", "_known", "last")
+    __slots__ = ("_known", "context", "last", "route")
 
-    def __init__(self, general: _General) -> None:
-        self._general = general
-        #: by what they ask for; None where that has been asked for once
-        self._known: dict[tuple[object, ...], SteadyFetch | None] = {}
-        #: what the last request asked for, if it was one of them
-        self.last: SteadyFetch | None = None
+    def __init__(self, context: Context) -> None:
+        self.route = (FETCH.key, context.version)
+        self.context = context
+        #: by partitions and size of the request; None for a request that came once
+        self._known: dict[tuple[object, ...], RepeatedClientFetch | None] = {}
+        #: the last request, if it is known
+        self.last: RepeatedClientFetch | None = None
 
     def __len__(self) -> int:
-        """How many requests are known, be it that they came once."""
+        """The number of requests that were seen, once or more."""
         return len(self._known)
 
-    def answer(self, context: Context, frame: memoryview, start: int) -> Any:
-        """The answer to a request that follows the last one as it did before; None to any other."""
+    def take(self, frame: memoryview) -> tuple[int, Any] | None:
+        """Answer a request that follows the last one as it did before."""
         fetch = None if self.last is None else self.last.following
-        if fetch is None or not fetch.takes(context, frame, start):
+        if fetch is None:
+            return None
+        correlation_id = fetch.take(frame)
+        if correlation_id is None:
             return None
         self.last = fetch
-        answer = fetch.answer(context)
-        if answer is None and fetch.is_stale:
-            self.forget()
-        return answer
+        self.context, self.route = fetch.context, fetch.route
+        response = fetch.answer()
+        if response is None:
+            if fetch.is_stale:
+                self.forget()
+            return None
+        return correlation_id, response
 
     def forget(self) -> None:
-        """Let go of everything: what follows each other leads back to itself, and partitions are large."""
+        """Release everything: requests refer to each other in a cycle, and to partitions, which are large."""
         for fetch in self._known.values():
             if fetch is not None:
-                fetch.following = None
+                fetch.forget()
         self._known.clear()
         self.last = None
 
-    def learn(self, context: Context, request: FetchRequest, body: bytes, limits: FetchLimits) -> None:
-        """Keep what a request asks for, if it has asked for that before."""
-        if not FetchForm.may_be_of(context.version, request):
-            self.last = None
-            return
+    def learn(
+        self, request: FetchRequest, frame: memoryview, build: Callable[[], RepeatedClientFetch | None]
+    ) -> None:
+        """Keep a request that came before; `build` returns None for one that has no template."""
         named = [(topic.topic_id, *(p.partition for p in topic.partitions)) for topic in request.topics]
-        key = (len(body), *named)
+        key = (len(frame), *named)
         fetch = self._known.get(key)
-        if fetch is None or not (fetch.is_busy or fetch.takes(context, memoryview(body), 0)):
-            fetch = self._made(context, request, body, limits) if key in self._known else None
+        if fetch is None or not (fetch.is_waiting or fetch.matches(frame)):
+            fetch = build() if key in self._known else None
             if len(self._known) >= _MOST_KNOWN:
                 self.forget()
             self._known[key] = fetch
@@ -235,18 +253,48 @@ class SteadyReader:
             self.last.following = fetch
         self.last = fetch
 
-    def _made(
-        self, context: Context, request: FetchRequest, body: bytes, limits: FetchLimits
-    ) -> SteadyFetch | None:
-        form = FetchForm.of(context.version, request, body)
-        if form is None or limits.nearest is not None:
+
+class ClientFetchLearner:
+    """Learns the fetches of all client connections of a broker."""
+
+    __slots__ = ("_environment", "_general")
+
+    #: the versions whose requests may be repeated
+    versions = range(ClientFetchTemplate.FIRST_VERSION, FETCH.max_version + 1)
+
+    def __init__(self, general: GeneralFetch, environment: ClientEnvironment) -> None:
+        self._general = general
+        self._environment = environment
+
+    def learn(self, context: Context, request: FetchRequest, frame: memoryview, body_at: int) -> None:
+        """See `penstock.broker.base.repeated.Learn`."""
+        if request.session_epoch != FINAL_EPOCH or not repeated.ENABLED:
+            return
+        connection = context.connection
+        known = connection.memo
+        if not ClientFetchTemplate.may_be_of(context.version, request):
+            if isinstance(known, RepeatedClientFetches):
+                known.last = None
+            return
+        if not isinstance(known, RepeatedClientFetches):
+            known = connection.memo = RepeatedClientFetches(context)
+        known.learn(request, frame, lambda: self._build(context, request, bytes(frame), body_at))
+
+    def _build(
+        self, context: Context, request: FetchRequest, frame: bytes, body_at: int
+    ) -> RepeatedClientFetch | None:
+        limits = self._general.limits(context, request)
+        template = ClientFetchTemplate.of(request, frame, body_at)
+        if template is None or limits.nearest is not None:
             return None
         places: list[_Place] = []
         for want in wanted_partitions(request, by_id=True):
-            partition = context.broker.partitions.find(want.topic, want.index)
+            partition = self._environment.partitions.find(want.topic, want.index)
             if isinstance(partition, ErrorCode) or want.last_fetched_epoch >= 0:
                 return None
             epoch = want.current_leader_epoch
             leader_epoch = partition.leader_epoch if epoch == _ANY_EPOCH else epoch
-            places.append((partition, leader_epoch, want.max_bytes, *form.entries[len(places)]))
-        return SteadyFetch(form, request, places, limits, self._general)
+            places.append((partition, leader_epoch, want.max_bytes, *template.entries[len(places)]))
+        return RepeatedClientFetch(
+            context, self._environment, template, request, places, limits, self._general.answer_now
+        )

@@ -1,8 +1,9 @@
-"""Incremental fetch sessions (KIP-227): a client names its partitions once and then only what changed.
+"""Incremental fetch sessions (KIP-227): a client names its partitions once, and then only changes.
 
-A session's epoch counts its requests, so that a lost or repeated one is noticed; the table of sessions has a
-fixed number of slots, and a slot is taken over only from a session that was idle, or is smaller and has been
-there, for the eviction time. A request that gets no slot is answered in full, as if it had asked for none.
+A session's epoch counts its requests, so that a lost or repeated request is noticed. The table of sessions
+has a fixed number of slots. A new session takes over a slot only from a session that has been idle for the
+eviction time, or that is smaller and as old. A request that gets no slot is answered in full, without a
+session.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ NO_SESSION: Final = 0
 INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
 _LAST_EPOCH: Final = 0x7FFFFFFF
-#: that all sessions together may name: some 300 bytes each, and a client may make up as many as it likes
+#: the most partitions of all sessions together: some 300 bytes each, and clients may name any number
 _MOST_PARTITIONS: Final = 1_000_000
 
 #: a topic as the request names it: by id from version 13 on, by name before
@@ -28,7 +29,7 @@ TopicKey: TypeAlias = str | TopicId
 
 
 class WantedPartition:
-    """One partition that a client wants to read, and what it was told last."""
+    """One partition that a client fetches, and the watermarks that were sent last."""
 
     __slots__ = (
         "current_leader_epoch",
@@ -59,8 +60,8 @@ class WantedPartition:
         self.sent_high_watermark = -1
         self.sent_log_start = -1
 
-    def is_news(self, answer: PartitionData) -> bool:
-        """Whether an incremental answer must name this partition; notes what it says."""
+    def mark_sent(self, answer: PartitionData) -> bool:
+        """Returns true if an incremental response must have the partition, and marks `answer` as sent."""
         news = (
             bool(answer.records)
             or answer.error_code != 0
@@ -72,7 +73,7 @@ class WantedPartition:
         self.sent_high_watermark = answer.high_watermark
         self.sent_log_start = answer.log_start_offset
         if answer.error_code:
-            # An error is repeated until it is gone.
+            # The partition is sent again after an error, even with the same watermarks.
             self.sent_high_watermark = -1
         return news
 
@@ -117,8 +118,8 @@ class FetchSession:
             for index in topic.partitions:
                 self.partitions.pop((topic_key, index), None)
 
-    def served_last(self, wanted: WantedPartition) -> None:
-        """Move a partition that got bytes to the end, so that the others come first next time."""
+    def move_to_end(self, wanted: WantedPartition) -> None:
+        """Move a partition that was sent records behind the others, which come first next time."""
         key = (wanted.topic, wanted.index)
         if self.partitions.pop(key, None) is not None:
             self.partitions[key] = wanted
@@ -156,7 +157,7 @@ class FetchSessions:
             self._partitions -= len(session.partitions)
 
     def start(self, request: FetchRequest, by_id: bool) -> FetchSession | None:
-        """A new session with the request's partitions, or None where no slot is to be had."""
+        """A new session with the request's partitions; None if there is no slot."""
         self.close(request.session_id)
         size = sum(len(t.partitions) for t in request.topics)
         if self._partitions + size > self._most_partitions or not self._make_room(size):
@@ -171,9 +172,9 @@ class FetchSessions:
         return session
 
     def resume(self, request: FetchRequest, by_id: bool) -> FetchSession | None:
-        """The session that an incremental request goes on with, brought up to date by it.
+        """The session of an incremental request, updated by it.
 
-        None where that leaves no partitions in it: like Kafka, an empty session ends.
+        None if no partition is left: like Kafka, an empty session ends.
         """
         session = self._sessions.get(request.session_id)
         if session is None:

@@ -6,13 +6,11 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from penstock.broker.base.context import Context
-from penstock.broker.handlers.fetch import fetch as read
-from penstock.broker.handlers.replica_fetch import replica_fetch
 from penstock.broker.node.cluster_node import ClusterNode
 from penstock.broker.node.controller import NotController
 from penstock.broker.node.quorum_wire import decode_request, encode_response
 from penstock.model.errors import ErrorCode
-from penstock.model.ids import METADATA_TOPIC, METADATA_TOPIC_ID
+from penstock.model.ids import METADATA_TOPIC
 from penstock.net.deferred import Deferred
 from penstock.net.listener import Listener
 from penstock.ports import Clock
@@ -30,7 +28,7 @@ from penstock.wire.apis.describe_quorum import (
 )
 from penstock.wire.apis.end_quorum_epoch import END_QUORUM_EPOCH
 from penstock.wire.apis.endpoints import Endpoint, NodeEndpoint
-from penstock.wire.apis.fetch import FETCH, FetchRequest
+from penstock.wire.apis.fetch import FETCH
 from penstock.wire.apis.fetch_snapshot import FETCH_SNAPSHOT
 from penstock.wire.apis.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
 from penstock.wire.apis.update_raft_voter import (
@@ -39,7 +37,6 @@ from penstock.wire.apis.update_raft_voter import (
     UpdateRaftVoterResponse,
 )
 from penstock.wire.apis.vote import VOTE
-from penstock.wire.replica_fetch import ReplicaAsk
 from penstock.wire.schema import Struct
 
 __all__ = ["QuorumHandlers"]
@@ -81,20 +78,6 @@ class QuorumHandlers:
             first, leader_id = request.leader_endpoints[0], request.topics[0].partitions[0].leader_id
             self._node.learn([NodeEndpoint(node_id=leader_id, host=first.host, port=first.port)])
         return self.to_quorum(context, request)
-
-    def fetch(self, context: Context, request: FetchRequest | ReplicaAsk) -> Any:
-        """Fetch on the internal listener: the Raft node serves the metadata log, replicas serve other logs.
-
-        A request without a replica id reads committed records from any replica, like a consumer.
-        """
-        if isinstance(request, ReplicaAsk):
-            return replica_fetch(context, request)
-        for topic in request.topics[:1]:
-            if topic.topic_id == METADATA_TOPIC_ID or topic.topic == METADATA_TOPIC:
-                return self.to_quorum(context, request)
-        if request.replica_id < 0 and request.replica_state is None:
-            return read(context, request)
-        return replica_fetch(context, request)
 
     async def describe_quorum(
         self, context: Context, request: DescribeQuorumRequest

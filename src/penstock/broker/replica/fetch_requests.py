@@ -1,98 +1,116 @@
-"""How a fetcher's requests are written: at length, or, while it keeps up, by what they have in common.
+"""The requests of a replica fetcher.
 
-A fetcher that keeps up asks for the same partitions on and on, and in its requests nothing changes but how
-far it is. What they have in common (`AskForm`) holds for one session and one incarnation of this broker.
+A fetcher that keeps up sends the same request again and again, with new positions only. Such a request is
+written from a template (`ReplicaFetchTemplate`), which holds for one session and one broker epoch.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable
+from itertools import groupby
+from typing import Any
 
+from penstock.broker.base import repeated
+from penstock.model.config import BrokerConfig
+from penstock.model.ids import TopicId
 from penstock.net.calls import Call, Landing
 from penstock.net.client import Peer
-from penstock.replication.fetch_plan import PlannedFetch
-from penstock.wire.replica_fetch import REPLICA_FETCH, ReplicaAsk
-from penstock.wire.replica_form import MOST, AskForm
+from penstock.replication.fetch_plan import PartitionKey, PlannedFetch
+from penstock.wire.apis.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic, ReplicaState
+from penstock.wire.repeated_replica_fetch import MOST, ReplicaFetchTemplate
+from penstock.wire.replica_fetch import REPLICA_FETCH
 
-if TYPE_CHECKING:
-    from penstock.broker.app.parts import BrokerParts as Broker
-
-__all__ = ["ReplicaAsks"]
-
-#: `ReplicaAsk(…)` without the call of a Python function
-_new_ask: Final = tuple.__new__
+__all__ = ["ReplicaFetchRequests"]
 
 
-class ReplicaAsks:
-    """The requests of one fetcher, one after the other."""
+class ReplicaFetchRequests:
+    """Sends the requests of one fetcher, one after the other."""
 
-    __slots__ = ("_broker", "_call", "_form", "_form_of")
+    __slots__ = ("_broker_epoch", "_call", "_config", "_template", "_template_of")
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-        #: the last request that was written at length
+    def __init__(self, config: BrokerConfig, broker_epoch: Callable[[], int]) -> None:
+        self._config = config
+        self._broker_epoch = broker_epoch
+        #: the last request that was not written from the template
         self._call: Call
-        self._form: AskForm | None = None
-        #: the session and the broker epoch of those that have this form
-        self._form_of = (0, 0)
+        self._template: ReplicaFetchTemplate | None = None
+        #: the session and the broker epoch of the template
+        self._template_of = (0, 0)
 
     @property
     def timeout_s(self) -> float:
-        return self._broker.config.replica_socket_timeout_ms / 1000
+        return self._config.replica_socket_timeout_ms / 1000
 
-    def post(self, peer: Peer, planned: PlannedFetch, wake_in_ms: int | None, answer: Landing) -> None:
-        """Ask; the leader may wait as long as it wants, or until we have more to ask for."""
-        if wake_in_ms is None and self._form is not None and self._repeat(peer, planned):
+    def post(self, peer: Peer, planned: PlannedFetch, wake_in_ms: int | None, landing: Landing) -> None:
+        """Send a request. The leader may wait for bytes until `wake_in_ms`, None for its longest wait."""
+        if wake_in_ms is None and self._template is not None and self._repeat(peer, planned):
             return
-        ask = self.ask_of(planned, wake_in_ms)
-        self._call = peer.post(REPLICA_FETCH, ask, self.timeout_s, answer)
-        if wake_in_ms is None and planned.session_epoch and len(ask.wanted) == 1 and not ask.forgotten:
+        request = self.request(planned, wake_in_ms)
+        self._call = peer.post(REPLICA_FETCH, request, self.timeout_s, landing)
+        if wake_in_ms is None and planned.session_epoch and repeated.ENABLED:
             is_newest = peer.speaks(REPLICA_FETCH) == REPLICA_FETCH.max_version
-            self._form = AskForm(peer.client_id, ask) if is_newest else None
-            self._form_of = (planned.session_id, ask.broker_epoch)
+            self._template = ReplicaFetchTemplate.of(peer.client_id, request) if is_newest else None
+            self._template_of = (planned.session_id, self._broker_epoch())
 
     def forget(self) -> None:
-        """Something went wrong: whom we ask next may be somebody else."""
-        self._form = None
+        """Drop the template after an error: the next request may go to another broker."""
+        self._template = None
 
     def _repeat(self, peer: Peer, planned: PlannedFetch) -> bool:
-        """Ask what differs from what was asked before in nothing but how far we are; False if it does."""
+        """Send a request from the template; returns false if it does not fit."""
         session_id, session_epoch, partitions, forgotten = planned
-        form, broker = self._form, self._broker
+        template = self._template
         if (
-            form is None
+            template is None
             or forgotten
             or not 0 < len(partitions) <= MOST
-            or self._form_of != (session_id, broker.broker_epoch)
+            or self._template_of != (session_id, self._broker_epoch())
         ):
             return False
-        most = broker.config.replica_fetch_max_bytes
+        most = self._config.replica_fetch_max_bytes
         topic_id, _ = next(iter(partitions))
         fields: list[Any] = [session_epoch, 2, topic_id, len(partitions) + 1]
         for (of_topic, index), (offset, last_fetched_epoch, leader_epoch, start) in partitions.items():
             if of_topic != topic_id:
                 return False
             fields += (index, leader_epoch, offset, last_fetched_epoch, start, most, 0)
-        return peer.repeat(self._call, form.write, fields)
+        return peer.repeat(self._call, template.write, fields)
 
-    def ask_of(self, planned: PlannedFetch, wake_in_ms: int | None) -> ReplicaAsk:
-        broker, config = self._broker, self._broker.config
-        session_id, session_epoch, partitions, forgotten = planned
-        most = config.replica_fetch_max_bytes
-        wanted = []
-        for (topic_id, index), (offset, last_fetched_epoch, leader_epoch, start) in partitions.items():
-            wanted.append((topic_id, index, leader_epoch, offset, last_fetched_epoch, start, most))
+    def request(self, planned: PlannedFetch, wake_in_ms: int | None) -> FetchRequest:
+        """The planned request, as the tables have it."""
+        config = self._config
         longest_ms = config.replica_fetch_wait_max_ms
-        asked = (
-            longest_ms if wake_in_ms is None else max(0, min(longest_ms, wake_in_ms)),
-            config.replica_fetch_min_bytes,
-            config.replica_fetch_response_max_bytes,
-            session_id,
-            session_epoch,
-            broker.node_id,
-            broker.broker_epoch,
-            wanted,
-            forgotten,
-            True,
+        node_id = config.node_id
+        request = FetchRequest(
+            replica_id=node_id,
+            replica_state=ReplicaState(replica_id=node_id, replica_epoch=self._broker_epoch()),
+            max_wait_ms=longest_ms if wake_in_ms is None else max(0, min(longest_ms, wake_in_ms)),
+            min_bytes=config.replica_fetch_min_bytes,
+            max_bytes=config.replica_fetch_response_max_bytes,
+            session_id=planned.session_id,
+            session_epoch=planned.session_epoch,
+            forgotten_topics_data=[
+                ForgottenTopic(topic_id=topic_id, partitions=[index for _, index in keys])
+                for topic_id, keys in groupby(planned.forgotten, _topic_id)
+            ],
         )
-        return _new_ask(ReplicaAsk, asked)
+        for topic_id, keys in groupby(planned.partitions, _topic_id):
+            topic = FetchTopic(topic_id=topic_id)
+            for key in keys:
+                position = planned.partitions[key]
+                topic.partitions.append(
+                    FetchPartition(
+                        partition=key[1],
+                        current_leader_epoch=position.leader_epoch,
+                        fetch_offset=position.fetch_offset,
+                        last_fetched_epoch=position.last_fetched_epoch,
+                        log_start_offset=position.log_start_offset,
+                        partition_max_bytes=config.replica_fetch_max_bytes,
+                    )
+                )
+            request.topics.append(topic)
+        return request
+
+
+def _topic_id(key: PartitionKey) -> TopicId:
+    return key[0]

@@ -1,23 +1,57 @@
-"""What a leader's answer means for a follower's log, carried out."""
+"""The responses to a replica fetcher's requests, and the steps that they lead to."""
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 from penstock.broker.base.logs import get_logger
 from penstock.broker.replica.partition import Partition
 from penstock.model.errors import ErrorCode
 from penstock.model.ids import TopicId
 from penstock.replication.epochs import EpochEnd
+from penstock.replication.fetch_plan import PartitionKey
 from penstock.replication.follower import FetchAnswer, Reset, Step, Truncate
 from penstock.wire.apis.fetch import FetchResponse, PartitionData
-from penstock.wire.schema import Records
+from penstock.wire.replica_fetch import FetchedPartition
 
-__all__ = ["cut", "told_by"]
+__all__ = ["SplitResponse", "cut_log", "split_response"]
 
 log = get_logger("replica_fetcher")
 
 
-def cut(partition: Partition, step: Step) -> None:
-    """Cut it, where it is not what the leader has."""
+class SplitResponse(NamedTuple):
+    """The partitions of a response: those to advance, and those with an error or a divergence."""
+
+    fetched: list[FetchedPartition]
+    refused: list[tuple[PartitionKey, FetchAnswer]]
+
+
+def split_response(response: FetchResponse) -> SplitResponse:
+    split = SplitResponse([], [])
+    for topic in response.responses:
+        topic_id = TopicId(topic.topic_id)
+        for data in topic.partitions:
+            index = data.partition_index
+            if data.error_code or data.diverging_epoch is not None:
+                split.refused.append(((topic_id, index), _answer(data)))
+            else:
+                records = data.records or b""
+                split.fetched.append((topic_id, index, data.high_watermark, data.log_start_offset, records))
+    return split
+
+
+def _answer(data: PartitionData) -> FetchAnswer:
+    diverging = data.diverging_epoch
+    return FetchAnswer(
+        ErrorCode(data.error_code) if data.error_code else ErrorCode.NONE,
+        data.high_watermark,
+        data.log_start_offset,
+        None if diverging is None else EpochEnd(diverging.epoch, diverging.end_offset),
+    )
+
+
+def cut_log(partition: Partition, step: Step) -> None:
+    """Cut the log where it differs from the leader's, if `step` asks for it."""
     if isinstance(step, Truncate):
         report = log.info if step.committed_lost is False else log.error
         report(
@@ -32,21 +66,3 @@ def cut(partition: Partition, step: Step) -> None:
     elif isinstance(step, Reset):
         log.info("replica_reset", partition=partition.name, offset=step.offset)
         partition.log.reset_to(step.offset)
-
-
-def told_by(response: FetchResponse) -> list[tuple[TopicId, int, FetchAnswer, Records | None]]:
-    return [
-        (TopicId(topic.topic_id), data.partition_index, _answer(data), data.records)
-        for topic in response.responses
-        for data in topic.partitions
-    ]
-
-
-def _answer(data: PartitionData) -> FetchAnswer:
-    parted = data.diverging_epoch
-    return FetchAnswer(
-        ErrorCode(data.error_code) if data.error_code else ErrorCode.NONE,
-        data.high_watermark,
-        data.log_start_offset,
-        None if parted is None else EpochEnd(parted.epoch, parted.end_offset),
-    )

@@ -1,34 +1,39 @@
-"""Fetches from one leader what this broker follows: one connection, one session, one request at a time.
+"""A fetcher: follows partitions of one leader with one connection, one session, one request at a time.
 
-`FetchPlan` says what to ask, each partition's `FollowerState` what an answer means; here both are carried
-out. A partition that has trouble pauses by itself and holds up no other. Records are appended as they lie in
-the receive buffer. Where acks wait for the disk (`penstock.flush=group`) the next request goes out only after
-the sync of what the last one brought: to fetch from an offset says that everything below is safe.
+`FetchPlan` plans the requests, and each partition's `FollowerState` decides on the responses; the fetcher
+carries out both. A partition that fails pauses by itself and delays no other. Records are appended from the
+receive buffer. Where acks wait for the disk (`penstock.flush=group`) the next request is sent only after the
+sync of the appended records: to fetch from an offset reports that everything below it is durable.
 
-A partition that is new here must not wait until the request that is under way has found something for others:
-a request that wants nothing, in the same session, ends its wait.
+A new partition must not wait until a request in flight has found bytes for others. A request without
+partitions, in the same session, ends that wait.
 
-The usual answer, records and nothing else, is taken in as it arrives, and the next request leaves with it
-(`set_result`). Whatever else there is wakes up the fetcher's task (`_run`), which does all that has to wait.
+A response without errors is taken in as it arrives, and the next request is sent at once (`set_result`). All
+other responses go to the fetcher's task (`_run`), which may wait.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from penstock.broker.base.logs import get_logger
-from penstock.broker.replica.fetch_requests import ReplicaAsks
-from penstock.broker.replica.fetch_responses import cut, told_by
+from penstock.broker.base.metrics import Metrics
+from penstock.broker.replica.fetch_requests import ReplicaFetchRequests
+from penstock.broker.replica.fetch_responses import cut_log, split_response
 from penstock.broker.replica.flusher import Flusher
+from penstock.broker.replica.follower_quarantine import FollowerQuarantine
+from penstock.broker.replica.links import ClusterLinks
 from penstock.broker.replica.partition import Partition
+from penstock.broker.replica.throttles import Throttles
+from penstock.model.config import BrokerConfig
 from penstock.model.errors import ApiError, ErrorCode, PenstockError, StorageError
 from penstock.net.client import Peer
+from penstock.ports import Clock, Rng
 from penstock.replication.fetch_plan import FetchPlan, PartitionKey, PlannedFetch
 from penstock.replication.follower import (
-    Append,
     FetchAnswer,
     FetchPosition,
     FollowerState,
@@ -45,18 +50,15 @@ from penstock.wire.apis.list_offsets import (
     ListOffsetsTopic,
 )
 from penstock.wire.backoff import Backoff
-from penstock.wire.replica_fetch import REPLICA_FETCH, Answer
+from penstock.wire.replica_fetch import REPLICA_FETCH, FetchedPartition, ReplicaFetchResponse
 from penstock.wire.schema import Records
-
-if TYPE_CHECKING:
-    from penstock.broker.app.parts import BrokerParts as Broker
 
 __all__ = ["ReplicaFetcher"]
 
 log = get_logger("replica_fetcher")
 _EARLIEST: Final = -2
 _LATEST: Final = -1
-#: answers to take in before others get a turn
+#: partitions to advance before other work of the event loop gets a turn
 _SLICE: Final = 64
 _PAUSE_FIRST_S: Final = 0.01
 _PAUSE_LIMIT_S: Final = 1.0
@@ -70,25 +72,44 @@ class _Followed(NamedTuple):
 class ReplicaFetcher:
     """One fetcher of this broker to one leader, from its first partition until `stop`."""
 
-    def __init__(self, broker: Broker, leader: int, purpose: str) -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        leader: int,
+        purpose: str,
+        config: BrokerConfig,
+        clock: Clock,
+        rng: Rng,
+        metrics: Metrics,
+        *,
+        cluster: ClusterLinks,
+        throttles: Throttles,
+        quarantine: FollowerQuarantine,
+    ) -> None:
+        """`purpose` names the connection to the leader."""
         self._leader = leader
         self._purpose = purpose
+        self._node_id = config.node_id
+        self._clock = clock
+        self._rng = rng
+        self._metrics = metrics
+        self._cluster = cluster
+        self._throttle = throttles.follower
+        self._quarantine = quarantine
         self._plan = FetchPlan()
         self._followed: dict[PartitionKey, _Followed] = {}
         self._throttled: frozenset[PartitionKey] = frozenset()
-        #: what was appended and has to be synced before it is fetched on from
+        #: appended records to sync before the next request
         self._unsynced: dict[Flusher, dict[FollowerState, None]] = {}
         self._news = asyncio.Event()
         self._backoff = Backoff(_PAUSE_FIRST_S, _PAUSE_LIMIT_S)
-        #: the connection, as long as there is no trouble
-        self._peer: Peer
-        #: the session of the request that waits at the leader, if one does, and requests made since
+        #: the request that waits at the leader, if any
         self._waiting: PlannedFetch | None = None
         self._nudge: asyncio.Task[None] | None = None
-        self._asks = ReplicaAsks(broker)
-        #: done when there is something for our task to do
-        self._rest: asyncio.Future[Answer | FetchResponse | None]
+        self._requests = ReplicaFetchRequests(config, cluster.broker_epoch)
+        #: the connection of the requests in flight, and the future that the task waits for
+        self._peer: Peer | None = None
+        self._response: asyncio.Future[ReplicaFetchResponse | FetchResponse | None]
+        self._response = asyncio.get_running_loop().create_future()
         self._task: asyncio.Task[None] | None = None
 
     def follow(self, partition: Partition, state: FollowerState) -> None:
@@ -106,13 +127,13 @@ class ReplicaFetcher:
             self._nudge = loop.create_task(self._end_wait(self._waiting))
 
     def leave(self, key: PartitionKey) -> None:
-        """Fetch a partition no longer."""
+        """Stop fetching a partition."""
         if self._followed.pop(key, None) is not None:
             self._plan.leave(key)
             self._news.set()
 
     def throttle(self, keys: Iterable[PartitionKey]) -> None:
-        """These catch up no faster than the broker's rate allows; all others as fast as they can."""
+        """Fetch these partitions, which catch up, no faster than the replication quota allows."""
         self._throttled = frozenset(keys) & self._followed.keys()
         self._plan.throttle(self._throttled)
         self._news.set()
@@ -123,26 +144,26 @@ class ReplicaFetcher:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    # -- asking
+    # -- requests
 
     async def _run(self) -> None:
         while True:
             try:
                 await self._fetch_once()
             except PenstockError as e:
-                # The request may have got lost: the leader's session is started over.
+                # The request may have been lost: start a new session.
                 self._plan.failed()
-                self._asks.forget()
+                self._requests.forget()
                 log.info("replica_fetch_failed", leader=self._leader, error=str(e))
                 await self._pause()
             except Exception as e:
                 self._plan.failed()
-                self._asks.forget()
+                self._requests.forget()
                 log.error("replica_fetch_broke", leader=self._leader, error=repr(e), exc_info=e)
                 await self._pause()
 
     async def _pause(self) -> None:
-        await asyncio.sleep(self._backoff.failed(self._broker.rng.uniform(-1.0, 1.0)))
+        await asyncio.sleep(self._backoff.failed(self._rng.uniform(-1.0, 1.0)))
 
     async def _fetch_once(self) -> None:
         if self._unsynced:
@@ -151,95 +172,88 @@ class ReplicaFetcher:
         if planned is None:
             await self._wait_for_news()
             return
-        self._rest = asyncio.get_running_loop().create_future()
-        # Looked up anew: since the last time the leader may have moved, and somebody else be where it was.
-        self._peer = self._broker.peer(self._leader, self._purpose)
+        self._response = asyncio.get_running_loop().create_future()
+        # The leader may have another address than last time.
+        self._peer = peer = self._cluster.peer(self._leader, self._purpose)
         try:
-            self._post(planned)
-            answer = await self._rest
+            self._post(peer, planned)
+            response = await self._response
         finally:
             self._waiting = None
         if self._nudge is not None:
             await self._nudge
-        if answer is not None:
-            await self._take(answer)
+        if response is not None:
+            await self._take(response)
 
-    def _post(self, planned: PlannedFetch) -> None:
-        """Ask; the answer comes to `set_result`."""
+    def _post(self, peer: Peer, planned: PlannedFetch) -> None:
+        """Send a request; its response comes to `set_result`."""
         if planned.session_epoch:
             self._waiting = planned
-        wake_at_ms = self._wake_at_ms()
-        # A pause that ends is worth a request.
+        wake_at_ms = self._wake_at_ms() if self._throttled else self._plan.wake_at_ms()
+        # The end of a partition's pause is worth a request.
         wake_in_ms = None if wake_at_ms is None else wake_at_ms - self._now_ms()
-        self._asks.post(self._peer, planned, wake_in_ms, self)
+        self._requests.post(peer, planned, wake_in_ms, self)
 
-    # -- where answers land
+    # -- the landing of responses
 
     def done(self) -> bool:
-        return self._rest.done()
+        return self._response.done()
 
     def set_exception(self, error: Exception, /) -> None:
-        self._rest.set_exception(error)
+        self._response.set_exception(error)
 
-    def set_result(self, answer: Answer | FetchResponse, /) -> None:
-        """Take in what came and ask on, if that is all there is to do; else wake up our task."""
+    def set_result(self, response: ReplicaFetchResponse | FetchResponse, /) -> None:
+        """Take in a response and send the next request; wake up the task for work that has to wait."""
         self._waiting = None
-        if not isinstance(answer, tuple) or self._nudge is not None or len(answer[1]) > _SLICE:
-            self._rest.set_result(answer)
+        if not isinstance(response, tuple) or self._nudge is not None or len(response[1]) > _SLICE:
+            self._response.set_result(response)
             return
         try:
-            session_id, told = answer
+            session_id, fetched = response
             self._succeeded(session_id)
-            remembered = self._plan.remembered
-            for topic_id, index, high_watermark, start, records in told:
-                key = (topic_id, index)
-                followed = self._followed.get(key)
-                sent = remembered.get(key)
-                if followed is None or sent is None:
-                    continue
-                if followed.state.continued(sent):
-                    self._append(key, followed, high_watermark, start, records)
-                else:
-                    self._plan.touched(key)
+            self._advance(fetched)
             planned = None
             if not self._unsynced:
-                planned = self._plan.next_request(self._now_ms(), self._budget_used_up())
-            if planned is None:
-                self._rest.set_result(None)
+                used_up = bool(self._throttled) and self._budget_used_up()
+                planned = self._plan.next_request(self._now_ms(), used_up)
+            peer = self._peer
+            if planned is None or peer is None:
+                self._response.set_result(None)
             else:
-                self._post(planned)
-        except Exception as e:  # noqa: BLE001 - our task tells of it
-            self._rest.set_exception(e)
+                self._post(peer, planned)
+        except Exception as e:  # noqa: BLE001 - the task logs it
+            self._response.set_exception(e)
 
     async def _end_wait(self, waiting: PlannedFetch) -> None:
-        """Ask for nothing behind a request that waits: the leader answers both at once."""
+        """Send a request without partitions behind one that waits: the leader answers both at once."""
         try:
-            # After this turn of the loop, with all that it brings.
+            # Other partitions may be added in this turn of the event loop.
             await asyncio.sleep(0)
             if self._waiting is waiting:
                 self._plan.answered(waiting.session_id)
                 planned = PlannedFetch(waiting.session_id, self._plan.session_epoch, {}, [])
-                ask = self._asks.ask_of(planned, 0)._replace(max_bytes=0)
-                peer = self._broker.peer(self._leader, self._purpose)
-                await peer.send(REPLICA_FETCH, ask, self._asks.timeout_s)
+                request = self._requests.request(planned, 0)
+                request.max_bytes = 0
+                peer = self._cluster.peer(self._leader, self._purpose)
+                await peer.send(REPLICA_FETCH, request, self._requests.timeout_s)
         except PenstockError as e:
             log.info("replica_fetch_failed", leader=self._leader, error=str(e))
         finally:
             self._nudge = None
 
     def _budget_used_up(self) -> bool:
-        return bool(self._throttled) and self._broker.replicas.throttles.follower.exhausted(self._now_ms())
+        return bool(self._throttled) and self._throttle.exhausted(self._now_ms())
 
     def _wake_at_ms(self) -> int | None:
-        """When there is something to ask for that is not to be asked for now."""
+        """When a partition may be fetched that may not be fetched now; None if there is none."""
         wake_at_ms = self._plan.wake_at_ms()
         if not self._throttled or not self._budget_used_up():
             return wake_at_ms
-        open_at_ms = self._broker.replicas.throttles.follower.open_at_ms(self._now_ms())
+        open_at_ms = self._throttle.open_at_ms(self._now_ms())
         return open_at_ms if wake_at_ms is None else min(wake_at_ms, open_at_ms)
 
     async def _wait_for_news(self) -> None:
-        """Return when there may be something to ask for."""
+        """Wait until there may be a partition to fetch."""
         self._news.clear()
         wake_at_ms = self._wake_at_ms()
         timeout_s = None if wake_at_ms is None else max(0, wake_at_ms - self._now_ms()) / 1000
@@ -247,65 +261,82 @@ class ReplicaFetcher:
             async with asyncio.timeout(timeout_s):
                 await self._news.wait()
 
-    # -- answers
+    # -- responses
 
     def _succeeded(self, session_id: int) -> None:
         self._backoff.succeeded()
         self._plan.answered(session_id)
 
-    async def _take(self, answer: Answer | FetchResponse) -> None:
-        """Carry out what an answer of any form means, partition by partition."""
-        if isinstance(answer, FetchResponse):
-            if answer.error_code:
-                self._plan.failed(session_known=answer.error_code != ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
-                log.info("replica_session_over", leader=self._leader, error=ErrorCode(answer.error_code).name)
+    async def _take(self, response: ReplicaFetchResponse | FetchResponse) -> None:
+        """Take in any response, partition by partition."""
+        refused: Sequence[tuple[PartitionKey, FetchAnswer]] = ()
+        if isinstance(response, FetchResponse):
+            if response.error_code:
+                error = ErrorCode(response.error_code)
+                self._plan.failed(session_known=error is not ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+                log.info("replica_session_over", leader=self._leader, error=error.name)
                 await self._pause()
                 return
-            session_id, told = answer.session_id, told_by(answer)
+            session_id = response.session_id
+            fetched: Sequence[FetchedPartition]
+            fetched, refused = split_response(response)
         else:
-            session_id = answer[0]
-            told = [
-                (topic_id, index, FetchAnswer(ErrorCode.NONE, high_watermark, start), records)
-                for topic_id, index, high_watermark, start, records in answer[1]
-            ]
+            session_id, fetched = response
         self._succeeded(session_id)
-        now_ms = self._now_ms()
-        for taken, (topic_id, index, fetched, records) in enumerate(told, 1):
+        for start in range(0, len(fetched), _SLICE):
+            if start:
+                await asyncio.sleep(0)
+            self._advance(fetched[start : start + _SLICE])
+        for taken, (key, answer) in enumerate(refused, 1):
             if taken % _SLICE == 0:
                 await asyncio.sleep(0)
+            await self._take_refused(key, answer)
+
+    def _advance(self, fetched: Iterable[FetchedPartition]) -> None:
+        """Append the records of partitions whose response continues their logs."""
+        sent_positions = self._plan.remembered
+        for topic_id, index, high_watermark, start, records in fetched:
             key = (topic_id, index)
             followed = self._followed.get(key)
-            sent = self._plan.remembered.get(key)
+            sent = sent_positions.get(key)
             if followed is None or sent is None:
                 continue
-            step = followed.state.answered(sent, fetched, now_ms)
-            if step is Hold.ASK_OFFSETS:
-                step = await self._ask_offsets(followed, sent)
-            if self._followed.get(key) is followed:
-                self._carry_out(key, followed, step, records)
+            if followed.state.continued(sent):
+                self._append(key, followed, high_watermark, start, records)
+            else:
+                self._plan.touched(key)
 
-    def _carry_out(self, key: PartitionKey, followed: _Followed, step: Step, records: Records | None) -> None:
-        """Do to the log what `step` says, and look at the partition again for the next request."""
-        if isinstance(step, Append):
-            self._append(key, followed, step.high_watermark, step.log_start_offset, records)
+    async def _take_refused(self, key: PartitionKey, answer: FetchAnswer) -> None:
+        """Carry out the step that an error or a divergence of a partition leads to."""
+        followed = self._followed.get(key)
+        sent = self._plan.remembered.get(key)
+        if followed is None or sent is None:
             return
+        step = followed.state.answered(sent, answer, self._now_ms())
+        if step is Hold.ASK_OFFSETS:
+            step = await self._list_offsets(followed, sent)
+        if self._followed.get(key) is followed:
+            self._carry_out(key, followed, step)
+
+    def _carry_out(self, key: PartitionKey, followed: _Followed, step: Step) -> None:
+        """Apply `step` to the log, and plan the partition anew."""
         partition = followed.partition
         try:
-            if isinstance(step, Reset) and partition.log.has_unexpired(self._broker.clock.now_ms()):
-                # Retention here would keep the records: a leader that lost its first segments may be wrong.
+            if isinstance(step, Reset) and partition.log.has_unexpired(self._clock.now_ms()):
+                # Retention would keep these records. The leader may have lost its first segments.
                 step = SetAside(step.offset)
             if not isinstance(step, SetAside):
-                cut(partition, step)
-            elif not self._broker.replicas.quarantine.set_aside(partition, self._leader, step.offset):
+                cut_log(partition, step)
+            elif not self._quarantine.set_aside(partition, self._leader, step.offset):
                 followed.state.failed(self._now_ms())
         except ApiError as e:
             self._not_followed(followed, e)
         self._plan.touched(key)
 
     def _append(
-        self, key: PartitionKey, followed: _Followed, high_watermark: int, start: int, records: Records | None
+        self, key: PartitionKey, followed: _Followed, high_watermark: int, start: int, records: Records
     ) -> None:
-        """Append the records, if any; then the high watermark and the start offset follow the leader's."""
+        """Append the records, if any, then take over the leader's high watermark and log start offset."""
         partition, state = followed
         size = 0
         try:
@@ -317,9 +348,9 @@ class ReplicaFetcher:
         except ApiError as e:
             self._not_followed(followed, e)
         self._plan.touched(key, size > 0)
-        self._broker.metrics.replication_bytes_in += size
+        self._metrics.replication_bytes_in += size
         if key in self._throttled:
-            self._broker.replicas.throttles.follower.spent(size, self._now_ms())
+            self._throttle.spent(size, self._now_ms())
         if size and partition.flusher.acks_wait:
             self._unsynced.setdefault(partition.flusher, {})[state] = None
 
@@ -327,8 +358,8 @@ class ReplicaFetcher:
         log.error("replica_not_followed", partition=followed.partition.name, error=str(error))
         followed.state.failed(self._now_ms())
 
-    async def _ask_offsets(self, followed: _Followed, sent: FetchPosition) -> Step:
-        """Our offset is not in the leader's log: where that starts and ends decides what to do."""
+    async def _list_offsets(self, followed: _Followed, sent: FetchPosition) -> Step:
+        """The step for an offset outside of the leader's log, by that log's start and end."""
         partition, state = followed
         try:
             start = await self._list_offset(partition, state.leader_epoch, _EARLIEST)
@@ -343,21 +374,21 @@ class ReplicaFetcher:
             partition_index=partition.index, current_leader_epoch=leader_epoch, timestamp=timestamp
         )
         request = ListOffsetsRequest(
-            replica_id=self._broker.node_id,
+            replica_id=self._node_id,
             topics=[ListOffsetsTopic(name=partition.topic, partitions=[wanted])],
         )
-        peer = self._broker.peer(self._leader, self._purpose)
+        peer = self._cluster.peer(self._leader, self._purpose)
         ((answer,),) = [
-            t.partitions for t in (await peer.send(LIST_OFFSETS, request, self._asks.timeout_s)).topics
+            t.partitions for t in (await peer.send(LIST_OFFSETS, request, self._requests.timeout_s)).topics
         ]
         if answer.error_code:
             raise ApiError(ErrorCode(answer.error_code))
         return answer.offset
 
     async def _sync(self) -> None:
-        """Return when what was written is safe; what cannot be made safe is not fetched on from."""
+        """Wait until appended records are durable. A partition whose sync fails is not fetched on."""
         unsafe: dict[Flusher, dict[FollowerState, None]] = {}
-        # What comes to be followed while a sync is under way may not be part of it, and needs another.
+        # A partition that is added during a sync may not be part of it, and needs another sync.
         while self._unsynced:
             flusher, states = self._unsynced.popitem()
             try:
@@ -370,4 +401,4 @@ class ReplicaFetcher:
         self._unsynced = unsafe
 
     def _now_ms(self) -> int:
-        return int(self._broker.clock.monotonic() * 1000)
+        return int(self._clock.monotonic() * 1000)

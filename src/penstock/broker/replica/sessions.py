@@ -1,10 +1,11 @@
-"""The leader's end of replica fetch sessions (KIP-227): which follower wants what, and what there is for it.
+"""The leader's side of replica fetch sessions (KIP-227).
 
-A session knows which of its partitions may have news (`ready`): those that the follower has just named, those
-that grew, those whose role changed. So a fetch costs what has happened, not what is followed, and a fetch
-that waits is one object, however many partitions it waits for.
+A session keeps the partitions that one fetcher of a follower fetches, and in `ready` those that may have news
+for it: partitions of its last request, partitions that grew, partitions whose role changed. So a fetch costs
+as much as has happened since the last one, however many partitions are followed.
 
-Unlike clients', these sessions are few: one per follower and fetcher. Those used longest ago go first.
+Sessions are few: one for each fetcher of each follower. The session that was used longest ago is evicted
+first.
 """
 
 from __future__ import annotations
@@ -18,32 +19,33 @@ from penstock.broker.replica.partition import Partition
 from penstock.model.errors import ApiError, ErrorCode, PenstockError
 from penstock.model.ids import TopicId
 from penstock.replication.fetch_plan import PartitionKey
-from penstock.wire.replica_fetch import ReplicaAsk, Wanted
+from penstock.wire.apis.fetch import FetchPartition, FetchRequest, FetchResponse
 
-__all__ = ["FULL", "LAST_EPOCH", "FollowedPartition", "ReplicaSession", "ReplicaSessions"]
+__all__ = ["FULL", "LAST_EPOCH", "NO_SESSION", "FollowedPartition", "ReplicaSession", "ReplicaSessions"]
 
 FULL: Final = 0
 FINAL: Final = -1
-_NO_SESSION: Final = 0
+NO_SESSION: Final = 0
 LAST_EPOCH: Final = (1 << 31) - 1
 #: more than a cluster of fifty brokers with twenty fetchers each needs
 _MOST_SESSIONS: Final = 1000
 
 
-class ParkedFetch(Protocol):
-    """A fetch that waits for bytes."""
+class Wait(Protocol):
+    """A fetch of the session that waits for bytes."""
 
     def more(self, size: int) -> None: ...
 
-    def superseded(self) -> None:
-        """The follower has asked again without waiting for the answer."""
+    def supersede(self, response: FetchResponse) -> None:
+        """End the wait with `response`: the follower has sent its next request already."""
         ...
 
 
 class FollowedPartition:
-    """One partition that a follower wants, from where on, and what it was told last."""
+    """One partition of a session: the follower's position, and the watermarks that were sent last."""
 
     __slots__ = (
+        "accepted_by",
         "fetch_offset",
         "index",
         "last_fetched_epoch",
@@ -54,7 +56,6 @@ class FollowedPartition:
         "sent_high_watermark",
         "sent_log_start",
         "session",
-        "told",
         "topic_id",
     )
 
@@ -62,28 +63,29 @@ class FollowedPartition:
         self.session = session
         self.topic_id = topic_id
         self.index = index
-        #: where it is subscribed to news
+        #: the partition whose `followers` has this one
         self.partition: Partition | None = None
         self.leader_epoch = -1
         self.sent_high_watermark = -1
         self.sent_log_start = -1
 
-    def name(self, wanted: Wanted) -> None:
-        """The follower is here now."""
-        _, _, leader_epoch, offset, self.last_fetched_epoch, self.log_start_offset, most = wanted
-        if leader_epoch != self.leader_epoch:
-            # An answer that was on its way in the epoch before is nothing to the follower: it may not know.
+    def update(self, wanted: FetchPartition) -> None:
+        """Take over the follower's position from a request."""
+        if wanted.current_leader_epoch != self.leader_epoch:
+            # The follower ignores a response to a request of an earlier epoch: send the watermarks again.
             self.sent_high_watermark = self.sent_log_start = -1
-        self.leader_epoch = leader_epoch
-        self.fetch_offset = offset
-        self.max_bytes = most
-        #: the leadership that has heard of this position, and found that it is one of its log
-        self.told: Leadership | None = None
+        self.leader_epoch = wanted.current_leader_epoch
+        self.fetch_offset = wanted.fetch_offset
+        self.last_fetched_epoch = wanted.last_fetched_epoch
+        self.log_start_offset = wanted.log_start_offset
+        self.max_bytes = wanted.partition_max_bytes
+        #: the leadership that has accepted this position as a position in its log
+        self.accepted_by: Leadership | None = None
 
     @property
-    def known_to(self) -> Partition | None:
-        """The partition, while the leadership that has heard of this position leads it and its disk works."""
-        partition, leadership = self.partition, self.told
+    def led_partition(self) -> Partition | None:
+        """The partition, if the leadership that accepted the position still leads it and its disk works."""
+        partition, leadership = self.partition, self.accepted_by
         if (
             partition is None
             or leadership is None
@@ -93,20 +95,20 @@ class FollowedPartition:
             return None
         return partition
 
-    def tell_leader(self, partition: Partition, now_ms: int) -> None:
-        """Let the partition's leadership know where the follower is."""
+    def report_position(self, partition: Partition, now_ms: int) -> None:
+        """Report the follower's position to the partition's leadership. Raises as `Leadership.fetched`."""
         leadership = partition.leadership
         if leadership is None:
-            # The follower has heard of its assignment before us: it has to ask again.
+            # The follower has applied its assignment before this broker did, and has to retry.
             raise ApiError(ErrorCode.UNKNOWN_LEADER_EPOCH)
         session = self.session
         leadership.fetched(
             session.replica, session.broker_epoch, self.fetch_offset, self.log_start_offset, now_ms
         )
-        self.told = leadership
+        self.accepted_by = leadership
 
     def subscribe(self, partition: Partition) -> None:
-        """Hear of news of `partition`, which may have been made anew since the last time."""
+        """Receive news of `partition`, a new object if the replica was removed and added again."""
         if self.partition is not partition:
             self.unsubscribe()
             self.partition = partition
@@ -120,17 +122,17 @@ class FollowedPartition:
     def grew(self, size: int) -> None:
         session = self.session
         session.ready[self] = None
-        if session.parked is not None:
-            session.parked.more(size)
+        if session.waiting is not None:
+            session.waiting.more(size)
 
     def moved(self) -> None:
-        """The high watermark has moved, or the start: worth telling, not worth an answer of its own."""
+        """The high watermark or the log start has moved: the next response has it, but no wait ends."""
         self.session.ready[self] = None
 
-    def tell(self, high_watermark: int, log_start_offset: int, records: Sized) -> bool:
-        """Whether an incremental answer has to say this, which it then does.
+    def mark_sent(self, high_watermark: int, log_start_offset: int, records: Sized) -> bool:
+        """Returns true if the partition must appear in an incremental response, and marks this as sent.
 
-        If that was all there is, the partition is not looked at until there is more.
+        A partition that was sent to its end leaves `ready` until there is more.
         """
         is_news = (
             high_watermark != self.sent_high_watermark
@@ -141,7 +143,7 @@ class FollowedPartition:
         self.sent_log_start = log_start_offset
         ready, partition = self.session.ready, self.partition
         if partition is not None and self.fetch_offset < partition.log.end_offset:
-            # Until the follower names it again. A partition with records moves behind those that got none.
+            # It stays ready until the follower's next position. With records it moves behind the others.
             if records:
                 ready.pop(self, None)
             ready[self] = None
@@ -149,17 +151,17 @@ class FollowedPartition:
             ready.pop(self, None)
         return is_news
 
-    def tell_of_trouble(self) -> None:
-        """The follower hears why it gets nothing: until it names the partition again, each time."""
+    def mark_refused(self) -> None:
+        """Mark an error as sent: it is sent again with each response until the follower's next position."""
         self.sent_high_watermark = self.sent_log_start = -1
         self.session.ready.pop(self, None)
         self.session.ready[self] = None
 
 
 class ReplicaSession:
-    """What one fetcher of one follower fetches from here."""
+    """The partitions that one fetcher of one follower fetches."""
 
-    __slots__ = ("broker_epoch", "epoch", "fetched_at_ms", "id", "parked", "partitions", "ready", "replica")
+    __slots__ = ("broker_epoch", "epoch", "fetched_at_ms", "id", "partitions", "ready", "replica", "waiting")
 
     def __init__(self, session_id: int, replica: int, broker_epoch: int) -> None:
         self.id = session_id
@@ -169,24 +171,25 @@ class ReplicaSession:
         self.epoch = 1
         self.fetched_at_ms = 0
         self.partitions: dict[PartitionKey, FollowedPartition] = {}
-        #: those that may have news, the one to look at first first
+        #: partitions that may have news, in the order in which they are read
         self.ready: dict[FollowedPartition, None] = {}
-        #: the fetch that waits, if one does
-        self.parked: ParkedFetch | None = None
+        #: the fetch that waits, if any
+        self.waiting: Wait | None = None
 
-    def update(self, ask: ReplicaAsk, now_ms: int) -> None:
+    def update(self, request: FetchRequest, now_ms: int) -> None:
         self.fetched_at_ms = now_ms
-        if self.parked is not None:
-            self.parked.superseded()
-        for wanted in ask.wanted:
-            key = wanted[:2]
-            followed = self.partitions.get(key)
-            if followed is None:
-                followed = self.partitions[key] = FollowedPartition(self, *key)
-            followed.name(wanted)
-            self.ready[followed] = None
-        if ask.forgotten:
-            self._forget(ask.forgotten)
+        self._supersede()
+        for topic in request.topics:
+            topic_id = TopicId(topic.topic_id)
+            for wanted in topic.partitions:
+                key = (topic_id, wanted.partition)
+                followed = self.partitions.get(key)
+                if followed is None:
+                    followed = self.partitions[key] = FollowedPartition(self, *key)
+                followed.update(wanted)
+                self.ready[followed] = None
+        for forgotten in request.forgotten_topics_data:
+            self._forget((TopicId(forgotten.topic_id), index) for index in forgotten.partitions)
 
     def _forget(self, keys: Iterable[PartitionKey]) -> None:
         for key in keys:
@@ -195,29 +198,32 @@ class ReplicaSession:
                 followed.unsubscribe()
                 self.ready.pop(followed, None)
 
-    def refresh(self, since_ms: int, *, absent_only: bool) -> None:
-        """A request speaks for all partitions of its session: tell those that it did not name of its time.
+    def _supersede(self) -> None:
+        if self.waiting is not None:
+            self.waiting.supersede(FetchResponse(session_id=self.id))
 
-        With `absent_only`, those where the follower is not in sync: it may be fit to join by now.
+    def refresh(self, since_ms: int, *, absent_only: bool) -> None:
+        """Report the time of the last request for all partitions: a request speaks for its whole session.
+
+        With `absent_only`, only for partitions whose ISR lacks the follower: it may be fit to join by now.
         """
         if self.fetched_at_ms <= since_ms:
             return
         for followed in self.partitions.values():
-            partition, leadership = followed.partition, followed.told
+            partition, leadership = followed.partition, followed.accepted_by
             if partition is None or leadership is None or leadership is not partition.leadership:
                 continue
             if absent_only and self.replica in leadership.state.isr:
                 continue
             try:
-                followed.tell_leader(partition, self.fetched_at_ms)
+                followed.report_position(partition, self.fetched_at_ms)
             except PenstockError:
-                # It is no follower any more, and is told so when it asks.
-                followed.told = None
+                # The broker is no longer a follower. Its next fetch is answered with the error.
+                followed.accepted_by = None
 
     def close(self) -> None:
-        """Nobody fetches in it any more: nothing of it may be looked at, or wait, from now on."""
-        if self.parked is not None:
-            self.parked.superseded()
+        """End the wait and all subscriptions: no further request belongs to the session."""
+        self._supersede()
         for followed in self.partitions.values():
             followed.unsubscribe()
         self.ready.clear()
@@ -237,33 +243,35 @@ class ReplicaSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def take(self, ask: ReplicaAsk, now_ms: int) -> ReplicaSession:
-        """The session that `ask` belongs to, brought up to date by it; with id 0 it is for this once."""
-        if ask.session_epoch not in (FULL, FINAL):
-            session = self._resume(ask)
+    def get(self, session_id: int) -> ReplicaSession | None:
+        return self._sessions.get(session_id)
+
+    def take(self, request: FetchRequest, now_ms: int) -> ReplicaSession:
+        """The session of `request`, updated by it. A session with id 0 ends with its only request."""
+        if request.session_epoch not in (FULL, FINAL):
+            session = self._resume(request)
         else:
-            self._close(ask.session_id)
-            session = ReplicaSession(_NO_SESSION, ask.replica, ask.broker_epoch)
-            if ask.session_epoch == FULL:
+            self._close(request.session_id)
+            session = ReplicaSession(NO_SESSION, *_replica(request))
+            if request.session_epoch == FULL:
                 self._keep(session)
-        session.update(ask, now_ms)
+        session.update(request, now_ms)
         return session
 
     def _keep(self, session: ReplicaSession) -> None:
-        while session.id == _NO_SESSION or session.id in self._sessions:
+        while session.id == NO_SESSION or session.id in self._sessions:
             session.id = self._new_id()
         for other in self:
             if other.replica == session.replica and other.broker_epoch < session.broker_epoch:
-                # Of an incarnation that is gone.
+                # It belongs to an earlier incarnation of the follower.
                 self._close(other.id)
         if len(self._sessions) >= self._most:
             self._close(min(self._sessions.values(), key=attrgetter("fetched_at_ms")).id)
         self._sessions[session.id] = session
 
-    def _resume(self, ask: ReplicaAsk) -> ReplicaSession:
-        session_id, epoch = ask.session_id, ask.session_epoch
-        session = self._sessions.get(session_id)
-        if session is None or session.replica != ask.replica or session.broker_epoch != ask.broker_epoch:
+    def _resume(self, request: FetchRequest) -> ReplicaSession:
+        session, epoch = self._sessions.get(request.session_id), request.session_epoch
+        if session is None or (session.replica, session.broker_epoch) != _replica(request):
             raise ApiError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         if session.epoch != epoch:
             raise ApiError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
@@ -274,3 +282,9 @@ class ReplicaSessions:
         session = self._sessions.pop(session_id, None)
         if session is not None:
             session.close()
+
+
+def _replica(request: FetchRequest) -> tuple[int, int]:
+    """The follower's broker id and broker epoch; up to version 14 a request has no broker epoch."""
+    state = request.replica_state
+    return (request.replica_id, -1) if state is None else (state.replica_id, state.replica_epoch)

@@ -2,7 +2,7 @@
 
 A handler is `handler(context, request)`. It returns the response, a `Deferred` of it, or None where the
 request wants no answer; handlers off the hot path may be coroutines, and one on it may answer with a writer
-and what it is to write (as `response_skeleton` and `replica_fetch.write_answer`). Handlers answer what they
+and what it is to write (as `response_skeleton` and `replica_fetch.write_response`). Handlers answer what they
 foresee with error codes; what nobody foresaw is logged and costs the connection that asked.
 """
 
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from penstock.broker.base.context import Context, Handler
 from penstock.broker.base.logs import get_logger
 from penstock.broker.base.metrics import ApiStats
-from penstock.broker.fetch.repeated_client import SteadyReader
+from penstock.broker.base.repeated import Learn, RepeatedRequests
 from penstock.model.errors import ErrorCode, ProtocolError
 from penstock.net.connection import Answer, Connection, Parts
 from penstock.net.deferred import Deferred
@@ -37,10 +37,13 @@ log = get_logger("requests")
 class Route:
     """All that is known about one version of one API before a request comes."""
 
-    __slots__ = ("decode", "handler", "is_async", "observe", "stats", "write")
+    __slots__ = ("decode", "handler", "is_async", "learn", "observe", "stats", "write")
 
-    def __init__(self, api: Api[Any, Any], version: int, handler: Handler, stats: ApiStats) -> None:
+    def __init__(
+        self, api: Api[Any, Any], version: int, handler: Handler, stats: ApiStats, learn: Learn | None
+    ) -> None:
         self.handler = handler
+        self.learn = learn
         self.is_async = inspect.iscoroutinefunction(handler)
         self.decode = api.request_decoder(version)
         self.write = response_writer(api, version)
@@ -51,8 +54,15 @@ class Route:
 class Dispatcher:
     """Serves the frames of a broker's connections."""
 
-    def __init__(self, broker: Broker, handlers: Mapping[Api[Any, Any], Handler]) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        handlers: Mapping[Api[Any, Any], Handler],
+        learn: Mapping[tuple[int, int], Learn],
+    ) -> None:
+        """`learn` has, by API key and version, functions that recognise repeated requests."""
         self._broker = broker
+        self._learn = learn
         self._handlers = {api.key: (api, handler) for api, handler in handlers.items()}
         self._routes: dict[tuple[int, int], Route] = {}
         # In order, so that a simulated end of all of them is the same every time.
@@ -65,6 +75,11 @@ class Dispatcher:
 
     def serve(self, connection: Connection, frame: memoryview) -> Answer:
         started = perf_counter_ns()
+        repeated: RepeatedRequests | None = connection.memo
+        if repeated is not None:
+            answer = self._serve_repeated(repeated, frame, started)
+            if answer is not None:
+                return answer
         header = decode_request_header(frame)
         api_key, version, correlation_id, client_id, body_offset = header
         route = self._routes.get((api_key, version))
@@ -75,6 +90,8 @@ class Dispatcher:
         request = route.decode(frame, body_offset)
         context = Context(self._broker, self, connection, client_id, version, route.stats)
         try:
+            if route.learn is not None:
+                route.learn(context, request, frame, body_offset)
             response = route.handler(context, request)
             if route.is_async:
                 response = self.spawn(context, response)
@@ -93,10 +110,31 @@ class Dispatcher:
         route.observe(perf_counter_ns() - started)
         return parts
 
+    def _serve_repeated(self, repeated: RepeatedRequests, frame: memoryview, started: int) -> Answer:
+        """The answer to a frame that the connection repeats; None if it is any other frame."""
+        try:
+            taken = repeated.take(frame)
+        except Exception as e:
+            raise self._bug(repeated.context, e) from e
+        if taken is None:
+            return None
+        correlation_id, response = taken
+        route = self._routes[repeated.route]
+        if isinstance(response, Deferred):
+            return self._later(route, repeated.context, correlation_id, response, started)
+        parts: Parts
+        if response.__class__ is tuple:
+            write, content = response
+            parts = write(correlation_id, content)
+        else:
+            parts = route.write(correlation_id, response)
+        route.observe(perf_counter_ns() - started)
+        return parts
+
     def connection_lost(self, connection: Connection) -> None:
-        memo, connection.memo = connection.memo, None
-        if isinstance(memo, SteadyReader):
-            memo.forget()
+        repeated, connection.memo = connection.memo, None
+        if repeated is not None:
+            repeated.forget()
         self._broker.node.controller_loop.connection_lost(connection)
 
     async def stop(self) -> None:
@@ -112,7 +150,9 @@ class Dispatcher:
         api, handler = self._handlers.get(api_key, (None, None))
         if api is not None and handler is not None and api.supports(version):
             stats = self._broker.metrics.api(api.name)
-            route = self._routes[api_key, version] = Route(api, version, handler, stats)
+            route = self._routes[api_key, version] = Route(
+                api, version, handler, stats, self._learn.get((api_key, version))
+            )
             return route
         self._broker.metrics.count_unsupported(api_key, version)
         if api_key == API_VERSIONS.key:

@@ -2,45 +2,16 @@
 
 from __future__ import annotations
 
-from time import perf_counter_ns
-from typing import Final
-
 from penstock.broker.base.logs import get_logger
-from penstock.broker.fetch.repeated_follower import SteadyFollower
 from penstock.broker.request.dispatch import Dispatcher
 from penstock.model.config import BrokerConfig
 from penstock.model.config.listeners import Endpoint
-from penstock.net.connection import Answer, Connection
-from penstock.net.deferred import Deferred
 from penstock.net.listener import Listener
 from penstock.net.server import Limits, Server
-from penstock.wire.apis.fetch import FETCH
 
-__all__ = ["InternalDispatcher", "InternalListener", "limits_of", "listener_at"]
+__all__ = ["InternalListener", "limits_of", "listener_at"]
 
 log = get_logger("internal")
-_STEADY: Final = (FETCH.key, FETCH.max_version)
-
-
-class InternalDispatcher(Dispatcher):
-    """A dispatcher that knows what followers ask again and again."""
-
-    def serve(self, connection: Connection, frame: memoryview) -> Answer:
-        steady = connection.memo
-        if not isinstance(steady, SteadyFollower):
-            return super().serve(connection, frame)
-        started = perf_counter_ns()
-        try:
-            taken = steady.takes(frame)
-        except Exception as e:
-            raise self._bug(steady.context, e) from e
-        if taken is None:
-            return super().serve(connection, frame)
-        correlation_id, response = taken
-        if not isinstance(response, Deferred):
-            response, message = Deferred(), response
-            response.resolve(message)
-        return self._later(self._routes[_STEADY], steady.context, correlation_id, response, started)
 
 
 class InternalListener:

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from penstock.broker.app.broker import Broker
-from penstock.broker.fetch.repeated_follower import SteadyFollower
-from penstock.broker.handlers import replica_fetch
+from penstock.broker.base import repeated
+from penstock.broker.fetch.repeated_replica import RepeatedReplicaFetches
 from penstock.broker.replica.isr import IsrSender
 from penstock.broker.replica.partition import Partition
 from penstock.model.errors import ApiError
@@ -22,10 +22,10 @@ from penstock.net.deferred import Deferred
 from penstock.records.record import iter_batches
 from penstock.wire.apis.fetch import FETCH, FetchResponse
 from penstock.wire.messages import decode_response, encode_request
-from penstock.wire.replica_fetch import REPLICA_FETCH, ReplicaAsk, Wanted
 from tests.broker.nodes import Cluster, cluster, eventually, run
 from tests.broker.replication import make_topic, replica, stop_fetching
 from tests.broker.requests import batch_of
+from tests.wire.replica_requests import Position, ReplicaRequest
 
 STEPS = 100
 SEEDS = 30
@@ -130,7 +130,7 @@ class History:
         elif choice < 0.88:
             partition.step_down()
 
-    def _strange(self) -> ReplicaAsk:
+    def _strange(self) -> ReplicaRequest:
         random = self._random
         choice = random.random()
         places = random.sample(PLACES, random.choice([0, 1, 1, 1, 1, 2]))
@@ -142,16 +142,16 @@ class History:
         if choice < 0.2:
             return ask._replace(broker_epoch=ask.broker_epoch - 1)
         if choice < 0.3:
-            return ask._replace(forgotten=[ask.wanted[0][:2]] if ask.wanted else [])
+            return ask._replace(forgotten=[ask.positions[0][:2]] if ask.positions else [])
         if choice < 0.4:
             return ask._replace(min_bytes=random.choice([0, 1, 300]), max_bytes=random.choice([0, 100, 400]))
-        return ask._replace(wanted=[self._misplaced(wanted) for wanted in ask.wanted])
+        return ask._replace(positions=[self._misplaced(wanted) for wanted in ask.positions])
 
-    def _misplaced(self, wanted: Wanted) -> Wanted:
+    def _misplaced(self, wanted: Position) -> Position:
         """The same but for one number."""
         topic_id, index, epoch, offset, last_epoch, start, most = wanted
         wrong = self._random.choice([-1, 1])
-        others: list[Wanted] = [
+        others: list[Position] = [
             (topic_id, index, epoch + wrong, offset, last_epoch, start, most),
             (topic_id, index, epoch, max(0, offset + wrong), last_epoch, start, most),
             (topic_id, index, epoch, 0, last_epoch, start, most),
@@ -164,27 +164,27 @@ class History:
     def _end_the_wait(self, answer: Deferred[Any]) -> None:
         """As a timer would."""
         sessions = self._nodes[LEADER].replicas.sessions
-        (parked,) = [session.parked for session in sessions if session.id == self._session]
-        assert parked is not None
-        parked._finish()  # type: ignore[attr-defined]
+        (waiting,) = [session.waiting for session in sessions if session.id == self._session]
+        assert waiting is not None
+        waiting._finish()  # type: ignore[attr-defined]
         assert answer.done
 
     # -- asking
 
-    def _asked(self, places: Sequence[Place], session_epoch: int) -> ReplicaAsk:
+    def _asked(self, places: Sequence[Place], session_epoch: int) -> ReplicaRequest:
         wanted = []
         for place in places:
             partition, offset = self.partitions[place], self._offsets[place]
             last_epoch = 0 if offset else -1
             wanted.append((partition.topic_id, partition.index, 0, offset, last_epoch, 0, 1 << 20))
         max_wait_ms, min_bytes, max_bytes = self._limits
-        return ReplicaAsk(
+        return ReplicaRequest(
             *(max_wait_ms, min_bytes, max_bytes, self._session, session_epoch),
             *(FOLLOWER, self._nodes[FOLLOWER].broker_epoch, wanted),
         )
 
-    def _serve(self, ask: ReplicaAsk) -> Any:
-        parts = encode_request(REPLICA_FETCH, FETCH.max_version, 7, "follower", ask)
+    def _serve(self, ask: ReplicaRequest) -> Any:
+        parts = encode_request(FETCH, FETCH.max_version, 7, "follower", ask.message())
         frame = b"".join(map(bytes, parts))[4:]  # type: ignore[arg-type]
         return self._dispatcher.serve(self._connection, memoryview(frame))
 
@@ -262,9 +262,9 @@ def test_a_follower_that_repeats_itself_is_answered_as_any_other(
     first: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     taken = 0
-    takes = SteadyFollower.takes
+    takes = RepeatedReplicaFetches.take
 
-    def counted(self: SteadyFollower, frame: memoryview) -> Any:
+    def counted(self: RepeatedReplicaFetches, frame: memoryview) -> Any:
         nonlocal taken
         answer = takes(self, frame)
         taken += answer is not None
@@ -273,10 +273,10 @@ def test_a_follower_that_repeats_itself_is_answered_as_any_other(
     async def main() -> None:
         for seed in range(first, first + 6):
             with monkeypatch.context() as patch:
-                patch.setattr(SteadyFollower, "takes", counted)
+                patch.setattr(RepeatedReplicaFetches, "take", counted)
                 steady = await transcript(seed)
             with monkeypatch.context() as patch:
-                patch.setattr(replica_fetch, "_remember", lambda *_: None)
+                patch.setattr(repeated, "ENABLED", False)
                 usual = await transcript(seed)
             assert steady == usual, f"seed {seed}"
 

@@ -1,4 +1,4 @@
-"""Fetches that a client repeats: their offsets are found, and answered with the bytes of the tables."""
+"""Fetches that a client repeats: a template finds their offsets, and writes the bytes of the tables."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from penstock.wire.apis.fetch import (
     PartitionData,
     ReplicaState,
 )
-from penstock.wire.fetch_form import CLIENT_FETCH, FetchForm
-from penstock.wire.messages import encode_response
+from penstock.wire.messages import decode_request_header, encode_request, encode_response
+from penstock.wire.repeated_client_fetch import ClientFetchTemplate
 from penstock.wire.schema import Records
 
 BY_ID = range(13, FETCH.max_version + 1)
@@ -53,41 +53,53 @@ records = st.sampled_from([b"", b"", b"r", b"r" * 126, b"r" * 127, b"r" * 20_000
 TOPIC = FetchTopic(topic_id=b"t" * 16, partitions=[FetchPartition(partition=3, fetch_offset=5)])
 
 
-def encoded(version: int, request: FetchRequest) -> bytes:
-    return b"".join(map(bytes, FETCH.request_encoder(version)(request)))  # type: ignore[arg-type]
+def encoded(version: int, request: FetchRequest, correlation_id: int = 7, client_id: str = "c") -> bytes:
+    """A frame without its size."""
+    parts = encode_request(FETCH, version, correlation_id, client_id, request)
+    return b"".join(map(bytes, parts))[4:]  # type: ignore[arg-type]
 
 
-def form_of(version: int, request: FetchRequest) -> FetchForm:
-    form = FetchForm.of(version, request, encoded(version, request))
-    assert form is not None
-    return form
+def body_at(frame: bytes) -> int:
+    return decode_request_header(memoryview(frame)).body_offset
+
+
+def template_of(version: int, request: FetchRequest) -> ClientFetchTemplate | None:
+    frame = encoded(version, request)
+    return ClientFetchTemplate.of(request, frame, body_at(frame))
+
+
+def usual_template(version: int, request: FetchRequest) -> ClientFetchTemplate:
+    template = template_of(version, request)
+    assert template is not None
+    return template
 
 
 def asked(request: FetchRequest) -> list[FetchPartition]:
     return [partition for topic in request.topics for partition in topic.partitions]
 
 
-@given(versions, requests, st.data(), st.binary(max_size=5))
+@given(versions, requests, st.data(), int32)
 def test_a_further_request_is_known_by_all_but_its_offsets(
-    version: int, request: FetchRequest, data: st.DataObject, header: bytes
+    version: int, request: FetchRequest, data: st.DataObject, correlation_id: int
 ) -> None:
-    form = form_of(version, request)
+    template = usual_template(version, request)
     offsets = tuple(data.draw(int64) for _ in asked(request))
     for partition, offset in zip(asked(request), offsets, strict=True):
         partition.fetch_offset = offset
-    body = encoded(version, request)
+    frame = encoded(version, request, correlation_id)
 
-    assert form.offsets(version, memoryview(header + body), len(header)) == offsets
-    assert form.request(offsets) == request
+    assert template.read(memoryview(frame)) == (correlation_id, offsets)
+    assert template.request(offsets) == request
 
-    changed = bytearray(body)
-    changed[data.draw(st.integers(0, len(body) - 1))] ^= 1
-    found = form.offsets(version, memoryview(changed), 0)
-    assert found != offsets
+    changed = bytearray(frame)
+    changed[data.draw(st.integers(0, len(frame) - 1))] ^= 1
+    found = template.read(memoryview(changed))
+    assert found != (correlation_id, offsets)
     if found is not None:
-        for partition, offset in zip(asked(request), found, strict=True):
+        correlation_id, offsets = found[0], tuple(found[1])
+        for partition, offset in zip(asked(request), offsets, strict=True):
             partition.fetch_offset = offset
-        assert encoded(version, request) == changed
+        assert encoded(version, request, correlation_id) == changed
 
 
 @given(versions, requests, st.data())
@@ -118,25 +130,26 @@ def test_an_answer_has_the_bytes_of_the_tables(
         ]
     )
 
-    form = form_of(version, request)
+    template = usual_template(version, request)
     fields: list[bytes | int] = []
     news: list[tuple[int, Records]] = []
-    for (before, position), (*offsets, found) in zip(form.entries, told, strict=True):
+    for (before, position), (*offsets, found) in zip(template.entries, told, strict=True):
         fields += before, *offsets
         news += [(position, found)] if found else []
-    written = form.write(7, (fields, news))
+    written = template.write(7, (fields, news))
 
     assert b"".join(written) == b"".join(encode_response(FETCH, version, 7, response))  # type: ignore[arg-type]
 
 
-def test_other_versions_and_other_sizes_are_other_forms() -> None:
+def test_other_versions_clients_and_sizes_have_other_templates() -> None:
     request = FetchRequest(topics=[TOPIC])
-    body = memoryview(encoded(16, request))
-    form = form_of(16, request)
+    frame = memoryview(encoded(16, request))
+    template = usual_template(16, request)
 
-    assert form.offsets(16, body, 0) == (5,)
-    assert form.offsets(17, body, 0) is None
-    assert form.offsets(16, body[:-1], 0) is None
+    assert template.read(frame) == (7, (5,))
+    assert template.read(memoryview(encoded(17, request))) is None
+    assert template.read(memoryview(encoded(16, request, client_id="d"))) is None
+    assert template.read(frame[:-1]) is None
 
 
 @pytest.mark.parametrize(
@@ -156,8 +169,8 @@ def test_other_versions_and_other_sizes_are_other_forms() -> None:
     ],
     ids=["nothing", "an empty topic", "an empty topic at the end", "very many", "twice", "a session", "tags"],
 )
-def test_what_is_unusual_has_no_form(request_: FetchRequest) -> None:
-    assert FetchForm.of(17, request_, encoded(17, request_)) is None
+def test_an_unusual_request_has_no_template(request_: FetchRequest) -> None:
+    assert template_of(17, request_) is None
 
 
 @pytest.mark.parametrize(
@@ -171,33 +184,26 @@ def test_what_is_unusual_has_no_form(request_: FetchRequest) -> None:
     ],
     ids=["a replica", "a cluster", "forgotten topics"],
 )
-def test_what_comes_behind_the_topics_is_part_of_the_form(request_: FetchRequest) -> None:
-    body = encoded(17, request_)
-    form = form_of(17, request_)
+def test_the_fields_behind_the_topics_are_part_of_the_template(request_: FetchRequest) -> None:
+    frame = encoded(17, request_)
+    template = usual_template(17, request_)
 
-    assert form.offsets(17, memoryview(body), 0) == (5,)
-    assert form.offsets(17, memoryview(body[:-2] + b"\xff" + body[-1:]), 0) is None
+    assert template.read(memoryview(frame)) == (7, (5,))
+    assert template.read(memoryview(frame[:-2] + b"\xff" + frame[-1:])) is None
 
 
-def test_requests_before_topic_ids_have_no_form() -> None:
+def test_requests_before_topic_ids_have_no_template() -> None:
     request = FetchRequest(topics=[FetchTopic(topic="t", partitions=[FetchPartition()])])
 
-    assert FetchForm.of(12, request, encoded(12, request)) is None
+    assert template_of(12, request) is None
 
 
-def test_a_request_that_is_written_with_more_bytes_than_needed_has_no_form() -> None:
-    body = encoded(16, FetchRequest(topics=[TOPIC]))
+def test_a_request_that_is_written_with_more_bytes_than_needed_has_no_template() -> None:
+    frame = encoded(16, FetchRequest(topics=[TOPIC]))
+    at = body_at(frame)
     # The number of topics as a varint of two bytes.
-    longer = body[:21] + b"\x82\x00" + body[22:]
-    request = FETCH.request_decoder(16)(memoryview(longer), 0)
+    longer = frame[: at + 21] + b"\x82\x00" + frame[at + 22 :]
+    request = FETCH.request_decoder(16)(memoryview(longer), at)
 
     assert len(request.topics) == 1
-    assert FetchForm.of(16, request, longer) is None
-
-
-def test_a_client_s_request_is_left_as_it_came() -> None:
-    frame = memoryview(b"head" + encoded(16, FetchRequest(topics=[TOPIC])))
-    body, start, decode = CLIENT_FETCH.request_decoder(16)(frame, 4)
-
-    assert (body, start) == (frame, 4)
-    assert decode(body, start).topics == [TOPIC]
+    assert ClientFetchTemplate.of(request, longer, at) is None

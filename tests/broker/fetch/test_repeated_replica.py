@@ -11,10 +11,10 @@ from penstock.model.errors import ErrorCode
 from penstock.net.deferred import Deferred
 from penstock.wire.apis.fetch import FETCH, FetchResponse
 from penstock.wire.messages import decode_response, encode_request
-from penstock.wire.replica_fetch import REPLICA_FETCH, ReplicaAsk
 from tests.broker.nodes import Cluster, cluster, run
 from tests.broker.replication import TOPIC, make_topic, replica, stop_fetching
 from tests.broker.requests import batch_of
+from tests.wire.replica_requests import ReplicaRequest
 
 LEADER, FOLLOWER = 1, 2
 
@@ -41,12 +41,12 @@ class Follower:
         ids = {name: self._nodes[LEADER].image.topics[name].id for name in (*topics, *forgotten)}
         last_epoch = 0 if self.offset else -1
         wanted = [(ids[name], 0, 0, self.offset, last_epoch, 0, 1 << 20) for name in topics]
-        ask = ReplicaAsk(
+        request = ReplicaRequest(
             *(500, 1, 1 << 20, self.session_id, self.epoch),
             *(FOLLOWER, self._nodes[FOLLOWER].broker_epoch, wanted, [(ids[name], 0) for name in forgotten]),
         )._replace(**changed)
         self.epoch += 1
-        parts = encode_request(REPLICA_FETCH, FETCH.max_version, 7, "follower", ask)
+        parts = encode_request(FETCH, FETCH.max_version, 7, "follower", request.message())
         frame = b"".join(map(bytes, parts))[4:]  # type: ignore[arg-type]
         return self._dispatcher.serve(self._connection, memoryview(frame))
 
@@ -65,13 +65,13 @@ class Follower:
         self.end_wait(self.session)
         waiting = self.ask(topics[0])
         assert isinstance(waiting, Deferred)
-        assert self.session.parked is self._connection.memo
+        assert self.session.waiting is self._connection.memo
         return waiting
 
     def end_wait(self, session: ReplicaSession) -> None:
         """As a timer would."""
-        if session.parked is not None:
-            session.parked._finish()  # type: ignore[attr-defined]
+        if session.waiting is not None:
+            session.waiting._finish()  # type: ignore[attr-defined]
 
 
 def test_a_session_that_was_closed_is_not_fetched_in_any_more() -> None:
