@@ -41,6 +41,7 @@ ELSEWHERE: Final = {
     "docs/cluster.md": "test_the_page_about_clusters",
     "docs/testing.md": "tests/testing/test_documentation.py",
     "docs/spark.md": "tests/spark/test_page.py",
+    "docs/telemetry-api.md": "tests/telemetry/api/test_documentation.py",
     "docs/pipeline.md": "a Spark cluster, Kubernetes and object stores",
     "docs/internals/chaos.md": "for maintainers: the tests themselves",
     "docs/internals/simulation.md": "for maintainers: the tests themselves",
