@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple, TypeVar
 
 from penstock.ports import Files, Workers
+from penstock.records.header_fields import MAX_TIMESTAMP
 from penstock.storage.checkpoint import format_checkpoint, parse_checkpoint
 from penstock.storage.compaction import (
     CompactionPlan,
@@ -127,7 +128,7 @@ def _first_timestamp(segment: Segment, cached_only: bool) -> int:
     timestamp = segment.first_timestamp
     if timestamp is None:
         _, header = next(segment.scan(0, cached_only))
-        timestamp = segment.first_timestamp = header[8]
+        timestamp = segment.first_timestamp = header[MAX_TIMESTAMP]
         segment.release()
     return timestamp
 

@@ -22,6 +22,7 @@ from typing import Final, NamedTuple
 
 from penstock.ports import Files
 from penstock.records.batch import HEADER, HEADER_SIZE, LOG_OVERHEAD
+from penstock.records.header_fields import BASE_OFFSET, BATCH_LENGTH, LAST_OFFSET_DELTA
 from penstock.storage.index import OFFSET_ENTRY_BYTES, IndexDamaged, OffsetIndex
 from penstock.storage.recovery import Corruption, whole_batches
 from penstock.storage.scan import CorruptLog, plausible, scan
@@ -63,8 +64,8 @@ def _walk(segment: Segment, position: int) -> SoundEnd:
     next_offset = segment.base_offset
     try:
         for start, header in scan(segment.open_file(), position, segment.size):
-            next_offset = header[0] + header[6] + 1
-            position = start + header[1] + LOG_OVERHEAD
+            next_offset = header[BASE_OFFSET] + header[LAST_OFFSET_DELTA] + 1
+            position = start + header[BATCH_LENGTH] + LOG_OVERHEAD
     except CorruptLog:
         pass
     return SoundEnd(next_offset, position)
@@ -127,8 +128,14 @@ def _is_misplaced(segment: Segment) -> bool:
     header = HEADER.unpack(data) if len(data) == HEADER_SIZE else None
     if header is None or not plausible(header, segment.size):
         return False
-    if header[0] == segment.base_offset or (header[0] > segment.base_offset and segment.is_compacted):
+    if header[BASE_OFFSET] == segment.base_offset or (
+        header[BASE_OFFSET] > segment.base_offset and segment.is_compacted
+    ):
         return False
     batches = whole_batches(segment.open_file(), 0, segment.size)
     first, second = next(batches, None), next(batches, None)
-    return first is not None and second is not None and second[1][0] == header[0] + header[6] + 1
+    return (
+        first is not None
+        and second is not None
+        and second[1][BASE_OFFSET] == header[BASE_OFFSET] + header[LAST_OFFSET_DELTA] + 1
+    )

@@ -16,6 +16,7 @@ from penstock.ports import Buffer, File, Files
 from penstock.records.batch import BatchHeader
 from penstock.records.codecs import Codec
 from penstock.records.control import parse_end_transaction
+from penstock.records.header_fields import BASE_OFFSET, LAST_OFFSET_DELTA, MAX_TIMESTAMP
 from penstock.records.record import iter_records
 from penstock.storage.checkpoint import parse_checkpoint
 from penstock.storage.continuity import MISPLACED
@@ -315,7 +316,7 @@ def _verify_index(files: Files, path: str, kind: str, report: Report) -> None:
     file = files.open(log_path)
     base = _base_offset(path.rpartition("/")[2])
     batches = {
-        fields[0] + fields[6] - base: (position, fields[8])
+        fields[BASE_OFFSET] + fields[LAST_OFFSET_DELTA] - base: (position, fields[MAX_TIMESTAMP])
         for position, fields, _ in whole_batches(file, 0, file.size())
     }
     for entry in _DUMPERS[kind](files.read(path), path.rpartition("/")[2]):

@@ -14,6 +14,7 @@ from typing import Final
 
 from penstock.ports import Files
 from penstock.records.batch import LOG_OVERHEAD
+from penstock.records.header_fields import BASE_OFFSET, BATCH_LENGTH, LAST_OFFSET_DELTA, MAX_TIMESTAMP
 from penstock.storage.config import LogConfig
 from penstock.storage.loading import load_producers
 from penstock.storage.producers import ProducerStates
@@ -95,12 +96,12 @@ class HoleFilling:
         """Append whole batches that were checked, and follow what was added before."""
         position = 0
         for header in check_replicated(batches):
-            size = header[1] + LOG_OVERHEAD
+            size = header[BATCH_LENGTH] + LOG_OVERHEAD
             batch = batches[position : position + size]
-            segment = self._segment_for(header[0], size)
+            segment = self._segment_for(header[BASE_OFFSET], size)
             start = segment.append(batch)
-            last_offset = header[0] + header[6]
-            segment.index(start, size, last_offset, header[8], self._config.index_interval_bytes)
+            last_offset = header[BASE_OFFSET] + header[LAST_OFFSET_DELTA]
+            segment.index(start, size, last_offset, header[MAX_TIMESTAMP], self._config.index_interval_bytes)
             aborted = replay_batch(self._producers, header, batch)
             if aborted is not None:
                 segment.transactions.add(aborted)

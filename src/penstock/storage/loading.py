@@ -15,6 +15,13 @@ from typing import Final, NamedTuple
 
 from penstock.ports import Clock, Files
 from penstock.records.batch import CONTROL_BIT, LOG_OVERHEAD
+from penstock.records.header_fields import (
+    ATTRIBUTES,
+    BASE_OFFSET,
+    BATCH_LENGTH,
+    LAST_OFFSET_DELTA,
+    LEADER_EPOCH,
+)
 from penstock.storage.config import LogConfig
 from penstock.storage.continuity import find_holes, last_indexed, set_misplaced_aside
 from penstock.storage.epochs import LeaderEpochs
@@ -242,8 +249,8 @@ def _load_epochs(files: Files, path: str, names: list[str], segments: Segments) 
     for segment in segments:
         with suppress(CorruptLog):
             for _, header in segment.scan(0) if segment.size else ():
-                if header[2] > epochs.latest:
-                    epochs.assign(header[2], header[0])
+                if header[LEADER_EPOCH] > epochs.latest:
+                    epochs.assign(header[LEADER_EPOCH], header[BASE_OFFSET])
         segment.release()
     return epochs
 
@@ -256,7 +263,7 @@ def _clean_end(segment: Segment, tail: int) -> int | None:
         try:
             end_offset = segment.base_offset
             for _, header in scan(segment.open_file(), position, segment.size):
-                end_offset = header[0] + header[6] + 1
+                end_offset = header[BASE_OFFSET] + header[LAST_OFFSET_DELTA] + 1
         except CorruptLog:
             continue
         segment.release()
@@ -288,9 +295,9 @@ def load_producers(
 def _replay(producers: ProducerStates, segment: Segment, start: int, end_offset: int) -> None:
     try:
         for position, header in segment.scan(segment.find(start)):
-            if header[0] >= end_offset:
+            if header[BASE_OFFSET] >= end_offset:
                 break
-            size = header[1] + LOG_OVERHEAD if header[5] & CONTROL_BIT else 0
+            size = header[BATCH_LENGTH] + LOG_OVERHEAD if header[ATTRIBUTES] & CONTROL_BIT else 0
             replay_batch(producers, header, segment.open_file().pread(size, position))
     except CorruptLog:
         # Whoever reads there is told; for producers, what can be read has to do.

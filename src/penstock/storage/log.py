@@ -26,6 +26,15 @@ from penstock.model.errors import (
 from penstock.ports import Buffer, Clock, FileRange, Files, Rng
 from penstock.records.batch import CONTROL_BIT, LOG_OVERHEAD
 from penstock.records.control import EndTransaction, parse_end_transaction
+from penstock.records.header_fields import (
+    ATTRIBUTES,
+    BASE_OFFSET,
+    BATCH_LENGTH,
+    LAST_OFFSET_DELTA,
+    LEADER_EPOCH,
+    MAX_TIMESTAMP,
+    PRODUCER_ID,
+)
 from penstock.storage.config import LogConfig
 from penstock.storage.health import Health
 from penstock.storage.loading import ClosedLog, load
@@ -138,10 +147,10 @@ class Log(LogState):
         position = 0
         placed: list[_Placed] = []
         for header in headers:
-            size = header[1] + LOG_OVERHEAD
+            size = header[BATCH_LENGTH] + LOG_OVERHEAD
             marker = None
-            if header[9] >= 0:
-                if header[5] & CONTROL_BIT:
+            if header[PRODUCER_ID] >= 0:
+                if header[ATTRIBUTES] & CONTROL_BIT:
                     marker = parse_end_transaction(batches[position : position + size])
                 try:
                     past = self.producers.check(header, origin, marker)
@@ -151,10 +160,10 @@ class Log(LogState):
                     return Appended(
                         past.first_offset, past.last_offset, past.timestamp, self.log_start_offset, True
                     )
-            _STAMP.pack_into(batches, position, offset, header[1], leader_epoch)
+            _STAMP.pack_into(batches, position, offset, header[BATCH_LENGTH], leader_epoch)
             placed.append((header, offset, marker))
             position += size
-            offset += header[6] + 1
+            offset += header[LAST_OFFSET_DELTA] + 1
         if position != size_sent:
             batches = batches[:position]
         self._write(batches, placed, now_ms)
@@ -191,15 +200,15 @@ class Log(LogState):
         position = 0
         gaps = False
         for header in check_replicated(view, newest_epoch):
-            base = header[0]
+            base = header[BASE_OFFSET]
             if base != next_offset:
                 if base < next_offset and (placed or not self._begins_within(header)):
                     raise CorruptMessage(f"a batch at offset {base} cannot follow {next_offset - 1}")
                 gaps = gaps or base > next_offset
-            next_offset = base + header[6] + 1
-            size = header[1] + LOG_OVERHEAD
+            next_offset = base + header[LAST_OFFSET_DELTA] + 1
+            size = header[BATCH_LENGTH] + LOG_OVERHEAD
             marker = None
-            if header[5] & CONTROL_BIT and header[9] >= 0:
+            if header[ATTRIBUTES] & CONTROL_BIT and header[PRODUCER_ID] >= 0:
                 marker = parse_end_transaction(view[position : position + size])
             placed.append((header, base, marker))
             position += size
@@ -212,19 +221,28 @@ class Log(LogState):
                     self._store.allow_gaps()
             epochs = self.leader_epochs
             for header, base, _ in placed:
-                if header[2] != epochs.latest:
-                    epochs.assign(header[2], base)
+                if header[LEADER_EPOCH] != epochs.latest:
+                    epochs.assign(header[LEADER_EPOCH], base)
         return position
 
     def _begins_within(self, header: tuple[int, ...]) -> bool:
         """Whether we are empty, and a batch holds our start: what lies before has been deleted there."""
-        return header[0] < self.log_start_offset == self.end_offset <= header[0] + header[6]
+        return (
+            header[BASE_OFFSET]
+            < self.log_start_offset
+            == self.end_offset
+            <= header[BASE_OFFSET] + header[LAST_OFFSET_DELTA]
+        )
 
     def _write(self, data: Buffer, placed: list[_Placed], now_ms: int) -> None:
         """Write checked batches, then tell indexes and producers; an error leaves everything as it was."""
         header, base, _ = placed[-1]
-        end = base + header[6] + 1
-        max_timestamp = header[8] if len(placed) == 1 else max(header[8] for header, _, _ in placed)
+        end = base + header[LAST_OFFSET_DELTA] + 1
+        max_timestamp = (
+            header[MAX_TIMESTAMP]
+            if len(placed) == 1
+            else max(header[MAX_TIMESTAMP] for header, _, _ in placed)
+        )
         store = self._store
         try:
             if store.must_roll(len(data), end - 1, max_timestamp, now_ms):
@@ -236,10 +254,12 @@ class Log(LogState):
             raise self._health.failed(e, f"cannot append to {self.path}") from e
         producers = self.producers
         for header, base, marker in placed:
-            size = header[1] + LOG_OVERHEAD
-            segment.index(position, size, base + header[6], header[8], self._index_interval)
+            size = header[BATCH_LENGTH] + LOG_OVERHEAD
+            segment.index(
+                position, size, base + header[LAST_OFFSET_DELTA], header[MAX_TIMESTAMP], self._index_interval
+            )
             segment.recent[base] = position
-            if header[9] >= 0 and (marker is not None or not header[5] & CONTROL_BIT):
+            if header[PRODUCER_ID] >= 0 and (marker is not None or not header[ATTRIBUTES] & CONTROL_BIT):
                 completed = producers.apply(header, base, marker)
                 if completed is not None and completed.aborted:
                     self._index_aborted(segment, completed)

@@ -5,6 +5,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from penstock.records.batch import LOG_OVERHEAD
+from penstock.records.header_fields import (
+    BASE_OFFSET,
+    BATCH_LENGTH,
+    LAST_OFFSET_DELTA,
+    LEADER_EPOCH,
+    MAX_TIMESTAMP,
+)
 from penstock.records.record import timestamps
 from penstock.storage.scan import read_bytes
 from penstock.storage.segment import Segment
@@ -75,9 +82,15 @@ def _first_in_segment(
     segment: Segment, position: int, timestamp: int, start: int, cached_only: bool
 ) -> DatedBatch | None:
     for at, header in segment.scan(position, cached_only):
-        if header[8] >= timestamp:
-            batch = read_bytes(segment.open_file(), header[1] + LOG_OVERHEAD, at, cached_only)
-            return DatedBatch(batch, timestamp, start, header[2], header[0] + header[6] + 1)
+        if header[MAX_TIMESTAMP] >= timestamp:
+            batch = read_bytes(segment.open_file(), header[BATCH_LENGTH] + LOG_OVERHEAD, at, cached_only)
+            return DatedBatch(
+                batch,
+                timestamp,
+                start,
+                header[LEADER_EPOCH],
+                header[BASE_OFFSET] + header[LAST_OFFSET_DELTA] + 1,
+            )
     return None
 
 

@@ -21,17 +21,23 @@ from penstock.model.errors import (
 )
 from penstock.records.batch import NO_EPOCH, NO_SEQUENCE, NO_TIMESTAMP, TRANSACTIONAL_BIT
 from penstock.records.control import EndTransaction
+from penstock.records.header_fields import (
+    ATTRIBUTES,
+    BASE_SEQUENCE,
+    LAST_OFFSET_DELTA,
+    MAX_TIMESTAMP,
+    PRODUCER_EPOCH,
+    PRODUCER_ID,
+)
 
 __all__ = ["AppendOrigin", "CompletedTransaction", "PastBatch", "ProducerState", "ProducerStates"]
 
 BATCHES_KEPT: Final = 5
 _SEQUENCE_MASK: Final = 0x7FFFFFFF
-#: where header fields stand in the tuple that `HEADER.unpack_from` gives
-_ATTRIBUTES, _DELTA, _MAX_TIMESTAMP, _PRODUCER_ID, _PRODUCER_EPOCH, _SEQUENCE = 5, 6, 8, 9, 10, 11
 
 
 class AppendOrigin(Enum):
-    """Who appends, which says how much has to be checked."""
+    """The source of an append, which decides what has to be checked."""
 
     CLIENT = auto()
     COORDINATOR = auto()
@@ -145,14 +151,14 @@ class ProducerStates:
         self, header: tuple[int, ...], origin: AppendOrigin, marker: EndTransaction | None
     ) -> PastBatch | None:
         """Refuse a batch that its producer's history does not allow; return what it repeats, if it does."""
-        state = self.states.get(header[_PRODUCER_ID])
+        state = self.states.get(header[PRODUCER_ID])
         if state is None:
             # Whatever it did is forgotten (or it is new): any sequence is taken, as in Kafka.
             return None
         if (
             state.batches
-            and header[_SEQUENCE] == (state.batches[-1].last_sequence + 1) & _SEQUENCE_MASK
-            and header[_PRODUCER_EPOCH] == state.epoch
+            and header[BASE_SEQUENCE] == (state.batches[-1].last_sequence + 1) & _SEQUENCE_MASK
+            and header[PRODUCER_EPOCH] == state.epoch
             and state.transaction_start is None
             and marker is None
         ):
@@ -164,25 +170,25 @@ class ProducerStates:
         self, header: tuple[int, ...], base_offset: int, marker: EndTransaction | None
     ) -> CompletedTransaction | None:
         """Note a batch that is in the log at `base_offset`; returns the transaction that it ends."""
-        producer_id = header[_PRODUCER_ID]
+        producer_id = header[PRODUCER_ID]
         state = self.states.get(producer_id)
         if state is None:
             state = self.states[producer_id] = ProducerState(producer_id)
-        epoch = header[_PRODUCER_EPOCH]
+        epoch = header[PRODUCER_EPOCH]
         if epoch != state.epoch:
             state.enter_epoch(epoch)
-        timestamp = state.last_timestamp = header[_MAX_TIMESTAMP]
+        timestamp = state.last_timestamp = header[MAX_TIMESTAMP]
         if marker is not None:
             return self._end(state, base_offset, marker)
-        delta = header[_DELTA]
+        delta = header[LAST_OFFSET_DELTA]
         last_sequence = (
-            (header[_SEQUENCE] + delta) & _SEQUENCE_MASK if header[_SEQUENCE] >= 0 else NO_SEQUENCE
+            (header[BASE_SEQUENCE] + delta) & _SEQUENCE_MASK if header[BASE_SEQUENCE] >= 0 else NO_SEQUENCE
         )
         batches = state.batches
         if len(batches) == BATCHES_KEPT:
             del batches[0]
         batches.append(PastBatch(last_sequence, base_offset + delta, delta, timestamp))
-        if header[_ATTRIBUTES] & TRANSACTIONAL_BIT and state.transaction_start is None:
+        if header[ATTRIBUTES] & TRANSACTIONAL_BIT and state.transaction_start is None:
             state.transaction_start = base_offset
             self.ongoing[base_offset] = producer_id
             if self.first_unstable is None:
@@ -244,7 +250,7 @@ def check(
     state: ProducerState, header: tuple[int, ...], origin: AppendOrigin, marker: EndTransaction | None
 ) -> PastBatch | None:
     """As `ProducerStates.check`, against the state of the batch's own producer."""
-    epoch = header[_PRODUCER_EPOCH]
+    epoch = header[PRODUCER_EPOCH]
     if epoch < state.epoch:
         raise InvalidProducerEpoch(
             f"producer {state.producer_id} has epoch {state.epoch} here; a batch of epoch {epoch} is too late"
@@ -257,10 +263,10 @@ def check(
             )
         return None
     if origin is AppendOrigin.CLIENT:
-        duplicate = _check_sequence(state, epoch, header[_SEQUENCE], header[_DELTA])
+        duplicate = _check_sequence(state, epoch, header[BASE_SEQUENCE], header[LAST_OFFSET_DELTA])
         if duplicate is not None:
             return duplicate
-    if state.transaction_start is not None and not header[_ATTRIBUTES] & TRANSACTIONAL_BIT:
+    if state.transaction_start is not None and not header[ATTRIBUTES] & TRANSACTIONAL_BIT:
         raise InvalidTxnState(
             f"producer {state.producer_id} has an open transaction; this batch is outside of it"
         )

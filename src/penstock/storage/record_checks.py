@@ -22,6 +22,7 @@ from penstock.records.batch import COMPRESSION_MASK, HEADER_SIZE, NO_TIMESTAMP
 from penstock.records.codec import Codec
 from penstock.records.codecs import unpack
 from penstock.records.frames import check_frame
+from penstock.records.header_fields import ATTRIBUTES, BASE_TIMESTAMP, RECORD_COUNT
 from penstock.records.record import walk
 from penstock.records.structure import RUN_RECORDS_MIN, Data, TooManyRecords, check_records
 from penstock.storage.rules import Rules
@@ -82,10 +83,12 @@ def check_batch(
 
     TooManyRecords unless `at_length`, if that takes longer than other requests should wait.
     """
-    base_timestamp, count = header[7], header[12]
+    base_timestamp, count = header[BASE_TIMESTAMP], header[RECORD_COUNT]
     slow_max = None if at_length else _SLOW_RECORDS_MAX
     try:
-        data, position, size = _records_of(batch, header[5] & COMPRESSION_MASK, count, rules, at_length)
+        data, position, size = _records_of(
+            batch, header[ATTRIBUTES] & COMPRESSION_MASK, count, rules, at_length
+        )
         facts = check_records(data, position, size, count, slow_max)
     except CorruptMessage as e:
         raise InvalidRecord(str(e)) from e

@@ -30,6 +30,16 @@ from penstock.records.batch import (
 )
 from penstock.records.checksum import crc32c
 from penstock.records.control import parse_end_transaction
+from penstock.records.header_fields import (
+    ATTRIBUTES,
+    BASE_OFFSET,
+    BATCH_LENGTH,
+    CRC,
+    LAST_OFFSET_DELTA,
+    LEADER_EPOCH,
+    MAX_TIMESTAMP,
+    PRODUCER_ID,
+)
 from penstock.storage.config import FOREVER, LogConfig
 from penstock.storage.epochs import LeaderEpochs
 from penstock.storage.producers import ProducerStates
@@ -122,12 +132,12 @@ def whole_batches(file: File, position: int, end: int) -> Iterator[tuple[int, tu
         header = HEADER.unpack_from(chunk, position - start)
         if not plausible(header, end - position):
             return
-        size = header[1] + LOG_OVERHEAD
+        size = header[BATCH_LENGTH] + LOG_OVERHEAD
         if position + size > start + len(chunk):
             start = position
             chunk = memoryview(file.pread(max(min(_CHUNK_BYTES, end - position), size), position))
         batch = chunk[position - start : position - start + size]
-        if crc32c(batch[CRC_START:]) != header[4]:
+        if crc32c(batch[CRC_START:]) != header[CRC]:
             return
         yield position, header, batch
         position += size
@@ -159,15 +169,15 @@ def replay_batch(
     Only of control batches is `batch` looked at; control batches of a kind unknown here mean nothing here.
     """
     aborted = None
-    control = header[5] & CONTROL_BIT
-    if header[9] >= 0:
+    control = header[ATTRIBUTES] & CONTROL_BIT
+    if header[PRODUCER_ID] >= 0:
         marker = parse_end_transaction(batch) if control else None
         if marker is not None or not control:
-            completed = producers.apply(header, header[0], marker)
+            completed = producers.apply(header, header[BASE_OFFSET], marker)
             if completed is not None and completed.aborted:
                 stable = producers.last_stable_after(completed)
                 aborted = AbortedTransaction(*completed[:3], stable)
-    producers.end_offset = header[0] + header[6] + 1
+    producers.end_offset = header[BASE_OFFSET] + header[LAST_OFFSET_DELTA] + 1
     return aborted
 
 
@@ -193,7 +203,7 @@ class BatchSearch:
     ) -> bool:
         """Whether the whole batch at `position` may come next, `next_offset` being free."""
         return not self._is_left_over(header, next_offset) and (
-            header[0] == next_offset
+            header[BASE_OFFSET] == next_offset
             or (self._gaps_allowed and self._believable(file, position, end, header, next_offset))
         )
 
@@ -204,9 +214,9 @@ class BatchSearch:
 
         The batch behind it has to follow; behind the last one comes the next segment or the recovery point.
         """
-        next_offset = header[0] + header[6] + 1
-        behind = position + header[1] + LOG_OVERHEAD
-        if header[0] < at_least or next_offset > self._limit:
+        next_offset = header[BASE_OFFSET] + header[LAST_OFFSET_DELTA] + 1
+        behind = position + header[BATCH_LENGTH] + LOG_OVERHEAD
+        if header[BASE_OFFSET] < at_least or next_offset > self._limit:
             return False
         following = file.pread(HEADER_SIZE, behind)
         if len(following) < HEADER_SIZE or behind >= end:
@@ -237,16 +247,17 @@ class BatchSearch:
                     # Last: what only looks like a batch may claim all the rest of the segment.
                     and _checksum_holds(file, at, header)
                 ):
-                    return at, header[0]
+                    return at, header[BASE_OFFSET]
         return None
 
     def _ends_log(self, file: File, damaged: int, position: int, end: int, header: tuple[int, ...]) -> bool:
         """Whether a sound batch is the log's last one: what is left of the damaged one says so, too."""
-        size, next_offset = header[1] + LOG_OVERHEAD, self.next_offset
+        size, next_offset = header[BATCH_LENGTH] + LOG_OVERHEAD, self.next_offset
         return (
             self._open_end
             and position + size == end
-            and header[0] == next_offset + HEADER.unpack(file.pread(HEADER_SIZE, damaged))[6] + 1
+            and header[BASE_OFFSET]
+            == next_offset + HEADER.unpack(file.pread(HEADER_SIZE, damaged))[LAST_OFFSET_DELTA] + 1
         )
 
 
@@ -258,8 +269,8 @@ def _header(file: File, position: int, end: int) -> tuple[int, ...] | None:
 
 
 def _checksum_holds(file: File, position: int, header: tuple[int, ...]) -> bool:
-    checked = file.pread(header[1] + LOG_OVERHEAD - CRC_START, position + CRC_START)
-    return bool(crc32c(checked) == header[4])
+    checked = file.pread(header[BATCH_LENGTH] + LOG_OVERHEAD - CRC_START, position + CRC_START)
+    return bool(crc32c(checked) == header[CRC])
 
 
 class SegmentRecovery(BatchSearch):
@@ -308,7 +319,7 @@ class SegmentRecovery(BatchSearch):
         return self._continues(segment, following_base)
 
     def _is_left_over(self, header: tuple[int, ...], next_offset: int) -> bool:
-        return next_offset >= self._recovery_point and header[2] < self._epochs.latest
+        return next_offset >= self._recovery_point and header[LEADER_EPOCH] < self._epochs.latest
 
     def _resume(
         self, file: File, position: int, end: int, following_base: int | None
@@ -332,10 +343,10 @@ class SegmentRecovery(BatchSearch):
         headers, offset = [], self.next_offset
         try:
             for _, header in scan(file, position, end):
-                if header[0] != offset:
+                if header[BASE_OFFSET] != offset:
                     return []
                 headers.append(header)
-                offset += header[6] + 1
+                offset += header[LAST_OFFSET_DELTA] + 1
         except CorruptLog:
             return []
         return headers if offset == next_offset else []
@@ -362,13 +373,13 @@ class SegmentRecovery(BatchSearch):
         for start, header, batch in whole_batches(file, position, end):
             if not self._follows(file, start, end, header, next_offset):
                 break
-            size = header[1] + LOG_OVERHEAD
-            next_offset = header[0] + header[6] + 1
-            segment.index(start, size, next_offset - 1, header[8], interval)
+            size = header[BATCH_LENGTH] + LOG_OVERHEAD
+            next_offset = header[BASE_OFFSET] + header[LAST_OFFSET_DELTA] + 1
+            segment.index(start, size, next_offset - 1, header[MAX_TIMESTAMP], interval)
             if self._rotten:
-                self._learn_epochs(header[2])
-            if header[2] > epochs.latest:
-                epochs.assign(header[2], header[0])
+                self._learn_epochs(header[LEADER_EPOCH])
+            if header[LEADER_EPOCH] > epochs.latest:
+                epochs.assign(header[LEADER_EPOCH], header[BASE_OFFSET])
             aborted = replay_batch(producers, header, batch)
             if aborted is not None:
                 segment.transactions.add(aborted)
@@ -379,8 +390,8 @@ class SegmentRecovery(BatchSearch):
     def _learn_epochs(self, epoch: int) -> None:
         """Take in what epochs damaged batches began: `epoch`, of the sound one behind, is the limit."""
         for header in self._rotten:
-            if self._epochs.latest < header[2] <= epoch:
-                self._epochs.assign(header[2], header[0])
+            if self._epochs.latest < header[LEADER_EPOCH] <= epoch:
+                self._epochs.assign(header[LEADER_EPOCH], header[BASE_OFFSET])
         self._rotten = []
 
     def _report_corrupt(
@@ -395,8 +406,8 @@ class SegmentRecovery(BatchSearch):
         self._rotten = self._headers(file, position, end, next_offset)
         for header in self._rotten:
             # A bit that makes a transaction of it may be what has rotted: nobody would ever end that one.
-            if header[9] >= 0 and not header[5] & (CONTROL_BIT | TRANSACTIONAL_BIT):
-                self._producers.apply(header, header[0], None)
+            if header[PRODUCER_ID] >= 0 and not header[ATTRIBUTES] & (CONTROL_BIT | TRANSACTIONAL_BIT):
+                self._producers.apply(header, header[BASE_OFFSET], None)
         path, first_offset = segment.path(LOG), self.next_offset
         self._report.corruption.append(Corruption(path, position, end - position, first_offset, next_offset))
         if end > position:

@@ -9,6 +9,7 @@ from typing import Final
 from penstock.model.errors import BrokerError, ErrorCode, PenstockError
 from penstock.ports import File
 from penstock.records.batch import HEADER, HEADER_SIZE, LOG_OVERHEAD, MAGIC
+from penstock.records.header_fields import BATCH_LENGTH, LAST_OFFSET_DELTA, MAGIC_BYTE
 
 __all__ = ["ColdIndexes", "ColdPages", "CorruptLog", "find_batch", "plausible", "read_bytes", "scan"]
 
@@ -63,7 +64,11 @@ def read_bytes(file: File, size: int, position: int, cached_only: bool) -> bytes
 
 def plausible(header: tuple[int, ...], room: int) -> bool:
     """Whether `header` can start a batch of at most `room` bytes; says nothing about its checksum."""
-    return header[3] == MAGIC and HEADER_SIZE <= header[1] + LOG_OVERHEAD <= room and header[6] >= 0
+    return (
+        header[MAGIC_BYTE] == MAGIC
+        and HEADER_SIZE <= header[BATCH_LENGTH] + LOG_OVERHEAD <= room
+        and header[LAST_OFFSET_DELTA] >= 0
+    )
 
 
 def find_batch(file: File, position: int, end: int, offset: int, cached_only: bool) -> int:
@@ -104,4 +109,4 @@ def scan(
         if not plausible(header, end - position):
             raise CorruptLog(f"{file.path} has no batch at byte {position}")
         yield position, header
-        position += header[1] + LOG_OVERHEAD
+        position += header[BATCH_LENGTH] + LOG_OVERHEAD

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from penstock.ports import File, Files
 from penstock.records.batch import LOG_OVERHEAD
+from penstock.records.header_fields import BASE_OFFSET, BATCH_LENGTH, LAST_OFFSET_DELTA, MAX_TIMESTAMP
 from penstock.storage.config import FOREVER
 from penstock.storage.log import Log
 from penstock.storage.recovery import BatchSearch, Corruption, whole_batches
@@ -108,8 +109,8 @@ class _Scrub(BatchSearch):
         for position, header, _ in whole_batches(file, self._position, end):
             if position >= until or not self._follows(file, position, end, header, self.next_offset):
                 return
-            self._position = position + header[1] + LOG_OVERHEAD
-            self.next_offset = header[0] + header[6] + 1
+            self._position = position + header[BATCH_LENGTH] + LOG_OVERHEAD
+            self.next_offset = header[BASE_OFFSET] + header[LAST_OFFSET_DELTA] + 1
 
     def _damaged(self, position: int, next_offset: int) -> None:
         """Sound again at `position`, with `next_offset`."""
@@ -155,9 +156,12 @@ def _is_sound(segment: Segment, damage: Corruption) -> bool:
     offset, end = damage.first_offset, damage.position + damage.size
     position = damage.position
     for start, header, _ in whole_batches(segment.open_file(), position, end):
-        if header[0] != offset:
+        if header[BASE_OFFSET] != offset:
             break
-        offset, position = header[0] + header[6] + 1, start + header[1] + LOG_OVERHEAD
+        offset, position = (
+            header[BASE_OFFSET] + header[LAST_OFFSET_DELTA] + 1,
+            start + header[BATCH_LENGTH] + LOG_OVERHEAD,
+        )
     segment.release()
     return (offset, position) == (damage.next_offset, end)
 
@@ -204,7 +208,9 @@ def repaired(log: Log, damage: Corruption) -> list[File]:
 def _date(segment: Segment, regained: Damage) -> None:
     """Have timestamps lead to batches that recovery built the indexes without; offsets do anyway."""
     for position, header in scan(segment.open_file(), regained.position, regained.end):
-        last_offset = header[0] + header[6]
-        segment.index(position, header[1] + LOG_OVERHEAD, last_offset, header[8], FOREVER)
-        segment.times().add_late(header[8], last_offset - segment.base_offset)
+        last_offset = header[BASE_OFFSET] + header[LAST_OFFSET_DELTA]
+        segment.index(
+            position, header[BATCH_LENGTH] + LOG_OVERHEAD, last_offset, header[MAX_TIMESTAMP], FOREVER
+        )
+        segment.times().add_late(header[MAX_TIMESTAMP], last_offset - segment.base_offset)
     segment.indexes_saved = False

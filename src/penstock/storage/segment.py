@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 
 from penstock.ports import Buffer, File, Files
 from penstock.records.batch import LOG_OVERHEAD
+from penstock.records.header_fields import BASE_OFFSET, BATCH_LENGTH, LAST_OFFSET_DELTA, MAX_TIMESTAMP
 from penstock.storage.index import RELATIVE_MAX, TIME_ENTRY_BYTES, IndexDamaged, OffsetIndex, TimeIndex
 from penstock.storage.scan import ColdIndexes, CorruptLog, find_batch, read_bytes, scan
 from penstock.storage.transactions import TransactionIndex
@@ -282,7 +283,7 @@ class Segment:
                 _, header = next(scan(self.open_file(), offsets.positions[-1], self.size, cached_only))
             except CorruptLog as e:
                 raise IndexDamaged("its last entry points to no batch") from e
-            if header[0] + header[6] - self.base_offset != offsets.ends[-1]:
+            if header[BASE_OFFSET] + header[LAST_OFFSET_DELTA] - self.base_offset != offsets.ends[-1]:
                 raise IndexDamaged("its last entry does not name the end of a batch")
 
     # -- indexes from batches
@@ -305,9 +306,15 @@ class Segment:
         """
         self.start_indexes()
         for position, header in scan(self.open_file(), 0, self.size):
-            last_offset = header[0] + header[6]
+            last_offset = header[BASE_OFFSET] + header[LAST_OFFSET_DELTA]
             if 0 <= last_offset - self.base_offset <= RELATIVE_MAX:
-                self.index(position, header[1] + LOG_OVERHEAD, last_offset, header[8], interval)
+                self.index(
+                    position,
+                    header[BATCH_LENGTH] + LOG_OVERHEAD,
+                    last_offset,
+                    header[MAX_TIMESTAMP],
+                    interval,
+                )
         # As in a segment that was sealed: its last entry has its largest timestamp.
         self.times().add(self.max_timestamp(), self._max_timestamp_end - self.base_offset)
 
@@ -369,11 +376,14 @@ class Segment:
             positions = self.offsets(cached_only).positions
             *_, (_, last) = scan(self.open_file(), positions[-1] if positions else 0, self.size, cached_only)
             if timestamp < 0:
-                return bool(last[8] < 0)
+                return bool(last[MAX_TIMESTAMP] < 0)
             _, named = next(scan(self.open_file(), self.find(end, cached_only), self.size, cached_only))
         except (CorruptLog, StopIteration, ValueError):
             return False
-        return bool(named[8] == timestamp >= last[8] and named[0] + named[6] == end)
+        return bool(
+            named[MAX_TIMESTAMP] == timestamp >= last[MAX_TIMESTAMP]
+            and named[BASE_OFFSET] + named[LAST_OFFSET_DELTA] == end
+        )
 
     @property
     def max_timestamp_end(self) -> int:
@@ -413,7 +423,9 @@ class Segment:
             with suppress(CorruptLog):
                 for position, header in deque(self.scan(indexed), maxlen=1):
                     if position > indexed:
-                        offsets.add(header[0] + header[6] - self.base_offset, position)
+                        offsets.add(
+                            header[BASE_OFFSET] + header[LAST_OFFSET_DELTA] - self.base_offset, position
+                        )
 
     def _write_index(self, suffix: str, data: bytes) -> File:
         file = self._files.open(self._path + suffix, create=True)
@@ -430,7 +442,7 @@ class Segment:
     def load_first_timestamp(self) -> int:
         """`first_timestamp` of a segment that has batches."""
         _, header = next(self.scan(0))
-        self.first_timestamp = header[8]
+        self.first_timestamp = header[MAX_TIMESTAMP]
         return self.first_timestamp
 
     # -- the segment itself
@@ -495,6 +507,6 @@ class Segment:
         largest = self.max_timestamp()
         start, _ = self.offsets().bracket(self._max_timestamp_end - self.base_offset, self.size)
         for _, header in self.scan(start):
-            if header[8] > largest:
-                largest = self._max_timestamp = header[8]
-                self._max_timestamp_end = header[0] + header[6]
+            if header[MAX_TIMESTAMP] > largest:
+                largest = self._max_timestamp = header[MAX_TIMESTAMP]
+                self._max_timestamp_end = header[BASE_OFFSET] + header[LAST_OFFSET_DELTA]

@@ -13,6 +13,7 @@ from typing import Final
 
 from penstock.ports import File, FileRange, Files, Rng
 from penstock.records.batch import LOG_OVERHEAD
+from penstock.records.header_fields import BASE_OFFSET
 from penstock.storage.config import LogConfig
 from penstock.storage.flush import ClosedFile, Unsynced
 from penstock.storage.removal import Removal, set_aside
@@ -247,7 +248,7 @@ class SegmentStore:
         if position == segment.size or any(position == damage.position for damage in segment.damage):
             return segment, position, offset
         _, header = next(scan(segment.open_file(), position, segment.size))
-        return segment, position, header[0]
+        return segment, position, header[BASE_OFFSET]
 
     def cut(self, segment: Segment, position: int, end_offset: int) -> None:
         """Drop everything from a `cut_point` on; its segment stays, perhaps empty, and is the last now."""

@@ -32,6 +32,17 @@ from penstock.records.batch import (
     TIMESTAMP_TYPE_BIT,
 )
 from penstock.records.checksum import crc32c
+from penstock.records.header_fields import (
+    ATTRIBUTES,
+    BASE_OFFSET,
+    BASE_SEQUENCE,
+    BATCH_LENGTH,
+    CRC,
+    LAST_OFFSET_DELTA,
+    LEADER_EPOCH,
+    MAGIC_BYTE,
+    RECORD_COUNT,
+)
 from penstock.records.structure import TooManyRecords, is_plain_record
 from penstock.storage.producers import AppendOrigin
 from penstock.storage.record_checks import SHORT_FRAME_BYTES_MAX, check_batch, check_codec
@@ -203,14 +214,14 @@ def check_replicated(batches: Buffer, newest_epoch: int | None = None) -> list[t
             if newest_epoch is not None:
                 break
             raise _malformed(view, position, client=False) from None
-        end = position + header[1] + LOG_OVERHEAD
+        end = position + header[BATCH_LENGTH] + LOG_OVERHEAD
         if newest_epoch is not None and (
-            header[2] > newest_epoch or not position + HEADER_SIZE <= end <= size
+            header[LEADER_EPOCH] > newest_epoch or not position + HEADER_SIZE <= end <= size
         ):
             break
-        if header[3] != MAGIC or end < position + HEADER_SIZE or end > size:
+        if header[MAGIC_BYTE] != MAGIC or end < position + HEADER_SIZE or end > size:
             raise _malformed(view, position, client=False)
-        if crc32c(view[position + CRC_START : end]) != header[4]:
+        if crc32c(view[position + CRC_START : end]) != header[CRC]:
             raise CorruptMessage("a batch's checksum does not match its content")
         headers.append(header)
         position = end
@@ -260,7 +271,13 @@ def _malformed(batches: memoryview, position: int, client: bool) -> ApiError:
 
 def _refusal(header: tuple[int, ...]) -> ApiError:
     """Why a well-formed batch may not come from a client."""
-    base_offset, delta, count, attributes, sequence = header[0], header[6], header[12], header[5], header[11]
+    base_offset, delta, count, attributes, sequence = (
+        header[BASE_OFFSET],
+        header[LAST_OFFSET_DELTA],
+        header[RECORD_COUNT],
+        header[ATTRIBUTES],
+        header[BASE_SEQUENCE],
+    )
     if base_offset != 0:
         return InvalidRecord(f"the base offset of a batch to append is {base_offset}, it has to be 0")
     if count <= 0 or delta + 1 != count:
@@ -275,7 +292,7 @@ def _refusal(header: tuple[int, ...]) -> ApiError:
 def _stamp_append_time(
     batches: memoryview, position: int, end: int, header: tuple[int, ...], now_ms: int
 ) -> tuple[int, ...]:
-    attributes = header[5] | TIMESTAMP_TYPE_BIT
+    attributes = header[ATTRIBUTES] | TIMESTAMP_TYPE_BIT
     _ATTRIBUTES.pack_into(batches, position + _ATTRIBUTES_POSITION, attributes)
     header = (*header[:5], attributes, *header[6:])
     return _stamp_max_timestamp(batches, position, end, header, now_ms)

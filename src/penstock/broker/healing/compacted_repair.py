@@ -26,6 +26,7 @@ from penstock.broker.healing.repair import (
 from penstock.broker.replica.partition import Partition
 from penstock.model.errors import CorruptMessage
 from penstock.records.batch import HEADER_SIZE, BatchHeader, read_header
+from penstock.records.header_fields import BASE_OFFSET, LAST_OFFSET_DELTA
 from penstock.replication.digest import leading_batches
 from penstock.storage.recovery import Corruption
 from penstock.storage.renewal import Renewal
@@ -172,9 +173,9 @@ def within_gaps(fetched: memoryview, offset: int, end: int) -> tuple[int, int]:
     """
     size, _ = leading_batches(fetched, end)
     for fields in check_replicated(fetched[:size]):
-        if fields[0] < offset or fields[0] + fields[6] >= end:
-            raise CorruptMessage(f"a batch at offset {fields[0]}, between {offset} and {end}")
-        offset = fields[0] + fields[6] + 1
+        if fields[BASE_OFFSET] < offset or fields[BASE_OFFSET] + fields[LAST_OFFSET_DELTA] >= end:
+            raise CorruptMessage(f"a batch at offset {fields[BASE_OFFSET]}, between {offset} and {end}")
+        offset = fields[BASE_OFFSET] + fields[LAST_OFFSET_DELTA] + 1
     behind = _next_headers(fetched[size:])
     # No checksum covers the base offset of a batch. Rising offsets are the only check there is.
     for header, least in zip(behind, (offset, *(header.next_offset for header in behind)), strict=False):

@@ -29,6 +29,7 @@ from penstock.broker.healing.repair import (
 )
 from penstock.broker.replica.partition import Partition
 from penstock.model.errors import ApiError, CorruptMessage, ErrorCode
+from penstock.records.header_fields import BASE_OFFSET, LAST_OFFSET_DELTA
 from penstock.replication.digest import leading_batches
 from penstock.storage.hole_filling import HoleFilling
 from penstock.storage.holes import is_hole
@@ -177,11 +178,11 @@ class _Filling:
         size, _ = leading_batches(fetched, end)
         is_first = offset == self._hole.first_offset
         for header in check_replicated(fetched[:size]):
-            next_offset = header[0] + header[6] + 1
+            next_offset = header[BASE_OFFSET] + header[LAST_OFFSET_DELTA] + 1
             # The log may start within its first batch.
-            starts_within = is_first and header[0] <= offset < next_offset
-            if (header[0] != offset and not starts_within) or next_offset > end:
-                raise CorruptMessage(f"a batch at offset {header[0]} where {offset} should be")
+            starts_within = is_first and header[BASE_OFFSET] <= offset < next_offset
+            if (header[BASE_OFFSET] != offset and not starts_within) or next_offset > end:
+                raise CorruptMessage(f"a batch at offset {header[BASE_OFFSET]} where {offset} should be")
             offset, is_first = next_offset, False
         if not size:
             raise CorruptMessage(f"no whole batch at offset {offset}")

@@ -23,6 +23,7 @@ from penstock.model.config import BrokerConfig
 from penstock.model.errors import ApiError, CorruptMessage, ErrorCode, PenstockError
 from penstock.net.client import Peer
 from penstock.ports import Clock, File, Files, Workers
+from penstock.records.header_fields import BASE_OFFSET, LAST_OFFSET_DELTA
 from penstock.replication.digest import leading_batches
 from penstock.storage.recovery import Corruption
 from penstock.storage.scrub import repair_target, repaired
@@ -239,9 +240,9 @@ def _within(fetched: memoryview, offset: int, damage: Corruption) -> tuple[memor
     size, _ = leading_batches(fetched, damage.next_offset)
     batches = fetched[:size]
     for header in check_replicated(batches):
-        if header[0] != offset:
-            raise CorruptMessage(f"a batch at offset {header[0]} where {offset} should be")
-        offset = header[0] + header[6] + 1
+        if header[BASE_OFFSET] != offset:
+            raise CorruptMessage(f"a batch at offset {header[BASE_OFFSET]} where {offset} should be")
+        offset = header[BASE_OFFSET] + header[LAST_OFFSET_DELTA] + 1
     if not batches or offset > damage.next_offset:
         raise CorruptMessage(f"the replica has no batches that end at offset {damage.next_offset}")
     return batches, offset

@@ -33,6 +33,7 @@ from penstock.raft.state import (
 )
 from penstock.raft.voters import VoterHistory, VoterSet
 from penstock.records.batch import HEADER_SIZE, BatchHeader, read_header, stamp, stamp_time
+from penstock.records.header_fields import BASE_OFFSET, LEADER_EPOCH
 from penstock.records.record import Record, build_batch, iter_records
 from penstock.storage.config import FOREVER, LogConfig
 from penstock.storage.epochs import LeaderEpochs
@@ -75,8 +76,8 @@ class MetadataLog:
         found, known = LeaderEpochs(), self.log.leader_epochs
         for segment in self.log.segments:
             for _, header in segment.scan(0) if segment.size else ():
-                if header[2] > found.latest and header[0] < self.log.end_offset:
-                    found.assign(header[2], header[0])
+                if header[LEADER_EPOCH] > found.latest and header[BASE_OFFSET] < self.log.end_offset:
+                    found.assign(header[LEADER_EPOCH], header[BASE_OFFSET])
             segment.release()
         if found.epochs and (found.epochs, found.starts[1:]) != (known.epochs, known.starts[1:]):
             log.warning(
