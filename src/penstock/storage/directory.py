@@ -302,7 +302,7 @@ class DataDirectory:
             health=self.health,
             cache=self.cache,
         )
-        log.unsynced_identity = self.folders.unsynced_identity(*key)
+        log.durability.unsynced_identity = self.folders.unsynced_identity(*key)
         # An earlier one does no harm: the leader, or the replicas, tell the rest.
         log.advance_high_watermark(min(self._checkpoints.high_watermarks.get(key, 0), held_end(log)))
         return log
@@ -310,7 +310,7 @@ class DataDirectory:
     def adopt(self, topic: str, partition: int, log: Log) -> None:
         """Keep a log that was loaded from here with the others."""
         key = TopicPartition(topic, partition)
-        log.before_truncation = lambda: self._before_truncation(key, log)
+        log.durability.before_truncation = lambda: self._before_truncation(key, log)
         log.save_start = self._write_checkpoint
         log.saved_start = self._checkpoints.recorded_start(key) or 0
         self._opened.add(key)

@@ -11,7 +11,8 @@ Set from worker threads, too: it is one assignment.
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from penstock.model.errors import StorageError
@@ -60,6 +61,15 @@ class Health:
     def check(self) -> None:
         if self.offline is not None:
             raise StorageError(f"the data directory is offline: {self.offline}")
+
+    @contextmanager
+    def disk(self, doing: str) -> Iterator[None]:
+        """Check that the directory is online, and turn an OSError into the error of the directory."""
+        self.check()
+        try:
+            yield
+        except OSError as e:
+            raise self.failed(e, f"cannot {doing}") from e
 
     def failed(self, error: OSError, doing: str) -> StorageError:
         """What to raise for `error`; takes the directory offline unless the error passes by itself."""

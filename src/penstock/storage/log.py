@@ -1,83 +1,73 @@
-"""A partition's log: what every topic, and every piece of cluster state, is stored in.
+"""A partition's log: the storage of every topic, and of all cluster state.
 
-Batches are appended at the end and never change; `LogState` has what else a log is.
+Batches are appended at the end and never change. `Appender` appends them, `Durability` plans their syncs,
+`SegmentStore` has the segments.
 
 The event loop's thread owns a log. Work that waits for a disk goes to worker threads as objects that touch
-files only: `FlushPlan.sync`, `ColdPages.warm`, `Removal.delete`. Reads and lookups stay in the loop's thread:
-told to use only what is cached, they raise ColdPages where they would wait, and are tried again once those
-are warm. Every error of a disk is a StorageError.
+files only: `FlushPlan.sync`, `ColdPages.warm`, `Removal.delete`. Reads and lookups run in the loop's thread.
+With `cached_only` they raise ColdPages instead of waiting for the disk, and are repeated once the pages are
+warm. Every error of a disk is a StorageError.
 
 Cost is per batch and does not grow with the log: the hot path is `append` and `read`.
 """
 
 from __future__ import annotations
 
-from struct import Struct
-from typing import Final, NamedTuple, TypeAlias
+from collections.abc import Callable, Iterable
 
-from penstock.model.errors import (
-    ApiError,
-    CorruptMessage,
-    OffsetOutOfRange,
-    OutOfOrderSequence,
-    RecordListTooLarge,
-    StorageError,
-)
+from penstock.model.errors import OffsetOutOfRange, StorageError
 from penstock.ports import Buffer, Clock, FileRange, Files, Rng
-from penstock.records.batch import CONTROL_BIT, LOG_OVERHEAD
-from penstock.records.control import EndTransaction, parse_end_transaction
-from penstock.records.header_fields import (
-    ATTRIBUTES,
-    BASE_OFFSET,
-    BATCH_LENGTH,
-    LAST_OFFSET_DELTA,
-    LEADER_EPOCH,
-    MAX_TIMESTAMP,
-    PRODUCER_ID,
-)
+from penstock.storage.appending import NOTHING_NEW, Appended, Appender
 from penstock.storage.config import LogConfig
+from penstock.storage.durability import Durability
+from penstock.storage.flush import FlushPlan
 from penstock.storage.health import Health
-from penstock.storage.loading import ClosedLog, load
-from penstock.storage.log_state import NOTHING_NEW, LogState
+from penstock.storage.loading import ClosedLog, Loaded, load, load_producers, prune_snapshots
 from penstock.storage.lookup import DatedBatch, aborted_transactions, batch_at_or_after, latest_batch
-from penstock.storage.producers import AppendOrigin, CompletedTransaction
+from penstock.storage.producers import AppendOrigin, ProducerStates
+from penstock.storage.removal import Removal
+from penstock.storage.retention import expired_segments, segments_before
+from penstock.storage.rules import Rules
 from penstock.storage.scan import ColdPages, CorruptLog
 from penstock.storage.segment import Segment
-from penstock.storage.segments import SegmentCache
+from penstock.storage.segments import SegmentCache, Segments
 from penstock.storage.store import SegmentStore
-from penstock.storage.transactions import AbortedTransaction
-from penstock.storage.validation import LongWalk, Rules, check_replicated, validate
+from penstock.storage.swap import Swap
+from penstock.storage.validation import LongWalk
 
 __all__ = ["AppendOrigin", "Appended", "Log", "LongWalk"]
 
-#: base offset, length, leader epoch: what an append writes into a batch
-_STAMP: Final = Struct(">qii")
-#: as much of what was appended last is kept in memory
-_NEWEST_BYTES_MAX: Final = 2 << 10
-#: a batch to write: its header's fields, the offset it gets, and what it ends if it is a marker
-_Placed: TypeAlias = tuple[tuple[int, ...], int, EndTransaction | None]
 
+class Log:
+    """The log in one directory.
 
-class Appended(NamedTuple):
-    """Where batches went."""
+    Invariant: log_start_offset <= high_watermark <= end_offset, and recovery_point <= end_offset. Records
+    below the high watermark are committed; the log's owner moves it (`advance_high_watermark`).
 
-    base_offset: int
-    last_offset: int
-    #: -1 unless the log stamps batches with the time of their append
-    append_time_ms: int
-    log_start_offset: int
-    #: whether the batch had been appended before; nothing was written
-    duplicate: bool
+    Why it has more than 25 methods: all users of a log share one set of offsets, and read them on the hot
+    path without a call. The methods move these offsets together and leave the work to the parts of the log.
+    """
 
-
-#: `Appended(…)` without the call of a Python function, for what every Produce makes
-_appended: Final = tuple.__new__
-
-
-class Log(LogState):
-    """The log in one directory."""
-
-    __slots__ = ()
+    __slots__ = (
+        "_clock",
+        "_health",
+        "_store",
+        "appender",
+        "config",
+        "durability",
+        "end_offset",
+        "file_lost",
+        "high_watermark",
+        "leader_epochs",
+        "local_log_start_offset",
+        "log_start_offset",
+        "path",
+        "producers",
+        "recovery",
+        "save_start",
+        "saved_start",
+        "segments",
+    )
 
     @classmethod
     def open(
@@ -122,6 +112,55 @@ class Log(LogState):
         store.unsynced = loaded.unsynced
         return cls(store, config, clock, loaded, health)
 
+    def __init__(
+        self, store: SegmentStore, config: LogConfig, clock: Clock, loaded: Loaded, health: Health
+    ) -> None:
+        self._store = store
+        self.path = store.path
+        self.segments: Segments = store.segments
+        self._clock = clock
+        self._health = health
+        self.leader_epochs = loaded.epochs
+        self.producers = loaded.producers
+        self.recovery = loaded.report
+        self.recovery.forget_before(loaded.log_start_offset)
+        self.end_offset = loaded.end_offset
+        self.log_start_offset = loaded.log_start_offset
+        #: the start of this broker's own copy; the same as the log start as long as nothing is tiered
+        self.local_log_start_offset = loaded.log_start_offset
+        self.high_watermark = loaded.log_start_offset
+        #: writes the log start to the disk at once; None for a log whose start no checkpoint has
+        self.save_start: Callable[[], None] | None = None
+        #: The log start that the disk has. Segments are removed only below it, so that a segment that is
+        #: missing above it is known to be lost.
+        self.saved_start = 0
+        #: true if a read found a segment file gone, which the scrubber has not examined yet
+        self.file_lost = False
+        self.config = config
+        store.reconfigure(config)
+        self.durability = Durability(store, loaded.epochs, health, loaded.recovery_point)
+        self.appender = Appender(self, store, clock, health, config)
+
+    def reconfigure(self, config: LogConfig) -> None:
+        """Apply a new config to later appends, rolls and retention."""
+        self.config = config
+        self._store.reconfigure(config)
+        self.appender.reconfigure(config)
+
+    @property
+    def rules(self) -> Rules:
+        """The rules by which `append` checks a client's batches."""
+        return self.appender.rules
+
+    def trust_clock(self, trusted: bool) -> None:
+        """Check timestamps against the wall clock, or accept all of them while the clock is not trusted."""
+        self.appender.trust_clock(trusted, self.config)
+
+    @property
+    def health(self) -> Health:
+        """The health of its data directory."""
+        return self._health
+
     # -- appending
 
     def append(
@@ -131,150 +170,242 @@ class Log(LogState):
         origin: AppendOrigin = AppendOrigin.CLIENT,
         checked_by: Rules | None = None,
     ) -> Appended:
-        """Append as the leader: check, stamp in place, write; all of `batches` or nothing.
-
-        A client's batch that takes long to check is a `LongWalk`; `checked_by` then says that it was done.
-        """
-        if self._health.offline is not None:
-            self._health.check()
-        now_ms = self._clock.now_ms()
-        rules = self._rules
-        headers = validate(batches, rules, origin, now_ms, checked_by)
-        size_sent = len(batches)
-        if size_sent > rules.segment_bytes:
-            raise RecordListTooLarge(f"{size_sent} bytes at once; segment.bytes is {rules.segment_bytes}")
-        base = offset = self.end_offset
-        position = 0
-        placed: list[_Placed] = []
-        for header in headers:
-            size = header[BATCH_LENGTH] + LOG_OVERHEAD
-            marker = None
-            if header[PRODUCER_ID] >= 0:
-                if header[ATTRIBUTES] & CONTROL_BIT:
-                    marker = parse_end_transaction(batches[position : position + size])
-                try:
-                    past = self.producers.check(header, origin, marker)
-                except OutOfOrderSequence as e:
-                    raise self._out_of_order(e) from e
-                if past is not None:
-                    return Appended(
-                        past.first_offset, past.last_offset, past.timestamp, self.log_start_offset, True
-                    )
-            _STAMP.pack_into(batches, position, offset, header[BATCH_LENGTH], leader_epoch)
-            placed.append((header, offset, marker))
-            position += size
-            offset += header[LAST_OFFSET_DELTA] + 1
-        if position != size_sent:
-            batches = batches[:position]
-        self._write(batches, placed, now_ms)
-        # Everyone who follows the log wants it next.
-        is_kept = position <= _NEWEST_BYTES_MAX and origin is AppendOrigin.CLIENT
-        self._newest = (base, offset, bytes(batches)) if is_kept else NOTHING_NEW
-        if leader_epoch != self.leader_epochs.latest:
-            self.leader_epochs.assign(leader_epoch, base)
-        append_time_ms = now_ms if rules.log_append_time else -1
-        return _appended(Appended, (base, offset - 1, append_time_ms, self.log_start_offset, False))
-
-    def check_room(self) -> None:
-        """Before all but metadata: refuse it while the directory is full, and what comes behind it alike."""
-        if self._health.full is not None:
-            self._refused_at = self.end_offset
-            raise StorageError(f"the data directory is full: {self._health.full}")
-
-    def _out_of_order(self, error: OutOfOrderSequence) -> ApiError:
-        """A gap behind a batch that the disk refused is no loss: the producer sends both again, in order."""
-        if self._refused_at == self.end_offset:
-            return StorageError(f"{error}: an earlier batch was refused for lack of space in {self.path}")
-        return error
+        """Append as the leader; see `Appender.append`."""
+        return self.appender.append(batches, leader_epoch, origin, checked_by)
 
     def append_replicated(self, batches: Buffer, newest_epoch: int | None = None) -> int:
-        """Append what the leader has: offsets and epochs as they are, continuing this log.
+        """Append as a follower; see `Appender.append_replicated`."""
+        return self.appender.append_replicated(batches, newest_epoch)
 
-        With `newest_epoch` only the whole batches before the first of a later epoch. Returns their bytes.
+    def check_room(self) -> None:
+        """Raise StorageError while the directory is full; metadata is appended without this check."""
+        self.appender.check_room()
+
+    # -- commits
+
+    @property
+    def last_stable_offset(self) -> int:
+        """The end of what `read_committed` consumers see: committed, and without an open transaction."""
+        unstable = self.producers.first_unstable
+        if unstable is None or unstable > self.high_watermark:
+            return self.high_watermark
+        return max(unstable, self.log_start_offset)
+
+    def advance_high_watermark(self, offset: int) -> None:
+        """Everything below `offset` is committed; the high watermark never moves back."""
+        if offset > self.end_offset:
+            offset = self.end_offset
+        if offset > self.high_watermark:
+            self.high_watermark = offset
+            if self.producers.first_unstable is not None:
+                self.producers.replicated_to(offset)
+
+    @property
+    def size(self) -> int:
+        """Bytes of all segments."""
+        return self.segments.size
+
+    # -- durability
+
+    @property
+    def recovery_point(self) -> int:
+        """Everything below is on the disk."""
+        return self.durability.recovery_point
+
+    def flush_plan(self) -> FlushPlan:
+        """The plan to sync everything that was appended so far."""
+        return self.durability.plan(self.end_offset)
+
+    def flush_failed(self, plan: FlushPlan) -> None:
+        """`plan` was not carried out, or only in part: the next plan includes its files."""
+        self.durability.failed(plan)
+
+    def flushed(self, plan: FlushPlan) -> None:
+        """`plan` was carried out."""
+        self.durability.flushed(plan)
+
+    def seal(self) -> FlushPlan:
+        """Write the files that the next start needs to trust the log; the plan syncs them."""
+        return self.durability.seal(self.producers, self.log_start_offset, self.end_offset)
+
+    def close_file(self) -> None:
+        """Close the file of the last segment; the next use opens it again."""
+        self.segments.active.close_file()
+
+    def close(self, clean: bool = True) -> None:
+        """Close the files; with `clean` everything is synced first, so that `open` may trust it."""
+        if clean:
+            plan = self.seal()
+            plan.sync()
+            self.flushed(plan)
+        self._store.release()
+
+    # -- segments
+
+    def roll(self) -> None:
+        """Seal the last segment, unless it is empty, and start a new one at the end of the log."""
+        with self._health.disk(f"roll {self.path}"):
+            self.appender.roll(self.end_offset, self._clock.now_ms())
+
+    def swap(self, replaced: Iterable[int]) -> Swap:
+        """The exchange of the segments at the offsets `replaced` for what compaction made of them."""
+        return Swap(self._store.files, self.path, self._health, replaced)
+
+    def replace_segments(self, swap: Swap, old: Iterable[int], new: Iterable[tuple[int, int]]) -> None:
+        """Move what `swap` has committed, (base offset, size) each, in the place of the segments at `old`."""
+        swap.move()
+        gone = set(old)
+        now_ms = self._clock.now_ms()
+        self._store.replace(
+            [segment for segment in self.segments if segment.base_offset in gone],
+            [Segment(self._store.files, self.path, base, size, now_ms) for base, size in new],
+        )
+
+    def lose_segment(self, segment: Segment) -> None:
+        """Leave out a segment whose file is gone; an empty last one is made anew."""
+        if segment is self.segments.active:
+            assert not segment.size, "a last segment with batches is rolled first"
+            with self._health.disk(f"make a segment of {self.path}"):
+                self._store.renew_active(self._clock.now_ms())
+        else:
+            self._store.replace([segment], [])
+        segment.release()
+
+    # -- the start of the log
+
+    def delete_records(self, before_offset: int) -> int:
+        """Start the log at `before_offset`, which must be committed; the new start. Space is freed later."""
+        if not 0 <= before_offset <= self.high_watermark:
+            raise OffsetOutOfRange(f"offset {before_offset} is not within [0, {self.high_watermark}]")
+        self._start_at(before_offset)
+        return self.log_start_offset
+
+    def _start_at(self, offset: int) -> None:
+        if offset > self.log_start_offset:
+            self.log_start_offset = self.local_log_start_offset = offset
+            self.recovery.forget_before(offset)
+
+    def apply_retention(self, now_ms: int | None, *, cached_only: bool = False) -> list[Removal]:
+        """Expire segments, save the log start and remove them; `delete` each in a worker thread, later.
+
+        It may wait for the disk. A broker with many logs calls the steps one by one, and saves all log starts
+        at once.
         """
-        if self._health.offline is not None:
-            self._health.check()
-        view = memoryview(batches)
-        placed: list[_Placed] = []
-        next_offset = self.end_offset
-        position = 0
-        gaps = False
-        for header in check_replicated(view, newest_epoch):
-            base = header[BASE_OFFSET]
-            if base != next_offset:
-                if base < next_offset and (placed or not self._begins_within(header)):
-                    raise CorruptMessage(f"a batch at offset {base} cannot follow {next_offset - 1}")
-                gaps = gaps or base > next_offset
-            next_offset = base + header[LAST_OFFSET_DELTA] + 1
-            size = header[BATCH_LENGTH] + LOG_OVERHEAD
-            marker = None
-            if header[ATTRIBUTES] & CONTROL_BIT and header[PRODUCER_ID] >= 0:
-                marker = parse_end_transaction(view[position : position + size])
-            placed.append((header, base, marker))
-            position += size
-        if placed:
-            if placed[0][1] < self.end_offset:
-                self.reset_to(placed[0][1])
-            self._write(view if position == len(view) else view[:position], placed, self._clock.now_ms())
-            if gaps:
-                with self._disk("mark gaps in"):
-                    self._store.allow_gaps()
-            epochs = self.leader_epochs
-            for header, base, _ in placed:
-                if header[LEADER_EPOCH] != epochs.latest:
-                    epochs.assign(header[LEADER_EPOCH], base)
-        return position
+        if not self.expire(now_ms, cached_only=cached_only):
+            return []
+        if self.save_start is not None:
+            self.save_start()
+        return self.remove_expired()
 
-    def _begins_within(self, header: tuple[int, ...]) -> bool:
-        """Whether we are empty, and a batch holds our start: what lies before has been deleted there."""
-        return (
-            header[BASE_OFFSET]
-            < self.log_start_offset
-            == self.end_offset
-            <= header[BASE_OFFSET] + header[LAST_OFFSET_DELTA]
+    def expire(self, now_ms: int | None, *, cached_only: bool = False) -> bool:
+        """Move the log start behind segments that are too old or too many.
+
+        With None for `now_ms` the time is not known, and no segment is too old.
+        Returns true if there are segments to remove, once the start has been saved.
+        """
+        with self._health.disk(f"apply retention to {self.path}"):
+            expired = self._expired(self.high_watermark, now_ms, cached_only)
+            if not expired:
+                return False
+            if expired[-1] is self.segments.active:
+                self.appender.roll(self.end_offset, self._clock.now_ms())
+        following = self.segments.after(expired[-1])
+        assert following is not None, "the last segment does not expire"
+        self._start_at(following.base_offset)
+        return True
+
+    def _expired(self, below: int, now_ms: int | None, cached_only: bool) -> list[Segment]:
+        return expired_segments(
+            self._store.files,
+            self.segments,
+            self.config,
+            log_start_offset=self.log_start_offset,
+            high_watermark=below,
+            end_offset=self.end_offset,
+            now_ms=now_ms,
+            cached_only=cached_only,
         )
 
-    def _write(self, data: Buffer, placed: list[_Placed], now_ms: int) -> None:
-        """Write checked batches, then tell indexes and producers; an error leaves everything as it was."""
-        header, base, _ = placed[-1]
-        end = base + header[LAST_OFFSET_DELTA] + 1
-        max_timestamp = (
-            header[MAX_TIMESTAMP]
-            if len(placed) == 1
-            else max(header[MAX_TIMESTAMP] for header, _, _ in placed)
-        )
-        store = self._store
-        try:
-            if store.must_roll(len(data), end - 1, max_timestamp, now_ms):
-                self._roll(placed[0][1], now_ms)
-            segment = self.segments.active
-            position = segment.append(data)
-        except OSError as e:
-            self._refused_at = self.end_offset
-            raise self._health.failed(e, f"cannot append to {self.path}") from e
-        producers = self.producers
-        for header, base, marker in placed:
-            size = header[BATCH_LENGTH] + LOG_OVERHEAD
-            segment.index(
-                position, size, base + header[LAST_OFFSET_DELTA], header[MAX_TIMESTAMP], self._index_interval
-            )
-            segment.recent[base] = position
-            if header[PRODUCER_ID] >= 0 and (marker is not None or not header[ATTRIBUTES] & CONTROL_BIT):
-                completed = producers.apply(header, base, marker)
-                if completed is not None and completed.aborted:
-                    self._index_aborted(segment, completed)
-            position += size
-        self.end_offset = producers.end_offset = end
+    def has_unexpired(self, now_ms: int) -> bool:
+        """Whether the log has records that its own retention would keep."""
+        if self.end_offset <= self.log_start_offset:
+            return False
+        with self._health.disk(f"apply retention to {self.path}"):
+            expired = self._expired(self.end_offset, now_ms, cached_only=False)
+        kept = self.segments.after(expired[-1]) if expired else self.segments.first
+        return kept is not None and (kept is not self.segments.active or kept.size > 0)
 
-    def _index_aborted(self, segment: Segment, completed: CompletedTransaction) -> None:
-        stable = self.producers.last_stable_after(completed)
-        self._store.directory_dirty |= segment.transactions.file is None
+    def remove_expired(self) -> list[Removal]:
+        """Let go of the segments that lie before the log start that was saved."""
+        start = self.log_start_offset if self.save_start is None else self.saved_start
+        gone = segments_before(self.segments, min(start, self.log_start_offset))
+        if not gone:
+            return []
+        with self._health.disk(f"apply retention to {self.path}"):
+            removed = self._store.remove(gone)
+        self.leader_epochs.forget_before(self.segments.first.base_offset)
+        return removed
+
+    # -- the end of the log
+
+    def truncate_to(self, offset: int) -> None:
+        """Cut every batch that reaches `offset`: what a follower does with what its leader does not have."""
+        if offset >= self.end_offset:
+            return
+        offset = self.recovery.end_before(offset)
+        with self._health.disk(f"truncate {self.path}"):
+            segment, position, end_offset = self._store.cut_point(offset)
+        if end_offset <= self.log_start_offset:
+            # Nothing is left, and the log may have started within the batch that is cut.
+            self.reset_to(min(offset, self.log_start_offset))
+            return
+        with self._health.disk(f"truncate {self.path}"):
+            self._before_truncation(end_offset)
+            files = self._store.files
+            snapshots = prune_snapshots(files, self.path, end_offset)
+            producers = load_producers(self.segments, snapshots, end_offset, files, self.path)
         try:
-            segment.transactions.add(AbortedTransaction(*completed[:3], stable))
+            self._store.cut(segment, position, end_offset)
         except OSError as e:
-            # The marker is in the log, and without its entry readers would see aborted records.
-            raise self._health.left_half_done(e, f"cannot index an aborted transaction in {self.path}") from e
-        self.segments.aborted_in_active()
+            # Some of it may be gone: only opening the log again can tell where it ends.
+            raise self._health.left_half_done(e, f"cannot truncate {self.path}") from e
+        self.producers = producers
+        self.end_offset = end_offset
+        self.high_watermark = min(self.high_watermark, end_offset)
+        self.producers.replicated_to(self.high_watermark)
+        self.leader_epochs.forget_from(end_offset)
+        self.recovery.forget_from(end_offset)
+
+    def reset_to(self, offset: int) -> None:
+        """Drop everything and start over, empty, at `offset`."""
+        before = self.log_start_offset
+        self.log_start_offset = self.local_log_start_offset = offset
+        try:
+            with self._health.disk(f"reset {self.path}"):
+                # Both before the segments go: after a crash in between, what is left ends before the start.
+                self._before_truncation(0)
+                if self.save_start is not None and self.saved_start < offset:
+                    self.save_start()
+                self._store.restart(offset, self._clock.now_ms())
+                prune_snapshots(self._store.files, self.path, -1)
+        except StorageError:
+            self.log_start_offset = self.local_log_start_offset = before
+            raise
+        self.producers = ProducerStates()
+        self.leader_epochs.clear()
+        self.recovery.forget_from(-1)
+        self.end_offset = self.high_watermark = self.producers.end_offset = offset
+        self.durability.recovery_point = offset
+
+    def _before_truncation(self, offset: int) -> None:
+        self.appender.newest = NOTHING_NEW
+        self.durability.lower(offset)
+
+    def delete(self) -> None:
+        """Close the log and remove its directory."""
+        with self._health.disk(f"delete {self.path}"):
+            self._store.release()
+            self._store.files.rmtree(self.path)
 
     # -- reading
 
@@ -319,7 +450,7 @@ class Log(LogState):
 
         No transaction ends in it, so readers of committed records have to be told of none that was aborted.
         """
-        first, end, batches = self._newest
+        first, end, batches = self.appender.newest
         if first != offset or end != self.end_offset or offset < self.log_start_offset:
             return None
         if self._health.offline is not None:
@@ -346,7 +477,7 @@ class Log(LogState):
         self, start: int, upper: int, *, cached_only: bool = False
     ) -> list[tuple[int, int]]:
         """(producer id, first offset) of the aborted transactions that reach into [start, upper)."""
-        with self._disk("read"):
+        with self._health.disk(f"read {self.path}"):
             found = aborted_transactions(self.segments, start, upper, cached_only)
         return [(aborted.producer_id, aborted.first_offset) for aborted in found]
 
@@ -354,12 +485,12 @@ class Log(LogState):
         self, timestamp: int, start: int, *, cached_only: bool = False
     ) -> DatedBatch | None:
         """Where the first record from `start` on may be whose timestamp is `timestamp` or later."""
-        with self._disk("read"):
+        with self._health.disk(f"read {self.path}"):
             return batch_at_or_after(self.segments, timestamp, start, cached_only)
 
     def latest_batch(self, start: int, *, cached_only: bool = False) -> DatedBatch | None:
         """Where the first record from `start` on may be that has the largest timestamp of the log."""
-        with self._disk("read"):
+        with self._health.disk(f"read {self.path}"):
             return latest_batch(self.segments, start, cached_only)
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:

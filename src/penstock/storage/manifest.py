@@ -22,7 +22,7 @@ from penstock.model.errors import PenstockError
 from penstock.model.ids import TopicPartition
 from penstock.records.checksum import crc32c
 from penstock.storage.loading import ClosedLog
-from penstock.storage.log_state import LogState
+from penstock.storage.log import Log
 from penstock.storage.segment import LOG, NO_TAIL, base_offset_of, file_name
 
 __all__ = [
@@ -77,7 +77,7 @@ class LoggedState(NamedTuple):
         return ClosedLog(self.segments, self.tail, self.no_producers == 1)
 
 
-def log_entry(key: TopicPartition, topic_id: str, log: LogState) -> LoggedState:
+def log_entry(key: TopicPartition, topic_id: str, log: Log) -> LoggedState:
     """What the manifest says of a log that is about to be closed, or has just been loaded."""
     end, epochs = log.end_offset, log.leader_epochs
     # A leader that wrote nothing is forgotten when the log is loaded again.

@@ -45,11 +45,14 @@ _LOG_PATH: Final = re.compile(r"(?P<root>.*)/topics/(?P<topic>[^/]+)/partition-(
 
 
 class _Offsets(Protocol):
-    """What is remembered of a log."""
+    """The offsets of a log that the checkpoints have."""
 
-    recovery_point: int
-    log_start_offset: int
-    high_watermark: int
+    @property
+    def recovery_point(self) -> int: ...
+    @property
+    def log_start_offset(self) -> int: ...
+    @property
+    def high_watermark(self) -> int: ...
 
 
 class _Newest:

@@ -15,7 +15,7 @@ from penstock.broker.replica.flusher import Flusher
 from penstock.model.errors import ErrorCode, StorageError
 from penstock.storage.directory import DataDirectory
 from penstock.storage.flush import FlushPlan
-from penstock.storage.log_state import LogState
+from penstock.storage.log import Log
 from penstock.storage.memory import MemoryFiles
 from penstock.wire.apis.fetch import FETCH, FetchResponse
 from penstock.wire.apis.metadata import METADATA, MetadataRequest
@@ -335,9 +335,9 @@ def test_flush_ms_counts_from_the_first_write_after_it_was_set() -> None:
 
 
 def test_what_could_not_be_planned_is_synced_with_the_next_write(monkeypatch: pytest.MonkeyPatch) -> None:
-    disk, planned, failed = Disk(), LogState.flush_plan, threading.Event()
+    disk, planned, failed = Disk(), Log.flush_plan, threading.Event()
 
-    def fail_once(log: LogState) -> FlushPlan:
+    def fail_once(log: Log) -> FlushPlan:
         if not failed.is_set():
             failed.set()
             raise MemoryError
@@ -349,7 +349,7 @@ def test_what_could_not_be_planned_is_synced_with_the_next_write(monkeypatch: py
     ):
         topic = create_topic(client)
         append_synced(client, topic, disk)
-        monkeypatch.setattr(LogState, "flush_plan", fail_once)
+        monkeypatch.setattr(Log, "flush_plan", fail_once)
         append(client, topic, b"x")
         assert failed.wait(60)
         append_synced(client, topic, disk)

@@ -167,7 +167,7 @@ class Partition:
         if flusher.health.full is not None:
             log.check_room()
         size = len(batches)
-        appended = log.append(batches, self.leader_epoch, origin, checked_by)
+        appended = log.appender.append(batches, self.leader_epoch, origin, checked_by)
         if not appended.duplicate:
             if not self.unsynced:
                 flusher.wrote(self)
@@ -201,7 +201,7 @@ class Partition:
         log, flusher = self.log, self.flusher
         if flusher.health.full is not None:
             log.check_room()
-        size = log.append_replicated(batches, leader_epoch)
+        size = log.appender.append_replicated(batches, leader_epoch)
         if size and not self.unsynced:
             flusher.wrote(self)
         return size
