@@ -1,10 +1,10 @@
 """Reading sealed segments again, to find damage before somebody needs what is damaged.
 
 A sealed segment never changes, so its checksums can be checked at any time, piece by piece, in another
-process. What is found becomes part of the log's `RecoveryReport`: reads treat it as what recovery finds. A
-damaged range that other replicas have is written over in place with their bytes: every replica has the same
-batches, so the healthy ones fit exactly, and nothing around them is touched. (Where a log is compacted they
-need not fit, and the segment is made anew: `renewal`.)
+process. Damage becomes part of the log's `RecoveryReport`, and reads treat it as damage that recovery found.
+A damaged range is overwritten in place with the bytes of another replica: every replica has the same batches,
+so the sound ones fit exactly. Replicas of a compacted log may have different batches; `compacted_repair`
+rewrites the whole segment.
 """
 
 from __future__ import annotations

@@ -28,8 +28,8 @@ from penstock.model.errors import CorruptMessage
 from penstock.records.batch import HEADER_SIZE, BatchHeader, read_header
 from penstock.records.header_fields import BASE_OFFSET, LAST_OFFSET_DELTA
 from penstock.replication.digest import leading_batches
+from penstock.storage.compacted_repair import SegmentRewrite
 from penstock.storage.recovery import Corruption
-from penstock.storage.renewal import Renewal
 from penstock.storage.segment import LOG, Segment
 from penstock.storage.validation import check_replicated
 
@@ -110,43 +110,43 @@ class _Renewing:
         env, opened = self._env, self._partition.log
         in_thread = env.workers.in_thread
         try:
-            renewal = await in_thread(Renewal, env.files, opened.path, self._segment)
-            outcome = await self._fill(renewal)
+            rewrite = await in_thread(SegmentRewrite, env.files, opened.path, self._segment)
+            outcome = await self._fill(rewrite)
             if outcome is Outcome.MENDED:
                 following = opened.segments.after(self._segment)
                 assert following is not None, "a segment to renew is sealed"
                 interval, now_ms = opened.config.index_interval_bytes, env.clock.now_ms()
-                await in_thread(renewal.finish, interval, now_ms, following.base_offset)
+                await in_thread(rewrite.finish, interval, now_ms, following.base_offset)
         except OSError as e:
             error = self._partition.flusher.health.failed(e, f"cannot renew {self._segment.path(LOG)}")
             log.warning("repair_failed", partition=self._partition.name, error=str(error))
             return Outcome.WAITS, 0
-        return outcome, renewal.size
+        return outcome, rewrite.size
 
-    async def _fill(self, renewal: Renewal) -> Outcome:
+    async def _fill(self, rewrite: SegmentRewrite) -> Outcome:
         """Write the healthy ranges from the old segment and the damaged ranges from other replicas."""
         in_thread, position = self._env.workers.in_thread, 0
         for damage in self._damages:
-            await in_thread(renewal.keep, position, damage.position)
+            await in_thread(rewrite.keep, position, damage.position)
             position = damage.position + damage.size
-            outcome = await self._add_range(renewal, damage)
+            outcome = await self._add_range(rewrite, damage)
             if outcome is not Outcome.MENDED:
                 return outcome
-        await in_thread(renewal.keep, position, self._size)
+        await in_thread(rewrite.keep, position, self._size)
         return Outcome.MENDED
 
-    async def _add_range(self, renewal: Renewal, damage: Corruption) -> Outcome:
-        start = renewal.size
+    async def _add_range(self, rewrite: SegmentRewrite, damage: Corruption) -> Outcome:
+        start = rewrite.size
 
         async def copy(replica: int) -> bool:
-            await self._env.workers.in_thread(renewal.rewind, start)
-            await self._copy(renewal, damage, replica)
+            await self._env.workers.in_thread(rewrite.rewind, start)
+            await self._copy(rewrite, damage, replica)
             self._given_by[damage] = replica
             return True
 
         return await try_each(self._partition, self._sources, copy)
 
-    async def _copy(self, renewal: Renewal, damage: Corruption, replica: int) -> None:
+    async def _copy(self, rewrite: SegmentRewrite, damage: Corruption, replica: int) -> None:
         """Append the batches that `replica` has of a damaged range."""
         offset = damage.first_offset
         while offset < damage.next_offset:
@@ -154,7 +154,7 @@ class _Renewing:
             start = max(offset, self._partition.log.log_start_offset)
             fetched = await read_replica(self._env, self._partition, start, replica)
             size, offset = within_gaps(fetched, offset, damage.next_offset)
-            await self._env.workers.in_thread(renewal.add, fetched[:size])
+            await self._env.workers.in_thread(rewrite.add, fetched[:size])
 
     def _is_there(self) -> bool:
         """Whether the log still has the segment unchanged: retention may have deleted it meanwhile."""

@@ -1,11 +1,11 @@
-"""A damaged segment of a compacted log, made anew: its own sound bytes, and between them what another has.
+"""Rewrites a damaged segment of a compacted log from its sound bytes and batches of another replica.
 
-Replicas compact by themselves, so what another has of a damaged range need not take the same place. The new
-segment is therefore written beside the old one, into the directory that compaction writes to, and takes its
-place as compaction's result does (`swap`): a crash leaves the old one or the new one.
+Each replica compacts its log by itself, so the batches of another replica may differ in size from the damaged
+ones. The new segment is written beside the old one, into the directory of compaction, and replaces it in the
+same way (`swap`): a crash leaves the old segment or the new one.
 
-Everything here touches the disk, so it is called in worker threads, one call at a time. Whoever renews a
-segment is the only one to rewrite its log at that time.
+All methods touch the disk and are called in worker threads, one call at a time. The caller holds the lock of
+rewrites of the log.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from penstock.ports import Buffer, Files
 from penstock.storage.segment import LOG, Segment, file_name
 from penstock.storage.swap import CLEANED, write_manifest
 
-__all__ = ["Renewal"]
+__all__ = ["SegmentRewrite"]
 
 _CHUNK_BYTES: Final = 1 << 20
 
 
-class Renewal:
-    """One segment's, from left to right: `keep` and `add` in turns, then `finish`."""
+class SegmentRewrite:
+    """The rewrite of one segment from left to right: `keep` and `add` in turns, then `finish`."""
 
     __slots__ = ("_directory", "_files", "_new", "_old", "_segment", "size")
 
@@ -39,7 +39,7 @@ class Renewal:
         self.size = 0
 
     def keep(self, position: int, end: int) -> None:
-        """Take over bytes [position, end) of the old segment."""
+        """Copy the bytes [position, end) of the old segment."""
         for start in range(position, end, _CHUNK_BYTES):
             self.add(self._old.pread(min(_CHUNK_BYTES, end - start), start))
 
@@ -48,12 +48,12 @@ class Renewal:
         self.size += len(batches)
 
     def rewind(self, size: int) -> None:
-        """Forget what was added behind `size`."""
+        """Truncate the new segment to `size` bytes."""
         self._new.truncate(size)
         self.size = size
 
     def finish(self, index_interval_bytes: int, now_ms: int, next_offset: int) -> None:
-        """Bring the new segment, which ends at `next_offset`, with its indexes to the disk."""
+        """Sync the new segment, which ends at `next_offset`, and its indexes."""
         old = self._segment
         new = Segment(self._files, self._directory, old.base_offset, self.size, now_ms)
         new.rebuild_indexes(index_interval_bytes)

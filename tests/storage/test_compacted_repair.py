@@ -8,9 +8,9 @@ from random import Random
 import pytest
 
 from penstock.records.record import iter_batches
+from penstock.storage.compacted_repair import SegmentRewrite
 from penstock.storage.log import Log
 from penstock.storage.memory import MemoryFiles
-from penstock.storage.renewal import Renewal
 from penstock.storage.segment import LOG
 from penstock.testing.disk import FaultyDisk, PowerLoss
 from tests.storage.compacted import CompactedLog
@@ -44,19 +44,19 @@ def positions(log: Log) -> list[int]:
 def renew(topic: CompactedLog, *damages: tuple[int, int, bytes]) -> None:
     """Have (position, end, what belongs there) of the first segment made sound."""
     log, segment, position = topic.log, topic.log.segments.first, 0
-    renewal = Renewal(topic.files, topic.path, segment)
+    rewrite = SegmentRewrite(topic.files, topic.path, segment)
     for start, end, batches in damages:
-        renewal.keep(position, start)
-        mark = renewal.size
-        renewal.add(b"what a replica gave before it failed")
-        renewal.rewind(mark)
-        renewal.add(batches)
+        rewrite.keep(position, start)
+        mark = rewrite.size
+        rewrite.add(b"what a replica gave before it failed")
+        rewrite.rewind(mark)
+        rewrite.add(batches)
         position = end
-    renewal.keep(position, segment.size)
-    renewal.finish(index_interval_bytes=100, now_ms=topic.clock.ms, next_offset=topic.log.end_offset)
+    rewrite.keep(position, segment.size)
+    rewrite.finish(index_interval_bytes=100, now_ms=topic.clock.ms, next_offset=topic.log.end_offset)
     swap = log.swap([segment.base_offset])
     swap.commit()
-    log.replace_segments(swap, [segment.base_offset], [(segment.base_offset, renewal.size)])
+    log.replace_segments(swap, [segment.base_offset], [(segment.base_offset, rewrite.size)])
     swap.finish()
 
 
