@@ -1,4 +1,4 @@
-"""What compaction leaves of one batch.
+"""Filters the records of one batch for compaction.
 
 A batch keeps its place whatever it loses: base offset, last offset, producer and sequences stay, so that
 offsets never move and a producer's last sequence survives its records. Records that stay are copied byte by
@@ -25,7 +25,7 @@ from penstock.records.varint import encode_varint
 
 __all__ = ["delete_horizon_ms", "empty_batch", "filter_batch", "read_spans"]
 
-#: Timestamps beyond this (146 million years) are nobody's; within it no sum of two overflows 64 bits.
+#: No producer sends timestamps beyond this (146 million years); below it no sum of two overflows 64 bits.
 _TIMESTAMP_MAX: Final = 2**62
 
 
@@ -56,7 +56,7 @@ def filter_batch(
 ) -> Buffer | None:
     """`batch` with the records that `keep` accepts, itself if that is all of them, None if it is none.
 
-    A batch that keeps a tombstone, or for which `start_horizon` asks, gets `new_horizon_ms` as its delete
+    A batch that keeps a tombstone, or for which `start_horizon` is set, gets `new_horizon_ms` as its delete
     horizon unless it has one.
     """
     data, spans = read_spans(batch)

@@ -1,4 +1,4 @@
-"""Which transactions compaction has seen the records of, and so which markers it may drop.
+"""The transactions whose records compaction has seen, which decide the markers that it may drop.
 
 Records of an aborted transaction go at once. A marker stays for as long as there are records that it decides
 about: it may go once a whole pass has met none between the transaction's start and the marker.
@@ -41,7 +41,7 @@ class CleanedTransactions:
         self._needed: list[AbortedTransaction] = []
 
     def can_drop(self, batch: Buffer, header: BatchHeader) -> bool:
-        """Whether nobody needs the records of `batch`: aborted ones, or a marker that decides about none."""
+        """Returns true if `batch` has aborted records, or a marker without remaining records."""
         waiting = self._waiting
         while waiting and waiting[-1].first_offset <= header.last_offset:
             transaction = waiting.pop()
@@ -58,7 +58,7 @@ class CleanedTransactions:
         return True
 
     def take_needed(self) -> list[AbortedTransaction]:
-        """The aborted transactions whose markers must stay, of those met since this was last asked."""
+        """The aborted transactions whose markers must stay, of those found since the last call."""
         needed, self._needed = self._needed, []
         return needed
 

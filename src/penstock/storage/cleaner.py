@@ -1,4 +1,4 @@
-"""Which log to compact next, and carrying a compaction through from plan to swap.
+"""Chooses the log to compact next, and runs a compaction from plan to swap.
 
 A log's dirty part starts where the last compaction ended (its checkpoint) and ends before the first segment
 that must be left alone: the one being written, the one that holds the last stable offset, or one that is
@@ -47,7 +47,7 @@ __all__ = [
 
 #: Beside a log's segments, so that it goes where they go: up to which offset the log is clean.
 CHECKPOINT_FILE: Final = "cleaner-offset-checkpoint"
-#: What one key costs in memory: a 16-byte id, an offset, and their share of a dict that doubles as it grows.
+#: memory of one key: a 16-byte id, an offset, and their share of a dict that doubles as it grows.
 KEY_BYTES: Final = 240
 
 
@@ -63,7 +63,7 @@ class Dirt(NamedTuple):
     end_offset: int
     clean_bytes: int
     dirty_bytes: int
-    #: whether `max.compaction.lag.ms` has passed for some of it
+    #: true if `max.compaction.lag.ms` has passed for some of it
     overdue: bool
 
     @property
@@ -83,7 +83,7 @@ def choose(measured: Iterable[tuple[K, Dirt]]) -> tuple[K, Dirt] | None:
 
 
 def measure(log: Log, checkpoint: int | None, now_ms: int, *, cached_only: bool = False) -> Dirt:
-    """What there is to compact, given up to where the log is clean (None: not known)."""
+    """The part of a log to compact; `checkpoint` is the end of its compacted part, None if not known."""
     start = log.log_start_offset
     # A checkpoint outside of the log belongs to data that is gone.
     first_dirty = checkpoint if checkpoint is not None and start <= checkpoint <= log.end_offset else start
@@ -172,14 +172,14 @@ async def clean(
 ) -> CompactionResult | None:
     """Compact `log` as planned and swap the result in; None if the log has changed too much meanwhile.
 
-    `wanted` tells whether the log is still its partition's: another one may be in its place by now.
+    `wanted` returns false once another log has replaced this one.
     """
     try:
         result = await _compact(compaction, files, workers)
     except OSError:
         if not (wanted() and files.is_dir(log.path)):
             return None
-        # What it has made so far would keep space from others, on a disk that may be full.
+        # The partial result takes space on a disk that may be full.
         await workers.in_thread(log.swap(()).abandon)
         raise
     if not wanted():
@@ -211,7 +211,7 @@ async def _compact(compaction: CompactionPlan, files: Files, workers: Workers) -
 
 
 def _still_there(log: Log, result: CompactionResult) -> bool:
-    """Whether the oldest sealed segments are those that `result` replaces: retention may have been faster."""
+    """Returns true if the segments that `result` replaces are still there: retention may have been faster."""
     sealed = [segment for segment in log.segments if segment is not log.segments.active]
     oldest = sealed[: len(result.replaced)]
     return [Source(segment.base_offset, segment.size) for segment in oldest] == list(result.replaced)

@@ -44,7 +44,7 @@ __all__ = [
     "copy_sources",
 ]
 
-#: What is read of a segment.
+#: the files of a segment that are read
 _READ: Final = (LOG, OFFSET_INDEX, TIME_INDEX)
 #: How much to gather before it is written.
 _WRITE_BYTES: Final = 1024 * 1024
@@ -62,7 +62,7 @@ class Source(NamedTuple):
 
 
 class LastRecord(NamedTuple):
-    """What must stay of a producer that the log knows."""
+    """The batch of an active producer that must stay."""
 
     #: last offset of its last batch, -1 if there is none in its epoch
     data_offset: int
@@ -71,7 +71,7 @@ class LastRecord(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionPlan:
-    """Everything that `compact` has to know. Segments and offsets are those of one moment of the log."""
+    """The input of `compact`: segments and offsets of one moment of the log."""
 
     directory: str
     #: all segments below `end_offset`, in order
@@ -93,7 +93,7 @@ class CompactionPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionResult:
-    """What `compact` has left in the directory `cleaned`, and what it is to replace."""
+    """The segments that `compact` has written to the directory `cleaned`, and those that they replace."""
 
     directory: str
     replaced: tuple[Source, ...]
@@ -126,7 +126,7 @@ def _remove(files: Files, directory: str) -> None:
 
 
 def copy_sources(files: Files, plan: CompactionPlan) -> dict[str, bytes]:
-    """What `compact` would read, by file name: for a process that cannot see `files`."""
+    """The files that `compact` reads, by name: for a process without access to `files`."""
     names = [f"{file_name(source.base_offset)}{suffix}" for source in plan.sources for suffix in _READ]
     return {
         name: files.read(f"{plan.directory}/{name}")
@@ -231,7 +231,7 @@ class _Pass:
         return [Source(segment.base_offset, segment.size) for segment in cleaned]
 
     def _retained(self, batch: Buffer, header: BatchHeader) -> Buffer | None:
-        """What stays of `batch`, None for nothing."""
+        """The kept part of `batch`; None if nothing is kept."""
         plan = self._plan
         horizon_ms = delete_horizon_ms(header)
         horizon_passed = horizon_ms is not None and horizon_ms <= plan.now_ms
@@ -315,7 +315,7 @@ class _CleanedSegment:
         return self._segment.size + self._waiting_bytes
 
     def has_room(self, size: int, index_bytes: int, end: int) -> bool:
-        """Whether a segment of `size` bytes that ends before offset `end` fits, even if all of it stays."""
+        """Returns true if a segment of `size` bytes that ends before offset `end` fits as a whole."""
         self._write()
         plan, segment = self._plan, self._segment
         entries_bytes = max(
@@ -360,12 +360,12 @@ class _CleanedSegment:
 
 
 def _key_id(key: bytes) -> bytes:
-    """What stands for `key`: itself, or a hash where it is long; the lengths keep the two apart."""
+    """The key of the offset map: `key` itself, or a hash of a long key. Their lengths differ."""
     return key if len(key) < _KEY_ID_BYTES else blake2b(key, digest_size=_KEY_ID_BYTES).digest()
 
 
 def _ends(sources: Sequence[Source], end_offset: int) -> list[int]:
-    """Where each of `sources` ends: at the start of the next."""
+    """The end offset of each of `sources`: the start of the next."""
     return [source.base_offset for source in sources[1:]] + [end_offset]
 
 

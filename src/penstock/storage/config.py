@@ -1,7 +1,7 @@
-"""What a log needs to know about its topic: Kafka's topic configs under Kafka's names and defaults.
+"""The configs of a log: Kafka's topic configs under Kafka's names and defaults.
 
-A field is the config's name with dots turned into underscores. Values are typed and already validated by
-whoever parsed them; the log takes them as they are.
+A field is the config's name with dots turned into underscores. Values are typed, and were
+validated when they were parsed.
 """
 
 from __future__ import annotations

@@ -35,14 +35,14 @@ MISPLACED: Final = ".misplaced"
 
 
 class SoundEnd(NamedTuple):
-    """Where the batches of a segment end, going by their headers."""
+    """The end offset of the batches of a segment, by their headers."""
 
     next_offset: int
     position: int
 
 
 def last_indexed(segment: Segment) -> int:
-    """Where the last indexed batch of `segment` starts; 0 if the index does not say."""
+    """The position of the last indexed batch of `segment`; 0 if the index is empty."""
     try:
         last = OffsetIndex.decode(segment.last_entry(OFFSET_INDEX, OFFSET_ENTRY_BYTES), segment.size)
     except IndexDamaged:
@@ -119,7 +119,7 @@ def set_misplaced_aside(files: Files, path: str, segments: Iterable[Segment]) ->
 
 
 def _is_misplaced(segment: Segment) -> bool:
-    """Whether the first batch of a segment is sound and belongs at another offset than the file's name says.
+    """Returns true if the first batch of a segment is sound and has another offset than the file's name.
 
     No checksum covers a batch's offset, so a sound second batch has to continue it. Where there is none, the
     first batch may be damaged in place, and recovery treats it so.

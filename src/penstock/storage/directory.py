@@ -1,6 +1,6 @@
-"""A data directory: which partitions it holds, whose it is, and whether it was closed in good order.
+"""A data directory: its partitions, its owner, and the manifest of its last clean shutdown.
 
-    <path>/meta.json                                who owns it: cluster, node, the directory's own id
+    <path>/meta.json                                its owner: cluster, node, the directory's own id
     <path>/lock                                     held while a broker uses it
     <path>/reserve                                  room for what has to be written on a full disk, too
     <path>/clean-shutdown                           the manifest of a clean shutdown (`manifest`)
@@ -65,7 +65,7 @@ __all__ = [
 
 _LOCK: Final = "lock"
 _CLEAN: Final = "clean-shutdown"
-#: files to sync from which on one sync of the whole volume, whoever else has written there, costs less
+#: from this number of files on, one sync of the whole volume costs less than a sync per file
 MANY_FILES: Final = 64
 
 
@@ -196,7 +196,7 @@ class DataDirectory:
             self.health.failed(e, f"cannot write {self._reserve.path}")
 
     def has_room(self) -> bool:
-        """Whether a disk that was full has room again, the reserve included. Touches files only."""
+        """Returns true if a disk that was full has room again, the reserve included. Touches files only."""
         try:
             return self._reserve.refill()
         except OSError:
@@ -205,7 +205,7 @@ class DataDirectory:
     # -- partitions
 
     def partitions(self) -> list[StoredPartition]:
-        """What lies in the directory."""
+        """The partition folders in the directory."""
         return self.folders.found()
 
     def put_back(self, moves: Iterable[tuple[PartitionFolder, StoredPartition]]) -> list[QuarantineEntry]:
@@ -264,7 +264,7 @@ class DataDirectory:
         `shutdown.unclean`.
         """
         key = TopicPartition(topic, partition)
-        # What this process has had open already may have been left in any state.
+        # A log that this process has had open before may be in any state.
         first = self.shutdown.clean and key not in self._opened
         expected = self.shutdown.expected(key) if first else None
         log = self._load(key, config, clock, rng, expected)
@@ -303,7 +303,7 @@ class DataDirectory:
             cache=self.cache,
         )
         log.durability.unsynced_identity = self.folders.unsynced_identity(*key)
-        # An earlier one does no harm: the leader, or the replicas, tell the rest.
+        # An older high watermark does no harm: fetches from the leader, or of the followers, advance it.
         log.advance_high_watermark(min(self._checkpoints.high_watermarks.get(key, 0), held_end(log)))
         return log
 
@@ -383,13 +383,13 @@ class DataDirectory:
     # -- checkpoints
 
     def checkpoint(self) -> Checkpoint:
-        """What the logs are at now; `write` it in a worker thread."""
+        """The current offsets of the logs; `write` it in a worker thread."""
         for key, log in self._logs.items():
             self._checkpoints.remember(key, log)
         return self._checkpoints.take()
 
     def keep_high_watermark(self, topic: str, partition: int) -> None:
-        """Write down a log's high watermark from now on: with other replicas it cannot tell by itself."""
+        """Checkpoint a log's high watermark from now on: a log with other replicas cannot derive it."""
         key = TopicPartition(topic, partition)
         self._checkpoints.keep_high_watermark(key, self._logs[key].high_watermark)
 

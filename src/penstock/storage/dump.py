@@ -1,4 +1,4 @@
-"""What the files of a log hold, for people to read, and whether it is what it should be.
+"""Prints the files of a log, and verifies them.
 
 Works on files alone, without a broker: a segment, an index, a snapshot, a checkpoint, or the directory of a
 partition with all of them. `dump` changes nothing and goes as far as it can; `verify` says what is wrong.
@@ -50,7 +50,7 @@ class UnknownFile(PenstockError):
 
 @dataclass(slots=True)
 class Report:
-    """What `verify` found."""
+    """The outcome of `verify`."""
 
     batches: int = 0
     records: int = 0
@@ -88,7 +88,7 @@ def _dump_file(files: Files, path: str, records: bool) -> Entries:
 
 
 def _kind(name: str) -> str | None:
-    """What a file is, by its name: a suffix of segments' files, or the name of the epochs' checkpoint."""
+    """The type of a file by its name: a suffix of segments' files, or the name of the epochs' checkpoint."""
     if name == EPOCHS_FILE:
         return name
     stem, dot, suffix = name.partition(".")
@@ -211,7 +211,7 @@ _DUMPERS: Final[dict[str, Callable[[bytes, str], Entries]]] = {
 def verify(files: Files, path: str, advance: Callable[[int], None] = lambda size: None) -> Report:
     """Check a file, or every file of a partition's directory; an index is held against its segment.
 
-    `advance` is told of every byte of segments that is done.
+    `advance` is called with the number of bytes of segments that were verified.
     """
     report = Report()
     if not files.is_dir(path):

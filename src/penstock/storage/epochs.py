@@ -1,7 +1,7 @@
-"""Which leader wrote from which offset on: the leader epochs of a log (KIP-101, KIP-279).
+"""The leader epochs of a log and their first offsets (KIP-101, KIP-279).
 
 Epochs and their start offsets both rise strictly. The checkpoint file is Kafka's text format. It is written
-by whoever makes the log durable (`dirty` says when): an epoch above the recovery point is found again in the
+with the next flush of the log (`dirty`): an epoch above the recovery point is found again in the
 batches themselves.
 """
 
@@ -28,7 +28,7 @@ class LeaderEpochs:
         self.starts: list[int] = []
         #: the last epoch that wrote, -1 if none has
         self.latest = -1
-        #: whether the checkpoint on disk is out of date
+        #: true if the checkpoint on disk is out of date
         self.dirty = False
 
     def assign(self, epoch: int, start: int) -> None:
@@ -56,7 +56,7 @@ class LeaderEpochs:
         return self.epochs[slot - 1] if slot else None
 
     def forget_before(self, offset: int) -> None:
-        """What is stored of the log now starts at `offset`; the epoch that wrote there keeps its start."""
+        """The log now starts at `offset`; the epoch of that offset keeps its start."""
         slot = bisect_right(self.starts, offset) - 1
         if slot > 0:
             del self.epochs[:slot]

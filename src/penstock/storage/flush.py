@@ -1,4 +1,4 @@
-"""Making a log durable without holding up the event loop.
+"""Syncs of a log without blocking the event loop.
 
 The loop's thread draws up a plan (which files have unsynced bytes), a worker thread carries it out, and the
 loop's thread then moves the recovery point. A plan that was overtaken by a truncation moves nothing.
@@ -40,7 +40,7 @@ class ClosedFile:
 
 
 class FlushPlan:
-    """What has to reach the disk for everything below `end_offset` to survive a power loss."""
+    """The files to sync so that everything below `end_offset` survives a power loss."""
 
     __slots__ = (
         "_checkpoint",

@@ -196,7 +196,7 @@ class PartitionFolders:
         return folders
 
     def identity(self, stored: StoredPartition) -> Identity | None:
-        """What the folder at a path says about itself, None if it says nothing."""
+        """The identity in the folder at a path; None if the folder has none."""
         try:
             data = self._files.read(self._identity_path(stored.topic, stored.partition))
         except OSError:
@@ -299,7 +299,7 @@ class PartitionFolders:
             self._write_topic_id(topic, topic_id)
 
     def aside(self, name: str) -> str:
-        """Where to move something that is to be deleted."""
+        """The path to move a folder to that is to be deleted."""
         return f"{self._path}/{DELETED}/{name[:_NAME_LENGTH_MAX]}.{next(self._removals)}"
 
     def quarantine(self, topic: str, indexes: Iterable[int], reason: str) -> QuarantineEntry:

@@ -1,4 +1,4 @@
-"""Whether a data directory can still be trusted, and what an `OSError` means for it.
+"""The health of a data directory, and the meaning of an `OSError` for it.
 
 A full disk is a state that passes: the write is refused, nothing changes, reads go on. From the first such
 refusal until there is room again (`DataDirectory.has_room`) the directory takes no records: what little is
@@ -23,7 +23,7 @@ _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 #: The process ran out of something; the disk is as good as before.
 _NO_DESCRIPTOR: Final = frozenset({errno.EMFILE, errno.ENFILE})
 _EXHAUSTED: Final = _NO_DESCRIPTOR | {errno.ENOMEM}
-#: Somebody removed the file: a topic that is being deleted, or a person. That is no word of the disk's.
+#: The file was removed, by the deletion of a topic or by hand: not an error of the disk.
 _GONE: Final = errno.ENOENT
 #: Names or permissions that a person changed: a file or a dangling link in the place of a folder, say.
 _PATH: Final = frozenset(
@@ -55,7 +55,7 @@ class Health:
 
     @property
     def is_well(self) -> bool:
-        """Whether records can be written."""
+        """Returns true if records can be written."""
         return self.offline is None and self.full is None
 
     def check(self) -> None:
@@ -72,7 +72,7 @@ class Health:
             raise self.failed(e, f"cannot {doing}") from e
 
     def failed(self, error: OSError, doing: str) -> StorageError:
-        """What to raise for `error`; takes the directory offline unless the error passes by itself."""
+        """The error to raise for `error`. Takes the directory offline unless the error is temporary."""
         reason = f"{doing}: {error}"
         if error.errno in _FULL:
             if self.full is None:

@@ -27,7 +27,7 @@ __all__ = [
 
 
 def is_hole(log: Log, damage: Corruption) -> bool:
-    """Whether bytes are missing, so that a damaged range cannot be written over in place."""
+    """Returns true if bytes are missing, so that a damaged range cannot be written over in place."""
     segment = log.segments.holding(damage.first_offset)
     return (
         not damage.size
@@ -43,13 +43,13 @@ def holes(log: Log) -> list[Corruption]:
 
 
 def describe_holes(log: Log) -> str:
-    """What is missing, for people."""
+    """The missing ranges of offsets, as text."""
     ranges = [f"{hole.first_offset} to {hole.next_offset - 1}" for hole in holes(log)]
     return f"the log lacks the offsets {', '.join(ranges)}"
 
 
 def uncommitted_damage(log: Log) -> int | None:
-    """Where the first damage begins behind which nothing is known to be committed.
+    """The first offset of damage above the high watermark; None if there is none.
 
     A follower that truncates its log there, and fetches the rest again, gives up nothing committed.
     """
@@ -71,7 +71,7 @@ def blocking_damage(log: Log) -> list[Corruption]:
 
 
 def held_end(log: Log) -> int:
-    """Where the records of a log end: before a hole that nothing lies behind, else at its end offset.
+    """The end of a log's records: the start of a hole at its end, else its end offset.
 
     Why: offsets below the recovery point are not given again, so a log that lost its last segment ends with a
     hole. It cannot claim that what it lacks is committed.

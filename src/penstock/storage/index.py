@@ -38,7 +38,7 @@ class IndexDamaged(PenstockError):
 
 
 class OffsetIndex:
-    """Where to start looking for an offset."""
+    """The offset index: the position from which to search an offset."""
 
     __slots__ = ("ends", "positions")
 
@@ -93,7 +93,7 @@ class OffsetIndex:
 
 
 class TimeIndex:
-    """Where to start looking for a timestamp."""
+    """The time index: the offset from which to search a timestamp."""
 
     __slots__ = ("ends", "timestamps")
 
@@ -171,6 +171,6 @@ def _from_disk(data: bytes, entry_bytes: int) -> array[int]:
 
 
 def _rises(values: array[int]) -> bool:
-    """Whether `values` never fall, and are not all the same; ten times as fast as to look at each step."""
+    """Returns true if `values` never fall and are not all equal; ten times as fast as a loop."""
     listed = values.tolist()
     return listed == sorted(listed) and (len(listed) < 2 or listed[0] < listed[-1])

@@ -52,7 +52,7 @@ __all__ = ["EPOCHS_FILE", "ClosedLog", "Loaded", "load", "load_producers", "prun
 EPOCHS_FILE: Final = "leader-epoch-checkpoint"
 #: how the names of a segment's files begin
 _BASE_OFFSET: Final = re.compile(r"0[0-9]{19}")
-#: what an interrupted operation leaves behind and nobody needs
+#: suffixes of files that an interrupted operation leaves behind
 _DEBRIS: Final = (DELETED, ".tmp")
 #: names of files in a log's directory that are no segment's
 _OTHERS: Final = (EPOCHS_FILE, PARTITION_METADATA)
@@ -70,13 +70,13 @@ class ClosedLog(NamedTuple):
     segments: Sequence[int]
     #: where a batch near the end of the last segment starts; -1 if that is not known
     tail: int
-    #: whether no producer had written with an id
+    #: true if no producer had written with an id
     no_producers: bool
 
 
 @dataclass(slots=True)
 class Loaded:
-    """What a log starts with."""
+    """The state of a log that was opened."""
 
     segments: Segments
     epochs: LeaderEpochs
@@ -85,9 +85,9 @@ class Loaded:
     log_start_offset: int
     end_offset: int
     recovery_point: int
-    #: what recovery found or wrote above the recovery point: nobody knows whether it is on the disk
+    #: files that recovery found or wrote above the recovery point: they may not be on the disk
     unsynced: list[Unsynced]
-    #: whether names in the directory changed
+    #: true if names in the directory changed
     changed: bool
 
 
@@ -118,7 +118,7 @@ def load(
     segments = Segments(kept or [Segment.create(files, path, log_start_offset, now_ms)])
     epochs = _load_epochs(files, path, names, segments)
     snapshots = _snapshots(names)
-    # Where nothing has ever been there is nothing to recover.
+    # A log that never had a segment needs no recovery.
     clean = clean or not (bases or recovery_point)
     report = RecoveryReport(clean=clean, foreign=foreign)
     end_offset = _clean_end(segments.active, closed.tail if closed else NO_TAIL) if clean else None
@@ -138,7 +138,7 @@ def load(
         else:
             producers = load_producers(segments, snapshots, end_offset, files, path)
     if end_offset < log_start_offset:
-        # Everything that is left was deleted by its owner.
+        # The remaining records are below the log start: they were deleted by DeleteRecords.
         set_aside(files, segments)
         files.sync_dir(path)
         segments = Segments([Segment.create(files, path, log_start_offset, now_ms)])
@@ -242,7 +242,7 @@ def _load_epochs(files: Files, path: str, names: list[str], segments: Segments) 
         with suppress(ValueError):
             return LeaderEpochs.decode(files.read(f"{path}/{EPOCHS_FILE}"))
     # It is written atomically: only a crash before the first sync, or a bad disk, gets here. A log that does
-    # not know its epochs could not tell where it and another part, so the batches have to.
+    # not know its epochs could not find where it diverges from another one: the batches have them.
     epochs = LeaderEpochs()
     if not segments.size:
         return epochs
@@ -300,7 +300,7 @@ def _replay(producers: ProducerStates, segment: Segment, start: int, end_offset:
             size = header[BATCH_LENGTH] + LOG_OVERHEAD if header[ATTRIBUTES] & CONTROL_BIT else 0
             replay_batch(producers, header, segment.open_file().pread(size, position))
     except CorruptLog:
-        # Whoever reads there is told; for producers, what can be read has to do.
+        # Reads of the damage fail. The producers are replayed from the readable batches.
         return
     finally:
         segment.release()
@@ -318,7 +318,7 @@ def _remove_stray_snapshots(
     useful = {*bases, last}
     for offset in snapshots:
         if offset > end_offset or offset not in useful:
-            # Those of segments that recovery dropped went with them.
+            # Recovery may have removed the snapshot with its segment.
             with suppress(FileNotFoundError):
                 files.remove(f"{path}/{file_name(offset)}{SNAPSHOT}")
 
@@ -373,7 +373,7 @@ class _Recovery:
         return end_offset
 
     def _finish(self, segment: Segment, following: Segment | None) -> None:
-        """What survived in the page cache only would not survive the next crash: have it synced."""
+        """Plan a sync of a recovered segment: it may be in the page cache only."""
         if following is not None:
             segment.save_indexes()
             if segment.is_compacted:

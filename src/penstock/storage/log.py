@@ -327,7 +327,7 @@ class Log:
         )
 
     def has_unexpired(self, now_ms: int) -> bool:
-        """Whether the log has records that its own retention would keep."""
+        """Returns true if the log has records that its own retention would keep."""
         if self.end_offset <= self.log_start_offset:
             return False
         with self._health.disk(f"apply retention to {self.path}"):
@@ -367,7 +367,7 @@ class Log:
         try:
             self._store.cut(segment, position, end_offset)
         except OSError as e:
-            # Some of it may be gone: only opening the log again can tell where it ends.
+            # Some bytes may be gone: only a recovery finds the end of the log.
             raise self._health.left_half_done(e, f"cannot truncate {self.path}") from e
         self.producers = producers
         self.end_offset = end_offset
@@ -448,7 +448,7 @@ class Log:
     def newest(self, offset: int) -> bytes | None:
         """All from `offset` to the end of the log, where that is what a client appended last, and little.
 
-        No transaction ends in it, so readers of committed records have to be told of none that was aborted.
+        No transaction ends in these batches, so a response to them lists no aborted transaction.
         """
         first, end, batches = self.appender.newest
         if first != offset or end != self.end_offset or offset < self.log_start_offset:
@@ -484,12 +484,12 @@ class Log:
     def batch_at_or_after(
         self, timestamp: int, start: int, *, cached_only: bool = False
     ) -> DatedBatch | None:
-        """Where the first record from `start` on may be whose timestamp is `timestamp` or later."""
+        """The batch that may have the first record from `start` on with `timestamp` or a later one."""
         with self._health.disk(f"read {self.path}"):
             return batch_at_or_after(self.segments, timestamp, start, cached_only)
 
     def latest_batch(self, start: int, *, cached_only: bool = False) -> DatedBatch | None:
-        """Where the first record from `start` on may be that has the largest timestamp of the log."""
+        """The batch that may have the first record from `start` on with the largest timestamp of the log."""
         with self._health.disk(f"read {self.path}"):
             return latest_batch(self.segments, start, cached_only)
 

@@ -1,4 +1,4 @@
-"""Questions that the sparse indexes only narrow down: by timestamp, and about aborted transactions."""
+"""Lookups that the sparse indexes only narrow down: by timestamp, and of aborted transactions."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class TimestampOffset(NamedTuple):
 class DatedBatch(NamedTuple):
     """A batch whose header says that it has a record at `timestamp` or later.
 
-    Only its records tell, and to walk through them may take long: that needs no more than these bytes.
+    The records decide, and walking them may take long. A walk needs only these bytes.
     """
 
     batch: bytes

@@ -1,4 +1,4 @@
-"""The manifest of a clean shutdown: what every log of a data directory was when its broker stopped.
+"""The manifest of a clean shutdown: the state of every log of a data directory when its broker stopped.
 
     penstock-shutdown-manifest 1 CRC32C
     {"directory_id": …, "broker_epoch": …, "logs": [[topic, partition, topic id, …], …]}
@@ -73,12 +73,12 @@ class LoggedState(NamedTuple):
 
     @property
     def closed(self) -> ClosedLog:
-        """What a load can make use of."""
+        """The part that `load` uses."""
         return ClosedLog(self.segments, self.tail, self.no_producers == 1)
 
 
 def log_entry(key: TopicPartition, topic_id: str, log: Log) -> LoggedState:
-    """What the manifest says of a log that is about to be closed, or has just been loaded."""
+    """The manifest entry of a log that is about to be closed, or has just been loaded."""
     end, epochs = log.end_offset, log.leader_epochs
     # A leader that wrote nothing is forgotten when the log is loaded again.
     last = bisect_left(epochs.starts, end) - 1
@@ -178,13 +178,13 @@ def encode_manifest(directory_id: str, broker_epoch: int, logs: Iterable[LoggedS
 
 
 class LastShutdown:
-    """What the manifest of a data directory says of the logs that have not been loaded since."""
+    """The manifest of a data directory, for the logs that have not been loaded since."""
 
     __slots__ = ("_expected", "broker_epoch", "clean", "problem", "unclean")
 
     def __init__(self, content: bytes | None, directory_id: str) -> None:
         """`content` is the manifest's file, None where there was none."""
-        #: whether the last broker that used the directory shut down in order
+        #: true if the last broker that used the directory shut down in order
         self.clean = False
         #: the epoch of that broker's registration
         self.broker_epoch = NO_BROKER_EPOCH
@@ -207,7 +207,7 @@ class LastShutdown:
             self._expected = manifest.logs
 
     def expected(self, key: TopicPartition) -> LoggedState | None:
-        """What a log was, once: what happens to it from now on is no longer in the manifest."""
+        """The entry of a log, once: the manifest does not have its later changes."""
         return self._expected.pop(key, None)
 
     def forget(self, keys: Iterable[TopicPartition]) -> None:

@@ -14,7 +14,7 @@ from penstock.ports import Buffer, Clock, File
 
 __all__ = ["Directory", "Inode", "MemoryFile", "MemoryFiles"]
 
-#: What a volume in memory claims to have: nothing here asks for more.
+#: the size that a volume in memory reports
 _VOLUME_BYTES: Final = 1 << 40
 
 
@@ -114,7 +114,7 @@ class MemoryFiles:
         return bytes(memoryview(inode.content)[position : position + size])
 
     def is_cached(self, inode: Inode) -> bool:
-        """Whether a read would not wait; memory never does."""
+        """Returns true if a read would not wait; memory never does."""
         return True
 
     def used(self) -> int:

@@ -1,4 +1,4 @@
-"""The checkpoint files of a data directory: what they say of its logs, and what they should say.
+"""The checkpoint files of a data directory: the offsets on the disk, and the offsets to write next.
 
 Three files have a line per log: its recovery point, its log start offset, and its high watermark. The event
 loop's thread owns what is in memory; a `Checkpoint` is of one moment, and any thread may write it.
@@ -56,7 +56,7 @@ class _Offsets(Protocol):
 
 
 class _Newest:
-    """Which checkpoint each file is of; held while one is written."""
+    """The number of the checkpoint in each file; the lock is held while one is written."""
 
     __slots__ = ("lock", "numbers")
 
@@ -182,7 +182,7 @@ class OffsetCheckpoints:
             self.high_watermarks.pop(key, None)
 
     def may_be_written(self, keys: Iterable[TopicPartition]) -> bool:
-        """Whether a checkpoint on the disk may speak of one of `keys`."""
+        """Returns true if a checkpoint on the disk may speak of one of `keys`."""
         return not self._checkpointed.isdisjoint(keys)
 
     def remember(self, key: TopicPartition, log: _Offsets) -> None:
@@ -197,7 +197,7 @@ class OffsetCheckpoints:
         self._knows_high_watermarks = True
 
     def is_above(self, key: TopicPartition, offset: int) -> bool:
-        """Whether a recovery point on the disk, or on its way there, may be above `offset`."""
+        """Returns true if a recovery point on the disk, or on its way there, may be above `offset`."""
         return self._written.get(key, 0) > offset
 
     def take(self) -> Checkpoint:
@@ -285,7 +285,7 @@ def recorded_offsets(files: Files, log_path: str) -> tuple[int | None, int]:
 
 
 def _recorded(files: Files, log_path: str, name: str) -> int | None:
-    """What one checkpoint says of one log; None where it says nothing. Only that log's line is parsed."""
+    """The offset of one log in one checkpoint; None if it has none. Only that log's line is parsed."""
     match = _LOG_PATH.fullmatch(log_path)
     if match is None:
         return None

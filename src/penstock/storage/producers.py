@@ -1,4 +1,4 @@
-"""What a log remembers of its producers: sequences, epochs, and transactions that are not over.
+"""The producers of a log: sequences, epochs, and open transactions.
 
 A producer may retry: the last five batches of each are remembered, and one that comes again is answered with
 the offset it has. Checks (`check`) come before a batch is written and change nothing; `apply` follows the
@@ -141,7 +141,7 @@ class ProducerStates:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no producer is known, nor a transaction."""
+        """Returns true if no producer is known, nor a transaction."""
         return not (self.states or self.ongoing or self._unreplicated)
 
     def items(self) -> ItemsView[int, ProducerState]:
@@ -207,7 +207,7 @@ class ProducerStates:
         return CompletedTransaction(state.producer_id, first, offset, not marker.committed)
 
     def last_stable_after(self, completed: CompletedTransaction) -> int:
-        """What the last stable offset becomes once `completed` is replicated."""
+        """The last stable offset once `completed` is replicated."""
         return next(iter(self.ongoing), completed.last_offset + 1)
 
     def replicated_to(self, high_watermark: int) -> None:

@@ -4,7 +4,7 @@
     <path>/quarantine/NAME/data/partition-N/    the partition's folder, as it was
 
 A log is set aside when the broker cannot prove that deleting it is right: the metadata does not assign it to
-this broker, its folder belongs to another partition, or a leader asks its follower to drop committed records.
+this broker, its folder belongs to another partition, or a leader lacks committed records of its follower.
 
 Invariant: `quarantine.json` is durable before the first folder is moved, and a move is one rename. After a
 crash each folder is either in its old place or in the quarantine, never in neither.
@@ -41,7 +41,7 @@ class QuarantineRefused(PenstockError):
 
 @dataclass(slots=True, kw_only=True)
 class QuarantineEntry:
-    """What `quarantine.json` says about one set-aside topic or partition."""
+    """The `quarantine.json` of one set-aside topic or partition."""
 
     name: str
     topic: str

@@ -1,4 +1,4 @@
-"""The check of a client's records: their compressed frame, their structure, and what the topic asks of them.
+"""The check of a client's records: their compressed frame, their structure, and the configs of the topic.
 
 `penstock.record.validation` says how far the check goes; ADR 13 has the cost of each level. The checksum is
 checked before these checks run. Whatever they find is how the client made the batch, so it is an
@@ -131,7 +131,7 @@ def _records_of(
 
 
 class _Scratch(local):
-    """Where a thread decompresses to, again and again: fresh memory costs as much as a fast codec."""
+    """The buffer that a thread decompresses to: fresh memory costs as much as a fast codec."""
 
     def __init__(self) -> None:
         self.buffer = bytearray()

@@ -1,4 +1,4 @@
-"""Walking segments after a crash: what survived, what has to go, and what should be there and is not.
+"""Recovery after a crash: walks segments, truncates what was not acknowledged, and reports damage.
 
 Everything below the recovery point was on the disk when it was acknowledged. A batch there that is damaged is
 corruption: it is reported, and neither it nor what follows is dropped.
@@ -72,7 +72,7 @@ class Corruption(NamedTuple):
 
 @dataclass(slots=True)
 class RecoveryReport:
-    """What opening a log found out."""
+    """The outcome of opening a log, and its known damage."""
 
     clean: bool = True
     segments_walked: int = 0
@@ -100,11 +100,11 @@ class RecoveryReport:
         self.corruption = sorted([*self.corruption, damage], key=lambda each: each.first_offset)
 
     def replaced(self, damage: Corruption) -> None:
-        """What was damaged is sound again."""
+        """A damaged range is sound again."""
         self.corruption = [each for each in self.corruption if each != damage]
 
     def end_before(self, offset: int) -> int:
-        """Where to cut a log instead of at `offset`: before what is damaged there, not in the midst of it."""
+        """The offset to truncate to instead of `offset`, which may be within a damaged range."""
         for damage in self.corruption:
             if damage.first_offset < offset < damage.next_offset:
                 return damage.first_offset
@@ -144,7 +144,7 @@ def whole_batches(file: File, position: int, end: int) -> Iterator[tuple[int, tu
 
 
 def _written_end(file: File, position: int, end: int) -> int:
-    """Where the first sector from `position` on starts that was never written; `end` if all of them were.
+    """The position of the first sector from `position` on that was never written; `end` if there is none.
 
     A sector that lies only partly in [position, end) counts with that part, if it is longer than what may be
     zeros at the start of a sound batch, or at its end.
@@ -195,13 +195,13 @@ class BatchSearch:
         self._gaps_allowed = False
 
     def _is_left_over(self, header: tuple[int, ...], next_offset: int) -> bool:
-        """Whether a batch was cut from the log, though the disk still has it; recovery alone can tell."""
+        """Returns true if a batch was truncated before the crash, and the disk still has it."""
         return False
 
     def _follows(
         self, file: File, position: int, end: int, header: tuple[int, ...], next_offset: int
     ) -> bool:
-        """Whether the whole batch at `position` may come next, `next_offset` being free."""
+        """Returns true if the whole batch at `position` may come next, `next_offset` being free."""
         return not self._is_left_over(header, next_offset) and (
             header[BASE_OFFSET] == next_offset
             or (self._gaps_allowed and self._believable(file, position, end, header, next_offset))
@@ -210,7 +210,7 @@ class BatchSearch:
     def _believable(
         self, file: File, position: int, end: int, header: tuple[int, ...], at_least: int
     ) -> bool:
-        """Whether a sound batch behind a gap is where its offset says, which no checksum covers.
+        """Returns true if a sound batch behind a gap is where its offset says, which no checksum covers.
 
         The batch behind it has to follow; behind the last one comes the next segment or the recovery point.
         """
@@ -251,7 +251,7 @@ class BatchSearch:
         return None
 
     def _ends_log(self, file: File, damaged: int, position: int, end: int, header: tuple[int, ...]) -> bool:
-        """Whether a sound batch is the log's last one: what is left of the damaged one says so, too."""
+        """Returns true if a sound batch is the last one, and the header of the damaged one agrees."""
         size, next_offset = header[BATCH_LENGTH] + LOG_OVERHEAD, self.next_offset
         return (
             self._open_end
@@ -352,7 +352,7 @@ class SegmentRecovery(BatchSearch):
         return headers if offset == next_offset else []
 
     def _continues(self, segment: Segment, following_base: int | None) -> bool:
-        """Whether the next segment follows: what was rolled later may have reached the disk earlier."""
+        """Returns true if the next segment continues this one: a later segment may be on the disk earlier."""
         if following_base is None or self.next_offset == following_base:
             return True
         if self.next_offset < following_base and self._gaps_allowed:
@@ -399,13 +399,13 @@ class SegmentRecovery(BatchSearch):
     ) -> None:
         """Note that [position, end) is damaged, or that offsets are missing if that is nothing.
 
-        Where it is only records that have rotted, headers still tell what their producers have sent.
+        Where it is only records that have rotted, the headers still have the sequences of their producers.
         """
         if next_offset is None:
             next_offset = self._recovery_point
         self._rotten = self._headers(file, position, end, next_offset)
         for header in self._rotten:
-            # A bit that makes a transaction of it may be what has rotted: nobody would ever end that one.
+            # The damaged bit may be the one of transactions: such a transaction would never end.
             if header[PRODUCER_ID] >= 0 and not header[ATTRIBUTES] & (CONTROL_BIT | TRANSACTIONAL_BIT):
                 self._producers.apply(header, header[BASE_OFFSET], None)
         path, first_offset = segment.path(LOG), self.next_offset

@@ -1,8 +1,8 @@
-"""Room that a data directory keeps for bad times: a file that goes when the disk is full.
+"""The reserve of a data directory: a file that is removed when the disk is full.
 
-A broker whose disk is full has to go on writing a little: who leads what now (the metadata log), and its
-vote. Without that it would tell clients of leaders that are none, and could not even take part when another
-controller is elected. Records do not get that room (`Log.check_room`).
+A broker with a full disk still has to write metadata and its vote. Without metadata it would name wrong
+leaders to clients, and without its vote it could not take part in the election of a controller. Records do
+not get this space (`Log.check_room`).
 
 Owned by a `DataDirectory`; touches files only, so it may be used from any thread.
 """

@@ -1,4 +1,4 @@
-"""Which segments a log no longer has to keep: too old, too many, or wholly before its start.
+"""Retention: finds segments that are too old, too many, or wholly before the log start.
 
 Segments go from the oldest on, whole, and only below the high watermark. Their age is that of their youngest
 record, by its own timestamp; segments without timestamps go by when they were last written. A time index that
@@ -29,7 +29,7 @@ def expired_segments(
 ) -> list[Segment]:
     """The oldest segments that are to go; all of them, the last included, if its records are too old.
 
-    With None for `now_ms` the time is not known, and no segment is too old.
+    Without `now_ms` the time is not known, and no segment is too old.
     """
     excess = segments.size - config.retention_bytes if config.delete and config.retention_bytes >= 0 else 0
     expired: list[Segment] = []

@@ -41,12 +41,12 @@ class Rules:
         #: how far ahead of the broker's clock a producer's timestamps may be, if they are kept at all
         self.ahead_max_ms = FOREVER if self.log_append_time else self.after_max_ms
         self.compact = config.compact
-        #: whether a record may be too old
+        #: true if a record may be too old
         self.is_bounded = self.before_max_ms < FOREVER and not self.log_append_time
-        #: whether the topic asks for something that only records tell
+        #: true if a config of the topic needs a check of every record
         self.walk = self.compact or self.is_bounded
         level = config.penstock_record_validation
-        #: whether the frame of a client's compressed batch is checked, and whether all its records are
+        #: true if the frame of a client's compressed batch is checked, and whether all its records are
         self.frames = level in {"frame", "records"}
         self.records = level == "records"
         self.decompressed_bytes_max = config.penstock_record_decompressed_bytes_max

@@ -1,4 +1,4 @@
-"""Walking the batches of a segment file by their headers, and reading without waiting for a disk."""
+"""Walks the batches of a segment file by their headers, and reads without waiting for a disk."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _STEP: Final = Struct(">qi4xb6xi")
 
 
 class ColdPages(PenstockError):
-    """What was asked for is not in memory. Call `warm` in a worker thread, then ask again."""
+    """The bytes of a read are not in memory. Call `warm` in a worker thread, then repeat the read."""
 
     def __init__(self, file: File, position: int, size: int) -> None:
         super().__init__(f"{size} bytes at {position} of {file.path} are not in memory")
@@ -63,7 +63,7 @@ def read_bytes(file: File, size: int, position: int, cached_only: bool) -> bytes
 
 
 def plausible(header: tuple[int, ...], room: int) -> bool:
-    """Whether `header` can start a batch of at most `room` bytes; says nothing about its checksum."""
+    """Returns true if `header` can start a batch of at most `room` bytes; says nothing about its checksum."""
     return (
         header[MAGIC_BYTE] == MAGIC
         and HEADER_SIZE <= header[BATCH_LENGTH] + LOG_OVERHEAD <= room
@@ -72,9 +72,9 @@ def plausible(header: tuple[int, ...], room: int) -> bool:
 
 
 def find_batch(file: File, position: int, end: int, offset: int, cached_only: bool) -> int:
-    """Where the first batch of [position, end) starts that reaches `offset`; `end` if none does.
+    """The position of the first batch in [position, end) that reaches `offset`; `end` if none does.
 
-    What `scan` does, for the one question that every fetch asks: several times as fast.
+    As `scan`, for the lookup that every fetch needs: several times as fast.
     """
     while position < end:
         chunk = read_bytes(file, min(_CHUNK_BYTES, end - position), position, cached_only)

@@ -1,4 +1,4 @@
-"""Reading sealed segments again, to find damage before somebody needs what is damaged.
+"""Checks sealed segments again, to find damage while other replicas can still repair it.
 
 A sealed segment never changes, so its checksums can be checked at any time, piece by piece, in another
 process. Damage becomes part of the log's `RecoveryReport`, and reads treat it as damage that recovery found.
@@ -36,19 +36,19 @@ __all__ = [
 
 
 class SealedSegment(NamedTuple):
-    """What it takes to check a segment elsewhere: its file, and the offsets that it has to hold."""
+    """A segment to check in another process: its file, and its offsets."""
 
     path: str
     size: int
     base_offset: int
     #: where the next segment starts
     end_offset: int
-    #: whether compaction may have left offsets out
+    #: true if compaction may have left offsets out
     gaps_allowed: bool
 
 
 class Piece(NamedTuple):
-    """What has been checked: the segment up to `position`, which is where `next_offset` starts."""
+    """The checked part: the segment up to `position`, where the batch of `next_offset` starts."""
 
     position: int
     next_offset: int
@@ -122,7 +122,7 @@ class _Scrub(BatchSearch):
 
 
 def note_damage(log: Log, segment: Segment, damage: Corruption) -> None:
-    """Let nobody read from now on what is damaged; what was known to be before may be a part of it."""
+    """Report damage of a log, so that reads of it fail. It may contain damage that is known already."""
     for known in log.recovery.corruption:
         if damage.first_offset <= known.first_offset and known.next_offset <= damage.next_offset:
             _forget(log, segment, known)
@@ -152,7 +152,7 @@ def restore_damage(log: Log, numbers: Sequence[int]) -> None:
 
 
 def _is_sound(segment: Segment, damage: Corruption) -> bool:
-    """Whether the bytes of a damaged range are whole batches that lead from its first offset to its end."""
+    """Returns true if a damaged range has whole batches from its first offset to its end."""
     offset, end = damage.first_offset, damage.position + damage.size
     position = damage.position
     for start, header, _ in whole_batches(segment.open_file(), position, end):

@@ -4,7 +4,7 @@ Everything but the last segment is sealed: it never grows, its index files are c
 open (descriptor, indexes) may be dropped at any time and comes back at the next use. The last segment's
 indexes live in memory and reach their files when it is sealed or closed, because they can be rebuilt.
 
-Where the caller asks not to wait for a disk, reads raise `ColdPages` instead.
+With `cached_only` reads raise `ColdPages` instead of waiting for the disk.
 """
 
 from __future__ import annotations
@@ -134,13 +134,13 @@ class Segment:
         self.rebuilt: Segment | CorruptLog | None = None
         self.transactions = TransactionIndex(files, self._path + TRANSACTION_INDEX)
         self._entries_max = _ENTRIES_MAX
-        #: whether the indexes have as many entries as they may
+        #: true if the indexes have as many entries as they may
         self.full = False
-        #: whether the index files hold what memory holds
+        #: true if the index files hold what memory holds
         self.indexes_saved = True
         #: where a batch near the end starts, by the manifest or by the index; -1 if that is not known
         self.known_tail = NO_TAIL
-        #: a largest timestamp up to which time is no reason to roll, as far as somebody has worked it out
+        #: the largest timestamp that does not make the segment roll, once it is known
         self.roll_beyond = NOT_WORKED_OUT
         #: base offset -> position, of the latest batches; the log adds each that it appends
         self.recent: dict[int, int] = {}
@@ -175,7 +175,7 @@ class Segment:
         return file
 
     def coverage(self) -> Coverage | None:
-        """What the marker of a compacted segment records; None if nothing."""
+        """The content of the marker of a compacted segment; None if it is empty."""
         try:
             line, newline, _ = self._files.read(self._path + COMPACTED).partition(b"\n")
             next_offset, size = line.split()
@@ -211,7 +211,7 @@ class Segment:
             self._offsets = self._times = None
 
     def tail(self) -> int:
-        """Where a batch near the end starts, without a look at the index file; -1 if that is not known."""
+        """The position of a batch near the end, without reading the index file; -1 if it is not known."""
         if self._offsets is None:
             return self.known_tail
         return self._offsets.positions[-1] if self._offsets.positions else 0
@@ -277,7 +277,7 @@ class Segment:
         return read_bytes(file, file.size(), 0, cached_only)
 
     def _check_last_entry(self, offsets: OffsetIndex, cached_only: bool) -> None:
-        """One batch looked at tells an index that belongs to this file from one that does not."""
+        """Check one batch: an index of another file does not match it."""
         if offsets.positions:
             try:
                 _, header = next(scan(self.open_file(), offsets.positions[-1], self.size, cached_only))
@@ -345,7 +345,7 @@ class Segment:
         if self._max_timestamp is None:
             times = self._times
             if times is None:
-                # The last entry is enough, and a lookup by timestamp asks every segment for it.
+                # The last entry is enough: a lookup by timestamp needs it of every segment.
                 times = TimeIndex.decode(self.last_entry(TIME_INDEX, TIME_ENTRY_BYTES, cached_only))
             if not times and self.size:
                 times = self.times(cached_only)
@@ -370,7 +370,7 @@ class Segment:
         return self.max_timestamp(cached_only)
 
     def _has_timestamp(self, timestamp: int, cached_only: bool) -> bool:
-        """Whether the batch that has the largest timestamp has it, and the last one none that is larger."""
+        """Returns true if the batch of the largest timestamp has it, and the last batch has no larger one."""
         end = self._max_timestamp_end
         try:
             positions = self.offsets(cached_only).positions
@@ -387,7 +387,7 @@ class Segment:
 
     @property
     def max_timestamp_end(self) -> int:
-        """The last offset of the batch that has `max_timestamp`; valid once that has been asked for."""
+        """The last offset of the batch that has `max_timestamp`; valid after a call of that."""
         return self._max_timestamp_end
 
     def last_entry(self, suffix: str, entry_bytes: int, cached_only: bool = False) -> bytes:
@@ -419,7 +419,7 @@ class Segment:
         """Have the index end with the last batch, so that opening the segment finds its end at once."""
         if self.size:
             indexed = offsets.positions[-1] if offsets.positions else 0
-            # Where the file has been damaged meanwhile, the next open has to look for the end.
+            # If the file was damaged meanwhile, the next open has to find the end.
             with suppress(CorruptLog):
                 for position, header in deque(self.scan(indexed), maxlen=1):
                     if position > indexed:
@@ -450,7 +450,7 @@ class Segment:
     def append(self, data: Buffer) -> int:
         """Write whole batches at the end; returns where they start. They are to be `index`ed next."""
         if self._offsets is None:
-            # What the index files know has to be in memory before there is more to know.
+            # The entries of the index files have to be in memory before others are added.
             self.offsets()
         position = self.size
         (self.file or self.open_file()).append(data)
@@ -459,7 +459,7 @@ class Segment:
         return position
 
     def find(self, offset: int, cached_only: bool = False) -> int:
-        """Where the first batch starts that reaches `offset`; the segment's size if none does."""
+        """The position of the first batch that reaches `offset`; the segment's size if none does."""
         position = self.recent.get(offset)
         if position is not None:
             return position

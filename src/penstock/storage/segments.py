@@ -1,4 +1,4 @@
-"""The segments of a log in order, and how many of them keep something open."""
+"""The segments of a log in order, and the cache of their open files and indexes."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from penstock.storage.segment import Segment
 
 __all__ = ["SegmentCache", "Segments"]
 
-#: descriptors are few where nobody raised the limit of 1,024
+#: the usual limit of descriptors is 1,024
 _OPEN_FILES_MAX: Final = 256
 #: 8 to 12 bytes each
 _INDEX_ENTRIES_MAX: Final = 4_000_000
 
 
 class SegmentCache:
-    """What sealed segments keep: the latest used their files, and more of them their indexes.
+    """The open files and indexes of sealed segments: the latest used segments keep them.
 
     To open a file again is one system call, to load indexes are many. One cache per data directory will do.
     """
@@ -79,7 +79,7 @@ class Segments:
         self._bases = array("q", [segment.base_offset for segment in self._segments])
         self.active = self._segments[-1]
         self.sealed_bytes = sum(segment.size for segment in self._segments[:-1])
-        #: those with aborted transactions, None if nobody has looked since the segments changed
+        #: the segments with aborted transactions; None if not known since the segments changed
         self._aborting: list[Segment] | None = None
 
     def __len__(self) -> int:
@@ -107,7 +107,7 @@ class Segments:
         return self._segments[max(bisect_right(self._bases, offset) - 1, 0) :]
 
     def aborting_since(self, offset: int, cached_only: bool = False) -> list[Segment]:
-        """Those of `since(offset)` in which transactions were aborted: often none, however many there are."""
+        """The segments of `since(offset)` with aborted transactions: often none."""
         if self._aborting is None:
             self._aborting = [
                 segment for segment in self._segments if segment.transactions.entries(cached_only)

@@ -1,4 +1,4 @@
-"""The segments of one log on disk: where batches are written, found, rolled over, cut and removed.
+"""The segments of one log on disk: writes, finds, rolls, truncates and removes batches.
 
 This is the log without its meaning: it knows positions and files, not producers, epochs or watermarks (`log`
 does). What it raises is the operating system's `OSError`; every method either does all of its work or leaves
@@ -59,7 +59,7 @@ class SegmentStore:
         self._rng = rng
         #: files of sealed segments that no sync has been planned for; holding them keeps them open
         self.unsynced: list[Unsynced] = []
-        #: whether names in the directory changed since the last planned sync
+        #: true if names in the directory changed since the last planned sync
         self.directory_dirty = False
 
     def reconfigure(self, config: LogConfig) -> None:
@@ -79,7 +79,7 @@ class SegmentStore:
     # -- writing
 
     def must_roll(self, size: int, last_offset: int, max_timestamp: int, now_ms: int) -> bool:
-        """Whether `size` bytes that end with `last_offset` have to go to a new segment."""
+        """Returns true if `size` bytes that end with `last_offset` have to go to a new segment."""
         segment = self.segments.active
         if last_offset - segment.base_offset > _RELATIVE_OFFSET_MAX:
             return True
@@ -92,7 +92,7 @@ class SegmentStore:
         )
 
     def _too_old(self, segment: Segment, max_timestamp: int, now_ms: int) -> bool:
-        """Whether records up to `max_timestamp` would make `segment` span more time than it may."""
+        """Returns true if records up to `max_timestamp` would make `segment` span more time than it may."""
         first = segment.first_timestamp
         if first is None:
             first = segment.load_first_timestamp()
@@ -146,7 +146,7 @@ class SegmentStore:
         return file
 
     def unsynced_files(self, grown: bool) -> list[Unsynced]:
-        """Everything with unsynced bytes, each once; with `grown`, the last segment has some, too."""
+        """The files with unsynced bytes, each once; with `grown` the last segment is one of them."""
         files, self.unsynced = self.unsynced, []
         if grown:
             active = self.segments.active
@@ -201,7 +201,7 @@ class SegmentStore:
         return FileRange(file, position, size)
 
     def _readable_end(self, segment: Segment, upper: int, end_offset: int, cached_only: bool) -> int:
-        """Where the batches of `segment` end that lie wholly below `upper`."""
+        """The end position of the batches of `segment` that are wholly below `upper`."""
         if upper >= end_offset:
             return segment.size
         following = self.segments.after(segment)
@@ -242,7 +242,7 @@ class SegmentStore:
         return set_aside(self.files, segments)
 
     def cut_point(self, offset: int) -> tuple[Segment, int, int]:
-        """Where to cut so that no batch reaches `offset`: segment, position, and the end that this makes."""
+        """The point of a truncation to `offset`: segment, position, and the new end of the log."""
         segment = self.segments.holding(offset)
         position = segment.find(offset)
         if position == segment.size or any(position == damage.position for damage in segment.damage):
@@ -327,7 +327,7 @@ def _batch_size(file: File, position: int, cached_only: bool) -> int:
 
 
 def _probe(file: File, position: int, size: int) -> None:
-    """Raise `ColdPages` unless a range is in memory, as far as a byte here and there can tell."""
+    """Raise `ColdPages` unless a range is in memory; reads one byte per stride."""
     last = position + size - 1
     for at in (*range(position, last, _PROBE_STRIDE), last):
         if file.pread_cached(1, at) is None:

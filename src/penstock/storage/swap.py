@@ -1,4 +1,4 @@
-"""Putting compacted segments in the place of the old ones so that a crash leaves either, never neither.
+"""Replaces segments by compacted ones, so that a crash leaves either the old or the new segments.
 
 Compaction writes into the directory `cleaned` of a log, last of all a manifest of what its result replaces.
 The swap is decided by one rename, `cleaned` to `swap`: before it the old segments stand, behind it the new

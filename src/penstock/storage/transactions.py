@@ -48,7 +48,7 @@ class TransactionIndex:
         return self._file
 
     def assume_empty(self) -> None:
-        """There is no file: whoever opened the log has seen its directory."""
+        """There is no file: the log was opened with a listing of its directory."""
         self._entries = []
 
     def entries(self, cached_only: bool = False) -> list[AbortedTransaction]:

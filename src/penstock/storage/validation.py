@@ -1,4 +1,4 @@
-"""What may enter a log: batches are checked by header and checksum, and stamped with the append time.
+"""Checks batches before an append, by header and checksum, and stamps them with the append time.
 
 The records of a client's batch are checked as far as `penstock.record.validation` says. Below the level
 `records` they are checked only where the topic asks for something that no header tells (keys in compacted

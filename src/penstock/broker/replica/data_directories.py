@@ -1,4 +1,4 @@
-"""The data directories of a broker: which of them are there, and what they say about the last shutdown."""
+"""The data directories of a broker: the present and the missing ones, and their last shutdown."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Followers whose leader wants committed records cut: their logs go to the quarantine and are fetched again.
+"""Quarantines the log of a follower whose leader lacks committed records; the log is fetched again.
 
 A leader that was elected cleanly has everything that its followers know to be committed. A leader that lacks
 some of it was elected without proof: its log may be the one that is wrong. So the follower keeps its log, in
-the quarantine, and gets an empty one. Only a topic that asks for unclean elections has its log cut in place.
+the quarantine, and gets an empty one. Only the log of a topic with unclean elections is truncated in place.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class FollowerQuarantine:
     def set_aside(self, partition: Partition, leader: int, offset: int) -> bool:
         """Quarantine the log of a follower that its leader wants to end, or to start, at `offset`.
 
-        False if the controller still counts on the replica: the controller is told first, and the follower
-        asks its leader again in a moment.
+        False if the replica is in the ISR or the ELR: it is reported to the controller first, and the
+        follower fetches again in a moment.
         """
         key = (partition.topic_id, partition.index)
         end_offset = partition.log.end_offset

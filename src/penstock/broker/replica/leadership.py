@@ -129,7 +129,7 @@ class Leadership:
             follower.grew(size)
 
     def became_durable(self, end_offset: int) -> None:
-        """Where acks wait for the disk, the leader's own copy counts as far as the disk has it."""
+        """The disk has everything below `end_offset`: with acks that wait for it, this counts for commits."""
         self.state.local_end_advanced(end_offset, self._now_ms())
         self._commit()
 

@@ -263,7 +263,7 @@ class Partition:
         return epoch_end(self.log, self.leader_epoch, epoch)
 
     def readable_end(self, committed: bool) -> int:
-        """Where reading ends: the last stable offset if only `committed` transactions are read."""
+        """The end of reads: the last stable offset if only `committed` transactions are read."""
         log = self.log
         return log.last_stable_offset if committed else log.high_watermark
 

@@ -1,4 +1,4 @@
-"""Where requests look partitions up, by their topic's name or id.
+"""The table of partitions by topic name and topic id.
 
 `find` is on the path of every request: two dictionary look-ups. A partition that is not here, because it has
 no replica on this broker or cannot be opened, keeps its place as the error code that its clients get.
@@ -31,7 +31,7 @@ class PartitionTable:
         self._acknowledgements: dict[TopicId, dict[int, Skeleton]] = {}
         #: replicas that may lack committed records, which the controller has yet to exclude
         self.unclean = UncleanReplicas()
-        #: whether the wall clock may refuse timestamps
+        #: true if the wall clock may refuse timestamps
         self.clock_trusted = True
 
     def trust_clock(self, trusted: bool) -> None:
@@ -59,7 +59,7 @@ class PartitionTable:
                     yield slot
 
     def hosts(self, topic_id: TopicId, index: int) -> bool:
-        """Whether the partition has its place here, even if its directory cannot hold it now."""
+        """Returns true if the partition has its place here, even if its directory cannot hold it now."""
         slot = self._by_id.get(topic_id, {}).get(index, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return slot is not ErrorCode.NOT_LEADER_OR_FOLLOWER
 

@@ -46,7 +46,7 @@ CheckMetadata: TypeAlias = Callable[[], Callable[[DataDirectory], Log]]
 
 
 class Partitions(PartitionTable):
-    """Everything that is stored here except the metadata log, which `open` hands to its owner."""
+    """All hosted partitions. `open` returns the metadata log, which its caller owns."""
 
     def __init__(self, config: BrokerConfig, world: World, check_metadata: CheckMetadata) -> None:
         super().__init__()
@@ -67,7 +67,7 @@ class Partitions(PartitionTable):
         self._image = ClusterImage()
         #: why the metadata is no proof that partitions may be deleted, None where it is
         self.metadata_doubt: Callable[[], str | None] = lambda: None
-        #: told of every partition that comes to be hosted
+        #: called with every partition that is hosted from now on
         self.on_hosted: Callable[[Partition], None] = _nothing
 
     @property
@@ -390,7 +390,7 @@ class Partitions(PartitionTable):
 
         async def delete() -> None:
             if flusher is not None:
-                # Who closes a file last, after its name is gone, frees its memory: not the event loop.
+                # The last close of a removed file frees its memory: that must not block the event loop.
                 await flusher.let_go()
             try:
                 await self._workers.in_thread(removal.delete)
@@ -403,4 +403,4 @@ class Partitions(PartitionTable):
 
 
 def _nothing(partition: Partition) -> None:
-    """Nobody to tell."""
+    """Ignore a partition that is hosted before `on_hosted` is set."""

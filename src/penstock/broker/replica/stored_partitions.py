@@ -114,9 +114,9 @@ class StoredPartitions:
         )
 
     def _own_place(self, folder: PartitionFolder) -> StoredPartition | None:
-        """Where a folder belongs, None if the image does not assign its partition to this broker."""
+        """The place of a folder; None if the image does not assign its partition to this broker."""
         topic_id, index = folder.identity or (folder.topic_id, folder.partition)
-        # Where both ids were lost, only the name of the topic's folder is left.
+        # If both ids were lost, only the name of the topic's folder is left.
         lost = topic_id == NO_TOPIC_ID
         topic = self._image.topics.get(folder.topic) if lost else self._image.topics_by_id.get(topic_id)
         if topic is None or not self._is_assigned(topic.name, index):

@@ -40,9 +40,9 @@ class Throttles:
         self.follower = ReplicationThrottle(None, 0)
         #: topics with throttled replicas; None until the first change of configs or partitions is applied
         self._topics: set[str] | None = None
-        #: whether the controller may add replicas by itself
+        #: true if the controller may add replicas by itself
         self._moves_itself = False
-        #: whether a replica may have been throttled after the last change
+        #: true if a replica may have been throttled after the last change
         self._was_used = False
 
     def reconfigure(self, topics: Iterable[str]) -> bool:

@@ -32,7 +32,7 @@ class _Mark:
 
 
 class UncleanReport:
-    """What one heartbeat lists."""
+    """The unclean replicas of one heartbeat."""
 
     __slots__ = ("_marks",)
 
@@ -50,7 +50,7 @@ class UncleanReport:
         return bool(self._marks)
 
     def is_current(self, key: PartitionKey, mark: _Mark) -> bool:
-        """Whether the heartbeat reported this very finding."""
+        """Returns true if the heartbeat reported this very finding."""
         return self._marks.get(key) is mark
 
 
@@ -74,11 +74,11 @@ class UncleanReplicas:
         self.on_marked()
 
     def report(self) -> UncleanReport:
-        """What to list in a heartbeat; `settle` takes it when that is answered."""
+        """The unclean replicas to list in a heartbeat; call `settle` with them after the response."""
         return UncleanReport(dict(self._marks))
 
     def settle(self, report: UncleanReport) -> None:
-        """Report no longer what the controller was told, except replicas that were marked again meanwhile."""
+        """Drop replicas that were reported to the controller, unless they were marked again meanwhile."""
         self._marks = {key: mark for key, mark in self._marks.items() if not report.is_current(key, mark)}
 
 
