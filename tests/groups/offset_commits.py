@@ -1,4 +1,4 @@
-"""Committed offsets of groups on the stage."""
+"""Committed offsets of groups."""
 
 from __future__ import annotations
 
