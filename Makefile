@@ -4,7 +4,7 @@ VENV := .venv
 PY := $(VENV)/bin/python
 READY := $(VENV)/.ready
 
-.PHONY: help run test test-brokers test-clients test-pipeline test-conformance lint format docs bench profile fuzz sim mutants chaos differential disasters exactly-once test-spark-next conformance clean
+.PHONY: help run check check-core check-brokers check-replicas test test-core test-simulation test-brokers test-clients test-interop test-pipeline test-conformance lint format docs bench profile fuzz sim mutants chaos differential disasters exactly-once test-spark-next conformance clean
 .DEFAULT_GOAL := help
 
 help: ## show this list
@@ -18,19 +18,45 @@ $(READY): pyproject.toml constraints.txt
 run: $(READY) ## the whole product, live: brokers, simulated GPUs, Spark, API (FOR=90 ends with a summary)
 	@$(PY) -m penstock telemetry demo $(if $(FOR),--for $(FOR)) $(if $(DATA),--data $(DATA)) $(ARGS)
 
-# Tests that start other processes wait for them much of the time, so three parts share two cores well.
-CLIENT_TESTS := tests/cli tests/client tests/interop tests/chaos tests/disasters tests/docs tests/examples tests/lab $(wildcard tests/testing/test_*.py)
+# Parts of the tests. Those that start other processes wait for them much of the time, so three share two cores well.
+SIMULATION_TESTS := tests/testing/simulation
+BROKER_TESTS := tests/broker
+CLIENT_TESTS := tests/cli tests/client tests/docs tests/examples $(wildcard tests/testing/test_*.py)
+INTEROP_TESTS := tests/interop tests/lab tests/chaos tests/disasters
 PIPELINE_TESTS := tests/spark tests/telemetry
+PARTS := $(SIMULATION_TESTS) $(BROKER_TESTS) $(CLIENT_TESTS) $(INTEROP_TESTS) $(PIPELINE_TESTS)
 
-test: $(READY) ## everything that must hold: lint, tests, and other people's tests (a four-minute part)
+check: $(READY) ## lint, and every fast test without child processes and Spark (three minutes)
+	@$(MAKE) --no-print-directory --jobs=4 --keep-going --output-sync=line lint check-core check-brokers check-replicas
+
+check-core: $(READY)
+	$(PY) -m pytest -q --fast --ignore=tests/broker --ignore=tests/spark --ignore=tests/interop
+
+# Most of their time they wait for elections, timeouts and restarts, so they share a core.
+check-brokers: $(READY)
+	$(PY) -m pytest -q --fast tests/broker --ignore=tests/broker/replica --ignore=tests/broker/healing
+
+check-replicas: $(READY)
+	$(PY) -m pytest -q --fast tests/broker/replica tests/broker/healing
+
+test: $(READY) ## everything that must hold: lint, tests, and other people's tests (fifteen minutes on two cores)
 	@echo "three parts run at once; each reports when it is done"
-	@$(MAKE) --no-print-directory --jobs=3 --keep-going --output-sync=line lint test-pipeline test-clients test-brokers test-conformance
+	@$(MAKE) --no-print-directory --jobs=3 --keep-going --output-sync=line lint test-pipeline test-interop test-simulation test-brokers test-clients test-conformance test-core
 
-test-brokers: $(READY) ## tests of the broker and of everything below it
-	$(PY) -m pytest -q $(patsubst %,--ignore=%,$(CLIENT_TESTS) $(PIPELINE_TESTS))
+test-core: $(READY) ## tests of everything below the broker, and of the tools around it
+	$(PY) -m pytest -q $(patsubst %,--ignore=%,$(PARTS))
 
-test-clients: $(READY) ## tests of the command line, the clients, and brokers as processes
+test-simulation: $(READY) ## tests of the simulator, and the seeds that run with every test
+	$(PY) -m pytest -q $(SIMULATION_TESTS)
+
+test-brokers: $(READY) ## tests of the broker
+	$(PY) -m pytest -q $(BROKER_TESTS)
+
+test-clients: $(READY) ## tests of the command line, our clients, and the documentation
 	$(PY) -m pytest -q $(CLIENT_TESTS)
+
+test-interop: $(READY) ## other people's clients, chaos and disasters on brokers as processes
+	$(PY) -m pytest -q $(INTEROP_TESTS)
 
 test-pipeline: $(READY) ## tests of the Spark connector and the telemetry pipeline
 	$(PY) -m pytest -q $(PIPELINE_TESTS)

@@ -9,6 +9,7 @@ the beginning, whichever test comes first.
 
 from __future__ import annotations
 
+import gc
 import os
 import resource
 import shutil
@@ -30,7 +31,7 @@ _CHILDREN = pytest.StashKey[int]()
 
 
 #: fixtures that start a JVM or brokers in processes of their own
-_PROCESS_FIXTURES = frozenset({"spark", "real_kafka", "kafka_connector_jars"})
+_PROCESS_FIXTURES = frozenset({"spark", "real_kafka", "kafka_connector_jars", "server"})
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -42,6 +43,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         slow = [item for item in items if _is_slow(item)]
         config.hook.pytest_deselected(items=slow)
         items[:] = [item for item in items if not _is_slow(item)]
+
+
+def pytest_collection_finish() -> None:
+    """Keep modules and collected tests out of garbage collections, which take seconds for so many objects."""
+    gc.collect()
+    gc.freeze()
 
 
 def _is_slow(item: pytest.Item) -> bool:

@@ -20,6 +20,7 @@ def test_the_limit_on_open_files_bounds_the_clients(open_files: int, clients: in
     assert clients_within(open_files) == clients
 
 
+@pytest.mark.process
 def test_clients_produce_and_are_delivered_to() -> None:
     with broker() as running, topic(running.bootstrap, 2) as name:
         port = running.bootstrap.rpartition(":")[2]

@@ -27,7 +27,10 @@ from penstock.wire.apis.metadata import METADATA, MetadataRequest, MetadataReque
 from penstock.wire.apis.produce import PRODUCE, PartitionProduceData, ProduceRequest, TopicProduceData
 from penstock.wire.messages import decode_response, encode_request
 
-pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
+pytestmark = [
+    pytest.mark.process,
+    pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler"),
+]
 
 TOPIC = "echoed"
 TIMEOUT_S = 10

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from bench import relay
 from bench.relay import PRODUCE, PRODUCED, RECORD, SIZE
+
+pytestmark = pytest.mark.process
 
 
 def test_a_message_comes_back_when_all_three_have_it() -> None:

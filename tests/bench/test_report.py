@@ -209,6 +209,7 @@ class Noted(Server):
         self.up = False
 
 
+@pytest.mark.process
 def test_rows_of_clusters_are_measured_when_no_other_broker_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     server = Noted("penstock", 0, [], Path("log"))
     server.up = False

@@ -9,6 +9,8 @@ import pytest
 
 from bench import results
 
+pytestmark = pytest.mark.process
+
 
 def git(folder: Path, *arguments: str) -> str:
     who = ("-c", "user.name=bench", "-c", "user.email=bench@example.org")

@@ -5,7 +5,11 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import pytest
+
 from conformance.suite import run_logged
+
+pytestmark = pytest.mark.process
 
 
 def python(source: str, folder: Path, timeout: float) -> int | None:

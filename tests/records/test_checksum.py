@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 from penstock.records.checksum import crc32c
 
 
@@ -16,6 +18,7 @@ def test_it_goes_on_from_an_earlier_checksum() -> None:
     assert crc32c(b"6789", crc32c(b"12345")) == 0xE3069283
 
 
+@pytest.mark.process
 def test_the_package_and_its_imports_stay_out() -> None:
     code = "import sys, penstock.records.checksum; sys.exit('importlib.metadata' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0

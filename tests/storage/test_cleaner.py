@@ -221,6 +221,7 @@ class ProcessWorkers:
         return asyncio.get_running_loop().run_in_executor(self._pool, function, *args)
 
 
+@pytest.mark.process
 def test_compaction_in_another_process_over_real_files(tmp_path: Path) -> None:
     path = str(tmp_path / "partition-0")
     topic = CompactedLog(files=OsFiles(), path=path)

@@ -32,6 +32,7 @@ def test_more_packages_than_were_expected_do_not_overflow_it() -> None:
     assert [progress for _, progress in steps(SAID, expected=1)][1].startswith(f"[{'#' * 30}] 2/2")
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("script", "code", "shown"),
     [

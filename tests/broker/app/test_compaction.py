@@ -40,6 +40,8 @@ from tests.broker.requests import (
     values_in,
 )
 
+pytestmark = pytest.mark.process
+
 BUSY = {"log.cleaner.backoff.ms": "10", "log.retention.check.interval.ms": "10"}
 COMPACT = {
     "cleanup.policy": "compact",

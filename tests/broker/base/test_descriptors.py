@@ -20,6 +20,8 @@ from penstock.model.errors import ErrorCode
 from tests.broker.raw import RawClient
 from tests.broker.requests import Topic, batch_of, create_topic, produce, read_all, record, until
 
+pytestmark = pytest.mark.process
+
 #: more partitions than descriptors
 PARTITIONS = 70
 START = """

@@ -92,6 +92,7 @@ def who_else(leader: int) -> list[int]:
     return [node for node in (1, 2, 3) if node != leader]
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     "compacted",
     [
@@ -179,6 +180,7 @@ def test_a_replica_that_has_rotted_where_no_checksum_looks_is_not_believed() -> 
     run(main())
 
 
+@pytest.mark.process
 def test_what_a_replica_that_is_away_may_have_is_waited_for() -> None:
     """The restart of a broker must not lose committed offsets."""
 
@@ -240,6 +242,7 @@ def test_what_no_replica_has_is_given_up(lost: list[tuple[int, int]]) -> None:
     run(main())
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("compacted", [False, True])
 def test_one_broker_serves_what_can_be_read(lost: list[tuple[int, int]], compacted: bool) -> None:
     async def main() -> None:
@@ -277,6 +280,7 @@ def test_what_rots_beside_known_damage_is_found_as_well(lost: list[tuple[int, in
     run(main())
 
 
+@pytest.mark.process
 def test_compaction_that_meets_rot_has_it_mended_and_goes_on() -> None:
     async def main() -> None:
         async with cluster(3, config=CONFIG) as nodes:
@@ -335,6 +339,7 @@ def test_who_gives_up_waiting_leaves_no_segment_half_swapped(monkeypatch: pytest
     run(main())
 
 
+@pytest.mark.process
 def test_a_client_finds_its_offsets_where_a_rotten_replica_takes_over() -> None:
     with testing.cluster(brokers=3, config={**CONFIG, "log.cleaner.backoff.ms": "20"}) as running:
         address = {"bootstrap.servers": running.bootstrap, "log_level": 0}

@@ -163,6 +163,7 @@ def broker_process(data: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
         yield process, process.stdout.readline().split()[1]
 
 
+@pytest.mark.process
 def test_what_was_acknowledged_as_deleted_stays_deleted_after_a_kill(tmp_path: Path) -> None:
     with broker_process(tmp_path) as (process, address), RawClient(address) as client:
         topic = create_topic(client)
@@ -175,6 +176,7 @@ def test_what_was_acknowledged_as_deleted_stays_deleted_after_a_kill(tmp_path: P
         assert fetch(client, topic, 4).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
+@pytest.mark.process
 def test_a_topic_made_again_does_not_inherit_the_offsets_of_the_old_one(tmp_path: Path) -> None:
     """Checkpoints know partitions by name: one of an earlier life must not be applied to the next."""
     with broker_process(tmp_path) as (process, address), RawClient(address) as client:

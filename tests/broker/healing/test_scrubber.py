@@ -117,6 +117,7 @@ def test_damage_that_a_compacted_log_begins_within_is_healed() -> None:
     run(main())
 
 
+@pytest.mark.process
 def test_files_are_read_in_another_process(tmp_path: Path) -> None:
     async def main() -> None:
         nodes = Cluster([1, 2, 3], config={"penstock.memory": "false"})

@@ -48,6 +48,7 @@ def test_a_topic_takes_no_poison_and_is_read_to_its_end(client: RawClient) -> No
     assert [record.offset for record in stored] == list(range(len(sent)))
 
 
+@pytest.mark.process
 @pytest.mark.slow
 def test_apache_kafka_refuses_nothing_that_we_accept(client: RawClient, real_kafka: str) -> None:
     with RawClient(real_kafka) as kafka:

@@ -11,6 +11,7 @@ from penstock.testing.simulation.scenario import Options, simulate
 _SEEDS, _SEEDS_MAX = 3, 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", DIRECTED_FAULTS)
 def test_a_directed_fault_reaches_its_state_and_nothing_is_lost(name: str) -> None:
     reached = 0

@@ -52,6 +52,7 @@ _EVENTS = TopicPartition("events", 0)
 _FOLDER = "/disk/topics/events/partition-0"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", _SEEDS)
 def test_no_intact_copy_is_destroyed(name: str) -> None:
     seed = _SEEDS[name]

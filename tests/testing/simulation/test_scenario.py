@@ -22,6 +22,7 @@ from penstock.testing.simulation.scenario import Options, Outcome, Simulation, s
 _GROUPS, _SEEDS_EACH = 10, 15
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("group", range(_GROUPS))
 def test_nothing_acknowledged_is_lost(group: int) -> None:
     acknowledged = 0
@@ -32,6 +33,7 @@ def test_nothing_acknowledged_is_lost(group: int) -> None:
     assert acknowledged > 20 * _SEEDS_EACH
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("brokers", "seeds"),
     [(3, range(first, first + 10)) for first in range(0, 120, 10)] + [(5, range(5)), (5, range(5, 10))],
