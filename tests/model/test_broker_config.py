@@ -221,3 +221,20 @@ def test_connection_overrides_name_addresses() -> None:
 def test_connection_overrides_of_another_form_are_refused(text: str) -> None:
     with pytest.raises(InvalidConfig, match="address and a count"):
         BrokerConfig({"max.connections.per.ip.overrides": text})
+
+
+def test_settings_without_effect_are_listed() -> None:
+    config = BrokerConfig(
+        {
+            "num.io.threads": "4",
+            "num.partitions": "2",
+            "transaction.max.timeout.ms": "1000",
+            # `penstock cluster start` writes this one for later: no warning.
+            "transaction.state.log.replication.factor": "3",
+        }
+    )
+    found = {key.name: key.without_effect for key in config.settings_without_effect()}
+    assert found == {
+        "num.io.threads": "Accepted for compatibility; without effect.",
+        "transaction.max.timeout.ms": "Without effect until transactions are supported.",
+    }

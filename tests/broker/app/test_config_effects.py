@@ -1,0 +1,111 @@
+"""A config key that claims no effect is never read, and one with an effect is read by a running broker.
+
+Simulated brokers under faults and a broker with real sockets record which configs their code reads.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from operator import attrgetter
+from typing import Any, cast
+
+import pytest
+from confluent_kafka import Producer
+
+from penstock.groups.settings import GroupSettings
+from penstock.model.config import BROKER_KEYS, TOPIC_KEYS, BrokerConfig, ConfigKey
+from penstock.storage.config import LogConfig
+from penstock.testing import broker
+from penstock.testing.simulation.scenario import Options, simulate
+
+_TOPIC_DEFAULTS = {synonym.name for key in TOPIC_KEYS.values() for synonym in key.synonyms}
+_BROKER_KEYS = [k for k in BROKER_KEYS.values() if k.name not in _TOPIC_DEFAULTS and not k.internal]
+_TOPIC_KEYS = [key for key in TOPIC_KEYS.values() if not key.internal]
+#: callers that read every config alike: copies, comparisons, descriptions
+_INDISCRIMINATE = (
+    "penstock.model.config",
+    "penstock.groups.settings",
+    "dataclasses",
+    "collections",
+    "_collections_abc",
+)
+_COMPARISONS = ("__eq__", "__hash__", "__repr__")
+
+#: keys with an effect that the recorded runs do not reach
+_NOT_REACHED = {
+    # BrokerConfig reads them itself: it derives other attributes from them.
+    *("broker.id", "listeners", "advertised.listeners", "listener.security.protocol.map"),
+    *("inter.broker.listener.name", "controller.listener.names", "process.roles", "log.dir", "log.dirs"),
+    *("controller.quorum.voters", "controller.quorum.bootstrap.servers"),
+    *("max.connections.per.ip.overrides", "queued.max.request.bytes"),
+    "penstock.queued.max.request.bytes.per.ip",
+    # They bound other configs of groups.
+    *(f"group.consumer.{bound}.session.timeout.ms" for bound in ("min", "max")),
+    *(f"group.consumer.{bound}.heartbeat.interval.ms" for bound in ("min", "max")),
+    *(f"group.consumer.{bound}.assignment.interval.ms" for bound in ("min", "max")),
+    # Requests that the clients of the runs do not send, and states that they do not reach.
+    *("request.timeout.ms", "max.request.partition.size.limit", "producer.id.expiration.ms"),
+    *("replica.selector.class", "penstock.balance.exclude.brokers"),
+    *("penstock.self.healing.delay.ms", "penstock.self.healing.partitions.max"),
+    *("share.coordinator.state.topic.num.partitions", "transaction.state.log.num.partitions"),
+    # The server process reads them before it starts the broker.
+    *("penstock.log.level", "penstock.log.format"),
+    # The controller reads them from the metadata of a topic.
+    *("follower.replication.throttled.replicas", "leader.replication.throttled.replicas"),
+    *("remote.storage.enable", "unclean.leader.election.enable", "unclean.recovery.strategy"),
+}
+
+
+def _recording(original: Callable[[Any, str], Any], names: set[str]) -> Callable[[Any, str], Any]:
+    def read(config: Any, name: str) -> Any:
+        caller = sys._getframe(1)
+        module = str(caller.f_globals.get("__name__"))
+        if not module.startswith(_INDISCRIMINATE) and caller.f_code.co_name not in _COMPARISONS:
+            names.add(name.replace(".", "_"))
+        return original(config, name)
+
+    return read
+
+
+@pytest.fixture(scope="module")
+def read() -> Iterator[set[str]]:
+    """The names, with `_` for `.`, of the configs that brokers read."""
+    names: set[str] = set()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(BrokerConfig, "__getitem__", _recording(BrokerConfig.__getitem__, names))
+        for owner in (BrokerConfig, LogConfig):
+            patch.setattr(owner, "__getattribute__", _recording(owner.__getattribute__, names))
+        assert simulate(1, Options.draw(1, 3).lengthened(6.0)).violation is None
+        with broker() as running:
+            producer = Producer({"bootstrap.servers": running.bootstrap, "log_level": 0})
+            producer.produce("created", b"value")
+            assert producer.flush(60) == 0
+        yield names | _read_by_group_settings()
+
+
+def _read_by_group_settings() -> set[str]:
+    """`GroupSettings` copies the whole config: the configs whose values it then has."""
+    values: dict[str, Any] = {name: 7919 + nth for nth, name in enumerate(BROKER_KEYS)}
+    values |= {"group.consumer.assignors": ["range"], "group.consumer.migration.policy": "own"}
+    settings = asdict(GroupSettings.of(cast(BrokerConfig, values))).values()
+    found = {name for name, value in values.items() if value in settings}
+    minutes = values["offsets.retention.minutes"] * 60_000
+    found |= {"offsets.retention.minutes"} if minutes in settings else set()
+    found |= {"group.consumer.assignors"} if ("range",) in settings else set()
+    return {name.replace(".", "_") for name in found}
+
+
+@pytest.mark.parametrize("key", [*_BROKER_KEYS, *_TOPIC_KEYS], ids=attrgetter("name"))
+def test_a_config_has_an_effect_or_says_that_it_has_none(key: ConfigKey, read: set[str]) -> None:
+    was_read = key.name.replace(".", "_") in read
+    if key.without_effect:
+        assert not was_read, "the broker reads this config: remove `without_effect`"
+    else:
+        assert was_read or key.name in _NOT_REACHED, "no code reads this config: say so in `without_effect`"
+
+
+def test_the_rows_are_about_keys_with_an_effect() -> None:
+    effective = {key.name for key in (*_BROKER_KEYS, *_TOPIC_KEYS) if not key.without_effect}
+    assert effective >= _NOT_REACHED
