@@ -20,6 +20,7 @@ def lines(text: str) -> list[str]:
     return text.splitlines()
 
 
+@pytest.mark.process
 def test_no_broker_is_said_at_once_and_only_once() -> None:
     done = run("topic", "list", "--bootstrap", "127.0.0.1:1")
     assert done.returncode == 1
@@ -29,6 +30,7 @@ def test_no_broker_is_said_at_once_and_only_once() -> None:
     ]
 
 
+@pytest.mark.process
 def test_version() -> None:
     done = run("version", "--json")
     assert done.returncode == 0
@@ -278,6 +280,7 @@ def test_group_configs(penstock: Command) -> None:
     assert asked_twice.returncode == 2
 
 
+@pytest.mark.process
 def test_a_reader_that_leaves_ends_it_also_where_nothing_more_arrives(penstock: Command, broker: str) -> None:
     penstock("topic", "create", "few")
     penstock("produce", "few", input="x\n")
@@ -289,6 +292,7 @@ def test_a_reader_that_leaves_ends_it_also_where_nothing_more_arrives(penstock: 
         assert process.stderr.read() == ""
 
 
+@pytest.mark.process
 def test_a_reader_that_has_seen_enough_ends_it_quietly(penstock: Command, broker: str) -> None:
     penstock("topic", "create", "piped")
     penstock("produce", "piped", input="x\n" * 50_000)
@@ -327,6 +331,7 @@ def interrupted(*arguments: str) -> tuple[int, str]:
         return process.returncode, errors
 
 
+@pytest.mark.process
 def test_interrupting_consume_is_how_it_ends(penstock: Command, broker: str) -> None:
     penstock("topic", "create", "interrupted")
     penstock("produce", "interrupted", input="x\n")
@@ -338,6 +343,7 @@ def test_interrupting_consume_is_how_it_ends(penstock: Command, broker: str) -> 
     assert [p["committed"] for p in group["partitions"]] == [1]
 
 
+@pytest.mark.process
 def test_interrupting_a_consume_that_would_end_by_itself_is_a_failure(penstock: Command, broker: str) -> None:
     penstock("topic", "create", "cut-short")
     penstock("produce", "cut-short", input="x\n")
@@ -345,6 +351,7 @@ def test_interrupting_a_consume_that_would_end_by_itself_is_a_failure(penstock: 
     assert interrupted(*consume, "--count", "9") == (130, "penstock: interrupted after 1 messages\n")
 
 
+@pytest.mark.process
 def test_interrupting_produce_sends_what_was_read(penstock: Command, broker: str) -> None:
     penstock("topic", "create", "typed")
     with interruptible("produce", "typed", "--bootstrap", broker) as process:

@@ -28,6 +28,8 @@ from penstock.cli.failure import guarded
 from penstock.metadata.image import ClusterImage
 from tests.cli.conftest import consecutive_free_ports
 
+pytestmark = pytest.mark.process
+
 Result: TypeAlias = subprocess.CompletedProcess[str]
 Cli: TypeAlias = Callable[..., Result]
 

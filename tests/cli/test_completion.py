@@ -85,6 +85,7 @@ def test_the_script_is_for_the_shell_that_the_user_has(shell: str, monkeypatch: 
     assert f"_PENSTOCK_COMPLETE=complete_{shell}" in done.stdout
 
 
+@pytest.mark.process
 def test_an_unknown_shell_is_said_in_one_line() -> None:
     program = (
         "import shellingham; shellingham.detect_shell = lambda: ('tcsh', ''); "

@@ -59,6 +59,7 @@ def test_exit_codes_of_commands_pass_through() -> None:
     assert guarded(lambda: 3) == 3
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("lines", [1, 100_000])
 def test_a_reader_that_has_seen_enough_is_no_failure(lines: int) -> None:
     """Whether the pipe is found closed while a command prints (in Typer's hands), or when it has ended."""

@@ -74,6 +74,7 @@ def test_what_a_group_has_not_committed_starts_at_its_end(penstock: Command, top
     assert read(penstock, topic, group, "--exit-at-end") == []
 
 
+@pytest.mark.process
 def test_what_was_not_printed_is_not_committed(penstock: Command, broker: str, group: str) -> None:
     name = f"grouped-{next(_numbers)}"
     penstock("topic", "create", name)

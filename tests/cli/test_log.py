@@ -11,6 +11,8 @@ import pytest
 
 from tests.cli.conftest import PENSTOCK, WAIT_S, run, running_broker
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -13,6 +13,8 @@ import pytest
 import penstock
 from tests.cli.conftest import PENSTOCK, WAIT_S
 
+pytestmark = pytest.mark.process
+
 
 def hear_ctrl_c() -> None:
     """Whoever runs tests in the background may have it ignored, and children inherit that."""

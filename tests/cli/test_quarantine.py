@@ -17,6 +17,8 @@ from tests.broker.raw import RawClient
 from tests.broker.requests import Topic, append, create_topic, delete_topic, read_all
 from tests.cli.conftest import run
 
+pytestmark = pytest.mark.process
+
 
 def quarantine(*arguments: str) -> subprocess.CompletedProcess[str]:
     return run("log", "quarantine", *arguments)

@@ -12,6 +12,7 @@ from penstock.cli.failure import Failure
 from penstock.cli.telemetry.spark_log import SparkLog
 
 
+@pytest.mark.process
 def test_a_process_that_starts_meanwhile_writes_to_the_file(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -107,6 +107,7 @@ def test_one_gpu_stays_in_one_partition(penstock: Command) -> None:
     assert len(places) == 8
 
 
+@pytest.mark.process
 def test_sigterm_ends_it_with_an_exact_summary(penstock: Command) -> None:
     penstock("topic", "create", "sim-stop", "--partitions", "1")
     endless = ["telemetry", "simulate", "--hosts", "2", "--interval", "0.5", "--topic", "sim-stop", "--json"]

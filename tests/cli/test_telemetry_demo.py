@@ -82,6 +82,7 @@ def left_behind(tmp_path: Path) -> list[str]:
     return found
 
 
+@pytest.mark.process
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_half_a_minute_of_everything_ends_with_every_message_accounted_for(tmp_path: Path) -> None:
@@ -110,6 +111,7 @@ def test_half_a_minute_of_everything_ends_with_every_message_accounted_for(tmp_p
     assert left_behind(tmp_path) == []
 
 
+@pytest.mark.process
 @pytest.mark.slow
 def test_ctrl_c_ends_everything(tmp_path: Path) -> None:
     folder = tmp_path / "demo"

@@ -15,6 +15,8 @@ import pytest
 
 from tests.cli.conftest import PENSTOCK, WAIT_S, run, running_broker
 
+pytestmark = pytest.mark.process
+
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_ready_is_the_only_line_and_a_signal_ends_it_with_0(number: signal.Signals, tmp_path: Path) -> None:

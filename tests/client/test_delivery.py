@@ -15,6 +15,8 @@ from penstock.client import Consumer, Producer, Record
 from penstock.testing import Cluster, cluster
 from tests.client.conftest import QUICK_GROUPS
 
+pytestmark = pytest.mark.process
+
 COUNT = 10
 CRASHES_AT = 6
 

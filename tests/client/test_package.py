@@ -11,6 +11,7 @@ from penstock.client import errors
 from penstock.model.errors import PenstockError
 
 
+@pytest.mark.process
 def test_a_broker_does_not_load_the_clients() -> None:
     code = "import sys, penstock.broker.app.server; sys.exit('confluent_kafka' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0

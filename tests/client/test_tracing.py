@@ -104,6 +104,7 @@ def test_no_tracing_without_an_sdk(monkeypatch: pytest.MonkeyPatch) -> None:
     assert tracing.configured() is None
 
 
+@pytest.mark.process
 def test_opentelemetry_is_not_even_imported() -> None:
     code = (
         "import sys; from penstock.client import tracing; assert tracing.configured() is None; "

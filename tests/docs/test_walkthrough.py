@@ -17,6 +17,8 @@ from penstock.model.config import load_config_file
 from tests.cli.conftest import consecutive_free_ports
 from tests.docs.walkthrough import ROOT, Shell, blocks, pages, running_broker
 
+pytestmark = pytest.mark.process
+
 #: lines that cannot run here, and why
 NOT_HERE: Final = {
     "pip install": "the package is there",

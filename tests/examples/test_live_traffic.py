@@ -16,6 +16,7 @@ from examples import live_traffic
 from penstock import testing
 
 
+@pytest.mark.process
 def test_everything_that_is_sent_arrives() -> None:
     command = [sys.executable, "-m", "examples.live_traffic", "--seconds", "2", "--rate", "500"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)

@@ -10,6 +10,8 @@ from lab import LabError
 from lab.node import node_example
 from penstock.testing import broker
 
+pytestmark = pytest.mark.process
+
 TOPICS = ("user-events", "system-logs")
 
 

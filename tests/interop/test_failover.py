@@ -147,6 +147,7 @@ def test_leaders_die_and_clients_go_on(
     gc.collect()  # or what clients have left open is told to a later test
 
 
+@pytest.mark.process
 @pytest.mark.skipif(shutil.which("java") is None, reason="java is not installed")
 @pytest.mark.skipif(not list(JARS.glob("kafka-clients-*.jar")), reason="the lab has no Apache Kafka")
 def test_leaders_die_and_java_goes_on(running: Cluster) -> None:

@@ -272,6 +272,7 @@ def test_work_goes_on_where_it_was_committed(bootstrap: str, topic: str, group: 
         assert committed(bootstrap, group, topic) == dict.fromkeys(range(4), 10)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_member_that_crashes_is_replaced(bootstrap: str, topic: str, group: str, protocol: str) -> None:
     """It stops sending heartbeats: its process is there, but does not serve its sockets."""
@@ -329,6 +330,7 @@ def test_a_member_that_stops_polling_is_out(bootstrap: str, topic: str, group: s
         until(lambda: owned(other) == {0, 1, 2, 3}, other, what="the share of the one that does not poll")
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_fifty_members_join_at_once(bootstrap: str, group: str, protocol: str) -> None:
     name = f"wide-{next(_numbers)}"

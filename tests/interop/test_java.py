@@ -18,6 +18,7 @@ from tests.interop.message import CODECS, Headers, Message
 PROGRAM = Path(__file__).parent / "java" / "RoundTrip.java"
 
 pytestmark = [
+    pytest.mark.process,
     pytest.mark.skipif(shutil.which("java") is None, reason="java is not installed"),
     pytest.mark.skipif(not list(JARS.glob("kafka-clients-*.jar")), reason="the lab has no Apache Kafka"),
 ]

@@ -242,6 +242,7 @@ def kcat(bootstrap: str, *arguments: str) -> list[str]:
     return done.stdout.splitlines()
 
 
+@pytest.mark.process
 @needs("kcat")
 @pytest.mark.parametrize(
     ("start", "first"),
@@ -252,6 +253,7 @@ def test_kcat_starts(bootstrap: str, topic: str, start: str, first: int) -> None
     assert read == [f"{i} {i}" for i in range(first, 10)]
 
 
+@pytest.mark.process
 @needs("kcat")
 @pytest.mark.parametrize(("timestamp", "offset"), [(-2, 0), (-1, 10), (TIMES[3], 3), (AFTER_ALL, -1)])
 def test_kcat_queries(bootstrap: str, topic: str, timestamp: int, offset: int) -> None:

@@ -21,6 +21,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from lab.penstock import penstock
 from lab.quixstreams import quixstreams_python
 
+pytestmark = pytest.mark.process
+
 APPLICATION = Path(__file__).parent / "quix" / "totals.py"
 SETTINGS = {
     "group.initial.rebalance.delay.ms": "50",

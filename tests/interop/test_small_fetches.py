@@ -75,6 +75,7 @@ def test_confluent_kafka(bootstrap: str, large_batches: str) -> None:
     assert sorted(message.value() for message in read) == EXPECTED
 
 
+@pytest.mark.process
 @pytest.mark.skipif(shutil.which("java") is None, reason="java is not installed")
 @pytest.mark.skipif(not list(JARS.glob("kafka-tools-*.jar")), reason="the lab has no Apache Kafka")
 def test_java(bootstrap: str, large_batches: str) -> None:

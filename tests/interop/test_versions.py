@@ -51,6 +51,7 @@ def test_a_producer_from_before_record_batches_is_turned_away(
         producer.send(new_topic(), b"old").get(60)
 
 
+@pytest.mark.process
 @needs("kcat")
 @pytest.mark.parametrize("age", ["0.11.0.0", "1.0.0", "2.0.0"])
 def test_librdkafka_that_asks_for_no_versions(bootstrap: str, new_topic: NewTopicNamed, age: str) -> None:

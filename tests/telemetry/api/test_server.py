@@ -28,6 +28,7 @@ def failure(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, s
     return code, errors
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_server_answers_until_a_signal_ends_it(tables: Path, number: signal.Signals) -> None:
     command = [*PENSTOCK, "telemetry", "serve", "--tables", str(tables), "--port", "0"]
@@ -66,6 +67,7 @@ def test_tables_that_are_none(command: str, tmp_path: Path, capsys: pytest.Captu
     assert "gopher" in line
 
 
+@pytest.mark.process
 def test_brokers_do_without_all_of_it() -> None:
     """What a command does not use it does not load: a broker starts in a fraction of the time."""
     script = (

@@ -12,7 +12,10 @@ import pytest
 
 from penstock.telemetry.demo.watchman import watching
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="nobody watches on this system")
+pytestmark = [
+    pytest.mark.process,
+    pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="nobody watches on this system"),
+]
 #: starts one child that ends and one that does not, has both watched, says so and waits to be killed
 PARENT = """
 import subprocess, sys, time

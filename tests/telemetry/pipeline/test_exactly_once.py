@@ -33,6 +33,8 @@ from penstock.testing import broker
 from tests.telemetry.pipeline.finishing import complete
 from tests.telemetry.pipeline.reading import messages
 
+pytestmark = pytest.mark.process
+
 KILLS = int(os.environ.get("KILLS", "3"))
 SEED = int(os.environ.get("SEED", "1"))
 PATIENCE_S = 240.0
