@@ -52,6 +52,8 @@ _NOT_REACHED = {
     *("share.coordinator.state.topic.num.partitions", "transaction.state.log.num.partitions"),
     # The server process reads them before it starts the broker.
     *("penstock.log.level", "penstock.log.format"),
+    # A broker reads them when it compresses batches again.
+    *("compression.gzip.level", "compression.lz4.level", "compression.zstd.level"),
     # The controller reads them from the metadata of a topic.
     *("follower.replication.throttled.replicas", "leader.replication.throttled.replicas"),
     *("remote.storage.enable", "unclean.leader.election.enable", "unclean.recovery.strategy"),
