@@ -1,1 +1,6 @@
-"""TODO."""
+"""Answers fetches of clients and followers: find the partitions, read, wait, respond.
+
+Owns: reading, waiting fetches, clients' fetch sessions, and the shortcut for repeated fetches.
+Imports: `broker.replica` and `broker.base`.
+Used by: the handlers of Fetch and `broker.request`. `broker.app` composes it.
+"""

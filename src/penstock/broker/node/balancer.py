@@ -1,8 +1,9 @@
 """Evens out the brokers' load while this node is the active controller (`penstock.balance`).
 
-Load is measured by asking every broker for the sizes of its logs (DescribeLogDirs, Kafka's own), round after
-round: what a leader's log grows by is what producers write. Reads are not measured, because no API tells of
-them. `metadata.balance` decides on one small step at a time, and the next waits until that is done.
+The balancer measures load by requesting the sizes of the logs from every broker (DescribeLogDirs) in each
+round: the growth of a leader's log is the load of its producers. Reads are not measured, because Kafka's
+protocol has no API for them. `metadata.balance` decides on one small step at a time. The next step waits
+until the previous one is done.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _REPLICAS: Final = "replicas"
 
 
 class Balancer:
-    """Measures and moves from the moment that this node leads the quorum until it does no more."""
+    """Measures load and moves replicas while this node leads the quorum."""
 
     def __init__(
         self,
@@ -71,13 +72,13 @@ class Balancer:
         while True:
             await asyncio.sleep(self._config.penstock_balance_interval_seconds)
             if self._config.penstock_balance == _OFF:
-                # What is old says nothing of the time when it is turned on.
+                # Old measurements must not count when balancing is switched on.
                 meter = LoadMeter()
                 continue
             try:
                 await self._balance(meter)
             except PenstockError as e:
-                # A broker that does not answer, or a disk that is full: the next round may do better.
+                # A broker does not respond, or a disk is full. The next round tries again.
                 log.warning("not_balanced", error=str(e))
 
     async def _balance(self, meter: LoadMeter) -> None:
@@ -100,7 +101,7 @@ class Balancer:
         return ([], None) if step is None else (begin_step(self._image, self._policy(), step), step)
 
     async def _sizes(self) -> dict[TopicPartition, Measured]:
-        """What the leader of each partition holds; PeerGone where a broker does not answer."""
+        """The log size of each partition's leader; PeerGone if a broker does not respond."""
         timeout_s = self._config.controller_quorum_request_timeout_ms / 1000
         held: dict[TopicPartition, Measured] = {}
         for node in [broker.id for broker in self._image.brokers.values() if broker.active]:

@@ -2,17 +2,17 @@
 
 Retention by time, expiry of committed offsets and of producer ids, and compaction (`delete.retention.ms`)
 all compare a timestamp with the wall clock. A clock that is days ahead would make them delete everything. So
-they ask `ClockWatch.now_ms`, which returns None while the clock is not trusted. Timestamps of producers are
-not refused either meanwhile (`on_change`).
+they call `ClockWatch.now_ms`, which returns None while the clock is not trusted. Meanwhile producers'
+timestamps are not rejected either (`on_change`).
 
 In a cluster every heartbeat response carries the reference clock (`penstock.metadata.clocks`). The clock is
 trusted while it is within `penstock.clock.skew.max.ms` of the reference. It is not trusted before the first
 comparison, while the brokers' clocks disagree, and from a jump against the monotonic clock until the next
 comparison.
 
-A broker that is alone has no reference. It notices a jump of its wall clock while it runs. It trusts the
-clock again when the clock is back, or has gone on from where it jumped to for an hour. It cannot notice that
-the clock was already wrong when the process started.
+A broker without other nodes has no reference. It detects a jump of its wall clock while it runs. It trusts
+the clock again once the jump is undone, or an hour after the jump. It cannot detect that the clock was wrong
+already when the process started.
 
 Owned by: the event loop's thread.
 """
@@ -29,7 +29,7 @@ from penstock.ports import Clock
 __all__ = ["ClockReading", "ClockWatch"]
 
 log = get_logger("clock")
-#: how long a broker that is alone waits after a jump before it takes the new time for the right one
+#: how long a broker without other nodes waits after a jump before it trusts the new time
 _JUMP_HOLD_MS: Final = 3_600_000.0
 _NOT_COMPARED: Final = "the clock was not compared with the other brokers' clocks yet"
 
@@ -42,27 +42,30 @@ class ClockReading(NamedTuple):
 
     @property
     def base_ms(self) -> float:
-        """What stays the same as long as the wall clock is not set."""
+        """The difference of the two clocks, which is constant as long as the wall clock is not set."""
         return self.wall_ms - self.monotonic_ms
 
 
 class ClockWatch:
-    """Of one broker. `suspended` says why nothing is deleted by time, None while the clock is trusted."""
+    """Watches the wall clock of one broker.
+
+    `suspended` is the reason why nothing is deleted by time, None while the clock is trusted.
+    """
 
     def __init__(self, clock: Clock, limit_ms: Callable[[], int], alone: Callable[[], bool]) -> None:
-        """`alone` tells whether there is no other node whose clock could be compared."""
+        """`alone` returns true if there is no other node to compare the clock with."""
         self._clock = clock
         self._limit_ms = limit_ms
         self._alone = alone
         self.suspended: str | None = _NOT_COMPARED
-        #: difference from the reference at the last comparison, positive where this clock is ahead
+        #: difference from the reference at the last comparison, positive if this clock is ahead
         self.skew_ms: int | None = None
-        #: base of the last reading that was right, None before the first
+        #: base of the last trusted reading, None before the first
         self._trusted_ms: float | None = None
-        #: base and monotonic time of a jump that a broker that is alone has noticed
+        #: base and monotonic time of a jump that a broker without other nodes has detected
         self._jumped_to_ms = 0.0
         self._jumped_at_ms: float | None = None
-        #: told whether the clock is trusted, whenever that has changed
+        #: called with whether the clock is trusted, on every change
         self.on_change: Callable[[bool], None] = _nothing
 
     def read(self) -> ClockReading:
@@ -75,15 +78,15 @@ class ClockWatch:
         return reading.wall_ms if self.suspended is None else None
 
     def check(self) -> None:
-        """Look for a jump of the wall clock; to be called every few seconds."""
+        """Detect a jump of the wall clock; to be called every few seconds."""
         self._check(self.read())
 
     def accept(self) -> None:
-        """Trust the clock as it is now: the operator who set it vouches for it."""
+        """Trust the clock as it is now, because the operator has confirmed it."""
         self._trust(self.read())
 
     def compared(self, sent: ClockReading, reference_ms: int) -> None:
-        """Take in the reference clock of a heartbeat response; `sent` was read as the request was sent."""
+        """Process the reference clock of a heartbeat response; `sent` was read when the request was sent."""
         if reference_ms == CLOCKS_DISAGREE:
             self._suspend("the clocks of the brokers disagree, and no majority has the same time")
             return
@@ -103,7 +106,7 @@ class ClockWatch:
             return
         suspended = self.suspended not in (None, _NOT_COMPARED)
         if abs(skew_ms) + slack_ms <= (back_limit_ms(limit_ms) if suspended else limit_ms):
-            # Not by what the clock says now: it may have been set since the request was sent.
+            # Trust the reading at the request: the clock may have been set since then.
             self._trust(sent)
             self._check(now)
 
@@ -115,7 +118,7 @@ class ClockWatch:
         jump_ms = reading.base_ms - self._trusted_ms
         if self._alone():
             if abs(jump_ms) <= self._limit_ms() or self._hold_is_over(reading):
-                # The clock may be slewed: compared with the last reading, that is next to nothing.
+                # A slewed clock differs very little from the last reading.
                 self._trust(reading)
                 return
         elif abs(jump_ms) <= self._limit_ms() or self.suspended is not None:
@@ -148,4 +151,4 @@ class ClockWatch:
 
 
 def _nothing(trusted: bool) -> None:
-    """Nothing depends on it yet."""
+    """The default callback: does nothing."""

@@ -1,6 +1,6 @@
-"""This process's place in its cluster: the quorum's log, the image it adds up to, and the other nodes.
+"""This process as a node of its cluster: the metadata log, the cluster image, and the other nodes.
 
-A broker without an internal listener is a cluster of its own: a quorum of one, with nobody to talk to.
+A broker without an internal listener is a cluster of one node, and the only voter of its quorum.
 """
 
 from __future__ import annotations
@@ -56,16 +56,16 @@ from penstock.wire.apis.update_raft_voter import UPDATE_RAFT_VOTER
 __all__ = ["ClusterNode", "ControllerUnavailable", "new_cluster_id"]
 
 T = TypeVar("T")
-#: how long to wait for news of a leader before the one that is known is asked again
+#: how long to wait for a new leader before the request is sent to the known leader again
 _RETRY_S: Final = 0.05
 
 
 class ControllerUnavailable(PenstockError):
-    """No node has answered as the active controller in time."""
+    """No node has responded as the active controller in time."""
 
 
 def new_cluster_id(config: BrokerConfig) -> str | None:
-    """The id that a new cluster gets; nodes that start together have to agree on it without talking."""
+    """The id of a new cluster, derived from the voters: all nodes compute the same id independently."""
     if config.penstock_cluster_id is not None or not config.quorum_voters:
         return config.penstock_cluster_id
     voters = ",".join(f"{node}@{host}:{port}" for node, (host, port) in sorted(config.quorum_voters.items()))
@@ -73,11 +73,11 @@ def new_cluster_id(config: BrokerConfig) -> str | None:
 
 
 def _nothing() -> None:
-    """Nobody to tell."""
+    """The default callback: does nothing."""
 
 
 class ClusterNode:
-    """Composes quorum, image, controller and peers; `start` takes part, `stop` leaves."""
+    """Composes quorum, image, controller and peers, and runs them from `start` to `stop`."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class ClusterNode:
         self._config = config
         self._world = world
         self.image = image
-        #: the listener that nodes use among themselves
+        #: the listener for requests of other nodes
         self.internal = internal
         self.log = MetadataLog(metadata_log, world.files, world.clock)
         self.loader = MetadataLoader(image, self.log)
@@ -117,12 +117,12 @@ class ClusterNode:
         self._snapshots = Snapshots(config, world, image, self.log, self.quorum)
         self.loader.on_progress = self._progressed
         self.loader.on_failure = self.quorum.fail
-        #: where leaders were said to be that are no voters by this node's log
+        #: addresses of leaders that are not voters according to this node's log
         self._learned: dict[int, tuple[str, int]] = {}
-        self._news = asyncio.Event()
-        #: set when this node must take no more part in its cluster
+        self._leader_change = asyncio.Event()
+        #: set when this node must leave its cluster after a failure
         self.is_over = asyncio.Event()
-        #: called when there is another leader
+        #: called when the leader has changed
         self.on_led: Callable[[], None] = _nothing
 
     def _raft_node(self, directory_id: bytes) -> RaftNode:
@@ -143,7 +143,7 @@ class ClusterNode:
                 ReplicaKey(config.node_id, directory_id),
                 election_timeout_ms=config.controller_quorum_election_timeout_ms,
                 fetch_timeout_ms=config.controller_quorum_fetch_timeout_ms,
-                # A leader that has nothing to tell is heard of in time all the same.
+                # A leader without new records responds before the followers' fetch timeout.
                 fetch_max_wait_ms=min(500, config.controller_quorum_fetch_timeout_ms // 4),
                 request_timeout_ms=config.controller_quorum_request_timeout_ms,
                 backoff_max_ms=config.controller_quorum_election_backoff_max_ms,
@@ -155,7 +155,7 @@ class ClusterNode:
             self._world.clock.monotonic() * 1000,
         )
 
-    # -- life
+    # -- start and stop
 
     def start(self) -> None:
         self.clock_watch.check()
@@ -173,7 +173,7 @@ class ClusterNode:
         await self._snapshots.stop()
         self.peers.close()
 
-    # -- what the quorum says (QuorumEvents)
+    # -- events of the quorum (QuorumEvents)
 
     def installed(self, snapshot: LogPoint) -> None:
         self.loader.installed(snapshot)
@@ -190,12 +190,12 @@ class ClusterNode:
         if self.internal is not None:
             self.controller_loop.leader_changed(leader_id, self.quorum.state.contact)
             self.balancer.leader_changed(leader_id)
-        news, self._news = self._news, asyncio.Event()
-        news.set()
+        change, self._leader_change = self._leader_change, asyncio.Event()
+        change.set()
         self.on_led()
 
     def failed(self, error: PenstockError) -> None:
-        """What this node would do next could lose records; one of several is better gone."""
+        """Stop deciding: this node could lose records. In a cluster the process ends."""
         self.controller.failed(error)
         if self.internal is not None:
             self.is_over.set()
@@ -204,11 +204,11 @@ class ClusterNode:
 
     @property
     def leader_id(self) -> int:
-        """The node that leads the quorum, -1 as long as none is known."""
+        """The node that leads the quorum, -1 while none is known."""
         return self.quorum.state.leader_id
 
     def _is_alone(self) -> bool:
-        """Whether there is no other node whose clock could be compared with this one's."""
+        """Whether there is no other node to compare the clock with."""
         return self.internal is None or (
             self.leader_id == self.node_id and self.image.brokers.keys() <= {self.node_id}
         )
@@ -219,17 +219,17 @@ class ClusterNode:
 
     @property
     def broker_epoch(self) -> int:
-        """Of this broker's registration; ApiError while somebody has unregistered it, until it is back."""
+        """The epoch of this broker's registration; ApiError while the broker is unregistered."""
         registered = self.image.brokers.get(self.node_id)
         if registered is None:
             raise ApiError(ErrorCode.BROKER_ID_NOT_REGISTERED, "this broker is not registered")
         return registered.epoch
 
-    async def _leader_news(self, timeout_s: float) -> None:
-        """Return when another node leads, or after a while."""
+    async def _wait_for_leader(self, timeout_s: float) -> None:
+        """Return when another node leads, or after `timeout_s`."""
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
-                await self._news.wait()
+                await self._leader_change.wait()
 
     async def to_controller(
         self,
@@ -240,9 +240,9 @@ class ClusterNode:
         purpose: str = "controller",
         on_unanswered: Callable[[], None] = _nothing,
     ) -> ResponseT:
-        """The active controller's answer, whichever node that is; ControllerUnavailable if there is none.
+        """The active controller's response, from any node; ControllerUnavailable if there is none.
 
-        `on_unanswered` is called before what may be carried out, some time, without an answer is asked again.
+        `on_unanswered` is called before a retry if the controller may still execute the previous request.
         """
 
         async def attempt(left_s: float) -> ResponseT | None:
@@ -261,7 +261,7 @@ class ClusterNode:
         return await self.until_answered(attempt, timeout_s)
 
     async def until_answered(self, attempt: Callable[[float], Awaitable[T | None]], timeout_s: float) -> T:
-        """What one of many attempts comes to; each is told how many seconds are left."""
+        """The result of the first attempt that is not None; each attempt gets the seconds that are left."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_s
         while True:
@@ -269,46 +269,46 @@ class ClusterNode:
             if answer is not None:
                 return answer
             if self.quorum.failure is not None:
-                raise ControllerUnavailable(f"this node is no more of the quorum: {self.quorum.failure}")
+                raise ControllerUnavailable(f"this node has left the quorum: {self.quorum.failure}")
             left_s = deadline - loop.time()
             if left_s <= 0:
                 raise ControllerUnavailable(
-                    f"no controller has answered in {timeout_s:g} s{self._reason_for_silence()}"
+                    f"no controller has responded in {timeout_s:g} s{self._reason_for_silence()}"
                 )
-            await self._leader_news(min(left_s, _RETRY_S))
+            await self._wait_for_leader(min(left_s, _RETRY_S))
 
     def _reason_for_silence(self) -> str:
-        """What this node itself has to do with it that no leader is elected."""
+        """The part of this node in a missing leader: it cannot vote while its metadata log is incomplete."""
         quorum = self.quorum.state
         if quorum.state.recovery in (Recovery.NONE, Recovery.NEW) or quorum.leader_id != NO_NODE:
             return ""
         others = ", ".join(str(voter.key.id) for voter in quorum.voters.others(self.node_id))
         return (
-            f": this node's metadata log was damaged, or was dropped to join anew; it waits until the voters "
-            f"{others} elect a leader to fetch from. "
-            f"Start them; docs/cluster.md says what to do if they are damaged, too"
+            f": this node's metadata log was damaged, or removed by `penstock quorum rejoin`; it waits until "
+            f"the voters {others} elect a leader to fetch from. Start them; docs/cluster.md describes the "
+            f"recovery if they are damaged, too"
         )
 
     @property
     def _patience_s(self) -> float:
-        """How long a node may take to answer before it is asked again, over another connection."""
+        """How long a response may take before the request is sent again over another connection."""
         return self._config.controller_quorum_request_timeout_ms / 1000
 
     async def send_to_leader(
         self, api: Api[RequestT, ResponseT], request: RequestT, timeout_s: float, purpose: str
     ) -> ResponseT | None:
-        """The answer of the node that leads, another than this one; None where it does not answer soon."""
+        """The response of the leader if that is another node; None if it does not respond in time."""
         return await self._send_to_leader(api, request, min(timeout_s, self._patience_s), purpose)
 
     async def send_to_leader_once(
         self, api: Api[RequestT, ResponseT], request: RequestT, timeout_s: float, purpose: str
     ) -> ResponseT | None:
         """Like `send_to_leader`, for requests that must not run twice: only another leader ends the wait."""
-        news = self._news
+        change = self._leader_change
         sending = asyncio.ensure_future(self._send_to_leader(api, request, timeout_s, purpose))
-        led = asyncio.ensure_future(news.wait())
+        led = asyncio.ensure_future(change.wait())
         try:
-            # One that leads no more may still answer: who asks again too soon does it twice after all.
+            # A former leader may still respond. A retry before that could execute the request twice.
             await asyncio.wait([sending], timeout=self._patience_s)
             await asyncio.wait([sending, led], return_when=asyncio.FIRST_COMPLETED)
             return sending.result() if sending.done() else None
@@ -327,9 +327,9 @@ class ClusterNode:
             return None
 
     async def update_voter(self, timeout_s: float) -> None:
-        """Have the log say where this voter is reached now, if it is the log that says so (KIP-853).
+        """Update this voter's endpoints in the metadata log, if the log contains the voters (KIP-853).
 
-        As long as the configs name the voters, all nodes have the same, and there is nothing to tell.
+        If the voters come from the config instead, all nodes have the same endpoints and no update is needed.
         """
         quorum, own = self.quorum.state, Voter(self.key, self.endpoints)
         recorded = quorum.voters.get(self.node_id)
@@ -356,7 +356,7 @@ class ClusterNode:
 
     async def _send(self, to: int, request: Request) -> Response:
         api, message = encode_request(request, self.cluster_id, self.endpoints)
-        # A vote must not queue behind a fetch, which waits for something to tell.
+        # A vote must not queue behind a fetch, which waits for new records.
         polls = isinstance(request, FetchRequest | FetchSnapshotRequest)
         peer = self.peers.get(to, "metadata" if polls else "quorum")
         response = await peer.send(api, message, self._patience_s)
@@ -365,7 +365,7 @@ class ClusterNode:
 
     @property
     def endpoints(self) -> tuple[Endpoint, ...]:
-        """Where this node's internal listener is reached."""
+        """The endpoint of this node's internal listener, if it has one."""
         if self.internal is None:
             return ()
         return (Endpoint(self.internal.name, self.internal.advertised_host, self.internal.advertised_port),)
@@ -375,7 +375,7 @@ class ClusterNode:
             self._learned[node.node_id] = (node.host, node.port)
 
     def endpoint_of(self, node_id: int) -> Endpoint | None:
-        """The internal listener of `node_id`, if anybody has said where it is."""
+        """The endpoint of the internal listener of `node_id`, if it is known."""
         if node_id == self.node_id:
             return self.endpoints[0] if self.endpoints else None
         address = self._locate(node_id)
@@ -393,9 +393,9 @@ class ClusterNode:
         return self._learned.get(node_id)
 
     def _gone(self, node_id: int) -> None:
-        """The process of `node_id` is gone, as far as can be told from here."""
+        """Handle the probable end of the process of `node_id`."""
         if node_id == self.node_id:
-            # It is only that this node's own listener has closed.
+            # Only the listener of this node has closed.
             return
         self.quorum.peer_gone(node_id)
         self.controller_loop.gone(node_id)

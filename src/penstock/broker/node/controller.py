@@ -1,9 +1,10 @@
-"""The one place that changes the cluster's metadata: decide, log, commit, apply.
+"""The only code that changes the cluster's metadata: decide, append, commit, apply.
 
-A change is decided on the image of the node that leads the quorum, its records are appended to the metadata
-log, and applied once a majority has them on its disks; whoever asked is answered after that. One change at a
-time, so every decision sees all before it. A leader decides nothing before it has applied everything that
-was committed in earlier epochs, which it knows when the start of its own is.
+The leader of the quorum decides on its image and appends the records to the metadata log. A majority of the
+voters writes them to disk, which commits them. The leader then applies them and answers the request. Changes
+run one at a time, so each decision sees all previous ones. A new leader decides nothing before it has applied
+all records that were committed in earlier epochs. It has done so once the first record of its own epoch is
+applied.
 """
 
 from __future__ import annotations
@@ -26,16 +27,16 @@ __all__ = ["Controller", "NotController"]
 
 T = TypeVar("T")
 log = get_logger("controller")
-#: how long a controller may take to follow what it has decided: as long as thousands of new partitions do
+#: how long a controller may take to apply a change; the creation of thousands of partitions takes this long
 _STUCK_S: Final = 30.0
 
 
 class NotController(PenstockError):
-    """This node does not lead the quorum, or no longer: what was asked may be tried again elsewhere."""
+    """This node does not lead the quorum, or no longer does: the request can be retried on another node."""
 
 
 class Controller:
-    """Decides while this node leads the quorum."""
+    """Changes the metadata while this node leads the quorum."""
 
     def __init__(
         self, image: ClusterImage, quorum: QuorumDriver, loader: MetadataLoader, clock: Clock
@@ -45,7 +46,7 @@ class Controller:
         self._loader = loader
         self._clock = clock
         self._turn = asyncio.Lock()
-        #: the epoch and the end of the records that are being committed, and who waits for that
+        #: the epoch and the end offset of the records that are being committed, and a future for their commit
         self._pending: tuple[int, int, asyncio.Future[None]] | None = None
         #: called after the records of a change were applied
         self.on_changed: Callable[[], None] = _nothing
@@ -58,14 +59,14 @@ class Controller:
 
     @property
     def next_offset(self) -> int:
-        """Where the records of the decision at hand will go."""
+        """The offset of the first record of the current decision."""
         return self._quorum.state.log.end_offset
 
     async def change(self, decide: Callable[[], tuple[Sequence[Struct], T]]) -> T:
-        """Decide on the image as it then is; return the decision's result once its records are applied.
+        """Call `decide` on the current image; returns its result once its records are applied.
 
-        Raises NotController where this node does not lead, or ceases to before the records are committed, or
-        applied.
+        Raises NotController if this node does not lead, or loses leadership before the records are committed
+        and applied.
         """
         async with self._turn:
             await self._reach(self.next_offset)
@@ -76,11 +77,11 @@ class Controller:
             return result
 
     async def between_changes(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Do what must not see the image change under its feet."""
+        """Run `work` while the image does not change."""
         await self._loader.between_changes(work)
 
     def leader_changed(self) -> None:
-        """There is another epoch: what is not committed by now may never be."""
+        """Abandon a change that is not committed if this node has lost leadership."""
         quorum = self._quorum.state
         if self._pending is not None:
             epoch, end_offset, _ = self._pending
@@ -115,26 +116,26 @@ class Controller:
             raise NotController("another node leads the quorum")
         reached = self._loader.wait_for(end_offset)
         self._pending = (self._quorum.state.epoch, end_offset, reached)
-        # One that leads alone has nobody to leave it to.
+        # The only voter has no other node to hand leadership to.
         patience_s = _STUCK_S if len(self._quorum.state.voters) > 1 else None
         try:
-            # Awaited itself: an error in the moment of a cancellation is taken, too.
+            # Awaited directly, so that an error at the moment of a cancellation is retrieved, too.
             async with asyncio.timeout(patience_s):
                 await reached
         except TimeoutError:
-            await self._leave_it_to_others()
+            await self._resign()
         finally:
             self._pending = None
 
-    async def _leave_it_to_others(self) -> None:
-        """A disk that hangs keeps this node from following what is committed, so from deciding; not others.
+    async def _resign(self) -> None:
+        """Resign, because this node cannot apply committed records, for example because its disk hangs.
 
-        The quorum does not notice: the disks of the others are a majority.
+        The quorum does not notice the hang as long as the other voters' disks are a majority.
         """
         log.error("controller_stuck", applied=self._loader.applied, end_offset=self.next_offset)
         await self._quorum.resign(0)
-        raise NotController("this node cannot follow what is committed")
+        raise NotController("this node cannot apply committed metadata")
 
 
 def _nothing() -> None:
-    """No one to call."""
+    """The default callback: does nothing."""

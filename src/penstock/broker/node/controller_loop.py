@@ -1,9 +1,10 @@
-"""What the active controller does unasked: it watches over the brokers, gives leaders back, and heals.
+"""The periodic work of the active controller: broker sessions, preferred leaders, self-healing.
 
-A broker that is silent for its session's length is fenced. One whose process ends is fenced at once: its
-connection closes, and nobody listens where it did. A new active controller gives every broker a whole session
-and looks for each process itself, because the one that has died may have taken the old controller with it.
-Only the old controller's session goes on: it has been silent since it last answered as the quorum's leader.
+A broker without heartbeats for its session timeout is fenced. A broker whose process ends is fenced at once:
+its connection closes, and new connections to its listener are refused. A new active controller starts a full
+session for every broker and probes each broker's process itself, because a broker may have failed together
+with the old controller. Only the session of the old controller's broker continues: it counts from the last
+response that this node received from it as the quorum's leader.
 """
 
 from __future__ import annotations
@@ -39,16 +40,16 @@ from penstock.wire.schema import Struct
 __all__ = ["ControllerLoop"]
 
 log = get_logger("controller")
-#: a controller that wakes up later than this has been held up itself: its brokers' silence says nothing
+#: a controller that wakes up later than this was paused itself, so missing heartbeats prove nothing
 _LATE_MS: Final = 500
-#: how long one that led before, and lives, may take to hear of who leads now and to send a heartbeat
-_GREETING_MS: Final = 250
-#: how long a disk is left alone that has refused the first decision
+#: how long the previous leader, if alive, may take to discover the new leader and to send a heartbeat
+_REDISCOVERY_MS: Final = 250
+#: the pause after a disk error in the first decision
 _RETRY_S: Final = 0.5
 
 
 class ControllerLoop:
-    """Runs while this node is the active controller; there are sessions only then."""
+    """Runs while this node is the active controller; `sessions` is None otherwise."""
 
     def __init__(
         self, config: BrokerConfig, image: ClusterImage, controller: Controller, peers: Peers, clock: Clock
@@ -65,9 +66,9 @@ class ControllerLoop:
         self._diverged: set[int] = set()
         #: brokers with a data directory that is full or has failed
         self._without_room: set[int] = set()
-        #: brokers by the connection that their heartbeats come through
+        #: the broker of each connection that carries heartbeats
         self._callers: dict[Connection, int] = {}
-        #: with the node that led the quorum before this one
+        #: the last contact with the previous leader of the quorum
         self._last_contact = LeaderContact(NO_NODE, 0)
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -90,7 +91,7 @@ class ControllerLoop:
         return self._clock.monotonic() * 1000
 
     def leader_changed(self, leader_id: int, last: LeaderContact) -> None:
-        """Another leads, or nobody; `last` is when this node last heard of a leader that it followed."""
+        """The leader has changed; `last` is this node's last contact with a leader that it followed."""
         if self._task is not None:
             self._task.cancel()
             self._task = None
@@ -109,10 +110,10 @@ class ControllerLoop:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
-    # -- who is alive
+    # -- heartbeats
 
     def heard(self, broker_id: int, connection: Connection | None) -> None:
-        """A broker has called through `connection`, None for this node's own."""
+        """A broker has sent a request on `connection`; None for this node's own broker."""
         if connection is not None:
             self._callers[connection] = broker_id
 
@@ -124,7 +125,7 @@ class ControllerLoop:
             self._without_room.discard(broker_id)
 
     def clock_heard(self, broker_id: int, clock_ms: int) -> int:
-        """Compare a broker's wall clock with the others'; what its heartbeat is answered with."""
+        """Compare a broker's wall clock with the other brokers'; returns the clock for the response."""
         config, clocks = self._config, self.clocks
         was_off = broker_id in clocks.off
         reference_ms = clocks.heard(
@@ -147,7 +148,7 @@ class ControllerLoop:
     def checksum_heard(
         self, broker_id: int, reported: ReportedChecksum, own: ImageChecksum | None
     ) -> ReportedChecksum | None:
-        """Compare the checksum of a broker's image with the others'; what it should be, if that is known."""
+        """Compare the checksum of a broker's image with the others'; returns the right one if known."""
         node_id = self._config.node_id
         found = ImageChecksum(reported.end_offset, reported.checksum, reported.layout)
         if own is not None:
@@ -177,17 +178,17 @@ class ControllerLoop:
             self._peers.look_for(broker_id)
 
     def gone(self, broker_id: int) -> None:
-        """The broker's process is gone, as far as can be told from here."""
+        """End the session of a broker whose process has probably ended."""
         broker = self._image.brokers.get(broker_id)
         if self.sessions is not None and broker is not None:
             self.sessions.gone(broker_id, broker.epoch)
             self._wake.set()
 
-    # -- the chores
+    # -- the loop
 
     async def _serve(self) -> None:
         try:
-            await self._take_office()
+            await self._become_active()
             self._recovery.start()
             self.healer.begin()
             next_balance_ms = self.now_ms() + self._balance_interval_ms
@@ -195,13 +196,13 @@ class ControllerLoop:
                 balances = self.now_ms() >= next_balance_ms
                 if balances:
                     next_balance_ms = self.now_ms() + self._balance_interval_ms
-                await self._do_chores(balances)
+                await self._run_tasks(balances)
                 await self._sleep_until(next_balance_ms)
         except NotController:
             return
 
-    async def _take_office(self) -> None:
-        """Make the first decision; again, a little later, where a disk refuses it that is full, perhaps."""
+    async def _become_active(self) -> None:
+        """Make the first decision; retries after a disk error, for example if the disk is full."""
         while True:
             try:
                 await self._controller.change(self._begin)
@@ -210,14 +211,14 @@ class ControllerLoop:
                 log.error("controller_not_begun", error=str(e))
                 await asyncio.sleep(_RETRY_S)
 
-    async def _do_chores(self, balances: bool) -> None:
+    async def _run_tasks(self, balances: bool) -> None:
         try:
             await self._fence_expired()
             if balances and self._config.auto_leader_rebalance_enable:
                 await self._controller.change(self._balance)
             await self.healer.work()
         except (StorageError, ApiError) as e:
-            # A disk that is full, perhaps: whoever waits is fenced, or elected, in the next round.
+            # The disk may be full, for example. The next round tries again.
             log.error("chores_failed", error=str(e))
 
     @property
@@ -225,7 +226,7 @@ class ControllerLoop:
         return self._config.leader_imbalance_check_interval_seconds * 1000
 
     def _begin(self) -> tuple[Sequence[Struct], None]:
-        """The first decision of an active controller: everything of earlier ones is in the image."""
+        """The first decision of a new active controller, on an image with all earlier decisions."""
         self.sessions = self._first_sessions()
         log.info("controller_active", node_id=self._config.node_id)
         for broker in self._image.brokers.values():
@@ -234,13 +235,13 @@ class ControllerLoop:
         return found_cluster(self._image, self._config), None
 
     def _first_sessions(self) -> Sessions:
-        """A whole session for everybody but the last leader, however long the election has taken."""
+        """Full sessions for all brokers but the previous leader, however long the election has taken."""
         now_ms, timeout_ms = self.now_ms(), self._config.broker_session_timeout_ms
         sessions = Sessions(self._image, timeout_ms, now_ms)
         last = self._image.brokers.get(self._last_contact.node)
         if last is not None and not last.fenced:
             sessions.heard(last.id, last.epoch, -1, self._last_contact.at_ms)
-            sessions.spare(now_ms + min(_GREETING_MS, timeout_ms))
+            sessions.spare(now_ms + min(_REDISCOVERY_MS, timeout_ms))
         return sessions
 
     async def _fence_expired(self) -> None:
@@ -250,7 +251,7 @@ class ControllerLoop:
             await self._controller.change(partial(self._fence, broker_id))
 
     def _fence(self, broker_id: int) -> tuple[Sequence[Struct], None]:
-        """Unless it was heard of meanwhile."""
+        """Fence a broker unless its heartbeat has arrived meanwhile."""
         assert self.sessions is not None
         if broker_id not in self.sessions.expired(self._image, self.now_ms()):
             return [], None
@@ -262,7 +263,7 @@ class ControllerLoop:
 
     async def _sleep_until(self, time_ms: float) -> None:
         assert self.sessions is not None
-        # Sessions that begin meanwhile end later than this.
+        # A session that starts during the sleep expires after it.
         session_ms = self._config.broker_session_timeout_ms
         due_ms = min(time_ms, self.healer.next_ms, self.now_ms() + session_ms)
         expiry_ms = self.sessions.next_expiry(self._image)

@@ -1,4 +1,4 @@
-"""What brokers ask of the active controller; answers carry NOT_CONTROLLER where this node is not it."""
+"""The APIs that brokers send to the active controller; the response is NOT_CONTROLLER on any other node."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ Method = Callable[["ControllerService", Any, Connection | None], Awaitable[Struc
 
 
 class ControllerService:
-    """The controller's side of the APIs that brokers call it by."""
+    """Handles the requests of brokers to the active controller."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class ControllerService:
     async def handle(
         self, api: Api[RequestT, ResponseT], request: RequestT, connection: Connection | None = None
     ) -> ResponseT:
-        """The answer to whoever calls through `connection`, None for this node itself."""
+        """The response to a request that came on `connection`, None for this node's own requests."""
         method = SERVED[api]
         try:
             return cast(ResponseT, await method(self, request, connection))
@@ -115,7 +115,8 @@ class ControllerService:
             known = self._image.brokers.get(request.broker_id)
             if known is None or known.epoch != epoch:
                 controller_loop.sessions.forget(request.broker_id)
-            # Else the same one says it again: it may be up, and without its session nobody would miss it.
+            # Otherwise the same process has repeated its registration. Its session must continue: without a
+            # session an unfenced broker would never be fenced.
             return records, epoch
 
         epoch = await self._change(decide)
@@ -123,7 +124,7 @@ class ControllerService:
         return BrokerRegistrationResponse(broker_epoch=epoch)
 
     def _has_replaced(self, request: BrokerRegistrationRequest) -> bool:
-        """Whether the broker listens where the one registered with its id did: that one is no more."""
+        """Whether the broker has the address of its id's current registration: that process has ended."""
         known = self._image.brokers.get(request.broker_id)
         name = self._internal
         listeners = {listener.name: (listener.host, listener.port) for listener in request.listeners}
@@ -143,7 +144,7 @@ class ControllerService:
         controller_loop.room_heard(request.broker_id, is_missing=bool(request.without_room))
         reference_ms = controller_loop.clock_heard(request.broker_id, request.clock_ms)
         lowest = controller_loop.sessions.lowest_offset(self._image)
-        # Nearly every heartbeat changes nothing: those need not wait for the changes of others.
+        # Nearly every heartbeat changes nothing and need not wait for other changes.
         records, answer = heartbeat(self._image, controller_loop.policy, request, lowest)
         if records:
             answer = await self._change(
@@ -198,7 +199,7 @@ def _error(api: Api[Any, ResponseT], code: ErrorCode, message: str) -> ResponseT
     return cast(ResponseT, response)
 
 
-#: what is answered for brokers; each response has an error code of its own
+#: the APIs for brokers; each response has a top-level error code
 SERVED: dict[Api[Any, Any], Method] = {
     BROKER_REGISTRATION: ControllerService._register,
     BROKER_HEARTBEAT: ControllerService._heartbeat,

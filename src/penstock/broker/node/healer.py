@@ -1,8 +1,8 @@
 """Carries out self-healing while this node is the active controller; `metadata.healing` decides.
 
-Decisions are made in the controller's loop, at most every `_INTERVAL_MS` and only when something has changed
-that they depend on. None is made right after this node became the active controller, or was held up: brokers
-that are up may not have been able to say so.
+The controller loop decides at most every `_INTERVAL_MS`, and only if the basis of the decision has changed.
+It decides nothing right after this node became the active controller, or was paused: heartbeats of live
+brokers may not have arrived yet.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ __all__ = ["Healer"]
 
 log = get_logger("healing")
 _INTERVAL_MS: Final = 500.0
-#: a round that comes later than this was held up, and with it the heartbeats of all brokers
+#: a round that starts later than this means that this node was paused, and missed the brokers' heartbeats
 _LATE_MS: Final = 3000.0
-#: sessions that brokers have to say that they are up, after nothing could be heard of them
+#: how many session timeouts brokers have to send a heartbeat after this node became active or was paused
 _SESSIONS: Final = 2
 _SHOWN: Final = 10
 
 
 class _Basis(NamedTuple):
-    """All that a decision depends on."""
+    """The inputs of a decision."""
 
     offset: int
     settings: Settings
@@ -43,7 +43,7 @@ class _Basis(NamedTuple):
 
 
 class Healer:
-    """Of the active controller; `observed` is for every node."""
+    """Moves replicas of failed brokers on the active controller; `observed` is called on every node."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class Healer:
         self._listening_since_ms = 0.0
         self._last_round_ms = 0.0
         self._last = Decision([], [])
-        #: what the last decision was made on, if it came to nothing
+        #: the basis of the last decision if it started and cancelled nothing
         self._idle: _Basis | None = None
         self._obstacles: list[str] = []
 
@@ -79,12 +79,12 @@ class Healer:
 
     @property
     def next_ms(self) -> float:
-        """When `work` has something to do again."""
+        """The time of the next round."""
         return self._last_round_ms + _INTERVAL_MS if self._is_on else inf
 
     @property
     def _is_on(self) -> bool:
-        """Also while something is under way that was begun before it was switched off."""
+        """Whether healing is switched on, or moves that it has started are still in progress."""
         config = self._config
         return (
             config.penstock_self_healing_enable
@@ -93,7 +93,7 @@ class Healer:
         )
 
     async def work(self) -> None:
-        """Start and cancel what has to be, if it is time for that."""
+        """Start and cancel moves if a round is due."""
         now_ms = self._now_ms()
         if not self._is_on or now_ms < self._last_round_ms + _INTERVAL_MS:
             return
@@ -110,7 +110,7 @@ class Healer:
         except PenstockError:
             raise
         except Exception as e:
-            # The controller's loop also fences brokers, which must go on whatever is wrong here.
+            # The controller loop also fences brokers, which must go on after an error here.
             log.error("healing_failed", error=repr(e), exc_info=e)
             self._idle = basis
             return
@@ -119,7 +119,7 @@ class Healer:
         self._report(decision)
 
     def notes(self) -> list[str]:
-        """What happens, or will happen, to the replicas of brokers that are gone; for people."""
+        """The state of the replicas of failed brokers, as text for operators."""
         settings, situation = self._settings(), self._situation()
         if not settings.rebuild:
             return []

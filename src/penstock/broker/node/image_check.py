@@ -1,8 +1,9 @@
-"""Computes the checksum of this node's image, and holds what its comparison came to.
+"""Computes the checksum of this node's image, and keeps the result of its comparison.
 
 The checksum is computed when the image has not changed for a few seconds, so that all nodes compute it at the
-same offset. A large image is summed in slices between which other work has its turn. If the image changes
-meanwhile, the sum is abandoned. Heartbeats report the checksum, and their responses say what it should be.
+same offset. A large image is summed in slices, between which the event loop runs other work. If the image
+changes meanwhile, the sum is abandoned. Heartbeats report the checksum. Their responses carry the expected
+checksum.
 
 A node whose image differs cannot know which topics and partitions it should have. While `diverged` is set,
 the partitions that the metadata releases are set aside in the quarantine instead of being deleted.
@@ -23,7 +24,7 @@ from penstock.wire.apis.broker_heartbeat import ReportedChecksum
 __all__ = ["ImageCheck"]
 
 log = get_logger("metadata")
-#: how long an image is left alone after a change
+#: how long the image must be unchanged before its checksum is computed
 _IDLE_S: Final = 5.0
 #: records that are summed in one turn of the event loop, about 2 ms
 _SLICE: Final = 64
@@ -31,14 +32,14 @@ _HINT: Final = "restart this broker; if this is logged again, replace it (pensto
 
 
 class ImageCheck:
-    """Runs from `start` to `stop`."""
+    """Computes checksums from `start` to `stop`."""
 
     def __init__(self, loader: MetadataLoader) -> None:
         self._loader = loader
         self._task: asyncio.Task[None] | None = None
-        #: the last one that was computed
+        #: the last checksum that was computed
         self.latest: ImageChecksum | None = None
-        #: how this node's image differs, None as long as no difference is known
+        #: a description of the difference to the other nodes' images, None if none is known
         self.diverged: str | None = None
 
     def start(self) -> None:
@@ -72,15 +73,15 @@ class ImageCheck:
             await asyncio.sleep(0)
 
     def _is_at(self, end_offset: int) -> bool:
-        """Whether the image holds what is below `end_offset`, and nothing of what follows."""
+        """Whether the image contains all records below `end_offset`, and none at or above it."""
         return self._loader.applied == end_offset and self._loader.image.offset < end_offset
 
     def report(self) -> ReportedChecksum | None:
-        """As a heartbeat has it."""
+        """The latest checksum, for a heartbeat."""
         return None if self.latest is None else ReportedChecksum(**self.latest._asdict())
 
     def compared(self, sent: ReportedChecksum | None, expected: ReportedChecksum | None) -> None:
-        """Take in the controller's word on the checksum that a heartbeat has reported."""
+        """Compare the checksum of a heartbeat with the one that the controller expects."""
         if sent is None or expected is None or sent.end_offset != expected.end_offset:
             return
         if sent.checksum == expected.checksum:

@@ -2,10 +2,10 @@
 
 Metadata decides which topics exist, so a damaged record must never be applied. A batch's checksum does not
 cover its base offset and its leader epoch. Unlike a topic's log, the metadata log has neither gaps nor
-falling epochs, and every epoch starts with a record of its own, so those two are checked as well.
+falling epochs, and every epoch starts with a control record, so base offset and epoch are checked as well.
 
-What lies above everything that is known to be durable may be the torn tail of an append that a crash has
-interrupted: nothing of it was acknowledged, and recovery cuts it off. Anything else is damage.
+Bytes above the durable offset may be the torn tail of an append that a crash has interrupted. They were not
+acknowledged, and recovery truncates them. Any other invalid bytes are damage.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _CHECKPOINT: Final = ".checkpoint"
 
 
 class DamagedMetadata(StorageError):
-    """Metadata on the disk that must not be used: where it is, and what is wrong with it."""
+    """Metadata on disk that must not be used, with its position and the problem."""
 
     def __init__(self, path: str, position: int, offset: int, problem: str) -> None:
         super().__init__(f"{path} is damaged at byte {position}, offset {offset}: {problem}")
@@ -50,11 +50,11 @@ class DamagedMetadata(StorageError):
 
 
 class Recorded(NamedTuple):
-    """What the data directory knows of its metadata log, apart from the log itself."""
+    """Facts about the metadata log that the data directory has recorded outside of the log."""
 
-    #: everything below was on the disk
+    #: all records below this offset were on disk
     durable: int
-    #: whether the last broker shut down cleanly, so that all of the log was on the disk
+    #: whether the last shutdown was clean, so that all of the log was on disk
     clean: bool
 
 
@@ -64,7 +64,7 @@ class Recorded(NamedTuple):
 def checked_batches(
     data: Buffer, path: str, position: int, offset: int, epoch: int = -1
 ) -> Iterator[tuple[BatchHeader, memoryview]]:
-    """Each batch of `data` with its header, up to one that is cut; DamagedMetadata where one is damaged.
+    """Each batch of `data` with its header, up to an incomplete one; DamagedMetadata if one is damaged.
 
     `data` starts at byte `position` of the file `path`; the first batch must have the base offset `offset`,
     and a leader epoch that is not below `epoch`.
@@ -99,7 +99,7 @@ def _header_problem(header: BatchHeader, offset: int, epoch: int) -> str | None:
 
 
 def _epoch_problem(header: BatchHeader, batch: memoryview) -> str | None:
-    """What is wrong with the first batch of another epoch: leaders start theirs with a control record."""
+    """The problem of the first batch of an epoch, if any: a leader's epoch starts with a control record."""
     if header.is_control and starts_epoch(batch, header.leader_epoch):
         return None
     return f"leader epoch {header.leader_epoch} does not start here"
@@ -109,7 +109,7 @@ def _epoch_problem(header: BatchHeader, batch: memoryview) -> str | None:
 
 
 def metadata_path(files: Files, data_dirs: Iterable[str]) -> str | None:
-    """The folder of the metadata log; None where no data directory has one."""
+    """The directory of the metadata log; None if no data directory has one."""
     for directory in data_dirs:
         path = f"{directory}/topics/{METADATA_TOPIC}/partition-0"
         if files.is_dir(path):
@@ -118,14 +118,14 @@ def metadata_path(files: Files, data_dirs: Iterable[str]) -> str | None:
 
 
 def recorded(files: Files, path: str) -> Recorded:
-    """What the data directory of the metadata log at `path` knows of that log."""
+    """The recorded facts about the metadata log at `path`."""
     durable = max(recorded_offsets(files, path)[1], recorded_high_watermark(files, path))
     directory = path.rpartition("/topics/")[0]
     return Recorded(durable, files.exists(f"{directory}/clean-shutdown"))
 
 
 def check_metadata(files: Files, path: str, known: Recorded) -> None:
-    """Check the latest snapshot and the log in the folder `path`, which is only read."""
+    """Check the latest snapshot and the log in the directory `path`, without changing them."""
     snapshot = max(_snapshots(files, path), default=None, key=lambda point: point.offset)
     if snapshot is not None:
         name = f"{path}/{snapshot_name(snapshot)}"
@@ -138,7 +138,7 @@ def _snapshots(files: Files, path: str) -> list[LogPoint]:
 
 
 def check_log(files: Files, path: str, known: Recorded, snapshot: LogPoint | None) -> None:
-    """Check every batch of every segment, and that the log goes on from the snapshot."""
+    """Check every batch of every segment, and that the log continues the snapshot."""
     bases = sorted(int(name[: -len(LOG)]) for name in files.listdir(path) if _is_segment(name))
     start = 0 if snapshot is None else snapshot.offset
     if bases and bases[0] > start:
@@ -155,7 +155,7 @@ def check_log(files: Files, path: str, known: Recorded, snapshot: LogPoint | Non
         end, epoch, sound = _check_segment(files, name, base, epoch, known)
         if not sound:
             return
-    # A log that ends before its snapshot was replaced by it, and starts over.
+    # The snapshot replaced a log that ends before it. The log starts again at the snapshot's end.
     if max(end, start) < known.durable:
         size = files.size(name) if bases else 0
         raise DamagedMetadata(
@@ -168,7 +168,7 @@ def _is_segment(name: str) -> bool:
 
 
 def _check_segment(files: Files, name: str, base: int, epoch: int, known: Recorded) -> tuple[int, int, bool]:
-    """(end offset, last epoch, whether all is sound); DamagedMetadata unless a crash can have done it."""
+    """(end offset, last epoch, whether all is valid); DamagedMetadata unless a crash explains the damage."""
     data = files.read(name)
     end, position = base, 0
     try:
@@ -192,7 +192,7 @@ def snapshot_name(point: LogPoint) -> str:
 
 
 def parse_snapshot_name(name: str) -> LogPoint | None:
-    """Where the snapshot in the file `name` ends; None if that is no snapshot's name."""
+    """The end of the snapshot in the file `name`; None if the name is not a snapshot's."""
     stem, dot, suffix = name.partition(".")
     offset, dash, epoch = stem.partition("-")
     if dot + suffix != _CHECKPOINT or not dash or not (offset + epoch).isdigit():
@@ -202,7 +202,7 @@ def parse_snapshot_name(name: str) -> LogPoint | None:
 
 
 def check_snapshot(data: Buffer, point: LogPoint, path: str) -> None:
-    """Check that `data` is the whole snapshot that ends at `point`; DamagedMetadata if it is not.
+    """Check that `data` is the complete snapshot that ends at `point`; DamagedMetadata if it is not.
 
     Snapshots of version 0.1.0 do not name their end, and each of their batches starts at offset 0.
     """
@@ -229,7 +229,7 @@ def check_snapshot(data: Buffer, point: LogPoint, path: str) -> None:
 
 
 def _snapshot_start(batch: memoryview, header: BatchHeader, point: LogPoint, path: str) -> LogPoint | None:
-    """The end that the snapshot's header names, None where it names none."""
+    """The end in the snapshot's header, None if there is none."""
     start = snapshot_point(batch) if header.is_control else None
     if start is None or not start.is_header:
         raise DamagedMetadata(path, 0, point.offset, "the snapshot does not start with its header")

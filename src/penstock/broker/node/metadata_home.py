@@ -1,11 +1,11 @@
-"""Opening the metadata log: sound, or set aside so that the node can fetch it from the quorum again.
+"""Opens the metadata log, or moves a damaged one to the quarantine so that the node fetches it again.
 
-A node that has no other voter to fetch from refuses to start on damaged metadata, and touches nothing. Any
-other node marks in `quorum-state` that it may have lost records (`raft.recovery`), moves the damaged files
+If there is no other voter to fetch from, the node refuses to start on damaged metadata and changes nothing.
+Otherwise it marks in `quorum-state` that it may have lost records (`raft.recovery`), moves the damaged files
 into the quarantine, and starts with an empty log.
 
-Invariant: the mark is durable before the first file is moved. A crash in between is continued by the next
-start, because the folder that the files are moved through is still there.
+Invariant: the mark is durable before the first file is moved. After a crash in between, the next start
+continues, because the intermediate directory of the move still exists.
 """
 
 from __future__ import annotations
@@ -40,25 +40,25 @@ _DAMAGED: Final = "damaged"
 _CONFIG: Final = LogConfig(retention_ms=-1)
 _ANOTHER_KEY: Final = "this node joins the quorum under a new voter key"
 _ADVICE: Final = (
-    "restore it from a backup, or stop all brokers and make what is sound of it the metadata of the cluster "
+    "restore it from a backup, or stop all brokers and make its undamaged part the metadata of the cluster "
     "with `penstock quorum recover` (docs/cluster.md)"
 )
 
 
 class MetadataRefused(PenstockError):
-    """Metadata that this node must not start with; the message says what to do about it."""
+    """Metadata that this node must not start with; the message contains the remedy."""
 
 
 def check_metadata_home(
     config: BrokerConfig, files: Files, clock: Clock, rng: Rng
 ) -> Callable[[DataDirectory], Log]:
-    """Check this node's metadata, which is only read; returns the function that opens its log."""
+    """Check this node's metadata without changing it; returns the function that opens its log."""
     damage = find_damage(files, config)
     return lambda home: open_metadata_log(config, files, home, damage, clock, rng)
 
 
 def find_damage(files: Files, config: BrokerConfig) -> DamagedMetadata | None:
-    """The damage of this node's metadata, which is only read; MetadataRefused if no other voter has it."""
+    """Find damage in this node's metadata without changing it; MetadataRefused without another voter."""
     path = metadata_path(files, config.data_dirs)
     if path is None:
         return None
@@ -69,13 +69,13 @@ def find_damage(files: Files, config: BrokerConfig) -> DamagedMetadata | None:
             raise MetadataRefused(f"{e}. No other voter has the metadata: {_ADVICE}") from e
         return e
     except OSError:
-        # The data directory, when it is opened, says what is wrong with the disk.
+        # The disk has failed. Opening the data directory will report that.
         return None
     return None
 
 
 def has_other_voters(config: BrokerConfig) -> bool:
-    """Whether there is a voter that the metadata can be fetched from."""
+    """Whether there is another voter to fetch the metadata from."""
     return any(node != config.node_id for node in config.quorum_voters)
 
 
@@ -87,7 +87,7 @@ def open_metadata_log(
     clock: Clock,
     rng: Rng,
 ) -> Log:
-    """The metadata log in `home`; an empty one where it is damaged and other voters have it."""
+    """The metadata log in `home`; an empty log if it is damaged and there are other voters."""
     if damage is not None or files.is_dir(_way_out(home)):
         _set_aside(files, home, damage, clock, rng)
     opened = home.open_log(METADATA_TOPIC, 0, _CONFIG, clock, rng)
@@ -100,7 +100,7 @@ def open_metadata_log(
         _set_aside(files, home, found, clock, rng)
         opened = home.open_log(METADATA_TOPIC, 0, _CONFIG, clock, rng)
     if config.internal_endpoint is not None:
-        # A leader that lacks what was committed must not have it truncated here.
+        # This node must not truncate committed records, even if a leader lacks them.
         home.keep_high_watermark(METADATA_TOPIC, 0)
     return opened
 
@@ -114,7 +114,7 @@ def _set_aside(
 ) -> None:
     path, way_out = home.partition_path(METADATA_TOPIC, 0), _way_out(home)
     reason = "an earlier start was interrupted" if damage is None else str(damage)
-    # Without a quorum state the node gets a new voter key, which has acknowledged nothing.
+    # Without a quorum state the node gets a new voter key, under which it has acknowledged no records.
     with suppress(FileNotFoundError):
         if damage is not None:
             files.write_atomic(f"{path}/{QUORUM_STATE}", encode_quorum_state(_marked(files, path, rng)))
@@ -141,8 +141,8 @@ def _set_aside(
 def _marked(files: Files, path: str, rng: Rng) -> QuorumState:
     """The quorum state of a node that has lost its log; FileNotFoundError if there is none.
 
-    A damaged one says neither the key nor the votes of the node: it joins under another key, as after
-    `penstock quorum rejoin`.
+    If the file is damaged, the node's key and votes are unknown. The node then joins under a new key, as
+    after `penstock quorum rejoin`.
     """
     try:
         state = decode_quorum_state(files.read(f"{path}/{QUORUM_STATE}"))

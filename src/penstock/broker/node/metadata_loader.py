@@ -1,8 +1,8 @@
-"""Keeps the cluster image in step with what the quorum has committed, and says so to who acts on it.
+"""Applies committed metadata records to the cluster image, and notifies the parts of the broker.
 
-The image changes here alone, a batch of records at a time, and only between two pieces of work that must not
-see it change (`between_changes`). A snapshot that replaces a part of the log this node has not read is told
-as the records that lead from the old image to the new one.
+Only this module changes the image, one batch of records at a time, and never during work that must not see a
+change (`between_changes`). A snapshot may replace a part of the log that this node has not read. Listeners
+then get the records that lead from the old image to the new one.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ log = get_logger("metadata")
 
 
 class MetadataLoader:
-    """Applies what is committed, in order, from `start` to `stop`."""
+    """Applies committed records in order, from `start` to `stop`."""
 
     def __init__(self, image: ClusterImage, metadata_log: MetadataLog) -> None:
         self.image = image
         self._log = metadata_log
-        #: everything below is in the image, and whoever acts on it has done so
+        #: all records below this offset are in the image, and `on_applied` has returned for them
         self.applied = 0
         self._committed = 0
         self._installed = metadata_log.snapshot
@@ -45,22 +45,24 @@ class MetadataLoader:
         self._wake = asyncio.Event()
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
         self._task: asyncio.Task[None] | None = None
-        #: told of every batch of records after it was applied
-        self.on_applied: Callable[[Sequence[Struct]], Awaitable[None]] = _nothing
-        #: told that nothing more can be applied
-        self.on_failure: Callable[[PenstockError], None] = _no_hope
-        #: told how far the image is, and by how many bytes of log it came there
-        self.on_progress: Callable[[int, int], None] = _no_matter
+        #: called with every batch of records after it was applied
+        self.on_applied: Callable[[Sequence[Struct]], Awaitable[None]] = _ignore_records
+        #: called when no more records can be applied
+        self.on_failure: Callable[[PenstockError], None] = _ignore_failure
+        #: called with the end offset of the image, and the size of the batch that was applied
+        self.on_progress: Callable[[int, int], None] = _ignore_progress
 
     def start(self) -> None:
         self._task = asyncio.get_running_loop().create_task(self._run())
         self._task.add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        """A record that cannot be read or applied leaves this node behind for ever: it has to say so."""
+        """Report a record that cannot be read or applied: this node's image is outdated from then on."""
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("metadata_not_applied", offset=self.applied, error=repr(error), exc_info=error)
-            self.on_failure(PenstockError(f"the metadata behind {self.applied} cannot be applied: {error!r}"))
+            self.on_failure(
+                PenstockError(f"the metadata from offset {self.applied} on cannot be applied: {error!r}")
+            )
 
     async def stop(self) -> None:
         if self._task is not None:
@@ -77,7 +79,7 @@ class MetadataLoader:
         self._wake.set()
 
     def wait_for(self, end_offset: int) -> asyncio.Future[None]:
-        """Done when everything below `end_offset` is applied; who waits may give it another end before."""
+        """Done when all records below `end_offset` are applied; the caller may set another result before."""
         reached: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if self.applied >= end_offset:
             reached.set_result(None)
@@ -86,7 +88,7 @@ class MetadataLoader:
         return reached
 
     async def between_changes(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Do what must not see the image change under its feet."""
+        """Run `work` while the image does not change."""
         async with self._turn:
             await work()
 
@@ -116,14 +118,14 @@ class MetadataLoader:
             self.on_progress(header.next_offset, len(batch))
 
     async def _load(self, snapshot: LogPoint) -> None:
-        """Have the image that `snapshot` holds, whatever was in it before."""
+        """Replace the content of the image by that of `snapshot`."""
         self._installed = None
         if snapshot.offset <= self.applied:
             return
         records = list(self._log.snapshot_records(snapshot))
         loaded = image_of_snapshot(records, snapshot.offset - 1)
         changes = _differences(self.image, loaded, records)
-        # In place: everybody holds this image.
+        # In place: all parts of the broker hold a reference to this image.
         vars(self.image).update(vars(loaded))
         self.committed(snapshot.offset)
         await self._notify(changes, snapshot.offset)
@@ -143,7 +145,7 @@ class MetadataLoader:
 
 
 def _differences(old: ClusterImage, new: ClusterImage, records: Sequence[Struct]) -> list[Struct]:
-    """What to tell those who follow `old` so that they follow `new`, which `records` make."""
+    """The records that lead a listener from the image `old` to `new`, the image of `records`."""
     changes: list[Struct] = [
         RemoveTopicRecord(topic_id=topic_id)
         for topic_id in old.topics_by_id
@@ -166,13 +168,13 @@ def _differences(old: ClusterImage, new: ClusterImage, records: Sequence[Struct]
     return changes
 
 
-async def _nothing(records: Sequence[Struct]) -> None:
-    """Nobody to tell."""
+async def _ignore_records(records: Sequence[Struct]) -> None:
+    """The default of `on_applied`."""
 
 
-def _no_matter(end_offset: int, size: int) -> None:
-    """Nobody to tell."""
+def _ignore_progress(end_offset: int, size: int) -> None:
+    """The default of `on_progress`."""
 
 
-def _no_hope(error: PenstockError) -> None:
-    """Nobody to tell."""
+def _ignore_failure(error: PenstockError) -> None:
+    """The default of `on_failure`."""

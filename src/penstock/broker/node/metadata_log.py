@@ -1,8 +1,9 @@
-"""The metadata log on the disk: a log like any other, and snapshots that stand for its beginning.
+"""The metadata log on disk: a log like a partition's, and snapshots that replace its beginning.
 
-Beside the segments lie `quorum-state` and `<offset>-<epoch>.checkpoint`: a snapshot holds control records
-(header, voters, footer) and, between them, the records that make an image. A snapshot gets its name only when
-it is whole and synced. Whatever is read, to be applied or to be served, is checked (`metadata_check`).
+The directory contains the segments, `quorum-state` and snapshots (`<offset>-<epoch>.checkpoint`). A snapshot
+contains control records (header, voters, footer) and between them the records of an image. A snapshot gets
+its final name only when it is complete and synced. Every read is checked (`metadata_check`), before records
+are applied or sent to other nodes.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ T = TypeVar("T")
 log = get_logger("metadata")
 QUORUM_STATE: Final = "quorum-state"
 _READ_BYTES: Final = 1 << 20
-#: records per batch of a snapshot: whoever reads one holds a batch in memory
+#: records per batch of a snapshot: a reader keeps one batch in memory
 _SNAPSHOT_RECORDS: Final = 1000
 #: a change is one batch, however many partitions it touches
 _CONFIG: Final = LogConfig(
@@ -66,13 +67,13 @@ class MetadataLog:
         self._files = files
         self._clock = clock
         self._partial: File | None = None
-        self._relearn_epochs()
+        self._read_epochs()
         self.snapshot: LogPoint | None = max(self._snapshots(), default=None, key=lambda point: point.offset)
         if self.snapshot is not None:
-            self._start_behind(self.snapshot)
+            self._continue_from(self.snapshot)
 
-    def _relearn_epochs(self) -> None:
-        """Have the epochs that the batches say; the file that keeps them has no checksum."""
+    def _read_epochs(self) -> None:
+        """Read the leader epochs from the batches: the file of the epochs has no checksum."""
         found, known = LeaderEpochs(), self.log.leader_epochs
         for segment in self.log.segments:
             for _, header in segment.scan(0) if segment.size else ():
@@ -85,10 +86,10 @@ class MetadataLog:
             )
             self.log.leader_epochs = found
 
-    def _start_behind(self, snapshot: LogPoint) -> None:
-        """Let the log go on from `snapshot`; one that has not got so far, or otherwise, starts over.
+    def _continue_from(self, snapshot: LogPoint) -> None:
+        """Let the log continue `snapshot`; a log that ends before it, or diverges from it, is reset.
 
-        A log that starts where the snapshot ends knows nothing of the epoch before, and has all that follows.
+        A log that starts at the snapshot's end does not know the epoch before, and is complete.
         """
         parts = self.log.log_start_offset < snapshot.offset and (
             self._epoch_before(snapshot.offset) != snapshot.epoch
@@ -143,16 +144,16 @@ class MetadataLog:
         if read_header(view).is_control:
             # The Raft core has no wall clock: it stamps control batches with the clock of its timeouts.
             stamp_time(view, self._clock.now_ms())
-        return self._even_if_full(lambda: self.log.append(view, epoch, origin=AppendOrigin.RAFT).base_offset)
+        return self._retry_if_full(lambda: self.log.append(view, epoch, origin=AppendOrigin.RAFT).base_offset)
 
     def append_replicated(self, batches: Buffer) -> None:
-        # Checksums do not cover offsets, and unlike a topic's this log has no gaps.
+        # Checksums do not cover offsets. Unlike a compacted topic's log, this log has no gaps.
         expected = self.end_offset
         for header, _ in whole_batches(batches):
             if header.base_offset != expected:
                 raise CorruptMessage(f"a batch at offset {header.base_offset} does not follow {expected - 1}")
             expected = header.next_offset
-        self._even_if_full(lambda: self.log.append_replicated(batches))
+        self._retry_if_full(lambda: self.log.append_replicated(batches))
 
     def truncate_to(self, offset: int) -> None:
         self.log.truncate_to(offset)
@@ -176,7 +177,7 @@ class MetadataLog:
         )
 
     def batches(self, start: int, end: int) -> Iterator[tuple[int, memoryview]]:
-        """(offset behind it, bytes) of each batch from `start` to before `end`."""
+        """(next offset, bytes) of each batch from `start` to before `end`."""
         while start < end:
             for header, batch in self.read_checked(start, end):
                 start = header.next_offset
@@ -196,13 +197,13 @@ class MetadataLog:
         self.log.delete_records(offset)
 
     def trim(self) -> list[Removal]:
-        """Let go of what is below the start; `delete` each in a worker thread."""
+        """Remove segments below the log start offset; call `delete` of each in a worker thread."""
         return self.log.apply_retention(self._clock.now_ms())
 
     # -- voters and votes
 
     def voters(self, static: VoterSet) -> VoterHistory:
-        """Who votes by what is in the snapshot and in the log, committed or not."""
+        """The voters according to the snapshot and the log, including uncommitted records."""
         history = VoterHistory(static)
         if self.snapshot is not None:
             history.reset(self.snapshot.offset, self._snapshot_voters(self.snapshot))
@@ -211,10 +212,10 @@ class MetadataLog:
         return history
 
     def load_state(self, node_id: int, voters: VoterSet, rng: Rng) -> QuorumState:
-        """The quorum state; UnreadableQuorumState if the node's vote is forgotten and may count.
+        """The quorum state; UnreadableQuorumState if the node has lost a vote that may count.
 
-        A node without a quorum state gets a new voter key: under that, it has neither voted nor acknowledged
-        anything. Where the voter set does not name the node's directory yet, the key would not help.
+        A node without a quorum state gets a new voter key, under which it has neither voted nor acknowledged
+        records. If the voter set does not contain the node's directory id yet, a new key would not help.
         """
         path = f"{self.log.path}/{QUORUM_STATE}"
         voter = voters.get(node_id)
@@ -229,7 +230,7 @@ class MetadataLog:
             problem = f"{path} is damaged: {e}"
         if state is not None and state.epoch < self.last_epoch:
             problem = f"{path} is of epoch {state.epoch}, the log of {self.last_epoch}"
-            # One that votes alone may write before its vote is on the disk: nobody else can have voted.
+            # The only voter may append before its vote is on disk: there is no other candidate.
             state = (
                 state._replace(epoch=self.last_epoch, leader_id=NO_NODE, voted=None)
                 if is_only_voter
@@ -253,7 +254,7 @@ class MetadataLog:
         return state
 
     def save_state(self, state: QuorumState) -> None:
-        """Durably; touches files only, so it belongs into a worker thread."""
+        """Write the quorum state durably. Blocks on the disk: to be called in a worker thread."""
         path = f"{self.log.path}/{QUORUM_STATE}"
 
         def write() -> None:
@@ -262,10 +263,10 @@ class MetadataLog:
             except OSError as e:
                 raise self.log.health.failed(e, f"cannot write {path}") from e
 
-        self._even_if_full(write)
+        self._retry_if_full(write)
 
-    def _even_if_full(self, write: Callable[[], T]) -> T:
-        """Do `write`; once more if it was the first to find no room: now there is what was kept for this."""
+    def _retry_if_full(self, write: Callable[[], T]) -> T:
+        """Call `write`; retries if it was the first to find the disk full: that frees the reserved space."""
         had_room = self.log.health.full is None
         try:
             return write()
@@ -277,7 +278,7 @@ class MetadataLog:
     # -- snapshots
 
     def epoch_at(self, end_offset: int) -> int:
-        """The epoch of the last record below `end_offset`, which is in the log or where a snapshot ends."""
+        """The epoch of the last record below `end_offset`, which the log or the latest snapshot contains."""
         epoch = self._epoch_before(end_offset)
         if epoch is None:
             assert self.snapshot is not None
@@ -285,12 +286,12 @@ class MetadataLog:
         return epoch
 
     def store_snapshot(self, snapshot: LogPoint, content: bytes) -> None:
-        """Durably; touches files only, so it belongs into a worker thread. `keep_snapshot` follows."""
+        """Write a snapshot durably, to be called in a worker thread. `keep_snapshot` must follow."""
         with _disk(f"write {self._path(snapshot)}"):
             self._files.write_atomic(self._path(snapshot), content)
 
     def keep_snapshot(self, snapshot: LogPoint) -> None:
-        """From now on this is the latest one; those before it go."""
+        """Make this the latest snapshot, and delete older ones."""
         self.snapshot = snapshot
         with _disk(f"remove snapshots before {self._path(snapshot)}"):
             for older in self._snapshots():
@@ -363,7 +364,7 @@ class MetadataLog:
 
 @contextmanager
 def _disk(doing: str) -> Iterator[None]:
-    """An error of the disk is a StorageError, as those of the log are."""
+    """Convert an OSError to a StorageError, as the log does."""
     try:
         yield
     except OSError as e:
@@ -371,7 +372,7 @@ def _disk(doing: str) -> Iterator[None]:
 
 
 def records_in(batches: Buffer) -> Iterator[Struct]:
-    """The metadata records of whole batches, without the control records between them."""
+    """The metadata records of complete batches, without the control records between them."""
     for header, batch in whole_batches(batches):
         if not header.is_control:
             for record in iter_records(batch):
@@ -382,7 +383,7 @@ def records_in(batches: Buffer) -> Iterator[Struct]:
 def encode_snapshot(
     records: Iterable[Struct], voters: VoterSet | None, timestamp_ms: int, end: LogPoint
 ) -> bytes:
-    """The content of a snapshot file; `voters` where they are not the configured ones."""
+    """The content of a snapshot file; `voters` is None if the voters come from the config."""
     header = SnapshotHeaderRecord(
         last_contained_log_timestamp=timestamp_ms, end_offset=end.offset, end_epoch=end.epoch
     )
@@ -397,7 +398,7 @@ def encode_snapshot(
     content = bytearray(b"".join(parts))
     position = offset = 0
     while position < len(content):
-        # Checksums cover no offsets: in order, they show that no batch is missing.
+        # Checksums do not cover offsets. Consecutive offsets show that no batch is missing.
         stamp(content, position, offset, end.epoch)
         batch = read_header(content, position)
         position, offset = position + batch.size, batch.next_offset

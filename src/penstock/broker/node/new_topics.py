@@ -17,7 +17,7 @@ __all__ = ["TopicCreation"]
 
 
 class TopicCreation:
-    """Decides on new topics as the active controller; `NotController` where this node is not it."""
+    """Creates topics as the active controller; raises `NotController` on any other node."""
 
     def __init__(
         self, config: BrokerConfig, image: ClusterImage, controller: Controller, clock: Clock, rng: Rng
@@ -29,7 +29,7 @@ class TopicCreation:
         self._rng = rng
 
     async def decide(self, topic: NewTopic) -> Sequence[Struct]:
-        """The records that created the topic; ApiError if it is refused."""
+        """The records that created the topic; ApiError if it is rejected."""
         (made,) = await self.decide_all([topic])
         if isinstance(made, ApiError):
             raise made
@@ -38,7 +38,7 @@ class TopicCreation:
     async def decide_all(
         self, topics: Sequence[NewTopic], validate_only: bool = False
     ) -> list[Sequence[Struct] | ApiError]:
-        """For each topic the records that created it, or would create it, or the reason for its refusal."""
+        """For each topic the records that created it (or would, if `validate_only`), or the error."""
         if not topics:
             return []
         try:

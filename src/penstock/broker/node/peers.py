@@ -1,13 +1,13 @@
 """Connections to the internal listeners of other nodes, and whether their processes are alive.
 
-One connection per node and purpose: answers come in the order of their requests, so what has to be quick must
-not queue behind a long poll. A connection that ends is followed by a few quick attempts to connect: where all
-are refused, nobody listens there any more, and the process is taken for gone. That is a hint, which spares a
-timeout; whoever acts on it must be right even where it is wrong.
+There is one connection per node and purpose: responses arrive in the order of the requests, so an urgent
+request must not queue behind a long poll. After a connection is lost, the node is probed with a few quick
+connection attempts. If all are refused, the process counts as ended. That is a hint, which saves a timeout.
+It may be wrong, so the code that acts on it must be correct in either case.
 
-While a process is looked for, and for a while after it was not found, it is `missing`: clients had better ask
-again soon than believe that it leads. So is one that is silent: it owes an answer for long, has sent nothing
-since, and does not answer now.
+A node is `missing` while it is probed, and for a while after the probes have failed. Metadata responses do
+not name a missing node as leader, so that clients refresh their metadata soon. A silent node is missing, too:
+a response is overdue, nothing has arrived since, and a new request is not answered.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ from penstock.wire.backoff import Backoff
 
 __all__ = ["Peers"]
 
-#: when a process that may be gone is looked for again
+#: the times of the probes after a connection is lost
 _PROBES_S: Final = (0.0, 0.012, 0.025)
 _PROBE_TIMEOUT_S: Final = 1.0
-#: a connection that lives for this long was taken by somebody who lives
+#: a probe's connection that stays open this long was accepted by a live process
 _STAY_S: Final = 0.01
-#: for how long one that was not found is missing; who needs it and does not reach it has it looked for again
+#: how long a node is missing after its probes have failed; the next failed request probes it again
 _MISSING_S: Final = 0.4
-#: how long the answer of a process may take that is to be confirmed alive: a hang is for timeouts to find
+#: how long `confirm` waits for a response; hanging processes are detected by timeouts instead
 _ANSWER_S: Final = 0.05
-#: an answer that takes longer comes from a broker that hangs, or is cut off, unless a fetch may wait longer
+#: a response that takes longer means that the broker hangs or is cut off, unless a fetch may wait longer
 _SILENT_S: Final = 0.75
-#: for how long one that was found silent is missing, unless it answers
+#: how long a silent node is missing, unless it responds
 _SILENCE_S: Final = 1.0
 _GREETING: Final = ApiVersionsRequest(client_software_name="penstock", client_software_version="1")
 _BACKOFF_S: Final = (0.02, 0.25)
 
 
 class Peers:
-    """The other nodes of the cluster, as this one reaches them."""
+    """The connections of this node to the other nodes of the cluster."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class Peers:
         gone: Callable[[int], None],
         longest_wait_s: float = 0.0,
     ) -> None:
-        """`longest_wait_s`: how long one may have a request wait for something to tell."""
+        """`longest_wait_s` is the longest time that a fetch may wait for records."""
         self._silent_s = max(_SILENT_S, 1.5 * longest_wait_s)
         self._client_id = f"node-{node_id}"
         self._rng = rng
@@ -61,12 +61,12 @@ class Peers:
         self._peers: dict[tuple[int, str], Peer] = {}
         # In order, so that a simulated end of all of them is the same every time.
         self._probes: dict[int, asyncio.Task[None]] = {}
-        #: until when those that were not found are missing, by the loop's time
+        #: the end of each node's missing time, by the event loop's clock
         self._not_found: dict[int, float] = {}
         self._closed = False
 
     def get(self, node_id: int, purpose: str) -> Peer:
-        """The connection to `node_id` for `purpose`; PeerGone where nobody knows the node's address."""
+        """The connection to `node_id` for `purpose`; PeerGone if the node's address is unknown."""
         address = self._locate(node_id)
         if address is None:
             raise PeerTimedOut(f"node {node_id} has no known address")
@@ -85,7 +85,7 @@ class Peers:
         return peer
 
     def missing(self) -> set[int]:
-        """The nodes whose processes may be gone."""
+        """The nodes whose processes may have ended."""
         if not self._probes and not self._not_found:
             return set()
         now = asyncio.get_running_loop().time()
@@ -93,15 +93,15 @@ class Peers:
         return {*self._probes, *self._not_found}
 
     async def confirm(self, nodes: Iterable[int]) -> None:
-        """Have each of `nodes` answer, or be found missing; one that hangs is not waited for.
+        """Send a request to each of `nodes`: it responds or becomes missing. Hanging nodes are not awaited.
 
-        A process that dies closes its connections one after the other, so a client may be here with questions
-        before this node has heard of the death.
+        The connections of a process that ends are closed one after the other. So a client's request may
+        arrive here before the loss of this node's own connection.
         """
         await asyncio.gather(*map(self._confirm, nodes))
 
     async def _confirm(self, node_id: int) -> None:
-        # Whether it answers is all that matters: if it does not, `_lost` has heard why.
+        # Only the arrival of a response matters. After a failure, `_lost` has handled the error.
         with suppress(PeerGone):
             await self.get(node_id, "pulse").send(API_VERSIONS, _GREETING, _ANSWER_S)
             self._not_found.pop(node_id, None)
@@ -111,7 +111,7 @@ class Peers:
             self._not_found[node_id] = now + _SILENCE_S
 
     def _silent_for(self, node_id: int, now: float) -> float:
-        """How long nothing has come from a node that owes an answer; 0 if it owes none."""
+        """How long nothing has arrived from a node with pending requests; 0 if there are none."""
         peers = [peer for (node, _), peer in self._peers.items() if node == node_id]
         since = [asked for peer in peers if (asked := peer.waits_since) is not None]
         return now - max(min(since), *(peer.heard_at for peer in peers)) if since else 0.0
@@ -128,7 +128,7 @@ class Peers:
             self.look_for(node_id)
 
     def look_for(self, node_id: int) -> None:
-        """Find out whether the process of `node_id` is there; one search at a time."""
+        """Probe the process of `node_id`, unless a probe is in progress."""
         address = self._locate(node_id)
         if address is None or self._closed or node_id in self._probes:
             return
@@ -136,27 +136,27 @@ class Peers:
 
     async def _probe(self, node_id: int, address: tuple[str, int]) -> None:
         try:
-            lives = await _lives_at(address)
+            lives = await _is_alive_at(address)
         finally:
-            # Before anybody is told: who asks from now on gets a search of their own.
+            # Before the callback: from now on `look_for` starts a new probe.
             del self._probes[node_id]
         if not lives:
             self._not_found[node_id] = asyncio.get_running_loop().time() + _MISSING_S
             self._gone(node_id)
 
 
-async def _lives_at(address: tuple[str, int]) -> bool:
+async def _is_alive_at(address: tuple[str, int]) -> bool:
     loop = asyncio.get_running_loop()
     began = loop.time()
     for at_s in _PROBES_S:
         await asyncio.sleep(max(0.0, began + at_s - loop.time()))
-        if await _somebody_is_at(address):
+        if await _accepts_connections(address):
             return True
     return False
 
 
 class _Visit(asyncio.Protocol):
-    """A connection that only shows whether somebody keeps it."""
+    """The protocol of a probe: records whether the other side closes the connection."""
 
     def __init__(self) -> None:
         self.over = asyncio.Event()
@@ -165,15 +165,15 @@ class _Visit(asyncio.Protocol):
         self.over.set()
 
 
-async def _somebody_is_at(address: tuple[str, int]) -> bool:
-    """Whether a process is there; where that cannot be told, as if it were."""
+async def _accepts_connections(address: tuple[str, int]) -> bool:
+    """Whether a process accepts connections at `address`; true if that is uncertain."""
     loop = asyncio.get_running_loop()
     try:
         async with asyncio.timeout(_PROBE_TIMEOUT_S):
             transport, visit = await loop.create_connection(_Visit, *address)
     except OSError as e:
         return not nobody_listens(e)
-    # A process that is just ending may still have taken the connection: it drops it with the others.
+    # A process that is ending may have accepted the connection: it then closes it with the others.
     try:
         async with asyncio.timeout(_STAY_S):
             await visit.over.wait()

@@ -1,6 +1,6 @@
-"""Producer ids, from blocks that the controller hands out: one metadata record per block, not per id.
+"""Allocates producer ids from blocks of the controller: one metadata record per block, not per id.
 
-Ids of a block that were not used before a restart are lost, never handed out twice.
+The unused ids of a block are lost at a restart. No id is allocated twice.
 """
 
 from __future__ import annotations
@@ -14,11 +14,13 @@ from penstock.wire.apis.allocate_producer_ids import ALLOCATE_PRODUCER_IDS, Allo
 
 __all__ = ["ProducerIds"]
 
-#: how long a producer waits for its turn, and then for the controller: it may find an id elsewhere
+#: how long a request waits for earlier ones, and then for the controller: the producer may try another broker
 _PATIENCE_S: Final = 1.0
 
 
 class ProducerIds:
+    """The producer ids of one broker."""
+
     def __init__(self, node: ClusterNode) -> None:
         self._node = node
         self._next = 0
@@ -26,12 +28,12 @@ class ProducerIds:
         self._turn = asyncio.Lock()
 
     async def next(self) -> int:
-        """An id that nobody had before; PenstockError as long as the controller gives out none."""
+        """A new producer id; PenstockError if the controller allocates no block."""
         try:
             async with asyncio.timeout(_PATIENCE_S):
                 await self._turn.acquire()
         except TimeoutError as e:
-            raise ControllerUnavailable("others wait for the controller's answer") from e
+            raise ControllerUnavailable("earlier requests still wait for the controller") from e
         try:
             if self._next == self._end:
                 await self._reserve()
@@ -46,6 +48,6 @@ class ProducerIds:
         request = AllocateProducerIdsRequest(broker_id=node.node_id, broker_epoch=node.broker_epoch)
         block = await node.to_controller(ALLOCATE_PRODUCER_IDS, request, _PATIENCE_S)
         if block.error_code:
-            raise ApiError(ErrorCode(block.error_code), "the controller gives out no producer ids")
+            raise ApiError(ErrorCode(block.error_code), "the controller allocates no producer ids")
         self._next = block.producer_id_start
         self._end = self._next + block.producer_id_len

@@ -1,8 +1,9 @@
-"""Drives this node's part in the metadata quorum: one event at a time, and the disk before the network.
+"""Runs this node's `RaftNode`: one event at a time, and disk writes before network messages.
 
-`RaftNode` decides (its docstring is the contract); here its wishes are carried out. While a vote is being
-written down, what happens waits in line, so nothing ever leaves this node that its disk does not know.
-Owned by the event loop's thread; disk work is done by worker threads.
+`RaftNode` decides (its docstring is the contract). The driver executes the decisions. While a vote is being
+written, further events are queued, so this node never sends a message that depends on an unsaved vote.
+
+Owned by: the event loop's thread. Disk work runs in worker threads.
 """
 
 from __future__ import annotations
@@ -32,19 +33,19 @@ log = get_logger("quorum")
 
 
 class QuorumEvents(Protocol):
-    """Who is told of what the quorum has agreed on."""
+    """The callbacks of the driver."""
 
     def installed(self, snapshot: LogPoint) -> None:
-        """A leader's snapshot has taken the log's place."""
+        """A leader's snapshot has replaced the log."""
 
     def committed(self, end_offset: int) -> None:
-        """Everything below `end_offset` is committed."""
+        """All records below `end_offset` are committed."""
 
     def led(self, epoch: int, leader_id: int) -> None:
-        """There is another epoch, or another leader in it; -1 for none."""
+        """The epoch or its leader has changed; -1 for no leader."""
 
     def failed(self, error: PenstockError) -> None:
-        """This node can take no more part."""
+        """This node has left the quorum after an error."""
 
 
 class QuorumDriver:
@@ -65,17 +66,17 @@ class QuorumDriver:
         self._workers = workers
         self._send = send
         self._events = events
-        #: what waits while the quorum state is being written
-        self._line: deque[Callable[[], None]] = deque()
+        #: events that wait while the quorum state is being written
+        self._queue: deque[Callable[[], None]] = deque()
         self._saving = False
         self._flushing = False
         self._stopped = False
         self._led = (-1, -1)
         self._timer: asyncio.TimerHandle | None = None
         self._due_ms = inf
-        # In order, so that a simulated end of all of them is the same every time.
+        # A dict keeps the order, so that the simulator cancels the tasks in the same order every time.
         self._tasks: dict[asyncio.Task[None], None] = {}
-        #: why this node takes no more part
+        #: the error after which this node has left the quorum
         self.failure: PenstockError | None = None
 
     # -- events
@@ -84,19 +85,19 @@ class QuorumDriver:
         self._do(lambda: self.node.tick(self._now_ms()))
 
     def submit(self, request: Request) -> Deferred[Response]:
-        """A peer's request; its answer, perhaps much later."""
+        """Pass a peer's request to the Raft node; the response may come much later."""
         answer: Deferred[Response] = Deferred()
         self._do(lambda: self.node.request(answer, request, self._now_ms()))
         return answer
 
     async def submit_and_wait(self, request: Request) -> Response:
-        """The answer to a request of an operator."""
+        """Pass a request to the Raft node, and wait for the response."""
         answer: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
         self.submit(request).then(lambda response: None if answer.done() else answer.set_result(response))
         return await answer
 
     def run(self, event: Callable[[], T]) -> asyncio.Future[T]:
-        """Do something between two events, such as to decide and append; what comes of it."""
+        """Run `event` between two events of the Raft node; returns the future of its result."""
         result: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
         def perform() -> None:
@@ -118,12 +119,12 @@ class QuorumDriver:
 
     @property
     def state(self) -> Quorum:
-        """This node's place in the quorum."""
+        """The state of the quorum, as this node knows it."""
         return self.node.quorum
 
     @property
     def is_saving(self) -> bool:
-        """Whether the quorum state is not on the disk yet, so that nobody has heard of it."""
+        """Whether the quorum state is not on disk yet, so that no message has been sent with it."""
         return self._saving
 
     def peer_gone(self, node_id: int) -> None:
@@ -134,7 +135,7 @@ class QuorumDriver:
         self._do(lambda: self.node.snapshot_taken(snapshot))
 
     async def resign(self, wait_s: float) -> None:
-        """Give up leadership, if this node has it, and leave the others the time to hear of it."""
+        """Resign leadership, if this node has it, and wait up to `wait_s` for the other voters' responses."""
         if self.state.is_leader and len(self.state.voters) > 1:
             self._do(lambda: self.node.resign(self._now_ms()))
             if self._tasks:
@@ -155,7 +156,7 @@ class QuorumDriver:
         if self._stopped or self.failure is not None:
             return
         if self._saving:
-            self._line.append(event)
+            self._queue.append(event)
             return
         try:
             event()
@@ -163,14 +164,13 @@ class QuorumDriver:
         except (QuorumViolation, DamagedMetadata) as e:
             self.fail(e)
         except StorageError as e:
-            # A disk that is full, or a read that failed. A follower asks again, a little later; a leader
-            # leaves it to others.
+            # The disk is full, or a read has failed. A follower retries a little later. A leader resigns.
             log.error("quorum_storage_failed", error=str(e))
             node = self.node
             if len(node.quorum.voters) > 1:
                 node.resign(self._now_ms())
             elif node.quorum.log.end_offset == node.epoch_start_offset:
-                # Nobody else can lead, and this one could not even begin.
+                # The only voter could not append the first record of its epoch.
                 self.fail(e)
                 return
             self._tick_at(self._now_ms() + node.quorum.config.retry_ms)
@@ -192,8 +192,8 @@ class QuorumDriver:
             return
         self._saving = False
         self._carry_out(ready)
-        while self._line and not self._saving:
-            self._do(self._line.popleft())
+        while self._queue and not self._saving:
+            self._do(self._queue.popleft())
 
     def _carry_out(self, ready: Ready) -> None:
         for message in ready.messages:
@@ -206,7 +206,7 @@ class QuorumDriver:
             self._spawn(self._flush())
         if ready.installed is not None:
             self._events.installed(ready.installed)
-        # The directory's checkpoint says it: after a crash, what it says has to be on the disk.
+        # The checkpoint records the high watermark. After a crash, all records below it must be on disk.
         self._log.log.advance_high_watermark(min(ready.high_watermark, self.state.flushed_offset))
         self._events.committed(ready.high_watermark)
         if (ready.epoch, ready.leader_id) != self._led:
@@ -239,13 +239,13 @@ class QuorumDriver:
                 if metadata_log.health.offline is not None:
                     self.fail(e)
                     return
-                # Only the room for a small file was missing: nobody hears of the records before it is there.
+                # Space for a small file was missing. The records are acknowledged only after the retry.
                 log.error("quorum_storage_failed", error=str(e))
                 metadata_log.flush_failed(plan)
                 await asyncio.sleep(self.state.config.retry_ms / 1000)
         metadata_log.flushed(plan)
         self._flushing = False
-        # Not the plan's end: the log may have been cut meanwhile.
+        # Not the plan's end: the log may have been truncated meanwhile.
         self._do(lambda: self.node.flushed(self._log.log.recovery_point, self._now_ms()))
 
     def _tick_at(self, deadline_ms: float) -> None:

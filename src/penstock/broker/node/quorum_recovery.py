@@ -1,9 +1,9 @@
-"""The way back after the metadata quorum was lost, on a stopped node: `penstock quorum recover` and `rejoin`.
+"""Recovers a lost metadata quorum on stopped nodes: `penstock quorum recover` and `penstock quorum rejoin`.
 
-`recover` makes what is sound of one node's metadata the metadata of the cluster, with that node as the only
-voter. `rejoin` lets another node forget its metadata, fetch it from the recovered quorum, and vote again.
-Both keep a copy of everything that they change beside the data, and touch nothing but the metadata log, its
-quorum state and its lines in the checkpoints: the partitions stay as the last shutdown left them.
+`recover` makes the undamaged part of one node's metadata the metadata of the cluster, with that node as the
+only voter. `rejoin` removes the metadata of another node, which then fetches it from the recovered quorum and
+becomes a voter again. Both commands back up the files that they change. They change only the metadata log,
+its quorum state and its lines in the checkpoints. The partitions stay as the last shutdown left them.
 """
 
 from __future__ import annotations
@@ -47,18 +47,18 @@ _BACKUP: Final = "metadata-backup"
 
 
 class RecoveryRefused(PenstockError):
-    """A data directory that the quorum cannot be recovered from; the message says why."""
+    """A data directory that the quorum cannot be recovered from; the message contains the reason."""
 
 
 class Outcome(NamedTuple):
-    """What was done to a node."""
+    """The result of a command."""
 
     node_id: int
     backup: str
-    #: of the quorum from now on
+    #: the new epoch of the quorum
     epoch: int = 0
     end_offset: int = 0
-    #: what was found damaged and is left out, with everything behind it
+    #: the first damage that was found: it is removed with all records after it
     damage: str | None = None
 
 
@@ -84,7 +84,7 @@ class _Node:
         self._lock.close()
 
     def back_up(self) -> str:
-        """Copy the metadata log's folder; durable on return."""
+        """Copy the metadata log's directory; the copy is durable on return."""
         files, number = self.files, 1
         while files.exists(f"{self.directory}/{_BACKUP}-{number}"):
             number += 1
@@ -98,13 +98,13 @@ class _Node:
         return backup
 
     def forget_offsets(self) -> None:
-        """The checkpoints speak of the log as it was."""
+        """Remove the metadata log from the checkpoints, whose offsets are those of the old log."""
         checkpoints = OffsetCheckpoints(self.files, self.directory, Health())
         checkpoints.forget([TopicPartition(METADATA_TOPIC, 0)])
         checkpoints.take().write()
 
     def last_state(self) -> QuorumState:
-        """The quorum state; one of epoch 0 where it is lost."""
+        """The quorum state; epoch 0 if it is lost."""
         with suppress(FileNotFoundError, UnreadableQuorumState):
             return decode_quorum_state(self.files.read(f"{self.path}/{QUORUM_STATE}"))
         return QuorumState()
@@ -114,11 +114,11 @@ class _Node:
 
 
 def rejoin(files: Files, data_dirs: Sequence[str], rng: Rng) -> Outcome:
-    """Have a stopped node fetch all metadata anew, and join the quorum under a new voter key."""
+    """Remove a stopped node's metadata, so that it fetches it again and joins under a new voter key."""
     node = _Node(files, data_dirs)
     try:
         backup = node.back_up()
-        # The mark first: after a crash here, the rest of the log cannot vote.
+        # The mark comes first: after a crash here, the node cannot vote with the rest of the log.
         node.save(QuorumState(recovery=Recovery.REJOINING, directory_id=rng.token(16)))
         node.forget_offsets()
         for name in files.listdir(node.path):
@@ -131,7 +131,7 @@ def rejoin(files: Files, data_dirs: Sequence[str], rng: Rng) -> Outcome:
 
 
 def recover(files: Files, data_dirs: Sequence[str], clock: Clock, rng: Rng) -> Outcome:
-    """Make what is sound of a stopped node's metadata the cluster's, with that node as the only voter."""
+    """Make the undamaged part of a stopped node's metadata the cluster's, with the node as only voter."""
     node = _Node(files, data_dirs)
     try:
         snapshot, damage = _sound_snapshot(files, node.path)
@@ -155,7 +155,7 @@ def recover(files: Files, data_dirs: Sequence[str], clock: Clock, rng: Rng) -> O
 
 
 def _sound_snapshot(files: Files, path: str) -> tuple[LogPoint | None, str | None]:
-    """The latest sound snapshot, and what is wrong with a later one; RecoveryRefused if nothing is left."""
+    """The latest valid snapshot, and the damage of a later one; RecoveryRefused if nothing is usable."""
     damage = None
     points = [point for name in files.listdir(path) if (point := parse_snapshot_name(name)) is not None]
     for point in sorted(points, key=lambda each: each.offset, reverse=True):
@@ -178,7 +178,7 @@ def _bases(files: Files, path: str) -> list[int]:
 
 
 def _keep_sound(files: Files, path: str, snapshot: LogPoint | None) -> str | None:
-    """Cut the log before the first damage, which is returned, and remove what is derived from the log."""
+    """Truncate the log before the first damage, which is returned, and remove files derived from the log."""
     kept: dict[str, bytes] = {}
     damage: str | None = None
     end, epoch = -1, -1
@@ -212,7 +212,7 @@ def _keep_sound(files: Files, path: str, snapshot: LogPoint | None) -> str | Non
 
 
 def _start_epoch(node: _Node, metadata: MetadataLog, clock: Clock, rng: Rng) -> tuple[int, QuorumState]:
-    """Append a new epoch with a voter set of this node alone; the epoch, and the state that goes with it."""
+    """Append a new epoch with this node as the only voter; returns the epoch and its quorum state."""
     epoch = max(node.last_state().epoch, metadata.last_epoch) + 1
     key = ReplicaKey(node.id, rng.token(16))
     voters = VoterSet([Voter(key)])

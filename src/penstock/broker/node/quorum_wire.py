@@ -1,7 +1,7 @@
-"""The quorum's messages as Kafka's requests and responses carry them, both ways.
+"""Converts the quorum's messages to Kafka's requests and responses, and back.
 
-There is one partition in the quorum, so each request names one and each response answers one. Every response
-tells where the leader it names is reached: a node that is behind may not know it from its own log.
+The quorum has one partition, so each request and each response contains one. Every response contains the
+endpoint of the leader that it names: a node whose log is behind may not know it.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ __all__ = [
 ]
 
 
-# -- asking
+# -- requests to other nodes
 
 
 def encode_request(
     request: raft.Request, cluster_id: str, endpoints: Sequence[raft.Endpoint]
 ) -> tuple[Api[Any, Any], Struct]:
-    """The API and the request that say it; `endpoints` are this node's own."""
+    """The API and the request of a message; `endpoints` are this node's own."""
     listeners = [Endpoint(name=e.name, host=e.host, port=e.port) for e in endpoints]
     match request:
         case raft.VoteRequest():
@@ -66,7 +66,7 @@ def encode_request(
 
 
 def encode_voter_update(voter: raft.Voter, cluster_id: str, epoch: int) -> UpdateRaftVoterRequest:
-    """What a voter tells of itself."""
+    """The UpdateRaftVoter request of a voter."""
     return UpdateRaftVoterRequest(
         cluster_id=cluster_id,
         current_leader_epoch=epoch,
@@ -153,7 +153,7 @@ def _fetch_snapshot(
 
 
 def decode_response(request: raft.Request, response: Any) -> raft.Response:
-    """What a peer says; ProtocolError where it answers something else than was asked."""
+    """The message of a peer's response; ProtocolError if it does not match the request."""
     topics: Any = response.responses if isinstance(response, fetch.FetchResponse) else response.topics
     if response.error_code or len(topics) != 1 or len(topics[0].partitions) != 1:
         raise ProtocolError(f"a quorum request was answered with error {response.error_code}")
@@ -186,7 +186,7 @@ def decode_response(request: raft.Request, response: Any) -> raft.Response:
 
 
 def _code(code: int) -> ErrorCode:
-    """A code that a newer node may know and we do not is an error all the same."""
+    """The error of a code; UNKNOWN_SERVER_ERROR for a code of a newer version."""
     return ErrorCode(code) if code in ErrorCode.__members__.values() else ErrorCode.UNKNOWN_SERVER_ERROR
 
 
@@ -206,11 +206,11 @@ def _fetched(partition: fetch.PartitionData) -> raft.FetchResponse:
     )
 
 
-# -- answering
+# -- requests of other nodes
 
 
 def decode_request(request: Any) -> raft.Request | None:
-    """What a peer asks; None where it names another partition than the quorum's, or several."""
+    """The message of a peer's request; None if it names another partition than the quorum's, or several."""
     if len(request.topics) != 1 or len(request.topics[0].partitions) != 1:
         return None
     topic = request.topics[0]
@@ -261,7 +261,7 @@ def decode_request(request: Any) -> raft.Request | None:
 
 
 def encode_response(request: raft.Request, response: raft.Response, leader: raft.Endpoint | None) -> Struct:
-    """The response that says it; `leader` is where the one it names is reached, if anybody knows."""
+    """The response of a message; `leader` is the endpoint of the leader that it names, if known."""
     nodes = []
     if leader is not None:
         nodes = [NodeEndpoint(node_id=response.leader_id, host=leader.host, port=leader.port)]

@@ -1,9 +1,10 @@
-"""A voter that comes back with another voter key: its old key is removed, the new one added (KIP-853).
+"""Replaces the voter key of a node that returns with another one (KIP-853).
 
-A node whose disk was wiped, or that has lost its quorum state, is no voter any more: the voter set names a
-directory that is gone. Once it has caught up, it asks the leader to replace the key, in two changes:
-majorities before and after each of them overlap. Only a registered broker asks, so a second process under the
-number of a broker that runs cannot take its vote. A voter that an operator has removed stays removed.
+A node whose disk was wiped, or that has lost its quorum state, is no longer a voter: the voter set contains
+the id of the old directory. Once the node has caught up, it requests two changes from the leader: RemoveVoter
+for the old key and AddVoter for the new key. Majorities before and after each change overlap. Only a
+registered broker sends these requests, so a second process with the id of a running broker cannot take its
+vote. A voter that an operator has removed stays removed.
 """
 
 from __future__ import annotations
@@ -33,12 +34,12 @@ _PATIENCE_S = 3600.0
 
 
 class Rejoining:
-    """Replaces this node's voter key in the background, from `start` to `stop`, if that is necessary."""
+    """Replaces this node's voter key in the background, from `start` to `stop`, if necessary."""
 
     def __init__(self, node: ClusterNode) -> None:
         self._node = node
         self._removed: bytes | None = None
-        #: whether an operator wants this node to vote, even if the voter set does not have it
+        #: whether an operator has requested that this node becomes a voter, with `penstock quorum rejoin`
         self._joins = node.recovery_at_start == Recovery.REJOINING
         self._task: asyncio.Task[None] | None = None
 
@@ -53,7 +54,7 @@ class Rejoining:
             await asyncio.gather(self._task, return_exceptions=True)
 
     def _old_voter(self) -> Voter | None:
-        """The voter of this node's number on a directory that is not this node's."""
+        """The voter with this node's id and another directory id."""
         quorum = self._node.quorum.state
         voter = quorum.voters.get(self._node.node_id)
         return None if voter is None or quorum.is_voter else voter
@@ -65,7 +66,7 @@ class Rejoining:
             log.error("voter_not_replaced", node_id=self._node.node_id, error=str(e))
 
     async def _step(self, left_s: float) -> bool | None:
-        """One step towards being a voter; True when none is left, None where it has to be tried again."""
+        """One step of the replacement; True if it is complete, None if another step is needed."""
         quorum = self._node.quorum.state
         if quorum.is_recovering:
             return None

@@ -1,4 +1,4 @@
-"""Asks brokers how far the logs of their replicas go (GetReplicaLogInfo), for unclean recovery."""
+"""Requests the log end offsets of replicas from their brokers (GetReplicaLogInfo), for unclean recovery."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from penstock.wire.apis.get_replica_log_info import (
 
 __all__ = ["Answers", "ReplicaReports"]
 
-#: how long a broker has for its answer
+#: how long a broker's response may take
 _TIMEOUT_S: Final = 1.0
-#: as many as a broker answers for
+#: the most partitions that a broker reports in one response
 _MOST_PARTITIONS: Final = 1000
-#: when replicas are asked again that had not heard yet that their partition has no leader
+#: pauses before retries, for brokers that have not yet applied that the partition has no leader
 _RETRIES_S: Final = (0.02, 0.1, 0.3)
 
-#: what a broker says of its replicas
+#: the reports of one broker on its replicas
 Answers = dict[PartitionKey, ReplicaReport | ErrorCode]
 
 
@@ -39,7 +39,7 @@ class ReplicaReports:
         self._peers = peers
 
     async def request(self, broker: int, partitions: Sequence[PartitionImage]) -> Answers:
-        """One broker's reports, in as many requests as it takes; REQUEST_TIMED_OUT where none comes."""
+        """One broker's reports, by several requests if necessary; REQUEST_TIMED_OUT without a response."""
         answers: Answers = {}
         for first in range(0, len(partitions), _MOST_PARTITIONS):
             part = partitions[first : first + _MOST_PARTITIONS]
@@ -52,7 +52,7 @@ class ReplicaReports:
     async def collect(
         self, partitions: Sequence[PartitionImage]
     ) -> dict[PartitionKey, dict[int, ReplicaReport | ErrorCode]]:
-        """The reports of all replicas whose brokers are up, as far as they answer within about a second."""
+        """The reports of all replicas on live brokers that respond within about a second."""
         found: dict[PartitionKey, dict[int, ReplicaReport | ErrorCode]] = {p.key: {} for p in partitions}
         for pause_s in (0.0, *_RETRIES_S):
             await asyncio.sleep(pause_s)
@@ -70,7 +70,7 @@ class ReplicaReports:
         partitions: Iterable[PartitionImage],
         found: dict[PartitionKey, dict[int, ReplicaReport | ErrorCode]],
     ) -> dict[int, list[PartitionImage]]:
-        """The partitions of which a broker that is up may still give a report that counts."""
+        """The partitions, by live broker, for which a current report is still missing."""
         wanted: dict[int, list[PartitionImage]] = {}
         for partition in partitions:
             for node in partition.replicas:

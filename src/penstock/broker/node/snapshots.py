@@ -1,7 +1,8 @@
-"""Takes snapshots of the image, so that the metadata log does not grow for ever (KIP-630).
+"""Takes snapshots of the image, so that the metadata log does not grow forever (KIP-630).
 
-Every node takes its own: when the log has grown by `metadata.log.max.record.bytes.between.snapshots`, or has
-grown at all and `metadata.log.max.snapshot.interval.ms` have passed. What is below a snapshot then goes.
+Every node takes its own snapshots: when the log has grown by
+`metadata.log.max.record.bytes.between.snapshots`, or when it has grown at all and
+`metadata.log.max.snapshot.interval.ms` have passed. The log before the snapshot is then deleted.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ log = get_logger("snapshots")
 
 
 class Snapshots:
-    """Told of every batch that was applied (`applied`), it sees to snapshots; one at a time."""
+    """Takes snapshots, one at a time. The metadata loader calls `applied` after every batch."""
 
     def __init__(
         self,
@@ -57,7 +58,7 @@ class Snapshots:
         if due and self._task is None:
             self._grown = 0
             self._last_ms = now_ms
-            # The records now, before the image changes; to encode them takes its time, elsewhere.
+            # Collect the records before the image changes. A worker thread encodes them.
             point = LogPoint(self._log.epoch_at(end_offset), end_offset)
             history = self._quorum.state.history
             voters = history.at(end_offset) if history.latest_offset >= 0 else None
@@ -82,7 +83,7 @@ class Snapshots:
             await in_thread(self._log.store_snapshot, point, content)
             removals = await self._quorum.run(lambda: self._keep(point))
         except PenstockError as e:
-            # The log stays as long as it is; the next attempt may do better.
+            # The log keeps its length. The next attempt may succeed.
             log.error("snapshot_failed", end_offset=point.offset, error=str(e))
             return
         log.info("snapshot_taken", end_offset=point.offset, epoch=point.epoch, bytes=len(content))
@@ -90,9 +91,9 @@ class Snapshots:
             await in_thread(removal.delete)
 
     def _keep(self, point: LogPoint) -> list[Removal]:
-        """Let the log start behind the snapshot, unless a leader's later one has replaced it meanwhile."""
+        """Start the log at the snapshot's end, unless a later snapshot of the leader has replaced it."""
         if point.offset <= self._log.start_offset:
-            raise StorageError("a later snapshot has taken the log's place")
+            raise StorageError("a later snapshot has replaced the log")
         self._log.keep_snapshot(point)
         self._quorum.node.snapshot_taken(point)
         return self._log.trim()

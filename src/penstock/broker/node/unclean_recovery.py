@@ -1,8 +1,9 @@
-"""Finds leaders for partitions without ISR and eligible replicas, while this node is the active controller.
+"""Elects leaders for partitions without ISR and eligible replicas, while this node is the active controller.
 
-It collects the log ends of the replicas and lets `metadata.unclean_recovery` decide. One request per broker
-is under way at a time, for all partitions that need its answer, so a broker that hangs delays no other. A
-round decides on what is known; it follows every change of the metadata, every answer, and every pause.
+It collects the log end offsets of the replicas. `metadata.unclean_recovery` decides. At most one request per
+broker is in flight, for all partitions that need its report, so a hanging broker delays no other. A round
+decides on the reports that have arrived. It runs after every change of the metadata, every response, and
+every pause.
 """
 
 from __future__ import annotations
@@ -28,24 +29,24 @@ from penstock.wire.schema import Struct
 __all__ = ["UncleanRecovery"]
 
 log = get_logger("controller")
-#: a report that is older is asked for again: a disk may have failed since
+#: an older report is requested again: a disk may have failed since
 _FRESH_MS: Final = 10_000
-#: pauses between the requests to a broker whose reports do not count yet; the last one is repeated
+#: pauses between the requests to a broker whose reports are not current yet; the last one is repeated
 _RETRIES_MS: Final = (20, 50, 100, 200, 500, 1000)
-#: requests after which a broker's replicas are given up for an aggressive recovery, and the reason
+#: requests after which an aggressive recovery ignores a broker's replicas, and the reason that is logged
 _BEHIND: Final = 4
-_NOT_HEARD: Final = ErrorCode.UNKNOWN_LEADER_EPOCH
-#: how long a recovery goes on before it is logged that it waits, and how often that is repeated
+_NOT_APPLIED: Final = ErrorCode.UNKNOWN_LEADER_EPOCH
+#: how long a recovery waits before that is logged, and how often the event is repeated
 _QUIET_MS: Final = 1000
 _REMIND_MS: Final = 30_000
 _HINT: Final = (
-    "start these brokers and repair their disks; to lose what only they have, and elect the most complete of "
-    "the others: penstock config set --topic TOPIC unclean.recovery.strategy=aggressive"
+    "start these brokers and repair their disks; to elect the most complete other replica, and lose the "
+    "records that it lacks: penstock config set --topic TOPIC unclean.recovery.strategy=aggressive"
 )
 
 
 class _Case:
-    """One partition to recover, from when this controller first saw it."""
+    """One partition to recover, since this controller first found it."""
 
     __slots__ = ("reported_ms", "reports", "since_ms", "strategy")
 
@@ -56,7 +57,7 @@ class _Case:
         self.reported_ms: dict[int, float] = {}
 
     def since(self, oldest_ms: float) -> dict[int, ReplicaReport | ErrorCode]:
-        """The reports that are not older."""
+        """The reports since `oldest_ms`."""
         return {node: report for node, report in self.reports.items() if self.reported_ms[node] >= oldest_ms}
 
 
@@ -79,9 +80,9 @@ class UncleanRecovery:
         self._clock = clock
         self._policy = policy
         self._cases: dict[PartitionKey, _Case] = {}
-        #: requests that are under way, by broker
+        #: requests in flight, by broker
         self._requests: dict[int, asyncio.Task[None]] = {}
-        #: by broker: how many requests in a row brought too little, and when the next may be sent
+        #: by broker: the number of requests in a row without current reports, and the time of the next one
         self._retries: dict[int, tuple[int, float]] = {}
         self._remind_ms = 0.0
         self._wake = asyncio.Event()
@@ -104,7 +105,7 @@ class UncleanRecovery:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def wake(self) -> None:
-        """The metadata has changed: look again, if any partition has no leader."""
+        """Run a round after a change of the metadata, if any partition has no leader."""
         if self._image.leaderless or self._cases:
             self._wake.set()
 
@@ -125,7 +126,7 @@ class UncleanRecovery:
                         await self._wake.wait()
 
     async def _round(self) -> float | None:
-        """Elect where enough is known, ask where it is not; returns after how long to look again."""
+        """Elect leaders for which enough reports are there, request missing ones; returns the next pause."""
         self._find_cases()
         if not self._cases:
             return None
@@ -166,7 +167,7 @@ class UncleanRecovery:
                 self._requests[node] = asyncio.get_running_loop().create_task(self._request(node, partitions))
 
     def _lacks(self, case: _Case, partition: PartitionImage, node: int, now_ms: float) -> bool:
-        """Whether a broker that is up has yet to report its replica, or should do so again."""
+        """Whether a live broker's report on its replica is missing or too old."""
         broker, report = self._image.brokers.get(node), case.reports.get(node)
         if broker is None or not broker.active:
             case.reports.pop(node, None)
@@ -188,9 +189,9 @@ class UncleanRecovery:
         self._wake.set()
 
     def _take(self, node: int, answers: Answers, now_ms: float, *, behind: bool) -> bool:
-        """Keep what a broker has answered; whether all of it counts.
+        """Keep a broker's reports; whether all of them are current.
 
-        A broker that is `behind` has had the time to hear that the partitions have no leader.
+        A broker that is `behind` has had enough time to apply that the partitions have no leader.
         """
         counts = True
         for key, answer in answers.items():
@@ -203,11 +204,11 @@ class UncleanRecovery:
             else:
                 counts = False
                 if isinstance(answer, ErrorCode) or behind:
-                    case.reports[node] = answer if isinstance(answer, ErrorCode) else _NOT_HEARD
+                    case.reports[node] = answer if isinstance(answer, ErrorCode) else _NOT_APPLIED
         return counts
 
     def _next_ms(self) -> float:
-        """When a round has something to do though nothing was heard."""
+        """The time of the next round if no response arrives before."""
         now_ms = self._now_ms()
         times = [at_ms for node, (_, at_ms) in self._retries.items() if node not in self._requests]
         times = [at_ms for at_ms in times if at_ms > now_ms] or [now_ms + _REMIND_MS]
@@ -221,7 +222,7 @@ class UncleanRecovery:
     # -- decisions
 
     def _try(self) -> dict[PartitionKey, Recovery]:
-        """What would come of each partition now."""
+        """The recovery of each partition on the current reports."""
         image, policy, oldest_ms = self._image, self._policy(), self._now_ms() - _FRESH_MS
         return {
             key: recover(image, policy, image.leaderless[key], case.strategy, case.since(oldest_ms))
@@ -267,7 +268,7 @@ class UncleanRecovery:
     # -- the log
 
     def _log_waiting(self, waiting: dict[PartitionKey, Recovery]) -> None:
-        """Log what is waited for, once for all partitions that wait for the same, and not all the time."""
+        """Log the missing reports at intervals, one event for all partitions with the same ones."""
         now_ms = self._now_ms()
         if now_ms < self._remind_ms:
             return
