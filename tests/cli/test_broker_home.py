@@ -45,14 +45,14 @@ def test_folders_come_in_the_order_of_their_numbers(tmp_path: Path) -> None:
 
 
 def test_what_is_not_there_is_told(tmp_path: Path) -> None:
-    with pytest.raises(Failure, match="holds no cluster"):
+    with pytest.raises(Failure, match="has no cluster"):
         home_of(tmp_path, 1)
-    with pytest.raises(Failure, match="holds no cluster"):
+    with pytest.raises(Failure, match="has no cluster"):
         bootstrap_of(tmp_path, "")
     BrokerHome(tmp_path, 2).write({}, ())
     with pytest.raises(Failure, match="no broker 1, but 2"):
         home_of(tmp_path, 1)
-    with pytest.raises(Failure, match=r"no broker in .* runs: `penstock cluster start"):
+    with pytest.raises(Failure, match=r"no broker in .* is running: `penstock cluster start"):
         bootstrap_of(tmp_path, "")
     assert bootstrap_of(None, "given:1") == "given:1"
 

@@ -274,7 +274,7 @@ def test_group_configs(penstock: Command) -> None:
     assert penstock("config", "unset", "--group", "g", "consumer.session.timeout.ms").returncode == 0
     assert (
         penstock("config", "describe", "--group", "g").stderr
-        == "everything is at its default: --all shows it\n"
+        == "all configs have their defaults: --all shows them\n"
     )
     asked_twice = penstock("config", "describe", "--group", "g", "--topic", "t")
     assert asked_twice.returncode == 2

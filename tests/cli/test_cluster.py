@@ -118,7 +118,7 @@ def test_starting_it_again_leaves_what_runs_alone(cli: Cli, directory: Path) -> 
     refused = cli("cluster", "start", "--brokers", "5")
     assert (refused.returncode, "`penstock broker add`" in refused.stderr) == (2, True)
     refused = cli("cluster", "start", "--racks", "a,,c")
-    assert (refused.returncode, "a zone without a name" in refused.stderr) == (2, True)
+    assert (refused.returncode, "an empty zone name" in refused.stderr) == (2, True)
 
 
 def test_an_addition_that_is_interrupted_leaves_no_broker_and_deletes_nothing(
@@ -246,7 +246,7 @@ def test_reassigning_by_a_plan(cli: Cli, tmp_path: Path) -> None:
     assert cli("partition", "reassign", "verify", str(plan)).returncode == 0
     moved = status(cli)["partitions"][0]
     assert (moved["replicas"], moved["leader"]) == (turned, turned[0])
-    assert cli("partition", "reassign", "list").stderr == "nothing is moving\n"
+    assert cli("partition", "reassign", "list").stderr == "no moves in progress\n"
     assert cli("partition", "reassign", "cancel").stdout == "cancelled 0 moves\n"
 
 
@@ -304,12 +304,12 @@ def test_what_is_no_plan_is_told(cli: Cli, tmp_path: Path, content: bytes, said:
     plan.write_bytes(content)
     refused = cli("partition", "reassign", "execute", str(plan))
     assert refused.returncode == 2
-    assert f"{plan} is no plan: " in refused.stderr and said in refused.stderr
+    assert f"{plan} is not a plan: " in refused.stderr and said in refused.stderr
 
 
 def test_a_throttle_that_lets_nothing_through_is_refused(cli: Cli, tmp_path: Path) -> None:
     refused = cli("partition", "reassign", "execute", str(tmp_path / "none"), "--throttle", "0")
-    assert (refused.returncode, "--throttle lets nothing through" in refused.stderr) == (2, True)
+    assert (refused.returncode, "--throttle 0 would stop all moves" in refused.stderr) == (2, True)
 
 
 def test_a_number_that_no_broker_can_have_makes_no_folder(cli: Cli, directory: Path) -> None:
@@ -336,7 +336,7 @@ def test_stop_and_start_of_the_whole(cli: Cli, directory: Path) -> None:
 def test_a_cluster_is_not_kept_in_memory(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     arguments = ["cluster", "start", "--data", str(tmp_path), "--set", "penstock.memory=true"]
     assert _run(arguments) == 2
-    assert "would lose votes" in capfd.readouterr().err
+    assert "would lose the votes" in capfd.readouterr().err
     assert homes_in(tmp_path) == []
 
 

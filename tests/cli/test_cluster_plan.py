@@ -67,7 +67,7 @@ def test_what_differs_is_named(
 
 @pytest.mark.parametrize("setting", ["node.id=7", "broker.port=1", "cluster.bootstrap_servers=h:1"])
 def test_what_is_each_brokers_own_is_not_set_for_all(setting: str) -> None:
-    with pytest.raises(Failure, match="is each broker's own, and follows from --brokers") as refused:
+    with pytest.raises(Failure, match="is set per broker, from --brokers") as refused:
         planned(ClusterPlan(), None, [setting])
     assert refused.value.exit_code == 2
 

@@ -89,7 +89,7 @@ def test_who_does_not_answer_in_time_counts_as_nobody() -> None:
 def test_what_is_no_address(address: str) -> None:
     with (
         DirectLine(address, 1) as line,
-        pytest.raises(Failure, match="is not HOST:PORT: mend --bootstrap") as refused,
+        pytest.raises(Failure, match="is not HOST:PORT: correct --bootstrap") as refused,
     ):
         line.ask(API_VERSIONS, ASK)
     assert refused.value.exit_code == 2

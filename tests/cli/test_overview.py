@@ -119,7 +119,7 @@ def test_status_tells_who_hangs_from_who_is_gone(capsys: pytest.CaptureFixture[s
     unknown = {"controller": None, "moving": None, "balance": None, "partitions": lost}
     _print_overview(overview | unknown)
     printed = capsys.readouterr().out
-    assert "no controller: nothing can change until more than half of the voters run" in printed
+    assert "no controller: metadata cannot change until more than half of the voters run" in printed
     assert "unknown moving (penstock.balance unknown)" in printed
     assert "\nt " in printed
 

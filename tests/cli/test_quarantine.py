@@ -107,9 +107,9 @@ def test_a_deleted_entry_is_gone(tmp_path: Path, stray: Topic) -> None:
 def test_mistakes_are_said_in_one_line(tmp_path: Path, stray: Topic) -> None:
     for command in ("restore", "delete"):
         assert "no quarantine entry 'x'" in refused(command, "x", "--data", str(tmp_path))
-    assert "is no directory" in refused("list", "--data", str(tmp_path / "nowhere"))
+    assert "is not a directory" in refused("list", "--data", str(tmp_path / "nowhere"))
     (tmp_path / "empty").mkdir()
-    assert "holds no data directory" in refused("list", "--data", str(tmp_path / "empty"))
+    assert "contains no data directory" in refused("list", "--data", str(tmp_path / "empty"))
 
 
 def test_the_status_of_a_cluster_warns_of_quarantined_logs(

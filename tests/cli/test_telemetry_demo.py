@@ -61,7 +61,7 @@ def test_a_folder_that_holds_something_is_left_alone(penstock: Command, tmp_path
     (tmp_path / "mine").write_text("precious")
     done = penstock("telemetry", "demo", "--data", str(tmp_path))
     assert done.returncode == 2
-    assert "holds something already: choose a new folder" in done.stderr
+    assert "is not empty: choose a new folder" in done.stderr
 
 
 def marked(tmp_path: Path) -> dict[str, str]:

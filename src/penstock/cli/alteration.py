@@ -1,6 +1,6 @@
-"""Reading and altering the configs of topics, brokers and groups over the wire.
+"""Reads and alters the configs of topics, brokers and groups.
 
-Through librdkafka, but for what all brokers have in common: it does not know that there is such a thing.
+Requests go through librdkafka, except for the defaults of all brokers, which librdkafka does not support.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def alter_configs(
     values: Mapping[str, str],
     removed: Iterable[str] = (),
 ) -> None:
-    """Set some configs and put others back to what they are without an override; the rest stays as it is."""
+    """Set some configs and unset others; the rest does not change."""
     _check_is_there(cluster, resource)
     for name, value in values.items():
         resource.add_incremental_config(ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET))
@@ -88,7 +88,7 @@ def alter_configs(
 
 
 def common_entries(line: DirectLine) -> list[dict[str, Any]]:
-    """What is set for all brokers, by name."""
+    """The configs that are set for all brokers, by name."""
     wanted = DescribeConfigsResource(resource_type=BROKER, resource_name="", configuration_keys=None)
     (result,) = line.ask(DESCRIBE_CONFIGS, DescribeConfigsRequest(resources=[wanted])).results
     refuse(result.error_code, result.error_message, _ALL_BROKERS)
@@ -105,7 +105,7 @@ def common_entries(line: DirectLine) -> list[dict[str, Any]]:
 
 
 def alter_common(line: DirectLine, values: Mapping[str, str], removed: Iterable[str]) -> None:
-    """As `alter_configs`, for all brokers; what a broker has set for itself goes before it."""
+    """Like `alter_configs`, for all brokers; a broker's own setting overrides it."""
     configs = [
         *(AlterableConfig(name=n, config_operation=Operation.SET, value=v) for n, v in values.items()),
         *(AlterableConfig(name=n, config_operation=Operation.DELETE, value=None) for n in removed),
@@ -118,12 +118,12 @@ def alter_common(line: DirectLine, values: Mapping[str, str], removed: Iterable[
 
 
 def _check_is_there(cluster: Cluster, resource: ConfigResource) -> None:
-    """A broker's configs are asked of that broker, and librdkafka would wait for one that there is not."""
+    """Raise a Failure for an unknown broker. Why: librdkafka sends the request to it, and would wait."""
     if resource.restype is ResourceType.BROKER:
         brokers = sorted(cluster.metadata(cluster.admin).brokers)
         if int(resource.name) not in brokers:
             there = ", ".join(map(str, brokers))
-            raise Failure(f"no broker {resource.name}: there is {there}")
+            raise Failure(f"no broker {resource.name}: the cluster has {there}")
 
 
 def _result(cluster: Cluster, futures: Mapping[ConfigResource, Any], resource: ConfigResource) -> Any:

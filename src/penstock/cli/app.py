@@ -80,4 +80,4 @@ def penstock(
         ),
     ] = False,
 ) -> None:
-    """A message queue that speaks the Kafka protocol: run a broker, or talk to one."""
+    """A message broker that speaks the Kafka protocol: run brokers, and use any Kafka cluster."""

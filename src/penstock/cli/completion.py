@@ -1,6 +1,6 @@
-"""Shell completion: `--install-completion`, `--show-completion`, and the names that a broker knows.
+"""Shell completion: `--install-completion`, `--show-completion`, and the names of topics and groups.
 
-A shell starts `penstock` with `_PENSTOCK_COMPLETE` set to let it complete a command line. Names of topics and
+To complete a command line, a shell starts `penstock` with `_PENSTOCK_COMPLETE` set. Names of topics and
 groups come from the cluster that the command line names. Invariant: a cluster that cannot be reached, or is
 slow, completes nothing and prints nothing.
 """
@@ -30,7 +30,7 @@ _ANSWER_S: Final = 1.0
 
 
 def prepare_completion(environment: MutableMapping[str, str]) -> None:
-    """Where a shell asks for completion: register the shells, and undo the way in which bash splits words."""
+    """If a shell requests completion: register the shells, and join words that bash has split."""
     if _VARIABLE not in environment:
         return
     from typer.completion import completion_init  # type: ignore[attr-defined]
@@ -43,7 +43,7 @@ def prepare_completion(environment: MutableMapping[str, str]) -> None:
 
 
 def rejoined(words: list[str], current: int) -> tuple[list[str], int]:
-    """Put HOST:PORT and KEY=VALUE, which bash splits in three, together again; `current` is an index."""
+    """Join HOST:PORT and KEY=VALUE, which bash splits in three; `current` is an index."""
     joined: list[str] = []
     index = current
     for number, word in enumerate(words):
@@ -69,7 +69,7 @@ def install_completion(wanted: bool) -> None:
         shell, path = install(shell=_shell(), prog_name=_PROGRAM)
     except OSError as error:
         raise Failure(f"cannot install completion: {error}; --show-completion prints the script") from error
-    print(f"installed completion for {shell} in {path}: it works in shells that you start from now on")
+    print(f"installed completion for {shell} in {path}: it works in new shells")
     raise typer.Exit
 
 

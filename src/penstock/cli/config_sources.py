@@ -1,4 +1,4 @@
-"""What a broker is started with: a file, the environment and flags, the later going before the earlier."""
+"""The configs of a broker's start: file, environment and flags, each overriding the one before."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ __all__ = ["effective", "read_config_file"]
 def effective(
     path: Path | None, flags: Mapping[str, str], settings: Iterable[str]
 ) -> tuple[ConfigFile, dict[str, str]]:
-    """The file, empty where there is none, and Kafka's configs as all sources together have them.
+    """The config file, empty if there is none, and the effective configs of all sources.
 
-    `settings` are KEY=VALUE texts of `--set`, which goes before the other flags.
+    `settings` are KEY=VALUE texts of `--set`, which overrides the other flags.
     """
     from penstock.model.config import ConfigFile, configs_of, effective_configs, environment_configs
 
@@ -32,7 +32,7 @@ def effective(
 
 
 def read_config_file(path: Path) -> ConfigFile:
-    """A config file; a Failure says what to mend in it."""
+    """A config file; a Failure names the error in it."""
     from penstock.model.config import load_config_file
     from penstock.model.errors import InvalidConfig, InvalidTopic
 
@@ -56,7 +56,7 @@ def read_config_file(path: Path) -> ConfigFile:
 
 
 def _meant_as_setting(path: Path) -> str:
-    """The complaint about `--config KEY=VALUE`: kafka-topics and `penstock topic create` take configs so."""
+    """The error for `--config KEY=VALUE`, which is the syntax of kafka-topics and `penstock topic create`."""
     from penstock.model.config import configs_of
     from penstock.model.errors import InvalidConfig
 

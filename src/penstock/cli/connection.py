@@ -1,7 +1,7 @@
-"""Connections to a cluster, through librdkafka: what works here works against any Kafka broker.
+"""Connections to any Kafka cluster, through librdkafka.
 
 librdkafka's own log lines never reach the terminal: its errors come back as exceptions or through `error_cb`,
-and are said once, in our words.
+and are printed once, as one line.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ _ADVICE = {
     "_UNKNOWN_PARTITION": "create the topic with more partitions, or leave the choice to the key",
     "TOPIC_EXCEPTION": "choose another name, of letters, digits, '.', '_' and '-'",
     "TOPIC_ALREADY_EXISTS": "choose another name, or pass --if-not-exists",
-    "UNKNOWN_TOPIC_OR_PART": "`penstock topic list` shows what there is",
+    "UNKNOWN_TOPIC_OR_PART": "`penstock topic list` lists the topics",
     "INVALID_REPLICATION_FACTOR": "use --replication-factor no larger than the number of brokers",
-    "GROUP_ID_NOT_FOUND": "`penstock group list` shows what there is",
+    "GROUP_ID_NOT_FOUND": "`penstock group list` lists the groups",
     "NON_EMPTY_GROUP": "stop its members first",
-    "UNKNOWN_MEMBER_ID": "while a group has members only they move its offsets: stop them first",
+    "UNKNOWN_MEMBER_ID": "a group with members cannot be reset: stop them first",
     "INVALID_RECORD": "messages to a compacted topic need keys: give --key-separator or --key",
     "MSG_SIZE_TOO_LARGE": "raise the topic's max.message.bytes, or send smaller messages",
 }
 
 
 class Refused(Failure):
-    """The broker said no; the message adds what to do about it, where that is known."""
+    """A broker refused the request; the message adds the remedy, if one is known."""
 
     def __init__(self, error: KafkaError, about: str = "") -> None:
         self.reason: str = error.name()
@@ -58,7 +58,7 @@ class Cluster:
 
     @cached_property
     def admin(self) -> AdminClient:
-        """Kept for as long as the cluster is: a call that is under way ends with its client."""
+        """The admin client, kept as long as this object: a call in progress ends with its client."""
         client = AdminClient(self._client_config({}), logger=_silent)
         self.metadata(client)
         return client
@@ -69,14 +69,14 @@ class Cluster:
         return client
 
     def consumer(self, config: Mapping[str, Any]) -> Consumer:
-        """A consumer that commits nothing and whose group is but a name, unless `config` says otherwise."""
+        """A consumer that commits nothing and does not join its group, unless `config` says otherwise."""
         own = {"group.id": "penstock-cli", "enable.auto.commit": False, "enable.partition.eof": True}
         client = Consumer(self._client_config({**own, **config}), logger=_silent)
         self.metadata(client)
         return client
 
     def metadata(self, client: AdminClient | Producer | Consumer, topic: str | None = None) -> Any:
-        """The cluster's metadata; a Failure where no broker answers, at once where none is listening."""
+        """The cluster's metadata; a Failure if no broker responds, at once if connections are refused."""
         deadline = time.monotonic() + self.timeout_s
         while True:
             try:
@@ -93,7 +93,7 @@ class Cluster:
                 ) from error
 
     def wait(self, future: Future[Any], about: str = "") -> Any:
-        """The result of an admin call `about` something; raises Refused where the broker said no."""
+        """The result of an admin call `about` something; raises Refused if the broker refuses it."""
         try:
             return future.result(timeout=self.timeout_s)
         except (KafkaException, TimeoutError) as error:
@@ -114,8 +114,8 @@ class Cluster:
     def _note_error(self, error: KafkaError) -> None:
         """Whether an address refuses or a name does not resolve, so that waiting longer will not help.
 
-        librdkafka says that all brokers are down when those are that it has tried yet, of a cluster that has
-        others: what counts is whether anybody listens where we were told to start.
+        librdkafka reports that all brokers are down when those are that it has tried so far. So the bootstrap
+        addresses are tried directly.
         """
         if error.code() == KafkaError._RESOLVE:
             self._unreachable = True

@@ -1,4 +1,4 @@
-"""Requests that librdkafka has no call for, sent to brokers directly: any Kafka cluster answers."""
+"""Sends requests that librdkafka does not support directly to the brokers of any Kafka cluster."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ HELLO: Final = ApiVersionsRequest(client_software_name="penstock-cli", client_so
 
 
 class NoAnswer(Failure):
-    """A broker is there, and has not answered a request in time."""
+    """A broker accepts connections and has not responded in time."""
 
 
 class DirectLine:
-    """Connections to brokers, for a while: `with DirectLine(bootstrap, timeout_s) as line`.
+    """Connections to brokers: `with DirectLine(bootstrap, timeout_s) as line`.
 
-    `ask` asks the broker that was the first to answer a hello, so that one that hangs holds nothing up.
+    `ask` uses the broker that was the first to respond to ApiVersions, so a broker that hangs does not block.
     """
 
     def __init__(self, bootstrap: str, timeout_s: float) -> None:
@@ -51,17 +51,17 @@ class DirectLine:
         self._runner.close()
 
     def ask(self, api: Api[RequestT, ResponseT], request: RequestT) -> ResponseT:
-        """The answer of a broker of those to start from."""
+        """The response of one of the bootstrap brokers."""
         return self._runner.run(self._ask_contact(api, request))
 
     def turn_to(self, address: str) -> None:
-        """Ask this broker from now on: it knows more than who answered first."""
+        """Send requests to this broker from now on: its metadata is newer than the first one's."""
         self._contact = address
 
     def ask_each(
         self, addresses: Iterable[str], api: Api[RequestT, ResponseT], request: RequestT
     ) -> dict[str, ResponseT | None]:
-        """The answers of several brokers, asked at once; None from who does not answer."""
+        """The responses of several brokers to concurrent requests; None for one that does not respond."""
         return self._runner.run(self._ask_each(list(addresses), api, request))
 
     async def _ask_contact(self, api: Api[RequestT, ResponseT], request: RequestT) -> ResponseT:
@@ -80,10 +80,10 @@ class DirectLine:
             except PeerGone:
                 self._contact = None
             except UnsupportedVersion as error:
-                raise Failure(f"{address} does not know {api.name}: it is too old, or too simple") from error
+                raise Failure(f"{address} does not support {api.name}") from error
 
     async def _first_to_answer(self, addresses: Iterable[str]) -> str | None:
-        """Whoever is the first to answer a hello; None if nobody does."""
+        """The first broker that responds to ApiVersions; None if none does."""
         for address in self._addresses:
             self._peer(address)  # what is no address is told before anybody is asked
         hellos = [asyncio.create_task(self._answers(address)) for address in addresses]
@@ -99,7 +99,9 @@ class DirectLine:
 
     async def _nobody(self, api: Api[RequestT, ResponseT]) -> Failure:
         if await self._first_to_answer(self._addresses):
-            return NoAnswer(f"{self.bootstrap} hung up instead of an answer to {api.name}: try again")
+            return NoAnswer(
+                f"{self.bootstrap} closed the connection instead of answering {api.name}: try again"
+            )
         return Failure(
             f"no broker answers at {self.bootstrap}: start one with `penstock up`, or "
             f"name another with --bootstrap"
@@ -133,7 +135,7 @@ class DirectLine:
         if peer is None:
             host, _, port = address.rpartition(":")
             if not host or not port.isdigit() or not 0 < int(port) < 65536:
-                misused(f"{address!r} is not HOST:PORT: mend --bootstrap")
+                misused(f"{address!r} is not HOST:PORT: correct --bootstrap")
             peer = self._peers[address] = Peer(
                 asyncio.get_running_loop(),
                 host.strip("[]"),
@@ -150,12 +152,12 @@ class DirectLine:
 
 
 def address_of(host: str, port: int) -> str:
-    """Where to reach a broker, as it stands in a list."""
+    """The address of a broker as HOST:PORT."""
     return f"{bracketed(host)}:{port}"
 
 
 def refuse(code: int, message: str | None, about: str) -> None:
-    """Raise a Failure `about` something unless `code` says that all is well."""
+    """Raise a Failure `about` something unless `code` is NONE."""
     if code:
         try:
             name = ErrorCode(code).name

@@ -1,4 +1,4 @@
-"""Failures as users see them: one line on standard error and an exit code."""
+"""Failures of commands: one line on standard error and an exit code."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _UsageError: Any = typer.BadParameter.__base__
 
 
 class Failure(Exception):
-    """A command cannot go on. The message says what is wrong and how to mend it, in one line."""
+    """A command failed. The message is one line with the cause and the remedy."""
 
     def __init__(self, message: str, exit_code: int = FAILED) -> None:
         super().__init__(message)
@@ -34,7 +34,7 @@ def misused(message: str) -> NoReturn:
 
 
 def too_late(what: str, timeout_s: float) -> str:
-    """Nobody said no, but no answer came in time: what takes so long waits for the quorum, as a rule."""
+    """A request without a response in time. Usually it waits for the metadata quorum."""
     return (
         f"{what} within {timeout_s:g} s: give it a longer --timeout, or see `penstock quorum describe`: "
         f"without a majority nothing can be changed"
@@ -42,7 +42,7 @@ def too_late(what: str, timeout_s: float) -> str:
 
 
 def guarded(command: Callable[[], Any]) -> int:
-    """Run a command and return its exit code; whatever goes wrong has been said in one line."""
+    """Run a command and return its exit code; prints any failure as one line."""
     exit_code = _outcome(command)
     try:
         sys.stdout.flush()
@@ -80,14 +80,14 @@ def _outcome(command: Callable[[], Any]) -> int:
 
 
 def print_no_more() -> int:
-    """Who read standard output has gone: it has seen enough (`penstock … | head`), which is no failure."""
+    """Handle a closed pipe on standard output (`penstock … | head`), which is not a failure."""
     # Python would complain again when it flushes standard output at exit.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
 
 
 def reader_is_gone(output: int) -> bool:
-    """Whether `output` is a pipe that is closed at its other end: a write would fail."""
+    """Whether `output` is a pipe whose reader has closed it, so that a write would fail."""
     poll = select.poll()
     poll.register(output, 0)  # errors are reported without being asked for
     return any(events & select.POLLERR for _, events in poll.poll(0))

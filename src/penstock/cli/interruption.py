@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and a closed terminal as something to wait for, where ending takes more than to stop."""
+"""Ctrl-C, SIGTERM and a closed terminal as an event to wait for, for commands with work at their end."""
 
 from __future__ import annotations
 

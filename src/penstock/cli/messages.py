@@ -1,6 +1,6 @@
 """Messages as lines of text, both ways: plain values, key and value, or JSON objects.
 
-The JSON form is lossless: bytes that are not UTF-8 travel as base64 under `key_base64` and `value_base64`,
+The JSON format is lossless: bytes that are not UTF-8 are base64 in `key_base64` and `value_base64`,
 null is null, and headers keep their order. `produce --format json` reads what `consume --format json` prints.
 """
 
@@ -22,7 +22,7 @@ class MessageFormat(StrEnum):
 
 
 class Outgoing(NamedTuple):
-    """A message to be produced; partition -1 leaves the choice to the client, timestamp 0 means now."""
+    """A message to produce; with partition -1 the client chooses, timestamp 0 means now."""
 
     key: bytes | None
     value: bytes | None

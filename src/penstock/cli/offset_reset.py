@@ -1,4 +1,4 @@
-"""Where a group's offsets are, where they would go, and the commit that moves them."""
+"""The committed offsets of a group, their new values, and the commit that changes them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ Key: TypeAlias = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A partition of a group: its bounds, what is committed, and what the target's own lookup found."""
+    """A partition of a group.
+
+    Log start, log end, committed offset, and the offset that the target looked up.
+    """
 
     key: Key
     start: int
@@ -29,7 +32,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """How a partition's new offset comes about; `spec` is a lookup that it needs beyond the log's bounds."""
+    """Computes the new offset of a partition; `spec` is an additional offset lookup that it needs."""
 
     offset: Callable[[Place], int]
     spec: OffsetSpec | None = None
@@ -56,7 +59,7 @@ class Move:
 def target(
     to_earliest: bool, to_latest: bool, to_offset: int | None, to_datetime: str | None, shift_by: int | None
 ) -> Target:
-    """The one target that was asked for."""
+    """The target that the options name."""
     targets: list[Target] = []
     if to_earliest:
         targets.append(Target(lambda place: place.start))
@@ -70,7 +73,7 @@ def target(
     if shift_by is not None:
         targets.append(Target(lambda place: _committed(place) + shift_by))
     if len(targets) != 1:
-        misused("say where to: one of --to-earliest, --to-latest, --to-offset, --to-datetime, --shift-by")
+        misused("name a target: one of --to-earliest, --to-latest, --to-offset, --to-datetime, --shift-by")
     return targets[0]
 
 
@@ -87,17 +90,17 @@ def selected(cluster: Cluster, group: str, topics: Sequence[str]) -> list[Key]:
     for text in topics:
         name, _, numbers = text.partition(":")
         if name not in known:
-            raise Failure(f"no topic {name}: `penstock topic list` shows what there is")
+            raise Failure(f"no topic {name}: `penstock topic list` lists the topics")
         there = known[name].partitions
         wanted = _numbers(text, numbers) if numbers else set(there)
         for missing in sorted(wanted - there.keys()):
-            raise Failure(f"{name} has no partition {missing}: it has {len(there)}, from 0")
+            raise Failure(f"{name} has no partition {missing}: it has {len(there)} partitions, from 0")
         keys |= {(name, number) for number in wanted}
     return sorted(keys)
 
 
 def moved(cluster: Cluster, group: str, keys: list[Key], goal: Target) -> list[Move]:
-    """Where the partitions' offsets go; never outside of what the logs hold."""
+    """The new offsets of the partitions, always between log start and log end."""
     committed = committed_offsets(cluster, group)
     starts = _looked_up(cluster, keys, OffsetSpec.earliest())
     ends = _looked_up(cluster, keys, OffsetSpec.latest())
@@ -128,7 +131,7 @@ def committed_offsets(cluster: Cluster, group: str) -> dict[Key, int]:
 
 
 def log_ends(cluster: Cluster, keys: Iterable[Key]) -> dict[Key, int]:
-    """The partitions' end offsets; those that are no more have none."""
+    """The end offsets of the partitions; deleted partitions have none."""
     ends: dict[Key, int] = {}
     for key in keys:
         try:
@@ -149,7 +152,7 @@ def _looked_up(cluster: Cluster, keys: Iterable[Key], spec: OffsetSpec) -> dict[
 
 
 def _looked_up_or_end(place: Place) -> int:
-    """A partition with nothing that late has no such offset: everything in it is before."""
+    """The end offset for a partition without a record that late."""
     return place.end if place.looked_up is None or place.looked_up < 0 else place.looked_up
 
 

@@ -40,24 +40,22 @@ Bootstrap: TypeAlias = Annotated[
         envvar="PENSTOCK_BOOTSTRAP",
         parser=_addresses,
         metavar="HOST:PORT",
-        help="Broker to start from: HOST:PORT[,HOST:PORT...].",
+        help="Brokers to connect to: HOST:PORT[,HOST:PORT...].",
     ),
 ]
 Timeout: TypeAlias = Annotated[
     float,
-    typer.Option(
-        "--timeout", parser=_seconds, metavar="SECONDS", help="Seconds to wait for the broker's answer."
-    ),
+    typer.Option("--timeout", parser=_seconds, metavar="SECONDS", help="Seconds to wait for a response."),
 ]
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
 DataDirectory: TypeAlias = Annotated[Path, typer.Option("--data", "-d", help="Directory of the cluster.")]
 ClusterIn: TypeAlias = Annotated[
-    Path | None, typer.Option("--data", "-d", help="The cluster in this directory, for --bootstrap.")
+    Path | None, typer.Option("--data", "-d", help="Directory of a cluster, instead of --bootstrap.")
 ]
 Patience: TypeAlias = Annotated[
     float,
-    typer.Option("--timeout", parser=_seconds, metavar="SECONDS", help="Seconds to wait until it is done."),
+    typer.Option("--timeout", parser=_seconds, metavar="SECONDS", help="Seconds to wait for the end."),
 ]
 
 DEFAULT_HOST = "127.0.0.1"

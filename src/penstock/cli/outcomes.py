@@ -1,4 +1,4 @@
-"""What became of each of the things that a command named."""
+"""The outcomes of a command for each of the names that it was given."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Described: TypeAlias = dict[str, Any]
 def await_outcomes(
     cluster: Cluster, futures: Mapping[str, Future[Any]], done: str, tolerated: Mapping[str, str]
 ) -> dict[str, str]:
-    """By name, `done` or, where the broker refused for a reason that is `tolerated`, what that is called."""
+    """The outcome per name: `done`, or the word for a `tolerated` error."""
     outcomes = {}
     for name, future in futures.items():
         outcomes[name] = done
@@ -31,7 +31,7 @@ def await_outcomes(
 
 
 def print_outcomes(kind: str, outcomes: Mapping[str, str], as_json: bool) -> None:
-    """One line for each thing, which is a `kind` in JSON."""
+    """Print one line per name; in JSON each is an object with the key `kind`."""
     if as_json:
         print_json([{kind: name, "outcome": outcome} for name, outcome in outcomes.items()])
     else:
@@ -40,7 +40,7 @@ def print_outcomes(kind: str, outcomes: Mapping[str, str], as_json: bool) -> Non
 
 
 def print_described(described: Sequence[Described], as_json: bool, show: Callable[[Described], None]) -> None:
-    """All of them as JSON, or one after the other as `show` has it."""
+    """Print all as JSON, or each with `show`."""
     if as_json:
         print_json(described)
     else:

@@ -1,4 +1,4 @@
-"""What commands print: a table for people, or JSON for programs."""
+"""The output of commands: tables, or JSON."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def print_json_line(document: object) -> None:
 
 
 def print_rows(rows: Sequence[dict[str, Any]], *, as_json: bool, columns: Sequence[str], empty: str) -> None:
-    """Rows as a table of `columns`, or all of them as a JSON list; `empty` is said where there are none."""
+    """Print rows as a table of `columns`, or as a JSON list; prints `empty` if there are none."""
     if as_json:
         print_json(list(rows))
     elif not rows:
@@ -53,10 +53,10 @@ def print_rows(rows: Sequence[dict[str, Any]], *, as_json: bool, columns: Sequen
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """A table: a line for each row, numbers to the right, nothing behind the last value.
+    """A table: one line per row, numbers aligned to the right, no trailing spaces.
 
-    On a terminal states are coloured, and long values are folded where the terminal is too narrow. Elsewhere
-    values are whole.
+    On a terminal, states are coloured, and long values are folded if the terminal is too narrow. Elsewhere
+    values are complete.
     """
     content = [list(row) for row in rows]
     headers = [column.replace("_", " ") for column in columns]
@@ -111,7 +111,7 @@ def _widths(headers: list[str], content: list[list[str]]) -> list[int]:
 
 @contextmanager
 def progress(label: str, total_bytes: int) -> Iterator[Callable[[int], None]]:
-    """A progress bar on a terminal, nothing anywhere else; it is moved on by calling what it gives."""
+    """A progress bar on a terminal, nothing elsewhere; yields the function that advances it."""
     if not sys.stderr.isatty():
         yield lambda size: None
         return

@@ -1,4 +1,4 @@
-"""What must be installed besides penstock itself; a Failure says what is missing and where to get it."""
+"""Checks requirements of some commands; a Failure names the missing one and how to install it."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _INSTALL_JAVA: Final = "install it (apt install openjdk-17-jre-headless, or brew
 
 
 def require_extra(module: str, extra: str = "telemetry") -> None:
-    """A module that only some commands need."""
+    """Raise a Failure if a module of an extra is missing."""
     if find_spec(module) is None:
         raise Failure(f"{module} is missing: pip install 'penstock[{extra}]'")
 
 
 def require_java() -> None:
-    """A Java that Spark can run on, where Spark looks for it."""
+    """Raise a Failure if Spark would find no suitable Java."""
     home = os.environ.get("JAVA_HOME")
     java = shutil.which("java", path=f"{home}/bin" if home else None)
     if java is None:

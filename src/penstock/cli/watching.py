@@ -1,4 +1,4 @@
-"""A command that shows a state again and again: on a terminal in place, elsewhere one after the other."""
+"""Refreshes the output of a command: in place on a terminal, elsewhere one after the other."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def repeat(
     as_json: bool = False,
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Look and show until Ctrl-C, which is how it ends.
+    """Fetch and print at intervals until Ctrl-C.
 
-    A failure of the first look ends it: the address is wrong, or nothing runs. Later ones are shown, because
-    a cluster that is being watched may restart.
+    A failure of the first fetch ends the command: the address is wrong, or no broker runs. Later failures are
+    printed, because the cluster may restart.
     """
     has_seen = False
     try:

@@ -1,12 +1,12 @@
 """The brokers of a cluster on this machine: a directory with a folder for each.
 
-    DIR/broker-1/broker.yaml   its whole config, which a start reads and people may edit
-                 broker.log    what it logs
+    DIR/broker-1/broker.yaml   its whole config, read at each start; users may edit it
+                 broker.log    its log
                  broker.pid    its process, while it should run
                  data/         its data
     DIR/broker-2/...
 
-The folders are all there is to know: whoever has DIR can start, stop and find the cluster.
+The folders hold all state: every command finds the cluster through DIR.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class BrokerHome:
 
     @cached_property
     def configs(self) -> dict[str, str]:
-        """What the config file says, by Kafka's names."""
+        """The configs in the config file, by Kafka's names."""
         return read_config_file(self.config_file).configs
 
     @cached_property
@@ -66,7 +66,7 @@ class BrokerHome:
         return read_config_file(self.config_file).topics
 
     def write(self, configs: Mapping[str, str], topics: Iterable[DeclaredTopic]) -> None:
-        """Make the folder with its config file."""
+        """Create the folder with its config file."""
         import yaml
 
         content: dict[str, Any] = dict(configs)
@@ -77,21 +77,21 @@ class BrokerHome:
             self.path.mkdir(parents=True, exist_ok=True)
             self.config_file.write_text(_HEADER + yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
         except OSError as error:
-            raise Failure(f"cannot make {self.path}: {error.strerror}: choose another --data") from error
+            raise Failure(f"cannot create {self.path}: {error.strerror}: choose another --data") from error
 
     @property
     def address(self) -> str:
-        """Where clients find the broker."""
+        """The broker's address for clients."""
         return self._listener(0)
 
     @property
     def internal_address(self) -> str:
-        """Where other brokers find it."""
+        """The broker's address for other brokers."""
         return self._listener(1)
 
     @property
     def votes(self) -> bool:
-        """Whether it may be a voter of the metadata quorum, also by a file that cannot be read now."""
+        """Whether it may be a voter of the metadata quorum; also true if the config file cannot be read."""
         try:
             roles = self.configs.get("process.roles", "broker,controller")
         except Failure:
@@ -104,7 +104,7 @@ class BrokerHome:
         return process if process is not None and is_alive(process) else None
 
     def start(self) -> int:
-        """Start the process; returns a descriptor through which its `ready` line will come."""
+        """Start the process; returns the descriptor of its standard output, which gets the `ready` line."""
         self._refuse_other_data()
         with uninterrupted():
             try:
@@ -112,12 +112,12 @@ class BrokerHome:
                 self._record(process, output)
             except OSError as error:
                 raise Failure(
-                    f"broker {self.id} cannot be started in {self.path}: {error.strerror}: mend that first"
+                    f"broker {self.id} cannot be started in {self.path}: {error.strerror}: fix that first"
                 ) from error
         return output
 
     def _record(self, process: Process, output: int) -> None:
-        """Write the pid file, or end the process: nobody could find it later."""
+        """Write the pid file, or end the process: without the file no command could find it."""
         try:
             write_pid_file(self.pid_file, process)
         except OSError:
@@ -128,17 +128,21 @@ class BrokerHome:
             raise
 
     def _refuse_other_data(self) -> None:
-        """One that was moved or copied names the place where it was, and would start with other data."""
+        """Refuse a folder that was moved or copied.
+
+        Its config has the old path, so it would use other data.
+        """
         named = self.configs.get("log.dirs", self.configs.get("log.dir", ""))
         directories = [os.path.realpath(path.strip()) for path in named.split(",")]
         if self.data.is_dir() and os.path.realpath(self.data) not in directories:
             raise Failure(
-                f"{self.data} would not be used, for log.dirs is {named or 'not set'} in {self.config_file}: "
+                f"{self.data} would not be used, because log.dirs is {named or 'not set'} in "
+                f"{self.config_file}: "
                 f"correct it there, or move the data out of the way"
             )
 
     def signal(self, number: signal.Signals) -> Process | None:
-        """Signal the process; None if none runs, and then no pid file is left behind."""
+        """Signal the process; None, without a remaining pid file, if none runs."""
         process = read_pid_file(self.pid_file)
         if process is None or not send_signal(process, number):
             self.pid_file.unlink(missing_ok=True)
@@ -162,14 +166,14 @@ class BrokerHome:
         if lines:
             return lines[-1].removeprefix("penstock: ")
         is_full = shutil.disk_usage(self.path).free < _LITTLE_BYTES
-        return "its disk is full: make room, or choose another --data" if is_full else "it logged nothing"
+        return "its disk is full: free space, or choose another --data" if is_full else "it logged nothing"
 
     def _listener(self, index: int) -> str:
         return self.configs["listeners"].split(",")[index].partition("://")[2]
 
 
 def homes_in(directory: Path) -> list[BrokerHome]:
-    """The brokers of a cluster, by their numbers."""
+    """The brokers of a cluster, by id."""
     if not directory.is_dir():
         return []
     matches = (_FOLDER.fullmatch(path.name) for path in directory.iterdir())
@@ -178,27 +182,27 @@ def homes_in(directory: Path) -> list[BrokerHome]:
 
 
 def home_of(directory: Path, id_: int) -> BrokerHome:
-    """The folder of one broker; a Failure if it has none."""
+    """The folder of one broker; a Failure if there is none."""
     homes = homes_in(directory)
     for home in homes:
         if home.id == id_:
             return home
     if not homes:
-        raise Failure(f"{directory} holds no cluster: name its directory with --data")
+        raise Failure(f"{directory} has no cluster: name its directory with --data")
     known = ", ".join(str(home.id) for home in homes)
-    raise Failure(f"{directory} has no broker {id_}, but {known}")
+    raise Failure(f"{directory} has no broker {id_}: it has {known}")
 
 
 def bootstrap_of(data: Path | None, bootstrap: str) -> str:
-    """Where to start: the brokers in a directory, those first that run, or what is given."""
+    """The bootstrap addresses: those of a directory's brokers, running ones first, or the given ones."""
     if data is None:
         return bootstrap
     homes = homes_in(data)
     if not homes:
-        raise Failure(f"{data} holds no cluster: name its directory with --data")
+        raise Failure(f"{data} has no cluster: name its directory with --data")
     running = [home for home in homes if home.process() is not None]
     if not running:
-        raise Failure(f"no broker in {data} runs: `penstock cluster start --data {data}` starts them")
+        raise Failure(f"no broker in {data} is running: `penstock cluster start --data {data}` starts them")
     return ",".join(home.address for home in running)
 
 

@@ -1,4 +1,4 @@
-"""Raising the levels of features once every broker knows how: the last step of an upgrade."""
+"""Raises feature levels once every broker supports them: the last step of an upgrade."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Raise", "possible_raises", "raise_levels"]
 
 
 class Raise(NamedTuple):
-    """A feature whose level all brokers could raise."""
+    """A feature whose level can be raised, because all brokers support the new one."""
 
     feature: str
     level: int
@@ -22,7 +22,7 @@ class Raise(NamedTuple):
 
 
 def possible_raises(line: DirectLine) -> list[Raise]:
-    """What could be raised, each to the highest level that every broker knows."""
+    """The features that can be raised, each to the highest level that every broker supports."""
     cluster = line.ask(DESCRIBE_CLUSTER, DescribeClusterRequest(include_fenced_brokers=True))
     addresses = {broker.broker_id: address_of(broker.host, broker.port) for broker in cluster.brokers}
     answers = line.ask_each(addresses.values(), API_VERSIONS, HELLO)
@@ -30,7 +30,10 @@ def possible_raises(line: DirectLine) -> list[Raise]:
     for broker, address in sorted(addresses.items()):
         answer = answers[address]
         if answer is None:
-            raise Failure(f"broker {broker} does not answer: what it knows must be known first, so start it")
+            raise Failure(
+                f"broker {broker} does not respond: start it first, because all brokers must report their "
+                f"levels"
+            )
         found.append(answer)
     newest = max(found, key=lambda answer: answer.finalized_features_epoch)
     levels = {feature.name: feature.max_version_level for feature in newest.finalized_features}
@@ -40,7 +43,7 @@ def possible_raises(line: DirectLine) -> list[Raise]:
 
 
 def raise_levels(line: DirectLine, raises: list[Raise]) -> None:
-    """All of them or none; the controller has the last word on what its brokers know."""
+    """Raise all of them or none; the controller checks the levels that its brokers support."""
     updates = [FeatureUpdate(feature=each.feature, max_version_level=each.to) for each in raises]
     request = UpdateFeaturesRequest(timeout_ms=int(line.timeout_s * 1000), feature_updates=updates)
     response = line.ask(UPDATE_FEATURES, request)

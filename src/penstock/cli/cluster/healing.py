@@ -1,4 +1,4 @@
-"""What a cluster moves by itself, and why: the part of `penstock cluster status` about self-healing."""
+"""The part of `penstock cluster status` about self-healing: moves that the controller started, and why."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _ON: Final = {"true": True, "false": False}
 def controller_configs(
     line: DirectLine, controller: int | None, addresses: Mapping[int, str]
 ) -> dict[str, str | None]:
-    """What may move by itself, as the controller's config has it; empty where there is no controller."""
+    """The controller's configs of self-healing and balancing; empty if there is no controller."""
     if controller is None or controller not in addresses:
         return {}
     wanted = DescribeConfigsResource(
@@ -53,7 +53,7 @@ def healing_overview(
     notes: Sequence[str],
     moving: Iterable[OngoingPartitionReassignment],
 ) -> dict[str, Any]:
-    """Whether the cluster heals itself, what it waits for, and why partitions move."""
+    """Whether self-healing is on, its obstacles, and the reasons of moves."""
     return {
         "enabled": _ON.get(configs.get(_HEALING) or ""),
         "delay_ms": None if (delay := configs.get(_DELAY)) is None else int(delay),

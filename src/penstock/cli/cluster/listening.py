@@ -1,4 +1,4 @@
-"""Where brokers of this machine listen: ports that are free, and why one is not to be had."""
+"""Chooses free ports for brokers on this machine, and explains why a port cannot be used."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _HIGHEST_PORT: Final = 65_535
 
 
 def cannot_listen(error: OSError, where: str) -> Failure:
-    """What to do about an error of a listening socket."""
+    """The message for an error of a listening socket."""
     if error.errno == errno.EADDRINUSE:
         return _in_use(where)
     if error.errno == errno.EACCES:
@@ -29,7 +29,7 @@ def cannot_listen(error: OSError, where: str) -> Failure:
 
 
 def chosen_port(host: str, port: int, taken: set[int]) -> int:
-    """The port that somebody asked for, and no other; any that is free for 0. It is `taken` then."""
+    """The requested port, or any free one for 0; adds it to `taken`."""
     if port == 0:
         return free_port(host, 0, taken)
     if port > _HIGHEST_PORT:
@@ -41,18 +41,18 @@ def chosen_port(host: str, port: int, taken: set[int]) -> int:
 
 
 def free_port(host: str, wanted: int, taken: set[int]) -> int:
-    """The port that is wanted, if nobody has it, else any that is free; it is `taken` then."""
+    """The wanted port if it is free, else any free port; adds it to `taken`."""
     others = random.sample(_ANY_PORTS, len(_ANY_PORTS))
     candidates = [wanted, *others] if 0 < wanted <= _HIGHEST_PORT else others
     for port in candidates:
         if port not in taken and _is_free(host, port):
             taken.add(port)
             return port
-    raise Failure(f"no port is free on {host}: choose others with --port")
+    raise Failure(f"no free port on {host}: choose others with --port")
 
 
 def internal_port(host: str, client_port: int, taken: set[int]) -> int:
-    """Where a broker listens for others: at a fixed distance from its port, if that is a good place."""
+    """The port of the internal listener: at a fixed distance from the client port, if that is suitable."""
     wanted = client_port + _INTERNAL_OFFSET
     return free_port(host, wanted if wanted < _ANY_PORTS.stop else 0, taken)
 
@@ -70,4 +70,4 @@ def _is_free(host: str, port: int) -> bool:
 
 
 def _in_use(where: str) -> Failure:
-    return Failure(f"{where} is in use: stop what listens there, or choose another --port")
+    return Failure(f"{where} is in use: stop the process that listens there, or choose another --port")

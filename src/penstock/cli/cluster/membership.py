@@ -1,4 +1,4 @@
-"""Growing and shrinking a cluster on this machine: a broker takes its share, and goes when it is empty."""
+"""Adds brokers to a cluster on this machine, and removes brokers once they have no replicas."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def add_broker(
     rebalance: bool,
     timeout_s: float,
 ) -> tuple[BrokerHome, int]:
-    """Start a broker more, and move partitions to it; returns it and how many."""
+    """Start another broker and move replicas to it; returns its folder and the number of moves."""
     where = bootstrap_of(directory, "")
     with DirectLine(where, _ANSWER_S) as line:
         own = _way_in(line, votes=votes)
@@ -68,11 +68,11 @@ def add_broker(
 
 
 def remove_broker(directory: Path, number: int, timeout_s: float) -> tuple[int, Path]:
-    """Empty a broker, stop it, forget it; returns how many partitions moved, and where its folder is now."""
+    """Move a broker's replicas away, stop and unregister it; returns the number of moves and its folder."""
     home = home_of(directory, number)
     others = [other for other in homes_in(directory) if other.id != number and other.process() is not None]
     if not others:
-        raise Failure(f"broker {number} is the last that runs: `penstock cluster stop` stops it")
+        raise Failure(f"broker {number} is the last running broker: `penstock cluster stop` stops it")
     with DirectLine(",".join(other.address for other in others), _ANSWER_S) as line:
         quorum_overview(line)  # tells who is missing, if nothing can be changed
         moves = _evacuate(line, number, timeout_s)
@@ -88,7 +88,7 @@ def remove_broker(directory: Path, number: int, timeout_s: float) -> tuple[int, 
 
 
 def _set_aside(home: BrokerHome) -> Path:
-    """Take a broker's folder out of its place, with its data; where it is now."""
+    """Rename a broker's folder, with its data; returns the new path."""
     kept_at = home.path.with_name(f"removed-broker-{home.id}")
     while kept_at.exists():
         kept_at = kept_at.with_name(f"{kept_at.name}-before")
@@ -97,14 +97,14 @@ def _set_aside(home: BrokerHome) -> Path:
 
 
 def forget_broker(bootstrap: str, number: int, timeout_s: float) -> int:
-    """Put on others what a broker held that is gone for good; returns how many partitions moved."""
+    """Move the replicas of a lost broker to other brokers and unregister it; returns the number of moves."""
     with DirectLine(bootstrap, _ANSWER_S) as line:
         quorum_overview(line)  # tells who is missing, if nothing can be changed
         broker = read_image(line).brokers.get(number)
         if broker is None:
-            raise Failure(f"there is no broker {number}: `penstock cluster status` shows them")
+            raise Failure(f"there is no broker {number}: `penstock cluster status` lists the brokers")
         if broker.active:
-            raise Failure(f"broker {number} is up, and would come back: stop it first")
+            raise Failure(f"broker {number} is up and would register again: stop it first")
         moves = _evacuate(line, number, timeout_s)
         _leave_quorum(line, number)
         _unregister(line, number)
@@ -112,9 +112,9 @@ def forget_broker(bootstrap: str, number: int, timeout_s: float) -> int:
 
 
 def _way_in(line: DirectLine, *, votes: bool) -> dict[str, str]:
-    """What a new broker has to know of the cluster: its id, and who votes now.
+    """The cluster id and the current voters, for the config of a new broker.
 
-    The files of older brokers name the voters of the beginning, all of whom may be gone by now.
+    Why: the files of older brokers have the first voters, all of which may be gone.
     """
     voters = quorum_overview(line)["voters"]
     if votes and len(voters) >= MAX_VOTERS:
@@ -131,7 +131,7 @@ def _way_in(line: DirectLine, *, votes: bool) -> dict[str, str]:
 def _new_home(
     directory: Path, number: int | None, port: int | None, own: Mapping[str, str], *, votes: bool
 ) -> BrokerHome:
-    """A folder like that of the first broker."""
+    """Create a folder with the configs of the first broker."""
     homes = homes_in(directory)
     if number is None:
         number = max(home.id for home in homes) + 1
@@ -162,7 +162,7 @@ def _new_home(
 
 
 def _await_news_of(line: DirectLine, home: BrokerHome, timeout_s: float) -> None:
-    """Return when whoever is asked knows that the broker is up: a plan made before would leave it empty."""
+    """Wait until the bootstrap broker lists the new one as up. Why: an earlier plan would leave it empty."""
     deadline = time.monotonic() + timeout_s
     while (broker := read_image(line).brokers.get(home.id)) is None or not broker.active:
         if time.monotonic() > deadline:
@@ -171,9 +171,9 @@ def _await_news_of(line: DirectLine, home: BrokerHome, timeout_s: float) -> None
 
 
 def _await_absence(line: DirectLine, home: BrokerHome, timeout_s: float) -> None:
-    """Nobody may take the folder from a broker that runs, also not from one that was started by hand.
+    """Wait until the broker has ended. Its folder must not be moved before, also if it was started by hand.
 
-    One that has ended may count as up until its session is over.
+    A broker that has ended may count as up until its session expires.
     """
     deadline = time.monotonic() + timeout_s
     while (broker := read_image(line).brokers.get(home.id)) is not None and broker.active:
@@ -181,13 +181,14 @@ def _await_absence(line: DirectLine, home: BrokerHome, timeout_s: float) -> None
         address = address_of(host, port)
         if line.ask_each([address], API_VERSIONS, HELLO)[address] is not None:
             raise Failure(
-                f"broker {home.id} is still up, by a process that {home.pid_file} does not name: end it, "
-                f"and call this again"
+                f"broker {home.id} is still up, as a process that {home.pid_file} does not name: end it, "
+                f"and repeat the command"
             )
         if time.monotonic() > deadline:
             raise Failure(
-                f"broker {home.id} is gone, but counts as up after {timeout_s:g} s: call this again when "
-                f"`penstock cluster status` has it as down"
+                f"broker {home.id} has ended, but counts as up after {timeout_s:g} s: repeat the command "
+                f"when "
+                f"`penstock cluster status` shows it as down"
             )
         time.sleep(_PAUSE_S)
 
@@ -208,7 +209,8 @@ def _evacuate(line: DirectLine, number: int, timeout_s: float) -> int:
         if partition.leader < 0:
             holders = ", ".join(map(str, partition.replicas))
             raise Failure(
-                f"{name} has no leader to copy it from: start what holds it ({holders}), or delete the topic"
+                f"{name} has no leader to copy from: start the brokers of its replicas ({holders}), or "
+                f"delete the topic"
             )
     # Of an earlier try, perhaps: no plan touches what is moving.
     await_moves(line, [name for name, partition in held.items() if partition.reassigning], timeout_s)
@@ -233,7 +235,7 @@ def _partitions_on(line: DirectLine, number: int) -> dict[TopicPartition, Partit
 
 
 def _join_quorum(line: DirectLine, home: BrokerHome) -> None:
-    """Let a broker vote that has started to follow the quorum."""
+    """Make a broker a voter once it follows the quorum."""
     host, _, port = home.internal_address.rpartition(":")
     for observer in quorum_overview(line)["observers"]:
         if observer["node"] == home.id:
@@ -251,7 +253,9 @@ def _join_quorum(line: DirectLine, home: BrokerHome) -> None:
                 response = line.ask(ADD_RAFT_VOTER, request)
             refuse(response.error_code, response.error_message, f"voter {home.id}")
             return
-    raise Failure(f"broker {home.id} does not follow the quorum, so it cannot vote: see {home.log_file}")
+    raise Failure(
+        f"broker {home.id} does not follow the quorum, so it cannot become a voter: see {home.log_file}"
+    )
 
 
 def _leave_quorum(line: DirectLine, number: int) -> None:

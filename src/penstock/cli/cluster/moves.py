@@ -1,6 +1,6 @@
-"""Moving replicas between brokers: what a cluster holds, a plan, and its execution by the cluster.
+"""Moves replicas between brokers: reads the replicas of a cluster, makes a plan, and starts it.
 
-A plan is written down as Kafka's own tool does, so either can carry out what the other has planned.
+Plans have the format of Kafka's own tool, so each tool can execute the plans of the other.
 """
 
 from __future__ import annotations
@@ -64,14 +64,14 @@ class _Placement(msgspec.Struct):
 
 
 class _Plan(msgspec.Struct):
-    """As Kafka's tool writes it down; what else stands there, as `log_dirs`, is not used."""
+    """The JSON of Kafka's tool; other fields, such as `log_dirs`, are ignored."""
 
     partitions: list[_Placement]
     version: Literal[1] = _PLAN_VERSION
 
 
 class MoveState(NamedTuple):
-    """How far a planned move is: `done`, `moving`, or `not begun`."""
+    """The state of a planned move: `done`, `moving`, or `not begun`."""
 
     move: Move
     state: str
@@ -79,7 +79,7 @@ class MoveState(NamedTuple):
 
 
 def read_image(line: DirectLine) -> ClusterImage:
-    """What the cluster says of itself, as far as plans need it."""
+    """The cluster's brokers and replicas, as far as plans need them."""
     cluster = line.ask(DESCRIBE_CLUSTER, DescribeClusterRequest(include_fenced_brokers=True))
     refuse(cluster.error_code, cluster.error_message, "the cluster")
     image = ClusterImage()
@@ -118,25 +118,25 @@ def read_image(line: DirectLine) -> ClusterImage:
 def plan_moves(
     line: DirectLine, *, leaving: Collection[int] = (), topics: Collection[str] = ()
 ) -> list[Move]:
-    """Few moves that even out the brokers, of some topics or of all; who is `leaving` ends up empty."""
+    """Few moves that balance the brokers, of some topics or all; `leaving` brokers end up empty."""
     image = read_image(line)
     for name in topics:
         if name not in image.topics:
-            raise Failure(f"there is no topic {name}: `penstock topic list` shows what there is")
+            raise Failure(f"there is no topic {name}: `penstock topic list` lists the topics")
     for broker in leaving:
         if broker not in image.brokers:
-            raise Failure(f"there is no broker {broker}: `penstock cluster status` shows them")
+            raise Failure(f"there is no broker {broker}: `penstock cluster status` lists the brokers")
     moves = plan_rebalance(image, {}, leaving=leaving)
     return [move for move in moves if not topics or move.partition.topic in topics]
 
 
 def start_moves(line: DirectLine, moves: Iterable[Move]) -> None:
-    """Ask the cluster for all of them; a Failure names the first that it refuses."""
+    """Start all moves; a Failure names the first that the controller refuses."""
     _alter(line, {move.partition: move.replicas for move in moves})
 
 
 def cancel_moves(line: DirectLine, partitions: Iterable[TopicPartition]) -> None:
-    """Put back what is on the way; what has arrived stays."""
+    """Cancel unfinished moves; finished ones stay."""
     _alter(line, dict.fromkeys(partitions))
 
 
@@ -152,20 +152,21 @@ def ongoing_moves(line: DirectLine) -> dict[TopicPartition, OngoingPartitionReas
 
 
 def await_moves(line: DirectLine, partitions: Collection[TopicPartition], timeout_s: float) -> None:
-    """Return when none of them is under way any more."""
+    """Wait until none of them is in progress."""
     deadline = time.monotonic() + timeout_s
     partitions = set(partitions)
     while left := partitions & ongoing_moves(line).keys():
         if time.monotonic() > deadline:
             raise Failure(
-                f"{len(left)} of {len(partitions)} partitions still move after {timeout_s:g} s, and go on: "
+                f"{len(left)} of {len(partitions)} partitions still move after {timeout_s:g} s, and "
+                f"continue: "
                 f"`penstock partition reassign list` shows them"
             )
         time.sleep(_PAUSE_S)
 
 
 def move_states(line: DirectLine, moves: Iterable[Move]) -> list[MoveState]:
-    """How far each move of a plan is."""
+    """The state of each move of a plan."""
     image, moving = read_image(line), ongoing_moves(line)
     states = []
     for move in moves:
@@ -181,7 +182,7 @@ def move_states(line: DirectLine, moves: Iterable[Move]) -> list[MoveState]:
 
 
 def elect_preferred(line: DirectLine, partitions: Iterable[TopicPartition]) -> None:
-    """Let the first replica of each partition lead it, where that is in sync."""
+    """Make the first replica of each partition the leader, if it is in sync."""
     topics = [
         TopicPartitions(topic=name, partitions=indexes) for name, indexes in _by_topic(partitions).items()
     ]
@@ -196,7 +197,7 @@ def elect_preferred(line: DirectLine, partitions: Iterable[TopicPartition]) -> N
 
 
 def written_plan(moves: Iterable[Move]) -> dict[str, Any]:
-    """A plan as it stands in a file."""
+    """A plan as the text of a file."""
     partitions = [
         {"topic": m.partition.topic, "partition": m.partition.partition, "replicas": list(m.replicas)}
         for m in moves
@@ -213,7 +214,7 @@ def read_plan(path: Path) -> list[Move]:
     try:
         plan = msgspec.json.decode(content, type=_Plan)
     except msgspec.DecodeError as error:
-        misused(f"{path} is no plan: {error}; `penstock partition reassign plan` makes one")
+        misused(f"{path} is not a plan: {error}; `penstock partition reassign plan` makes one")
     return [Move(TopicPartition(each.topic, each.partition), each.replicas) for each in plan.partitions]
 
 

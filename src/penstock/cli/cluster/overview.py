@@ -1,4 +1,4 @@
-"""What a cluster is at the moment, as it tells: brokers, controller, partitions, quorum, versions."""
+"""The state of a cluster: brokers, controller, partitions, quorum, versions."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _VOTERS_FETCH_WITHIN_MS: Final = 600
 
 
 def cluster_overview(line: DirectLine) -> dict[str, Any]:
-    """Brokers with what they lead and hold, and the partitions that lack something."""
+    """Brokers with their leaders and replicas, and the partitions that lack replicas or a leader."""
     quorum = _quorum_if_any(line)
     cluster = _cluster_as_known_to(line, quorum["leader"])
     partitions = _partitions(line)
@@ -101,9 +101,9 @@ def _partitions(line: DirectLine) -> list[dict[str, Any]]:
 
 
 def _cluster_as_known_to(line: DirectLine, controller: int | None) -> DescribeClusterResponse:
-    """Who is in the cluster. What follows is asked of the controller, too, where clients reach it.
+    """The brokers of the cluster. Later requests go to the controller, if clients can reach it.
 
-    A broker whose disk has failed, or that is cut off, answers with what it knew by then.
+    Why: a broker that is cut off, or whose disk has failed, responds with old metadata.
     """
     request = DescribeClusterRequest(include_fenced_brokers=True)
     cluster = line.ask(DESCRIBE_CLUSTER, request)
@@ -116,7 +116,7 @@ def _cluster_as_known_to(line: DirectLine, controller: int | None) -> DescribeCl
 
 
 def quorum_overview(line: DirectLine) -> dict[str, Any]:
-    """The metadata quorum: who leads, and how far behind the others are; a Failure without a majority."""
+    """The leader of the metadata quorum, and the lag of the other nodes; a Failure without a majority."""
     request = DescribeQuorumRequest(
         topics=[
             DescribeQuorumRequestTopic(
@@ -128,7 +128,9 @@ def quorum_overview(line: DirectLine) -> dict[str, Any]:
         response = line.ask(DESCRIBE_QUORUM, request)
     except NoAnswer as error:
         check_majority(line, configured_voters(line))
-        raise Failure("the quorum has no leader: ask again, then see the logs of its voters") from error
+        raise Failure(
+            "the quorum has no leader: repeat the command, then see the logs of its voters"
+        ) from error
     refuse(response.error_code, response.error_message, "the quorum")
     partition = response.topics[0].partitions[0]
     refuse(partition.error_code, partition.error_message, "the quorum")
@@ -150,7 +152,7 @@ def quorum_overview(line: DirectLine) -> dict[str, Any]:
 
 
 def _quorum_if_any(line: DirectLine) -> dict[str, Any]:
-    """The quorum, or one without anybody: brokers go on serving while there is no controller."""
+    """The quorum, or an empty one: brokers serve clients also without a controller."""
     try:
         return quorum_overview(line)
     except Failure:
@@ -158,13 +160,16 @@ def _quorum_if_any(line: DirectLine) -> dict[str, Any]:
 
 
 def _wanted(partition: dict[str, Any], moving: Mapping[TopicPartition, OngoingPartitionReassignment]) -> int:
-    """How many replicas should be in sync: those that are on their way are not missing yet."""
+    """The number of replicas that should be in sync.
+
+    Replicas that are being added do not count as missing.
+    """
     ongoing = moving.get(TopicPartition(partition["topic"], partition["partition"]))
     return len(partition["replicas"]) - (0 if ongoing is None else len(ongoing.adding_replicas))
 
 
 def _held(answer: DescribeLogDirsResponse | None) -> dict[str, Any]:
-    """How much a broker's logs hold, and which of its data directories have failed, or are full."""
+    """The size of a broker's logs, and its failed or full data directories."""
     if answer is None:
         return {
             "bytes": None,
@@ -185,7 +190,7 @@ def _held(answer: DescribeLogDirsResponse | None) -> dict[str, Any]:
 
 
 def _damaged(broker: int, answer: DescribeLogDirsResponse | None) -> list[dict[str, Any]]:
-    """Replicas that have damaged ranges, which wait for a healthy replica's bytes."""
+    """Replicas with damaged ranges that wait for the bytes of a healthy replica."""
     if answer is None:
         return []
     return [
@@ -208,7 +213,7 @@ def _replica(replica: ReplicaState, end: int, newest_ms: int) -> dict[str, Any]:
 
 
 def _state(line: DirectLine, address: str, fenced: bool, awake: Collection[str]) -> str:
-    """`down` where nobody listens; `silent` where a process hangs, or nothing gets through to it."""
+    """`down` if its port refuses connections; `silent` if it does not respond."""
     if address not in awake:
         return "down" if address in line.refused else "silent"
     return "fenced" if fenced else "up"
@@ -234,7 +239,7 @@ def _finalized(answers: Any) -> int | None:
 
 
 def _supported(answer: ApiVersionsResponse | None) -> str | None:
-    """The levels of metadata.version that a broker knows."""
+    """The levels of metadata.version that a broker supports."""
     if answer is None:
         return None
     for feature in answer.supported_features:

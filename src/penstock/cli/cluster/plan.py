@@ -1,7 +1,7 @@
-"""What `penstock cluster start` is asked for: the folders of a new cluster, or the one that is there already.
+"""The plan of `penstock cluster start`: creates the folders of a cluster, or compares them with the options.
 
-The folders are what a cluster was made with. Asked again, a plan must say nothing else than they do; what it
-does not say stays as it is.
+The folders store the settings of a cluster. If the command is repeated, its options must agree with them;
+omitted options keep their values.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _EACH_BROKERS_OWN: Final = frozenset(
 
 
 class ClusterPlan(NamedTuple):
-    """What a cluster shall be, None where nobody has said; `configs` hold for all of its brokers."""
+    """The options of a cluster, None if omitted; `configs` apply to all brokers."""
 
     brokers: int | None = None
     host: str | None = None
@@ -62,13 +62,13 @@ class ClusterPlan(NamedTuple):
 
 
 def planned(plan: ClusterPlan, config: Path | None, settings: Sequence[str]) -> ClusterPlan:
-    """A plan with what all brokers have in common: without who each is, where it listens, and who votes."""
+    """A plan with the settings of all brokers, without ids, addresses and voters."""
     from penstock.model.config import configs_of
 
     named = configs_of(pairs(settings, "--set").items())
     for name in named:
         if name in _EACH_BROKERS_OWN:
-            misused(f"{name} is each broker's own, and follows from --brokers, --host, --port and --data")
+            misused(f"{name} is set per broker, from --brokers, --host, --port and --data: leave it out")
     file, configs = effective(config, {}, settings)
     for name, reason in file.refused.items():
         print(f"{name} is refused: {reason}", file=sys.stderr)
@@ -80,13 +80,13 @@ def planned(plan: ClusterPlan, config: Path | None, settings: Sequence[str]) -> 
 
 
 def make_homes(directory: Path, plan: ClusterPlan) -> list[BrokerHome]:
-    """Folders for n brokers, the first five of which vote; all of them, or none."""
+    """Create folders for n brokers, the first five of which are voters; all of them, or none."""
     from penstock.model.config import BrokerConfig
     from penstock.model.config.layers import INTERNAL, MAX_VOTERS, bracketed
     from penstock.model.ids import format_topic_id
 
     if "penstock.memory" in plan.configs:
-        misused("penstock.memory would lose votes with each broker that ends: remove it")
+        misused("penstock.memory would lose the votes of each broker that ends: remove it")
     brokers, bare = plan.brokers or DEFAULT_BROKERS, plan.host or DEFAULT_HOST
     first = DEFAULT_PORT if plan.port is None else plan.port
     first_id = DEFAULT_FIRST_ID if plan.first_id is None else plan.first_id
@@ -120,7 +120,7 @@ def make_homes(directory: Path, plan: ClusterPlan) -> list[BrokerHome]:
 
 
 def check_same(directory: Path, homes: Sequence[BrokerHome], plan: ClusterPlan) -> None:
-    """Refuse a plan that says something else than a cluster was made with."""
+    """Raise a Failure if the plan differs from an existing cluster."""
     if plan.brokers not in (None, len(homes)):
         misused(
             f"{directory} has {len(homes)} brokers, not {plan.brokers}: `penstock broker add` and `remove` "

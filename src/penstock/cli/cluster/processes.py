@@ -1,7 +1,7 @@
 """Broker processes that outlive the command that started them.
 
-A pid alone names nobody: the number may have gone to another process since. So a pid file also holds when its
-process started, and nothing is signalled, or taken to be alive, unless both agree.
+A pid alone does not identify a process, because the system reuses pids. So a pid file also has the start time
+of its process. Invariant: a process is signalled, or counts as alive, only if both agree.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _LOOK_S: Final = 0.01
 
 
 class Process(NamedTuple):
-    """A process, and when it started, in whatever way this system tells it."""
+    """A process and its start time, in the form that the system reports."""
 
     pid: int
     started: str
@@ -71,7 +71,7 @@ def spawn(arguments: Sequence[str], log: Path) -> tuple[Process, int]:
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Ctrl-C and the like are heard behind it: a process that was started must not go unrecorded."""
+    """Defer Ctrl-C and other signals: a started process must be recorded first."""
     heard: list[int] = []
     # Not a mask: that is of one thread, and another one would take the signal.
     before = {
@@ -93,7 +93,7 @@ def write_pid_file(path: Path, process: Process) -> None:
 
 
 def read_pid_file(path: Path) -> Process | None:
-    """The process that a file names, alive or not; None without a file that makes sense."""
+    """The process in a pid file, alive or not; None without a valid file."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         return Process(int(content["pid"]), str(content["started"]))
@@ -106,7 +106,7 @@ def is_alive(process: Process) -> bool:
 
 
 def send_signal(process: Process, number: signal.Signals) -> bool:
-    """Whether there was still somebody to signal."""
+    """Signal the process; false if it has ended."""
     if not is_alive(process):
         return False
     try:
@@ -117,7 +117,7 @@ def send_signal(process: Process, number: signal.Signals) -> bool:
 
 
 def wait_for_end(processes: Sequence[Process], timeout_s: float) -> list[Process]:
-    """Wait until all have ended, but no longer; returns those that have not."""
+    """Wait until all have ended or the time is over; returns those that are still running."""
     deadline = time.monotonic() + timeout_s
     left = [process for process in processes if is_alive(process)]
     while left and time.monotonic() < deadline:
@@ -127,7 +127,7 @@ def wait_for_end(processes: Sequence[Process], timeout_s: float) -> list[Process
 
 
 def _started(pid: int) -> str | None:
-    """When a process started; None if it has ended, though nobody may have collected it yet."""
+    """The start time of a process; None if it has ended, also if it is a zombie."""
     if _PROC.is_dir():
         return _started_by_proc(pid)
     # Without /proc, as on macOS: the same, to the second.

@@ -1,4 +1,4 @@
-"""Starting brokers of a cluster on this machine."""
+"""Starts the brokers of a cluster on this machine."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ def start_all(
     together: bool = False,
     started: Callable[[BrokerHome], None] = lambda home: None,
 ) -> None:
-    """Start brokers that do not run and return when each is ready; `started` hears of each process.
+    """Start brokers that are not running and wait until each is ready; calls `started` for each process.
 
-    A Failure names one that is not. The others go on, unless they are started `together`, for the first time:
-    then none is left.
+    A Failure names a broker that is not ready. The other brokers keep running, unless all are started
+    `together`, for the first time: then all are ended.
     """
     outputs: dict[int, BrokerHome] = {}
     try:
@@ -54,7 +54,7 @@ def start_all(
 def _await_ready(
     outputs: dict[int, BrokerHome], timeout_s: float, advance: Callable[[], None], *, together: bool
 ) -> list[Failure]:
-    """What went wrong, once each is ready, has ended, or is late; at once where they start together."""
+    """The failures, after each broker is ready, has ended, or is late; at once if they start together."""
     deadline = time.monotonic() + timeout_s
     lines = dict.fromkeys(outputs, b"")
     failures: list[Failure] = []
@@ -88,13 +88,12 @@ def _failed(home: BrokerHome) -> Failure:
 def _late(homes: Sequence[BrokerHome], timeout_s: float) -> Failure:
     names = ", ".join(str(home.id) for home in homes)
     return Failure(
-        f"not ready within {timeout_s:g} s: broker {names}; give longer with --timeout, or see "
-        f"{homes[0].log_file}"
+        f"not ready within {timeout_s:g} s: broker {names}; raise --timeout, or see {homes[0].log_file}"
     )
 
 
 def stop_again(homes: Collection[BrokerHome]) -> None:
-    """End at once those that were started."""
+    """Kill the brokers that were started."""
     ending = [process for home in homes if (process := home.signal(signal.SIGKILL)) is not None]
     wait_for_end(ending, _CLEANUP_S)
     for home in homes:
@@ -103,7 +102,7 @@ def stop_again(homes: Collection[BrokerHome]) -> None:
 
 @contextmanager
 def _progress(total: int) -> Iterator[Callable[[], None]]:
-    """A bar on a terminal that is filled broker by broker."""
+    """A progress bar over brokers, on a terminal."""
     if not sys.stderr.isatty():
         yield lambda: None
         return

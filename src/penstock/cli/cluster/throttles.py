@@ -1,4 +1,4 @@
-"""Throttles of a reassignment: Kafka's, that is a rate of brokers for replicas that topics name."""
+"""Throttles of a reassignment, as in Kafka: a rate of brokers, for replicas that topic configs name."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _THROTTLES: Final = frozenset({*_RATES, *_REPLICAS})
 
 
 def set_throttle(cluster: Cluster, moves: Sequence[Move], bytes_per_s: int) -> None:
-    """Let every broker spend so many bytes a second on these moves, each way."""
+    """Limit every broker to this many bytes per second for these moves, in each direction."""
     for broker in _brokers(cluster):
         alter_configs(cluster, broker_resource(broker), dict.fromkeys(_RATES, str(bytes_per_s)))
     for topic in sorted({move.partition.topic for move in moves}):
@@ -28,9 +28,9 @@ def set_throttle(cluster: Cluster, moves: Sequence[Move], bytes_per_s: int) -> N
 def remove_throttle(
     cluster: Cluster, partitions: Iterable[TopicPartition], moving: Collection[TopicPartition]
 ) -> None:
-    """Lift what `set_throttle` has set for moves of `partitions`, if anything.
+    """Remove the throttle that `set_throttle` has set for moves of `partitions`.
 
-    What is still `moving` keeps its throttle: a topic that is among it, and the rates that all moves share.
+    Topics that are still `moving` keep their throttle, and so do the rates that all moves share.
     """
     topics = {partition.topic for partition in partitions} - {partition.topic for partition in moving}
     brokers = [] if moving else _brokers(cluster)

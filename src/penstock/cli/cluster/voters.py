@@ -1,7 +1,7 @@
-"""Whether the metadata quorum can decide anything: who of its voters answers.
+"""Checks whether the metadata quorum has a majority of reachable voters.
 
-A quorum without a majority cannot say so itself: its last leader shows for some seconds what it knew, and
-then nobody answers for it. So the voters are asked one by one whether they are there.
+A quorum without a majority cannot report it: its last leader returns old data for some seconds, and then no
+node responds for the quorum. So a request goes to each voter.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _VOTERS: Final = "controller.quorum.voters"
 
 
 def check_majority(line: DirectLine, voters: Mapping[int, str]) -> None:
-    """Raise a Failure that says who answers, unless more than half of the voters (id to address) do."""
+    """Raise a Failure with the voters that respond, unless more than half (id to address) do."""
     # A listener of brokers among themselves may be out of reach from here.
     addresses = {**voters, **{id_: at for id_, at in _brokers(line).items() if id_ in voters}}
     answers = line.ask_each(addresses.values(), API_VERSIONS, HELLO)
@@ -38,12 +38,12 @@ def check_majority(line: DirectLine, voters: Mapping[int, str]) -> None:
         reached = f"only {_listed(there)}" if there else "none"
         raise Failure(
             f"the quorum has no majority: of its voters {_listed(addresses)} {reached} can be reached; start "
-            f"others until more than half run"
+            f"voters until more than half run"
         )
 
 
 def configured_voters(line: DirectLine) -> dict[int, str]:
-    """The voters of the start, as a broker's config names them: without a leader there is no newer word."""
+    """The voters in a broker's config. Without a leader there is no newer list."""
     brokers = _brokers(line)
     answers = line.ask_each(brokers.values(), API_VERSIONS, HELLO)
     for id_, address in brokers.items():
@@ -60,7 +60,7 @@ def configured_voters(line: DirectLine) -> dict[int, str]:
 
 
 def endpoints(nodes: Iterable[QuorumNode]) -> dict[int, str]:
-    """Where the leader says that voters are found."""
+    """The addresses of the voters, from the leader."""
     return {node.node_id: address_of(node.listeners[0].host, node.listeners[0].port) for node in nodes}
 
 

@@ -1,4 +1,4 @@
-"""`penstock broker start|stop|kill|add|remove|forget`: brokers of a cluster, most of it on this machine."""
+"""`penstock broker start|stop|kill|add|remove|forget`: the brokers of a cluster, mostly on this machine."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ app = typer.Typer(help="Start, stop, add and remove brokers of a cluster here.",
 
 DEFAULT_DATA = Path("penstock-cluster")
 MAX_NUMBER = 2**31 - 1
-Numbers = Annotated[list[int], typer.Argument(metavar="N", help="Numbers of the brokers.")]
+Numbers = Annotated[list[int], typer.Argument(metavar="N", help="Ids of the brokers.")]
 Rebalance = Annotated[
-    bool, typer.Option("--rebalance/--no-rebalance", help="Whether it takes its share of the partitions.")
+    bool, typer.Option("--rebalance/--no-rebalance", help="Whether to move its share of the replicas to it.")
 ]
 
 
@@ -24,7 +24,7 @@ Rebalance = Annotated[
 def start(
     numbers: Numbers, data: DataDirectory = DEFAULT_DATA, timeout: Patience = 60.0, as_json: AsJson = False
 ) -> None:
-    """Start brokers again; returns when they are ready."""
+    """Start stopped brokers; return when they are ready."""
     from penstock.cli.cluster.broker_home import home_of
     from penstock.cli.cluster.starting import start_all
     from penstock.cli.outcomes import print_outcomes
@@ -39,7 +39,7 @@ def start(
 def stop(
     numbers: Numbers, data: DataDirectory = DEFAULT_DATA, timeout: Patience = 60.0, as_json: AsJson = False
 ) -> None:
-    """Stop brokers: others lead their partitions before they go."""
+    """Stop brokers with a controlled shutdown: other replicas lead their partitions first."""
     _end(numbers, data, signal.SIGTERM, "stopped", timeout, as_json)
 
 
@@ -47,7 +47,7 @@ def stop(
 def kill(
     numbers: Numbers, data: DataDirectory = DEFAULT_DATA, timeout: Patience = 60.0, as_json: AsJson = False
 ) -> None:
-    """End brokers at once, as a crash would."""
+    """Kill brokers, like a crash."""
     _end(numbers, data, signal.SIGKILL, "killed", timeout, as_json)
 
 
@@ -55,20 +55,20 @@ def kill(
 def add(
     number: Annotated[
         int | None,
-        typer.Argument(metavar="[N]", min=0, max=MAX_NUMBER, help="Its number. [default: the next one]"),
+        typer.Argument(metavar="[N]", min=0, max=MAX_NUMBER, help="Its id. [default: the next one]"),
     ] = None,
     data: DataDirectory = DEFAULT_DATA,
     port: Annotated[
-        int | None, typer.Option("--port", "-p", min=0, max=65535, help="[default: the next free one]")
+        int | None, typer.Option("--port", "-p", min=0, max=65535, help="[default: the next free port]")
     ] = None,
-    rack: Annotated[str | None, typer.Option("--rack", help="The zone it runs in.")] = None,
+    rack: Annotated[str | None, typer.Option("--rack", help="The zone of the broker.")] = None,
     votes: Annotated[
-        bool, typer.Option("--voter", help="It votes in the metadata quorum; of up to five voters.")
+        bool, typer.Option("--voter", help="Make it a voter of the metadata quorum, which has up to five.")
     ] = False,
     rebalance: Rebalance = True,
     timeout: Patience = 600.0,
 ) -> None:
-    """Add a broker, which takes about its share of the partitions from the others."""
+    """Add a broker and move its share of the replicas to it."""
     from penstock.cli.cluster.membership import add_broker
 
     home, moves = add_broker(data, number, port, rack, votes=votes, rebalance=rebalance, timeout_s=timeout)
@@ -81,7 +81,7 @@ def remove(
     data: DataDirectory = DEFAULT_DATA,
     timeout: Patience = 600.0,
 ) -> None:
-    """Move everything away from a broker, stop it, and let the cluster forget it."""
+    """Move all replicas away from a broker, stop it, and unregister it."""
     from penstock.cli.cluster.membership import remove_broker
 
     moves, kept_at = remove_broker(data, number, timeout)
@@ -95,7 +95,7 @@ def forget(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Patience = 600.0,
 ) -> None:
-    """Give what a broker held to others, and take it out of the cluster: one that is gone, on any machine."""
+    """Unregister a broker that is gone, on any machine, and move its replicas to other brokers."""
     from penstock.cli.cluster.broker_home import bootstrap_of
     from penstock.cli.cluster.membership import forget_broker
 

@@ -27,11 +27,11 @@ from penstock.cli.options import (
 if TYPE_CHECKING:
     from penstock.cli.cluster.broker_home import BrokerHome
 
-app = typer.Typer(help="Start, watch and stop a cluster on this machine.", no_args_is_help=True)
+app = typer.Typer(help="Start, monitor and stop a cluster on this machine.", no_args_is_help=True)
 
 Brokers = Annotated[
     int | None,
-    typer.Option("--brokers", "-n", min=1, max=1000, help=f"How many. [default: {DEFAULT_BROKERS}]"),
+    typer.Option("--brokers", "-n", min=1, max=1000, help=f"Number of brokers. [default: {DEFAULT_BROKERS}]"),
 ]
 FirstPort = Annotated[
     int | None,
@@ -40,7 +40,7 @@ FirstPort = Annotated[
         "-p",
         min=0,
         max=65535,
-        help=f"Of the first; the others follow it. 0 for any free ones. [default: {DEFAULT_PORT}]",
+        help=f"Port of the first broker; the others follow. 0 for free ports. [default: {DEFAULT_PORT}]",
     ),
 ]
 
@@ -55,13 +55,16 @@ def start(
     ] = None,
     first_id: Annotated[
         int | None,
-        typer.Option("--first-id", min=0, max=1, help=f"Of the first. [default: {DEFAULT_FIRST_ID}]"),
+        typer.Option(
+            "--first-id", min=0, max=1, help=f"Id of the first broker. [default: {DEFAULT_FIRST_ID}]"
+        ),
     ] = None,
     racks: Annotated[
-        str | None, typer.Option("--racks", metavar="A,B,...", help="Zones, given to the brokers in turn.")
+        str | None, typer.Option("--racks", metavar="A,B,...", help="Zones, assigned to the brokers in turn.")
     ] = None,
     config: Annotated[
-        Path | None, typer.Option("--config", "-c", help="Config file for all brokers, and topics to create.")
+        Path | None,
+        typer.Option("--config", "-c", help="Config file for all brokers, with topics to create."),
     ] = None,
     settings: Annotated[
         list[str] | None,
@@ -70,14 +73,14 @@ def start(
     timeout: Patience = 60.0,
     as_json: AsJson = False,
 ) -> None:
-    """Make a cluster, or start again what is in --data; returns when every broker is ready."""
+    """Create a cluster, or start the one in --data; return when every broker is ready."""
     from penstock.cli.cluster.broker_home import homes_in
     from penstock.cli.cluster.plan import ClusterPlan, check_same, make_homes, planned
     from penstock.cli.cluster.starting import start_all
 
     zones = [zone.strip() for zone in racks.split(",")] if racks else []
     if not all(zones):
-        misused(f"--racks {racks!r} has a zone without a name")
+        misused(f"--racks {racks!r} has an empty zone name")
     plan = planned(
         ClusterPlan(brokers, host and host.strip("[]"), port, first_id, zones), config, settings or []
     )
@@ -95,15 +98,13 @@ def start(
 @app.command()
 def status(
     data: ClusterIn = None,
-    watch: Annotated[
-        bool, typer.Option("--watch", "-w", help="Show it again and again, until Ctrl-C.")
-    ] = False,
-    interval: Annotated[float, typer.Option(min=0.1, help="Seconds between two looks of --watch.")] = 2.0,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Refresh the output until Ctrl-C.")] = False,
+    interval: Annotated[float, typer.Option(min=0.1, help="Seconds between two refreshes of --watch.")] = 2.0,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
     as_json: AsJson = False,
 ) -> None:
-    """Show brokers, leaders, replicas in sync, the controller and versions."""
+    """Show brokers, leaders, in-sync replicas, the controller and versions."""
     from penstock.cli.cluster.broker_home import bootstrap_of
     from penstock.cli.cluster.overview import cluster_overview
     from penstock.cli.direct import DirectLine
@@ -129,7 +130,7 @@ def upgrade(
     timeout: Timeout = DEFAULT_TIMEOUT,
     as_json: AsJson = False,
 ) -> None:
-    """Raise features to the highest level that every broker knows: the last step, with no way back."""
+    """Raise features to the highest level that every broker supports: the last step of an upgrade, final."""
     from penstock.cli.cluster.broker_home import bootstrap_of
     from penstock.cli.cluster.feature_levels import possible_raises, raise_levels
     from penstock.cli.direct import DirectLine
@@ -145,7 +146,7 @@ def upgrade(
     for each in raises:
         print(f"raised {each.feature} from {each.level} to {each.to}")
     if not raises:
-        print("nothing to raise: every level is the highest that all brokers know")
+        print("nothing to raise: every feature is at the highest level that all brokers support")
 
 
 @app.command()
@@ -158,7 +159,7 @@ def stop(
 
     homes = homes_in(data)
     if not homes:
-        raise Failure(f"{data} holds no cluster: name its directory with --data")
+        raise Failure(f"{data} has no cluster: name its directory with --data")
     # Voters last: whoever hands over needs a controller, and that needs most of them.
     outcomes = dict.fromkeys((str(home.id) for home in homes), "not running")
     for stage in ([h for h in homes if not h.votes], [h for h in homes if h.votes]):
@@ -200,7 +201,8 @@ def _print_overview(overview: dict[str, Any]) -> None:
     )
     if overview["controller"] is None:
         print_line(
-            "no controller: nothing can change until more than half of the voters run, and this may be old:",
+            "no controller: metadata cannot change until more than half of the voters run; this may be "
+            "outdated:",
             "bold red",
         )
     columns = (
@@ -255,7 +257,7 @@ def _print_overview(overview: dict[str, Any]) -> None:
 
 
 def _print_awaited(overview: dict[str, Any]) -> None:
-    """Name the brokers to start where partitions have no leader: one of them holds what was acknowledged."""
+    """List the brokers to start if partitions have no leader: one of them has the acknowledged records."""
     not_up = {broker["broker"] for broker in overview["brokers"] if broker["state"] != "up"}
     awaited: dict[tuple[int, ...], int] = {}
     for partition in overview["leaderless"]:

@@ -19,13 +19,11 @@ app = typer.Typer(help="Show and change the configs of topics, brokers and group
 
 #: configs of one listener have its name in theirs
 _OF_A_LISTENER = "listener.name."
-_AT_DEFAULT = "everything is at its default: --all shows it"
+_AT_DEFAULT = "all configs have their defaults: --all shows them"
 
 Topic = Annotated[str | None, typer.Option("--topic", help="The topic's name.", autocompletion=topic_names)]
 Broker = Annotated[int | None, typer.Option("--broker", help="The broker's id.")]
-AllBrokers = Annotated[
-    bool, typer.Option("--all-brokers", help="Those of all brokers, for who has set none of its own.")
-]
+AllBrokers = Annotated[bool, typer.Option("--all-brokers", help="The defaults of all brokers.")]
 Group = Annotated[
     str | None, typer.Option("--group", help="The consumer group's name.", autocompletion=group_names)
 ]
@@ -37,12 +35,12 @@ def describe(
     broker: Broker = None,
     all_brokers: AllBrokers = False,
     group: Group = None,
-    show_all: Annotated[bool, typer.Option("--all", help="Show defaults, too.")] = False,
+    show_all: Annotated[bool, typer.Option("--all", help="Also show defaults.")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
     as_json: AsJson = False,
 ) -> None:
-    """Show what is set, and where; with --all, every config."""
+    """Show configs that are set, and their sources; with --all, every config."""
     resource = _resource(topic, broker, all_brokers, group)
 
     from penstock.cli.alteration import common_entries, config_entries
@@ -75,7 +73,7 @@ def set_configs(
     timeout: Timeout = DEFAULT_TIMEOUT,
     as_json: AsJson = False,
 ) -> None:
-    """Set configs; the others stay as they are."""
+    """Set configs; other configs do not change."""
     resource = _resource(topic, broker, all_brokers, group)
     values = pairs(configs, "config")
     _alter(resource, values, [], bootstrap, timeout, as_json)
@@ -92,16 +90,16 @@ def unset(
     timeout: Timeout = DEFAULT_TIMEOUT,
     as_json: AsJson = False,
 ) -> None:
-    """Put configs back to what they are without being set."""
+    """Unset configs: they return to their defaults."""
     _alter(_resource(topic, broker, all_brokers, group), {}, names, bootstrap, timeout, as_json)
 
 
 def _resource(
     topic: str | None, broker: int | None, all_brokers: bool, group: str | None
 ) -> ConfigResource | None:
-    """Whose configs; None for those of all brokers."""
+    """The resource that the options name; None for the defaults of all brokers."""
     if sum((topic is not None, broker is not None, all_brokers, group is not None)) != 1:
-        misused("say whose configs: --topic NAME, --broker ID, --all-brokers or --group NAME")
+        misused("name a resource: --topic NAME, --broker ID, --all-brokers or --group NAME")
     if all_brokers:
         return None
 
@@ -113,7 +111,7 @@ def _resource(
 
 
 def _warn_of_unknown(resource: ConfigResource | None, names: Iterable[str]) -> None:
-    """Brokers store names that they do not know, as Kafka does: a typing error would go unnoticed."""
+    """Warn of unknown names. Why: brokers store them, as Kafka does, so a typo would go unnoticed."""
     from confluent_kafka.admin import ResourceType
 
     from penstock.model.config import BROKER_KEYS
@@ -129,7 +127,7 @@ def _warn_of_unknown(resource: ConfigResource | None, names: Iterable[str]) -> N
             find_key(BROKER_KEYS, name, "broker")
         except InvalidConfig as error:
             print(
-                f"penstock: warning: {error} (brokers store it all the same; `config unset` removes it)",
+                f"penstock: warning: {error} (brokers store it anyway; `config unset` removes it)",
                 file=sys.stderr,
             )
 

@@ -1,7 +1,7 @@
-"""`penstock consume`: messages become lines.
+"""`penstock consume`: prints messages as lines.
 
-Without a group it reads partitions from where it is told and commits nothing. With one it is a member like
-any other, and commits what it has printed: after a crash a message may be printed again, none is passed over.
+Without a group it reads partitions from a given start and commits nothing. With a group it is a member and
+commits printed messages: after a crash a message may be printed again, but none is skipped.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SETTINGS = {"fetch.wait.max.ms": 100}  # an end is noticed when a fetch comes ba
 def consume(
     topic: Annotated[str, typer.Argument(metavar="TOPIC", autocompletion=topic_names)],
     partition: Annotated[
-        list[int] | None, typer.Option("--partition", "-p", help="Repeatable; all by default.")
+        list[int] | None, typer.Option("--partition", "-p", help="Repeatable. [default: all]")
     ] = None,
     from_beginning: Annotated[
         bool, typer.Option("--from-beginning", help="Start at the oldest message.")
@@ -43,14 +43,14 @@ def consume(
     ] = None,
     timestamp: Annotated[
         str | None,
-        typer.Option("--timestamp", metavar="TIME", help="Start here: ms since 1970, or an ISO 8601 time."),
+        typer.Option("--timestamp", metavar="TIME", help="Start at this time: ms since 1970, or ISO 8601."),
     ] = None,
     group: Annotated[
         str | None,
         typer.Option(
             "--group",
             "-g",
-            help="Join this consumer group, go on where it is, and commit.",
+            help="Join this consumer group, start at its committed offsets, and commit.",
             autocompletion=group_names,
         ),
     ] = None,
@@ -64,11 +64,11 @@ def consume(
     timeout: Timeout = DEFAULT_TIMEOUT,
     as_json: AsJson = False,
 ) -> None:
-    """Print messages as they come, from now on or from where it is told, until Ctrl-C.
+    """Print messages as they arrive, new ones or from a given start, until Ctrl-C.
 
-    Ctrl-C says how many messages were printed, and commits them in a group.
+    Ctrl-C prints the number of messages, and commits them if there is a group.
 
-    In a group, --from-beginning and the default matter only for partitions that it has not committed.
+    In a group, --from-beginning applies only to partitions without a committed offset.
     """
     start = Start(partition, from_beginning, offset, timestamp)
     start.check(group)
@@ -85,15 +85,15 @@ def consume(
             printer.run(count, exit_at_end, stop)
     if group is not None and not end.has_left:
         raise Failure(
-            f"no answer from group {group} within {timeout:g} s: {printer.printed} messages were printed; "
-            "what is not committed is printed again next time"
+            f"no response from group {group} within {timeout:g} s: {printer.printed} messages were printed; "
+            "uncommitted messages are printed again next time"
         )
     if stop.is_set():
         _say_interrupted(printer.printed, group, by_itself=count is not None or exit_at_end)
 
 
 class _End:
-    """The end of a consumer. In a group it commits and leaves, and waits for the broker's answer."""
+    """Close a consumer. In a group it commits and leaves, and waits for the broker's response."""
 
     def __init__(self, consumer: Consumer, timeout_s: float) -> None:
         self._consumer = consumer
@@ -101,7 +101,7 @@ class _End:
         self.has_left = False
 
     def close(self) -> None:
-        """Wait for the group's answer, but not longer than for any other; the process ends without it."""
+        """Wait for the group's response, up to the usual timeout; then the process ends without it."""
         leaving = Thread(target=self._consumer.close, daemon=True)
         leaving.start()
         leaving.join(self._timeout_s)
@@ -110,7 +110,7 @@ class _End:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Where to read from, as it was asked for: at one place at most."""
+    """The start that the options name: one at most."""
 
     partitions: list[int] | None
     from_beginning: bool
@@ -119,7 +119,7 @@ class Start:
 
     def check(self, group: str | None) -> None:
         if self.from_beginning + (self.offset is not None) + (self.timestamp is not None) > 1:
-            misused("start at one place: --from-beginning, --offset or --timestamp")
+            misused("give one start only: --from-beginning, --offset or --timestamp")
         if self.timestamp is not None:
             milliseconds(self.timestamp, "--timestamp")
         if group is not None and (self.partitions or self.offset is not None or self.timestamp is not None):
@@ -137,7 +137,7 @@ class Start:
 
 
 class Share:
-    """The partitions that are being read (None until a group has given them out), and those at their end."""
+    """The assigned partitions (None until the group has assigned them), and those read to their end."""
 
     __slots__ = ("_at_end", "in_group", "partitions")
 
@@ -147,7 +147,7 @@ class Share:
         self._at_end: set[int] = set()
 
     def follow(self, consumer: Consumer, topic: str) -> None:
-        """Join the group, and take what it gives from now on."""
+        """Join the group and read the partitions that it assigns."""
 
         def assigned(_: Consumer, given: list[TopicPartition]) -> None:
             self.partitions = {p.partition for p in given}
@@ -163,7 +163,7 @@ class Share:
         return self.partitions is not None and self.partitions <= self._at_end
 
     def note(self, message: Message) -> bool:
-        """Whether there is something to print; an end is noted, and an error that will not pass raises."""
+        """Returns true for a message. Notes the end of a partition, and raises for a permanent error."""
         from confluent_kafka import KafkaError
 
         from penstock.cli.connection import Refused
@@ -191,7 +191,7 @@ def _group_settings(group: str, from_beginning: bool) -> dict[str, Any]:
 
 
 def _begin(cluster: Cluster, consumer: Consumer, topic: str, start: Start, group: str | None) -> Share:
-    """Start reading: what the group gives, or else the partitions that were asked for."""
+    """Start reading the partitions that the group assigns, or else those that the options name."""
     partitions = _partitions(cluster, consumer, topic, start.partitions)
     share = Share()
     if group is None:
@@ -203,7 +203,7 @@ def _begin(cluster: Cluster, consumer: Consumer, topic: str, start: Start, group
 
 
 class _Printer:
-    """Prints what is read. Invariant: what has been printed is stored for commit before a signal ends it."""
+    """Prints messages. Invariant: a printed message is stored for commit before a signal ends the command."""
 
     def __init__(self, consumer: Consumer, share: Share, how: MessageFormat, separator: bytes) -> None:
         self._consumer = consumer
@@ -229,7 +229,7 @@ class _Printer:
 
 
 def _say_interrupted(printed: int, group: str | None, *, by_itself: bool) -> None:
-    """Ctrl-C is how an endless `consume` ends, and a failure of one that was to end `by_itself`."""
+    """The result after Ctrl-C: success for an endless `consume`, a failure if it should end `by_itself`."""
     if by_itself:
         raise Failure(f"interrupted after {printed} messages", INTERRUPTED)
     committed = "" if group is None else f", committed in group {group}"
@@ -237,7 +237,7 @@ def _say_interrupted(printed: int, group: str | None, *, by_itself: bool) -> Non
 
 
 def _store(consumer: Consumer, messages: list[Message]) -> None:
-    """Have the messages' offsets committed, now that they are printed."""
+    """Store the offsets of printed messages for the next commit."""
     from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
     done = {(m.topic(), m.partition()): m.offset() + 1 for m in messages}
@@ -255,19 +255,21 @@ def _partitions(cluster: Cluster, consumer: Consumer, topic: str, wanted: list[i
     # Ask for all topics: asking for one by name would create it where the broker creates topics on demand.
     found = cluster.metadata(consumer).topics.get(topic)
     if found is None:
-        raise Failure(f"no topic {topic}: make it with `penstock topic create {topic}`")
+        raise Failure(f"no topic {topic}: create it with `penstock topic create {topic}`")
     if found.error is not None:
         raise Refused(found.error, topic)
     missing = sorted(set(wanted or ()) - found.partitions.keys())
     if missing:
-        raise Failure(f"{topic} has no partition {missing[0]}: it has {len(found.partitions)}, from 0")
+        raise Failure(
+            f"{topic} has no partition {missing[0]}: it has {len(found.partitions)} partitions, from 0"
+        )
     return sorted(set(wanted) if wanted else found.partitions)
 
 
 def _assign(
     consumer: Consumer, topic: str, partitions: list[int], offset: int | None, timeout: float
 ) -> None:
-    """Start each partition at an offset kept within its log, counted from the end if negative or None."""
+    """Start each partition at an offset within its log; negative offsets and None count from the end."""
     from confluent_kafka import TopicPartition
 
     starts = []

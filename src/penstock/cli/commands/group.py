@@ -43,7 +43,7 @@ def list_groups(
         rows,
         as_json=as_json,
         columns=("group", "type", "state"),
-        empty="no groups: `penstock consume TOPIC --group NAME` makes one",
+        empty="no groups: `penstock consume TOPIC --group NAME` creates one",
     )
 
 
@@ -54,7 +54,7 @@ def describe(
     timeout: Timeout = DEFAULT_TIMEOUT,
     as_json: AsJson = False,
 ) -> None:
-    """Show groups' members, what each has, and how far behind every partition is."""
+    """Show the members of groups, their partitions, and the lag of every partition."""
     from penstock.cli.connection import Cluster
     from penstock.cli.outcomes import print_described
 
@@ -72,27 +72,31 @@ def reset_offsets(
             "-t",
             metavar="TOPIC[:P,...]",
             autocompletion=topic_names,
-            help="All or some partitions of a topic; repeatable. Default: all that it has committed.",
+            help="All or some partitions of a topic; repeatable. [default: all with a committed offset]",
         ),
     ] = None,
-    to_earliest: Annotated[bool, typer.Option("--to-earliest", help="To the oldest messages.")] = False,
-    to_latest: Annotated[bool, typer.Option("--to-latest", help="Past the newest messages.")] = False,
+    to_earliest: Annotated[bool, typer.Option("--to-earliest", help="To the log start.")] = False,
+    to_latest: Annotated[bool, typer.Option("--to-latest", help="To the log end.")] = False,
     to_offset: Annotated[int | None, typer.Option(min=0, help="To this offset.")] = None,
     to_datetime: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="To the first message from then on: ISO 8601, or ms since 1970."),
+        typer.Option(
+            metavar="TIME", help="To the first message at or after this time: ISO 8601, or ms since 1970."
+        ),
     ] = None,
     shift_by: Annotated[
-        int | None, typer.Option(metavar="N", help="On by N messages, back by -N; from what is committed.")
+        int | None, typer.Option(metavar="N", help="From the committed offset, forward by N or back by -N.")
     ] = None,
-    execute: Annotated[bool, typer.Option("--execute", help="Do it; else it is only shown.")] = False,
+    execute: Annotated[
+        bool, typer.Option("--execute", help="Commit the offsets instead of only printing them.")
+    ] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
     as_json: AsJson = False,
 ) -> None:
-    """Move the offsets of a group without members. Shows what it would do; --execute does it.
+    """Change the offsets of a group without members. Only prints them without --execute.
 
-    Offsets stay within what the partitions hold.
+    Offsets stay between the start and the end of their partition.
     """
     from penstock.cli.offset_reset import commit, moved, selected, target
     from penstock.cli.output import print_json, print_rows
@@ -111,13 +115,15 @@ def reset_offsets(
         return
     print_rows(rows, as_json=False, columns=("topic", "partition", "committed", "new"), empty="no partitions")
     if not execute:
-        print("nothing has been changed: --execute does it", file=sys.stderr)
+        print("nothing was changed: --execute commits these offsets", file=sys.stderr)
 
 
 @app.command()
 def delete(
     names: Names,
-    if_exists: Annotated[bool, typer.Option("--if-exists", help="Succeed if it is not there.")] = False,
+    if_exists: Annotated[
+        bool, typer.Option("--if-exists", help="Succeed if the group does not exist.")
+    ] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
     as_json: AsJson = False,
@@ -139,7 +145,7 @@ def _described(cluster: Cluster, name: str) -> dict[str, Any]:
 
     group = cluster.wait(cluster.admin.describe_consumer_groups([name])[name], name)
     if group.state is ConsumerGroupState.DEAD:  # what brokers say of a group that they have never heard of
-        raise Failure(f"no group {name}: `penstock group list` shows what there is")
+        raise Failure(f"no group {name}: `penstock group list` lists the groups")
     return {
         "group": name,
         "type": _words(group.type),
@@ -161,7 +167,7 @@ def _described(cluster: Cluster, name: str) -> dict[str, Any]:
 
 
 def _progress(cluster: Cluster, group: Any) -> list[dict[str, Any]]:
-    """Every partition that the group has committed or a member has; the lag where both ends are known."""
+    """Every partition with a committed offset or a member; the lag if both offsets are known."""
     from penstock.cli.offset_reset import committed_offsets, log_ends
 
     committed = committed_offsets(cluster, group.group_id)
@@ -200,7 +206,7 @@ def _print_group(group: dict[str, Any]) -> None:
         group["partitions"],
         as_json=False,
         columns=("topic", "partition", "committed", "end", "lag", "member"),
-        empty="nothing committed or assigned",
+        empty="no committed or assigned partitions",
     )
     print_rows(
         group["members"],
@@ -211,5 +217,5 @@ def _print_group(group: dict[str, Any]) -> None:
 
 
 def _words(kind: Any) -> str:
-    """A state or type of librdkafka's, in words."""
+    """The name of a librdkafka state or type, in lower case with spaces."""
     return str(kind.name).lower().replace("_", " ")

@@ -1,4 +1,4 @@
-"""`penstock log dump|verify|quarantine`: the files of a log, read without a broker."""
+"""`penstock log dump|verify|quarantine`: reads log files without a broker."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from penstock.cli.failure import FAILED, Failure
 from penstock.cli.options import AsJson
 from penstock.cli.output import print_json_line, print_rows, progress
 
-app = typer.Typer(help="Look into segments and indexes on disk.", no_args_is_help=True)
+app = typer.Typer(help="Print and verify segments and indexes on disk.", no_args_is_help=True)
 app.add_typer(quarantine.app, name="quarantine")
 
 Paths = Annotated[
@@ -28,11 +28,11 @@ Paths = Annotated[
 def dump_files(
     paths: Paths,
     records: Annotated[
-        bool, typer.Option("--records", "-r", help="Show every record, not only batches.")
+        bool, typer.Option("--records", "-r", help="Print every record, not only batches.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Print what files hold, an entry per line; where there are several, each behind a line with its path."""
+    """Print the entries of files, one per line; with several files, each after a line with its path."""
     for entry in _dumped(paths, records):
         if as_json:
             print_json_line(_printable(entry))
@@ -42,9 +42,9 @@ def dump_files(
 
 @app.command("verify")
 def verify_files(paths: Paths, as_json: AsJson = False) -> None:
-    """Check batches, index entries, and that no offsets are missing; exit 1 if anything is wrong.
+    """Check batches, index entries, and for missing offsets; exit with 1 if anything is wrong.
 
-    Segments must follow each other, from the log start to the recovery point that the data directory records.
+    Segments must be contiguous, from the log start to the recovery point in the data directory's checkpoints.
     """
     from penstock.broker.base.system_ports import OsFiles
     from penstock.storage.dump import verify
@@ -72,7 +72,7 @@ def verify_files(paths: Paths, as_json: AsJson = False) -> None:
 
 
 def _dumped(paths: list[Path], records: bool) -> Iterator[dict[str, Any]]:
-    """The entries of all files. Paths start at the directory that was named, or are as given if more were."""
+    """The entries of all files. Paths are relative to the directory, or as given if there are several."""
     from penstock.broker.base.system_ports import OsFiles
     from penstock.storage.dump import dump
 
@@ -88,7 +88,7 @@ def _dumped(paths: list[Path], records: bool) -> Iterator[dict[str, Any]]:
 
 
 def _places(path: Path) -> list[Path]:
-    """A file as it is; for a directory, each one at or below it that has segments."""
+    """The file itself; for a directory, each directory in it that has segments."""
     if path.is_file():
         return [path]
     found = sorted({segment.parent for segment in path.rglob("*.log")}) if path.is_dir() else []
@@ -98,13 +98,13 @@ def _places(path: Path) -> list[Path]:
 
 
 def _segment_bytes(place: Path) -> int:
-    """How much of `place` is segments: checking those is what takes time."""
+    """The size of the segments in `place`, which determines the time to verify it."""
     files = [place] if place.is_file() else place.iterdir()
     return sum(file.stat().st_size for file in files if file.suffix == ".log")
 
 
 def _printable(value: Any) -> Any:
-    """A dumped entry in JSON's terms: bytes as text, with escapes where they are not."""
+    """A dumped entry for JSON: bytes as text, with escapes for other bytes."""
     if isinstance(value, (bytes, bytearray, memoryview)):
         return bytes(value).decode("utf-8", "backslashreplace")
     if isinstance(value, dict):

@@ -41,7 +41,7 @@ def plan(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
-    """Print a plan with few moves that evens out the brokers; it changes nothing."""
+    """Print a plan with few moves that balances the brokers; changes nothing."""
     from penstock.cli.cluster.broker_home import bootstrap_of
     from penstock.cli.cluster.moves import plan_moves, written_plan
     from penstock.cli.direct import DirectLine
@@ -56,14 +56,14 @@ def execute(
     path: Plan,
     throttle: Annotated[
         str | None,
-        typer.Option("--throttle", metavar="RATE", help="At most this per second and broker, like 50MB."),
+        typer.Option("--throttle", metavar="RATE", help="The highest rate per second and broker, like 50MB."),
     ] = None,
-    wait: Annotated[bool, typer.Option("--wait", help="Return when all has arrived.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Return when all moves are done.")] = False,
     patience: Patience = 3600.0,
     data: ClusterIn = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """Let the cluster carry out a plan; it goes on by itself."""
+    """Start the moves of a plan; the cluster carries them out in the background."""
     from penstock.cli.cluster.broker_home import bootstrap_of
     from penstock.cli.cluster.moves import await_moves, elect_preferred, ongoing_moves, read_plan, start_moves
     from penstock.cli.cluster.throttles import remove_throttle, set_throttle
@@ -73,7 +73,7 @@ def execute(
 
     rate = None if throttle is None else in_bytes(throttle)
     if rate is not None and rate <= 0:
-        misused("--throttle lets nothing through: give a rate like 50MB, or leave it out")
+        misused("--throttle 0 would stop all moves: give a rate like 50MB, or leave it out")
     moves, where = read_plan(path), bootstrap_of(data, bootstrap)
     partitions = [move.partition for move in moves]
     with DirectLine(where, DEFAULT_TIMEOUT) as line:
@@ -86,7 +86,9 @@ def execute(
                 remove_throttle(Cluster(where, DEFAULT_TIMEOUT), partitions, ongoing_moves(line))
             raise
         if not wait:
-            print(f"started {len(moves)} moves: `penstock partition reassign verify {path}` shows how far")
+            print(
+                f"started {len(moves)} moves: `penstock partition reassign verify {path}` shows the progress"
+            )
             return
         await_moves(line, [move.partition for move in moves], patience)
         elect_preferred(line, partitions)
@@ -103,7 +105,7 @@ def verify(
     timeout: Timeout = DEFAULT_TIMEOUT,
     as_json: AsJson = False,
 ) -> None:
-    """Show how far a plan is, and lift its throttle once it is done; exits with 1 until then."""
+    """Show the progress of a plan, and remove its throttle when it is done; exit with 1 until then."""
     from penstock.cli.cluster.broker_home import bootstrap_of
     from penstock.cli.cluster.moves import move_states, ongoing_moves, read_plan
     from penstock.cli.cluster.throttles import remove_throttle
@@ -134,12 +136,14 @@ def verify(
 
 @reassign.command()
 def cancel(
-    path: Annotated[Path | None, typer.Argument(metavar="[PLAN]", help="Only what is in this plan.")] = None,
+    path: Annotated[
+        Path | None, typer.Argument(metavar="[PLAN]", help="Only the moves of this plan.")
+    ] = None,
     data: ClusterIn = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
-    """Put back what is on the way, of a plan or all of it, and lift its throttle; what has arrived stays."""
+    """Cancel unfinished moves, of a plan or all, and remove the throttle; finished moves stay."""
     from penstock.cli.cluster.broker_home import bootstrap_of
     from penstock.cli.cluster.moves import cancel_moves, ongoing_moves, read_plan
     from penstock.cli.cluster.throttles import remove_throttle
@@ -164,7 +168,7 @@ def list_moves(
     timeout: Timeout = DEFAULT_TIMEOUT,
     as_json: AsJson = False,
 ) -> None:
-    """List the moves that are under way."""
+    """List the moves in progress."""
     from penstock.cli.cluster.broker_home import bootstrap_of
     from penstock.cli.cluster.moves import ongoing_moves
     from penstock.cli.direct import DirectLine
@@ -184,4 +188,4 @@ def list_moves(
         for partition, ongoing in sorted(moving.items())
     ]
     columns = ("topic", "partition", "replicas", "adding", "removing", "reason")
-    print_rows(rows, as_json=as_json, columns=columns, empty="nothing is moving")
+    print_rows(rows, as_json=as_json, columns=columns, empty="no moves in progress")

@@ -1,4 +1,4 @@
-"""`penstock produce`: lines from standard input or files become messages."""
+"""`penstock produce`: sends lines of standard input or files as messages."""
 
 from __future__ import annotations
 
@@ -40,34 +40,35 @@ class Acks(StrEnum):
 def produce(
     topic: Annotated[str, typer.Argument(metavar="TOPIC", autocompletion=topic_names)],
     files: Annotated[
-        list[Path] | None, typer.Argument(metavar="FILE", help="Standard input if none is given.")
+        list[Path] | None, typer.Argument(metavar="FILE", help="[default: standard input]")
     ] = None,
     key_separator: Annotated[
-        str | None, typer.Option("--key-separator", "-K", metavar="TEXT", help="Lines are KEY TEXT VALUE.")
+        str | None,
+        typer.Option("--key-separator", "-K", metavar="TEXT", help="Text between key and value of a line."),
     ] = None,
     key: Annotated[str | None, typer.Option("--key", help="One key for every message.")] = None,
     header: Annotated[
         list[str] | None, typer.Option("--header", "-H", metavar="NAME=VALUE", help="Repeatable.")
     ] = None,
-    partition: Annotated[int, typer.Option("--partition", "-p", help="-1 lets the key decide.")] = -1,
+    partition: Annotated[int, typer.Option("--partition", "-p", help="-1: the key decides.")] = -1,
     keep_partitions: Annotated[
         bool,
         typer.Option("--keep-partitions", help="Send each JSON message to the partition that it names."),
     ] = False,
     format: Annotated[
-        MessageFormat | None, typer.Option("--format", "-f", help="How lines are read.")
+        MessageFormat | None, typer.Option("--format", "-f", help="The format of lines.")
     ] = None,
     compression: Annotated[Compression, typer.Option("--compression", "-z")] = Compression.NONE,
-    acks: Annotated[Acks, typer.Option("--acks", help="Whose acknowledgement to wait for.")] = Acks.ALL,
-    idempotent: Annotated[bool, typer.Option("--idempotent", help="No duplicates when retrying.")] = False,
+    acks: Annotated[Acks, typer.Option("--acks", help="The acknowledgement to wait for.")] = Acks.ALL,
+    idempotent: Annotated[bool, typer.Option("--idempotent", help="Retries create no duplicates.")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
     as_json: AsJson = False,
 ) -> None:
-    """Send each line as one message, and say how many were acknowledged."""
+    """Send each line as one message, and print the number of acknowledged messages."""
     how = _line_format(format, key_separator)
     if keep_partitions and (how is not MessageFormat.JSON or partition >= 0):
-        misused("--keep-partitions takes partitions from --format json: no other format, and no --partition")
+        misused("--keep-partitions needs --format json, and no --partition")
     defaults = Outgoing(
         key=None if key is None else key.encode(),
         value=None,
@@ -95,7 +96,7 @@ def produce(
 
 
 class _Delivery:
-    """Messages on their way; the first that is refused ends it."""
+    """Messages in flight. The first refused message ends the command."""
 
     def __init__(
         self,
@@ -141,7 +142,7 @@ class _Delivery:
         self._raise_refused()
 
     def finish(self) -> None:
-        """Wait until everything is acknowledged."""
+        """Wait until all messages are acknowledged."""
         while self._producer.flush(0.2):
             self._raise_refused()
         self._raise_refused()
@@ -207,7 +208,7 @@ def _opened(source: Path | None) -> AbstractContextManager[BinaryIO]:
 
 
 def _progress(source: Path | None) -> AbstractContextManager[Callable[[int], None]]:
-    """A progress bar over a file's bytes; nobody knows how long standard input is."""
+    """A progress bar over the bytes of files; the length of standard input is unknown."""
     if source is None:
         return nullcontext(lambda size: None)
     return progress(source.name, source.stat().st_size)

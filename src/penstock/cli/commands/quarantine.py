@@ -1,4 +1,4 @@
-"""`penstock log quarantine list|restore|delete`: logs that a broker set aside instead of deleting them."""
+"""`penstock log quarantine list|restore|delete`: logs that a broker quarantined instead of deleting."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from penstock.cli.output import print_json, print_rows
 if TYPE_CHECKING:
     from penstock.storage.quarantine import Quarantine, QuarantineEntry
 
-app = typer.Typer(help="Show, bring back or delete logs that were set aside.", no_args_is_help=True)
+app = typer.Typer(help="List, restore or delete quarantined logs.", no_args_is_help=True)
 
 Data: TypeAlias = Annotated[
-    Path, typer.Option("--data", "-d", help="A data directory, or a folder with data directories below it.")
+    Path, typer.Option("--data", "-d", help="A data directory, or a folder that contains data directories.")
 ]
 Name: TypeAlias = Annotated[str, typer.Argument(metavar="ENTRY", help="An entry's name, as `list` shows it.")]
 
 
 @app.command("list")
 def list_entries(data: Data, as_json: AsJson = False) -> None:
-    """Show what was set aside, when, and why; the broker may run."""
+    """List quarantined logs, with time and reason; the broker may run."""
     rows = [_row(quarantine, entry) for quarantine in _quarantines(data) for entry in quarantine.entries()]
     columns = ("entry", "topic", "partitions", "bytes", "since", "reason", "path")
     print_rows(rows, as_json=as_json, columns=columns, empty="the quarantine is empty")
@@ -40,13 +40,11 @@ def restore(
     data: Data,
     replace: Annotated[
         bool,
-        typer.Option(
-            "--replace", help="Set aside what is in the place of the log now, and take its topic id."
-        ),
+        typer.Option("--replace", help="Quarantine the existing log in its place, and take its topic id."),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Move an entry back to its topic; the broker has to be stopped."""
+    """Restore a log to its topic; the broker must be stopped."""
     from penstock.broker.base.system_ports import OsFiles, SystemClock
     from penstock.model.ids import TopicPartition, parse_topic_id
     from penstock.storage.folders import PartitionFolders
@@ -62,7 +60,7 @@ def restore(
         taken = [partition for partition, place in places if files.exists(place)]
         if taken and not replace:
             place = folders.partition_path(entry.topic, taken[0])
-            raise Failure(f"{place} is in use: --replace sets it aside, too")
+            raise Failure(f"{place} is in use: --replace quarantines it, too")
         topic_id = parse_topic_id(entry.topic_id)
         if taken:
             # A topic that was created again has another id: the broker would set the log aside again.
@@ -81,7 +79,7 @@ def restore(
 
 @app.command()
 def delete(name: Name, data: Data, as_json: AsJson = False) -> None:
-    """Delete an entry for good; the broker may run."""
+    """Delete a quarantined log; the broker may run."""
     quarantine, entry = _find(data, name)
     quarantine.delete(name)
     _say(as_json, entry, "deleted", [quarantine.entry_path(name)])
@@ -100,15 +98,15 @@ def _row(quarantine: Quarantine, entry: QuarantineEntry) -> dict[str, Any]:
 
 
 def _quarantines(data: Path) -> list[Quarantine]:
-    """Of the data directory at `data`, or of those below it."""
+    """The quarantines of the data directory at `data`, or of those below it."""
     from penstock.broker.base.system_ports import OsFiles
     from penstock.storage.quarantine import Quarantine
 
     if not data.is_dir():
-        raise Failure(f"{data} is no directory: name a data directory with --data")
+        raise Failure(f"{data} is not a directory: name a data directory with --data")
     found = [data] if (data / "meta.json").exists() else sorted(p.parent for p in data.glob("**/meta.json"))
     if not found:
-        raise Failure(f"{data} holds no data directory: name one with --data")
+        raise Failure(f"{data} contains no data directory: name one with --data")
     return [Quarantine(OsFiles(), str(path.absolute())) for path in found]
 
 
@@ -124,7 +122,7 @@ def _find(data: Path, name: str) -> tuple[Quarantine, QuarantineEntry]:
 
 @contextmanager
 def _stopped(path: str) -> Iterator[None]:
-    """Hold the data directory's lock, so that no broker starts meanwhile."""
+    """Hold the data directory's lock, so that no broker can start."""
     from penstock.broker.base.system_ports import OsFiles
 
     try:

@@ -9,7 +9,7 @@ import typer
 
 from penstock.cli.options import DEFAULT_BOOTSTRAP, DEFAULT_TIMEOUT, AsJson, Bootstrap, ClusterIn, Timeout
 
-app = typer.Typer(help="Look at the metadata quorum, and bring a lost one back.", no_args_is_help=True)
+app = typer.Typer(help="Describe the metadata quorum, and recover a lost one.", no_args_is_help=True)
 
 DataDirectories = Annotated[
     list[Path],
@@ -17,12 +17,12 @@ DataDirectories = Annotated[
         metavar="DIR", help="The data directories (log.dirs) of a stopped node, such as broker-1/data."
     ),
 ]
-Yes = Annotated[bool, typer.Option("--yes", help="Do it without asking.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")]
 
 
 @app.callback()
 def quorum() -> None:
-    """Look at the metadata quorum, and bring a lost one back."""
+    """Describe the metadata quorum, and recover a lost one."""
 
 
 @app.command()
@@ -32,7 +32,7 @@ def describe(
     timeout: Timeout = DEFAULT_TIMEOUT,
     as_json: AsJson = False,
 ) -> None:
-    """Show who leads the metadata quorum, who votes, who follows, and how far behind each is."""
+    """Show the leader, voters and observers of the metadata quorum, and their lag."""
     from penstock.cli.cluster.broker_home import bootstrap_of
     from penstock.cli.cluster.overview import quorum_overview
     from penstock.cli.direct import DirectLine
@@ -51,22 +51,22 @@ def describe(
         for replica in overview[f"{role}s"]
     ]
     columns = ("node", "role", "end", "lag", "silent_ms", "directory_id")
-    print_rows(rows, as_json=False, columns=columns, empty="nobody is in the quorum")
+    print_rows(rows, as_json=False, columns=columns, empty="the quorum has no nodes")
 
 
 @app.command()
 def recover(data: DataDirectories, yes: Yes = False) -> None:
-    """Make this stopped node's metadata that of the cluster, and this node the only voter.
+    """Make the metadata of this stopped node the cluster's metadata, and this node the only voter.
 
-    For when more than half of the voters are gone for good, or a broker's only metadata log is damaged.
+    Use it if more than half of the voters are permanently gone, or if the only metadata log is damaged.
     """
     from penstock.broker.base.system_ports import OsFiles, SystemClock, SystemRng
     from penstock.broker.node.quorum_recovery import recover as recover_node
 
-    _ask(yes, "Every change that only other voters have is lost. No other voter may run. Go on?")
+    _ask(yes, "Changes that only other voters have are lost. No other voter may run. Continue?")
     done = recover_node(OsFiles(), _paths(data), SystemClock(), SystemRng())
     if done.damage is not None:
-        print(f"left out: {done.damage}, and everything behind it")
+        print(f"dropped: {done.damage}, and everything after it")
     print(f"node {done.node_id} is the only voter, from epoch {done.epoch}, offset {done.end_offset - 1} on")
     print(f"the metadata as it was: {done.backup}")
     print("next: `penstock quorum rejoin DIR` with the data of every other node, then start this node first")
@@ -74,13 +74,13 @@ def recover(data: DataDirectories, yes: Yes = False) -> None:
 
 @app.command()
 def rejoin(data: DataDirectories, yes: Yes = False) -> None:
-    """Have this stopped node fetch all metadata anew from the quorum, and vote under a new key."""
+    """Let this stopped node discard its metadata, fetch it from the quorum, and vote under a new key."""
     from penstock.broker.base.system_ports import OsFiles, SystemRng
     from penstock.broker.node.quorum_recovery import rejoin as rejoin_node
 
-    _ask(yes, "This node's metadata is replaced by the quorum's. Go on?")
+    _ask(yes, "The quorum's metadata replaces the metadata of this node. Continue?")
     done = rejoin_node(OsFiles(), _paths(data), SystemRng())
-    print(f"node {done.node_id} fetches all metadata when it starts, and votes when it has it")
+    print(f"node {done.node_id} fetches all metadata when it starts, and votes when it has caught up")
     print(f"the metadata as it was: {done.backup}")
 
 

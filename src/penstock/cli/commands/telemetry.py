@@ -7,7 +7,7 @@ import typer
 from penstock.cli.telemetry import collect, demo, run, serve
 
 app = typer.Typer(
-    help="Collect GPU telemetry: from a simulated fleet, recordings, exporters, or this host's GPUs.",
+    help="GPU telemetry: collectors, the Spark pipeline, its API and reports, and a demo.",
     no_args_is_help=True,
 )
 for _command in (

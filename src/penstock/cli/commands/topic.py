@@ -33,8 +33,12 @@ def create(
     ] = -1,
     replication_factor: Annotated[int, typer.Option(min=-1, help="-1 for the broker's default.")] = -1,
     config: Configs = None,
-    if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="Succeed if it is there.")] = False,
-    validate_only: Annotated[bool, typer.Option("--validate-only", help="Check it, create nothing.")] = False,
+    if_not_exists: Annotated[
+        bool, typer.Option("--if-not-exists", help="Succeed if the topic exists.")
+    ] = False,
+    validate_only: Annotated[
+        bool, typer.Option("--validate-only", help="Validate only, create nothing.")
+    ] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
     as_json: AsJson = False,
@@ -56,7 +60,7 @@ def create(
 
 @app.command("list")
 def list_topics(
-    internal: Annotated[bool, typer.Option("--internal", help="Show internal topics, too.")] = False,
+    internal: Annotated[bool, typer.Option("--internal", help="Also list internal topics.")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
     as_json: AsJson = False,
@@ -80,7 +84,7 @@ def list_topics(
         rows,
         as_json=as_json,
         columns=("topic", "partitions", "replicas"),
-        empty="no topics: make one with `penstock topic create NAME`",
+        empty="no topics: create one with `penstock topic create NAME`",
     )
 
 
@@ -91,7 +95,7 @@ def describe(
     timeout: Timeout = DEFAULT_TIMEOUT,
     as_json: AsJson = False,
 ) -> None:
-    """Show topics' ids, times, configs, and partitions with their leaders, replicas and offsets."""
+    """Show ids, times and configs of topics, and the leaders, replicas and offsets of their partitions."""
     from penstock.cli.connection import Cluster
     from penstock.cli.outcomes import print_described
 
@@ -109,7 +113,7 @@ def alter(
     timeout: Timeout = DEFAULT_TIMEOUT,
     as_json: AsJson = False,
 ) -> None:
-    """Give a topic more partitions, or set its configs."""
+    """Add partitions to a topic, or set its configs."""
     from confluent_kafka.admin import NewPartitions
 
     from penstock.cli.alteration import alter_configs, topic_resource
@@ -131,7 +135,9 @@ def alter(
 @app.command()
 def delete(
     names: Names,
-    if_exists: Annotated[bool, typer.Option("--if-exists", help="Succeed if it is not there.")] = False,
+    if_exists: Annotated[
+        bool, typer.Option("--if-exists", help="Succeed if the topic does not exist.")
+    ] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
     as_json: AsJson = False,
@@ -185,7 +191,7 @@ def _described(cluster: Cluster, names: list[str]) -> list[dict[str, Any]]:
 
 
 def _time(configs: list[dict[str, Any]], name: str) -> str | None:
-    """A time of a topic as ISO 8601; None if the cluster does not keep it."""
+    """A time of a topic as ISO 8601; None if the cluster does not store it."""
     from datetime import UTC, datetime
 
     for config in configs:

@@ -33,20 +33,22 @@ class LogLevel(StrEnum):
 
 def up(
     id_: Annotated[
-        int | None, typer.Option("--id", min=0, help="Number of this broker in its cluster. [default: 1]")
+        int | None, typer.Option("--id", min=0, help="Id of this broker in its cluster. [default: 1]")
     ] = None,
     host: Annotated[
         str | None, typer.Option("--host", help="Address to listen on. [default: 127.0.0.1]")
     ] = None,
     port: Annotated[
         int | None,
-        typer.Option("--port", "-p", min=0, max=65535, help="0 for any free one. [default: 9092]"),
+        typer.Option(
+            "--port", "-p", min=0, max=65535, help="Port to listen on; 0 for any free port. [default: 9092]"
+        ),
     ] = None,
     data: Annotated[
         list[Path] | None,
         typer.Option("--data", "-d", help="Data directory; repeatable. [default: penstock-data]"),
     ] = None,
-    memory: Annotated[bool, typer.Option("--memory", help="Keep everything in memory.")] = False,
+    memory: Annotated[bool, typer.Option("--memory", help="Keep all data in memory.")] = False,
     config: Annotated[
         Path | None,
         typer.Option(
@@ -59,20 +61,22 @@ def up(
     settings: Annotated[
         list[str] | None,
         typer.Option(
-            "--set", "-s", metavar="KEY=VALUE", help="A broker config; repeatable; goes before the file."
+            "--set", "-s", metavar="KEY=VALUE", help="A broker config; repeatable; overrides the file."
         ),
     ] = None,
     log_format: Annotated[
         LogFormat | None,
         typer.Option(
-            "--log-format", help="How events are logged. [default: auto: human on a terminal, else text]"
+            "--log-format", help="Format of log events. [default: auto: human on a terminal, else text]"
         ),
     ] = None,
-    log_level: Annotated[LogLevel | None, typer.Option("--log-level", help="From which severity on.")] = None,
+    log_level: Annotated[
+        LogLevel | None, typer.Option("--log-level", help="Lowest level of log events.")
+    ] = None,
 ) -> None:
-    """Run one broker until SIGTERM or Ctrl-C. Prints `ready HOST:PORT` when it takes connections."""
+    """Run one broker until SIGTERM or Ctrl-C. Prints `ready HOST:PORT` when it accepts connections."""
     if memory and data:
-        misused("--memory keeps nothing in --data: give one of them")
+        misused("--memory and --data exclude each other: give one of them")
     flags = {
         "node.id": None if id_ is None else str(id_),
         "broker.host": host,
@@ -121,7 +125,7 @@ def _log_format(wanted: str) -> str:
 
 
 def _say_ready(address: str) -> None:
-    """Tell whoever waits for it. Nobody may, by now: a voter is ready only when others are there, too."""
+    """Print the `ready` line. The reader may be gone: a voter is ready only when a majority runs."""
     try:
         print(f"ready {address}", flush=True)
     except BrokenPipeError:

@@ -6,7 +6,7 @@ from penstock.cli.options import AsJson
 
 
 def version(as_json: AsJson = False) -> None:
-    """Show the versions of Penstock and of what it runs on."""
+    """Show the versions of Penstock, Python and librdkafka."""
     import platform
 
     from confluent_kafka import libversion

@@ -27,36 +27,40 @@ DEFAULT_TOPIC = "gpu-telemetry"
 DEFAULT_HOST_TOPIC = "system-metrics"
 DEFAULT_PARTITIONS = 12
 Topic: TypeAlias = Annotated[
-    str, typer.Option("--topic", help="Created if it is not there.", autocompletion=topic_names)
+    str, typer.Option("--topic", help="Created if it does not exist.", autocompletion=topic_names)
 ]
-Partitions: TypeAlias = Annotated[
-    int, typer.Option("--partitions", min=1, help="Of the topic, if it is created.")
-]
+Partitions: TypeAlias = Annotated[int, typer.Option("--partitions", min=1, help="Partitions of a new topic.")]
 Share: TypeAlias = Annotated[float, typer.Option(min=0.0, max=1.0, help="Share of messages, 0 to 1.")]
 Interval: TypeAlias = Annotated[float, typer.Option("--interval", min=0.1, help="Seconds between rounds.")]
 Rounds: TypeAlias = Annotated[
-    int | None, typer.Option("--rounds", min=1, help="End after so many. [default: until Ctrl-C]")
+    int | None, typer.Option("--rounds", min=1, help="Number of rounds. [default: until Ctrl-C]")
 ]
 Speed: TypeAlias = Annotated[
-    float, typer.Option("--speed", min=0.0, help="Recorded seconds per second; 0 is as fast as it goes.")
+    float, typer.Option("--speed", min=0.0, help="Recorded seconds per second; 0: as fast as possible.")
 ]
 
 
 def simulate(
-    hosts: Annotated[int, typer.Option("--hosts", min=1, help="Machines of 8 GPUs.")] = 8,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="The same seed, the same messages.")] = 1,
+    hosts: Annotated[int, typer.Option("--hosts", min=1, help="Number of machines, with 8 GPUs each.")] = 8,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="The same seed produces the same messages.")] = 1,
     interval: Annotated[float, typer.Option(min=0.1, help="Simulated seconds between samples.")] = 10.0,
     duration: Annotated[
         float | None, typer.Option(min=0.1, help="Simulated seconds. [default: until Ctrl-C]")
     ] = None,
-    speed: Annotated[float, typer.Option(min=0.0, help="Simulated seconds per second; 0: all it can.")] = 1.0,
+    speed: Annotated[
+        float, typer.Option(min=0.0, help="Simulated seconds per second; 0: as fast as possible.")
+    ] = 1.0,
     rate: Annotated[float | None, typer.Option(min=1.0, help="Samples/s, instead of --speed.")] = None,
     start: Annotated[str | None, typer.Option(help="Time of the first sample. [default: now]")] = None,
     labels: Annotated[Path | None, typer.Option(help="File for the faults: JSON lines.")] = None,
-    faults: Annotated[float, typer.Option(min=0.0, max=0.05, help="Share of GPUs for each class.")] = 0.005,
-    fault_period: Annotated[float, typer.Option(min=1.0, help="Seconds in which that share fails.")] = 3600.0,
+    faults: Annotated[
+        float, typer.Option(min=0.0, max=0.05, help="Share of GPUs with faults of each class.")
+    ] = 0.005,
+    fault_period: Annotated[
+        float, typer.Option(min=1.0, help="Seconds in which that share of GPUs gets a fault.")
+    ] = 3600.0,
     late: Share = 0.0,
-    lateness: Annotated[float, typer.Option(min=0.0, help="Seconds that late samples are late.")] = 600.0,
+    lateness: Annotated[float, typer.Option(min=0.0, help="Delay of late samples in seconds.")] = 600.0,
     out_of_order: Share = 0.0,
     duplicates: Share = 0.0,
     malformed: Share = 0.0,
@@ -67,7 +71,7 @@ def simulate(
     timeout: Timeout = DEFAULT_TIMEOUT,
     as_json: AsJson = False,
 ) -> None:
-    """Send what a fleet with known faults would."""
+    """Send the telemetry of a simulated fleet with known faults."""
     if late + out_of_order + duplicates + malformed + sentinels > 1:
         misused("the shares of dirty messages must not exceed 1 together")
     start_ms = time.time_ns() // 1_000_000 if start is None else milliseconds(start, "--start")
@@ -93,17 +97,21 @@ def simulate(
 def replay(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="CSV of DCGM or nvidia-smi, or sample:h200.")],
     speed: Speed = 1.0,
-    loop: Annotated[bool, typer.Option("--loop", help="Start over until Ctrl-C.")] = False,
-    restamp: Annotated[bool, typer.Option("--restamp", help="Let the first sample be taken now.")] = False,
-    shard: Annotated[str, typer.Option(metavar="I/N", help="Only the I-th of N parts of the GPUs.")] = "0/1",
-    hostname: Annotated[str, typer.Option(help="The host, where the file does not name it.")] = "",
+    loop: Annotated[bool, typer.Option("--loop", help="Repeat until Ctrl-C.")] = False,
+    restamp: Annotated[
+        bool, typer.Option("--restamp", help="Move the time of the first sample to now.")
+    ] = False,
+    shard: Annotated[
+        str, typer.Option(metavar="I/N", help="Send only part I of N parts of the GPUs.")
+    ] = "0/1",
+    hostname: Annotated[str, typer.Option(help="The host, if the file has none.")] = "",
     topic: Topic = DEFAULT_TOPIC,
     partitions: Partitions = DEFAULT_PARTITIONS,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT,
     as_json: AsJson = False,
 ) -> None:
-    """Send what was recorded."""
+    """Send a recording."""
     from penstock.telemetry.pacing import paced
     from penstock.telemetry.replay import Replay, Shard
     from penstock.telemetry.samples import sample_path
@@ -113,7 +121,7 @@ def replay(
         misused(f"--shard {shard!r} is not I/N with I from 0 to N-1")
     path = sample_path(str(file)) or file
     if not path.is_file():
-        misused(f"{file} is no file; `sample:h200` is a recording that comes with penstock")
+        misused(f"{file} is not a file; `sample:h200` is a recording that is included in penstock")
     now_ms = time.time_ns() // 1_000_000 if restamp else None
     with _outlet(bootstrap, timeout, topic, partitions, "replay", as_json) as (outlet, summary):
         replay = Replay(path, outlet, Shard(int(number), int(of)), now_ms, hostname)
@@ -127,13 +135,15 @@ def replay(
 
 
 def scrape(
-    urls: Annotated[list[str] | None, typer.Argument(metavar="URL", help="HOST:PORT will do.")] = None,
+    urls: Annotated[list[str] | None, typer.Argument(metavar="URL", help="URLs or HOST:PORT.")] = None,
     targets: Annotated[
-        list[Path] | None, typer.Option(help="File of targets, as for Prometheus; read every round.")
+        list[Path] | None, typer.Option(help="File of targets in Prometheus' format; read every round.")
     ] = None,
     interval: Interval = 10.0,
     rounds: Rounds = None,
-    target_timeout: Annotated[float, typer.Option(min=0.1, help="Seconds for a target's answer.")] = 5.0,
+    target_timeout: Annotated[
+        float, typer.Option(min=0.1, help="Seconds to wait for a target's response.")
+    ] = 5.0,
     jitter: Annotated[float, typer.Option(min=0.0, help="Seconds over which targets are spread.")] = 0.0,
     topic: Topic = DEFAULT_TOPIC,
     partitions: Partitions = DEFAULT_PARTITIONS,
@@ -141,7 +151,7 @@ def scrape(
     timeout: Timeout = DEFAULT_TIMEOUT,
     as_json: AsJson = False,
 ) -> None:
-    """Ask dcgm-exporters again and again, and send what they say."""
+    """Scrape dcgm-exporters at intervals, and send their metrics."""
     if not urls and not targets:
         misused("nothing to scrape: give URLs, or --targets FILE")
     if jitter + target_timeout > interval:
@@ -176,7 +186,7 @@ def nvml(
     timeout: Timeout = DEFAULT_TIMEOUT,
     as_json: AsJson = False,
 ) -> None:
-    """Read the GPUs of this host again and again, and send what they say."""
+    """Read the GPUs of this host at intervals, and send their metrics."""
     from penstock.telemetry.nvml import NvmlCollector, load_nvml
 
     library = load_nvml()
@@ -197,7 +207,7 @@ def host(
     timeout: Timeout = DEFAULT_TIMEOUT,
     as_json: AsJson = False,
 ) -> None:
-    """Read this host's processors, memory, disks and network again and again, and send what they say."""
+    """Read processors, memory, disks and network of this host at intervals, and send the metrics."""
     from penstock.telemetry.host import HostCollector, read_host
 
     list(read_host())  # says what is missing before a topic is made
@@ -212,7 +222,7 @@ def host(
 def _outlet(
     bootstrap: str, timeout: float, topic: str, partitions: int, source: str, as_json: bool
 ) -> Iterator[tuple[TopicOutlet, dict[str, Callable[[], dict[str, Any]]]]]:
-    """The topic, and a place for what the collector has to say at the end; prints both when all is stored."""
+    """The topic and the summary of a collector; prints the summary when all messages are stored."""
     from penstock.cli.connection import Cluster
     from penstock.telemetry.keeping import KeepingWatch
     from penstock.telemetry.outlet import TopicOutlet
@@ -254,7 +264,7 @@ def _ensure_topic(cluster: Any, topic: str, partitions: int) -> None:
 
 
 def _topic_configs(cluster: Any, topic: str) -> dict[str, str]:
-    """What is known of a topic's configuration; nothing where that may not be asked."""
+    """The topic's configs; empty if they cannot be read."""
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import ConfigResource, ResourceType
 
@@ -294,7 +304,10 @@ def _seconds(label: str, total: float | None) -> Iterator[Callable[[float], None
 
 
 def _repeat(action: Callable[[], None], interval_s: float, rounds: int | None, stop: Event) -> None:
-    """At even intervals; a round that took too long is followed at once by the next, and none is made up."""
+    """Rounds at even intervals.
+
+    After a round that took too long the next starts at once; none is repeated.
+    """
     done, due = 0, time.monotonic()
     while True:
         action()

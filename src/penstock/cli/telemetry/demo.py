@@ -1,4 +1,4 @@
-"""`penstock telemetry demo`: brokers, simulated GPUs, the Spark pipeline and the API, at work together."""
+"""`penstock telemetry demo`: runs brokers, simulated GPUs, the Spark pipeline and the API together."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ def demo(
     ] = None,
     data: Annotated[
         Path | None,
-        typer.Option("--data", "-d", help="A new folder for all of it. [default: a temporary one]"),
+        typer.Option("--data", "-d", help="A new folder for all files. [default: a temporary one]"),
     ] = None,
     hosts: Annotated[int, typer.Option(min=1, max=64, help="Simulated machines of 8 GPUs.")] = 6,
-    seed: Annotated[int, typer.Option(min=0, help="Of the fleet and its faults.")] = 59,
-    brokers: Annotated[int, typer.Option(min=1, max=9, help="Of the cluster.")] = 3,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the fleet and its faults.")] = 59,
+    brokers: Annotated[int, typer.Option(min=1, max=9, help="Brokers of the cluster.")] = 3,
 ) -> None:
-    """Show all of it at work: brokers, simulated GPUs, the pipeline on Spark, and the API."""
+    """Run a live demo: brokers, simulated GPUs, the pipeline on Spark, and the API."""
     require_java()
     for module in ("pyspark", "deltalake"):
         require_extra(module, "spark,telemetry")
@@ -71,18 +71,18 @@ def demo(
             show.stop()
     outcome = _outcome(show)
     if outcome is None:
-        raise Failure("it was ended before anything was sent")
+        raise Failure("the demo ended before anything was sent")
     _print_outcome(outcome, show.setting)
     _write_report(show.setting)
     if not (outcome.is_complete or stop.is_set()):
-        raise Failure("not all that was produced is accounted for")
+        raise Failure("not all produced messages are accounted for")
 
 
 def _folder(data: Path | None) -> Path:
     if data is None:
         return Path(tempfile.mkdtemp(prefix="penstock-demo-"))
     if data.exists() and (not data.is_dir() or any(data.iterdir())):
-        misused(f"{data} holds something already: choose a new folder with --data")
+        misused(f"{data} is not empty: choose a new folder with --data")
     data.mkdir(parents=True, exist_ok=True)
     return data.absolute()
 
@@ -96,7 +96,7 @@ def _free_ports() -> tuple[int, int]:
 
 @contextmanager
 def _cluster(folder: Path, brokers: int, watchman: Watchman) -> Iterator[str]:
-    """A cluster for a while: its address. Nothing is left of it."""
+    """A temporary cluster; yields its address, and deletes its data at the end."""
     from penstock.cli.cluster.plan import ClusterPlan, make_homes
     from penstock.cli.cluster.processes import wait_for_end
     from penstock.cli.cluster.starting import start_all
@@ -121,7 +121,7 @@ def _cluster(folder: Path, brokers: int, watchman: Watchman) -> Iterator[str]:
 
 
 def _watch(show: Show, stop: Event) -> None:
-    """Until Ctrl-C, or until the simulator has ended and everything was read, or should have been."""
+    """Wait for Ctrl-C, or until the simulator has ended and everything was read, or the time is over."""
     from rich.console import Console
 
     from penstock.cli.direct import DirectLine
@@ -159,7 +159,7 @@ def _overview(line: Any) -> Callable[[], Mapping[str, Any] | None]:
 
 
 def _outcome(show: Show) -> Outcome | None:
-    """None where the simulator has not come to say what it has sent."""
+    """The outcome; None if the simulator has not reported what it has sent."""
     from penstock.telemetry.demo import read_outcome
 
     produced = show.produced

@@ -1,4 +1,4 @@
-"""What `penstock telemetry run` shows: a live table on a terminal, a line for each batch elsewhere."""
+"""The output of `penstock telemetry run`: a live table on a terminal, a line per batch elsewhere."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["batch_line", "shown", "table"]
 def shown(
     progress: Progress, console: Console | None = None
 ) -> Iterator[tuple[Callable[[Any], None], Callable[[], None]]]:
-    """What to call with the report of each batch, and what to call now and then."""
+    """A function for the report of each batch, and one to call at intervals."""
     console = console or Console()
     if not console.is_terminal:
         yield lambda report: print(batch_line(report, progress), flush=True), lambda: None

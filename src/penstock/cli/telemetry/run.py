@@ -1,4 +1,4 @@
-"""`penstock telemetry run|backfill`: the pipeline, as a stream or until the topic's end."""
+"""`penstock telemetry run|backfill`: runs the pipeline, as a stream or until the end of the topic."""
 
 from __future__ import annotations
 
@@ -26,31 +26,33 @@ __all__ = ["backfill", "run"]
 
 _LOOK_S: Final = 1
 
-Topic: TypeAlias = Annotated[str, typer.Option("--topic", help="Of samples.", autocompletion=topic_names)]
+Topic: TypeAlias = Annotated[
+    str, typer.Option("--topic", help="Topic of samples.", autocompletion=topic_names)
+]
 Place: TypeAlias = Annotated[
-    str, typer.Option("--tables", metavar="DIR|URL", help="Where tables and checkpoints are.")
+    str, typer.Option("--tables", metavar="DIR|URL", help="Folder or URL of tables and checkpoints.")
 ]
 Master: TypeAlias = Annotated[
-    str, typer.Option("--master", help="Spark's; empty for what spark-submit has set.")
+    str, typer.Option("--master", help="Spark master; empty for the one of spark-submit.")
 ]
 ThresholdFile: TypeAlias = Annotated[
-    Path | None, typer.Option("--thresholds", help="YAML that changes the detectors' defaults.")
+    Path | None, typer.Option("--thresholds", help="YAML file that overrides thresholds of the detectors.")
 ]
 Shards: TypeAlias = Annotated[
-    int, typer.Option("--shards", min=1, help="Tasks of a batch; fixed once there is state.")
+    int, typer.Option("--shards", min=1, help="Tasks of a batch; cannot change once there is state.")
 ]
 Delay: TypeAlias = Annotated[
     float, typer.Option("--delay", min=0.0, help="Seconds that windows stay open for late samples.")
 ]
 BatchRows: TypeAlias = Annotated[
-    int, typer.Option("--batch-rows", min=1, help="Most messages of a batch: bounds its memory.")
+    int, typer.Option("--batch-rows", min=1, help="Most messages of a batch; limits its memory.")
 ]
 StorageOptions: TypeAlias = Annotated[
     list[str] | None,
     typer.Option(
         "--storage-option",
         metavar="KEY=VALUE",
-        help="Of the object store, as deltalake names it, such as AWS_REGION; may be given again.",
+        help="An option of the object store, by deltalake's name, such as AWS_REGION; repeatable.",
     ),
 ]
 SparkLogFile: TypeAlias = Annotated[
@@ -58,11 +60,11 @@ SparkLogFile: TypeAlias = Annotated[
     typer.Option(
         "--spark-log",
         metavar="FILE",
-        help="For what Spark's JVM prints; - for standard error. [default: _queries/spark.log in --tables]",
+        help="File for the output of Spark's JVM; - for standard error. [default: _queries/spark.log]",
     ),
 ]
 Ahead: TypeAlias = Annotated[
-    float, typer.Option("--ahead", min=0.0, help="Seconds that samples may be ahead of our clock.")
+    float, typer.Option("--ahead", min=0.0, help="Seconds that samples may be ahead of the clock.")
 ]
 
 
@@ -77,13 +79,15 @@ WorkloadLabels: TypeAlias = Annotated[
 ]
 RetryLimit: TypeAlias = Annotated[
     int,
-    typer.Option("--retries", min=0, help="Of transient failures, in a row and without a batch in between."),
+    typer.Option(
+        "--retries", min=0, help="Retries after transient failures in a row, without a batch in between."
+    ),
 ]
 
 
 @dataclass(frozen=True, slots=True)
 class _Ending:
-    """What happens when a signal, or a failure, ends the query."""
+    """The end of the query, by a signal or a failure."""
 
     #: at a signal; a query that has read everything closes them in any case
     closes_windows: bool
@@ -103,12 +107,12 @@ def run(
     thresholds: ThresholdFile = None,
     compact_every: Annotated[int, typer.Option(min=0, help="Batches between compactions; 0 for none.")] = 360,
     metrics_port: Annotated[
-        int | None, typer.Option(help="Serve Prometheus metrics here, on loopback.")
+        int | None, typer.Option(help="Port for Prometheus metrics, on loopback.")
     ] = None,
     storage_option: StorageOptions = None,
     close_windows: Annotated[
         bool,
-        typer.Option("--close-windows", help="At the end close all windows; later samples of them are late."),
+        typer.Option("--close-windows", help="Close all windows at the end; later samples of them are late."),
     ] = False,
     retries: RetryLimit = 5,
     spark_log: SparkLogFile = "",
@@ -136,7 +140,7 @@ def backfill(
     spark_log: SparkLogFile = "",
     workload_labels: WorkloadLabels = None,
 ) -> None:
-    """The same for what is in the topic now, with all windows closed; then end. It goes on where it was."""
+    """Process everything in the topic now, close all windows, and end. Continues where `run` stopped."""
     settings = _settings(shards, delay, ahead, thresholds, workload_labels)
     job = _job(bootstrap, topic, tables, settings, batch_rows, storage_option)
     _execute(replace(job, until_end=True), master, 0, None, _Ending(False, retries), _log(job, spark_log))
@@ -219,7 +223,7 @@ def _keep_running(
     report: Callable[[Any], None],
     show: Callable[[], None],
 ) -> None:
-    """Run the query to its end, and start it again after a failure that another try may mend."""
+    """Run the query to its end, and start it again after a transient failure."""
     from penstock.telemetry.pipeline.jobs import start
     from penstock.telemetry.pipeline.publish import TopicsUnreachable
     from penstock.telemetry.pipeline.supervision import JvmEnded, QueryFailed, Retries, reason_of

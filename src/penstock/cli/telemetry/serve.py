@@ -1,4 +1,4 @@
-"""`penstock telemetry serve|report`: what the pipeline's tables say, over HTTP or as files."""
+"""`penstock telemetry serve|report|now`: the pipeline's tables over HTTP, as files, or as a table."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 __all__ = ["now", "report", "serve"]
 
 Place: TypeAlias = Annotated[
-    str, typer.Option("--tables", metavar="DIR|URL", help="Where `penstock telemetry run` keeps its tables.")
+    str,
+    typer.Option(
+        "--tables", metavar="DIR|URL", help="Folder or URL of the tables of `penstock telemetry run`."
+    ),
 ]
 _ROWS_SHOWN = 10
 
@@ -30,11 +33,13 @@ _ROWS_SHOWN = 10
 def serve(
     tables: Place = "penstock-tables",
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 for any that is free.")] = 8080,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Port to listen on; 0 for any free port.")
+    ] = 8080,
     thresholds: ThresholdFile = None,
     storage_option: StorageOptions = None,
 ) -> None:
-    """Answer questions about GPUs and the fleet over HTTP, until Ctrl-C."""
+    """Serve a REST API about GPUs and the fleet, until Ctrl-C."""
     require_extra("fastapi")
     reader, told = _reader(tables, storage_option), _thresholds(thresholds)
 
@@ -47,18 +52,16 @@ def serve(
         url = f"http://{own}:{listening.getsockname()[1]}"
         typer.echo(f"ready {url}/api/v1/gpus (documentation: {url}/docs)")
         if not reader.exists():
-            typer.echo(f"there are no tables in {tables} yet; /readyz says when there are", err=True)
+            typer.echo(f"there are no tables in {tables} yet; /readyz reports when there are", err=True)
         answer(app, listening)
 
 
 def report(
     tables: Place = "penstock-tables",
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where the files go.")] = Path(
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder for the files.")] = Path(
         "penstock-report"
     ),
-    hours: Annotated[
-        float, typer.Option("--hours", min=0.01, help="How far back from the newest sample.")
-    ] = 24.0,
+    hours: Annotated[float, typer.Option("--hours", min=0.01, help="Hours before the newest sample.")] = 24.0,
     thresholds: ThresholdFile = None,
     storage_option: StorageOptions = None,
 ) -> None:
@@ -85,14 +88,14 @@ def report(
 def now(
     tables: Place = "penstock-tables",
     hostname: Annotated[str | None, typer.Option(help="Only GPUs of this host.")] = None,
-    workload: Annotated[str | None, typer.Option(help="Only GPUs that this workload holds.")] = None,
-    pod: Annotated[str | None, typer.Option(help="Only GPUs that this pod holds.")] = None,
+    workload: Annotated[str | None, typer.Option(help="Only GPUs of this workload.")] = None,
+    pod: Annotated[str | None, typer.Option(help="Only GPUs of this pod.")] = None,
     limit: Annotated[int, typer.Option(min=1, help="The most GPUs to show.")] = 40,
     thresholds: ThresholdFile = None,
     storage_option: StorageOptions = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what is true now, from the newest sample of each GPU: busy, idle, wasted, in trouble."""
+    """Show the state of each GPU at its newest sample: busy, idle, wasted, in trouble."""
     require_extra("deltalake")
     reader, told = _reader(tables, storage_option), _thresholds(thresholds)
 
@@ -107,7 +110,7 @@ def now(
         print_json({"gpus": states, "total": len(found), "items": items})
         return
     if not found:
-        raise Failure(f"no samples in {tables} yet, or none of such GPUs")
+        raise Failure(f"no samples in {tables} yet, or none of these GPUs")
     print_table(
         ["gpu", "host", "state", "workload", "util", "memory", "power", "temp", "why"],
         map(_now_row, found[:limit]),

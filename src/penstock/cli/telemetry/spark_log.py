@@ -1,6 +1,6 @@
-"""Spark's own words: what the JVM writes to standard error goes to a file, and its errors are still shown.
+"""Redirects the standard error of Spark's JVM to a file, and quotes its errors.
 
-A JVM that starts prints half a dozen warnings about its own set-up, which bury what the command has to say.
+Why: a starting JVM prints half a dozen warnings, which hide the output of the command.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _TAIL_BYTES: Final = 20_000
 
 
 class SparkLog:
-    """Where the JVM's standard error goes: a file, or nowhere else if `path` is None."""
+    """The file for the JVM's standard error; no redirection if `path` is None."""
 
     def __init__(self, path: Path | None) -> None:
         self.path = path
 
     @classmethod
     def beside(cls, tables: str, wanted: str) -> SparkLog:
-        """The file that was `wanted`, `-` for none; by default one beside tables that are files."""
+        """The `wanted` file, `-` for none; by default a file beside local tables."""
         if wanted == "-":
             return cls(None)
         if wanted:
@@ -43,7 +43,7 @@ class SparkLog:
 
     @contextmanager
     def taking_over(self) -> Iterator[None]:
-        """A process that starts meanwhile has the file as its standard error, for as long as it lives."""
+        """Processes that start meanwhile have the file as their standard error."""
         if self.path is None:
             yield
             return
