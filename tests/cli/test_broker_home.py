@@ -81,7 +81,9 @@ def test_a_folder_that_was_moved_does_not_start_without_its_data(tmp_path: Path)
     (tmp_path / "before" / "broker-1" / "data").mkdir()
     (tmp_path / "before").rename(tmp_path / "after")
     (home,) = homes_in(tmp_path / "after")
-    with pytest.raises(Failure, match=r"after/broker-1/data would not be used, for log.dirs is .*/before/"):
+    with pytest.raises(
+        Failure, match=r"after/broker-1/data would not be used, because log.dirs is .*/before/"
+    ):
         home.start()
     assert not home.log_file.exists()
 
@@ -130,14 +132,14 @@ def test_a_log_that_cannot_be_written_is_told(tmp_path: Path) -> None:
 def test_a_part_of_a_cluster_is_not_left_behind(tmp_path: Path) -> None:
     """It would be taken for a smaller one."""
     (tmp_path / "broker-3").touch()
-    with pytest.raises(Failure, match=r"cannot make .*/broker-3: File exists"):
+    with pytest.raises(Failure, match=r"cannot create .*/broker-3: File exists"):
         make_homes(tmp_path, PLAN)
     assert homes_in(tmp_path) == []
 
 
 def test_a_place_that_cannot_be_written_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(Failure, match=r"cannot make .*/broker-1: Not a directory: choose another --data"):
+    with pytest.raises(Failure, match=r"cannot create .*/broker-1: Not a directory: choose another --data"):
         make_homes(tmp_path / "file", PLAN)
     home = BrokerHome(tmp_path, 1)
     home.path.mkdir()

@@ -102,7 +102,7 @@ def test_addresses(host: str, address: str) -> None:
 
 def test_what_the_broker_does_not_know(broker: str) -> None:
     """Vote is for nodes among themselves: no listener of clients serves it."""
-    with DirectLine(broker, 60) as line, pytest.raises(Failure, match="does not know Vote"):
+    with DirectLine(broker, 60) as line, pytest.raises(Failure, match="does not support Vote"):
         line.ask(VOTE, VoteRequest())
 
 

@@ -188,8 +188,8 @@ def test_partitions_to_move_can_be_chosen(penstock: Command, topic: str, group: 
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        ([], 2, "say where to"),
-        (["--to-latest", "--to-earliest"], 2, "say where to"),
+        ([], 2, "name a target"),
+        (["--to-latest", "--to-earliest"], 2, "name a target"),
         (["--to-datetime", "soon"], 2, "--to-datetime 'soon' is neither"),
         (["--to-latest"], 1, "has committed nothing: name topics with --topic"),
         (["--to-latest", "--topic", "TOPIC:x"], 2, "is not TOPIC or TOPIC:PARTITION"),

@@ -50,7 +50,7 @@ def test_a_broker_that_is_gone_is_forgotten_with_its_vote() -> None:
 def test_the_folder_of_a_broker_that_runs_is_not_taken_away(tmp_path: Path) -> None:
     home = BrokerHome(tmp_path, 2)
     with cluster(brokers=3) as running, DirectLine(running.address(1), PATIENCE_S) as line:
-        with pytest.raises(Failure, match=r"broker 2 is still up, by a process that .*/broker-2/broker.pid"):
+        with pytest.raises(Failure, match=r"broker 2 is still up, as a process that .*/broker-2/broker.pid"):
             _await_absence(line, home, 600)
         running.kill(2)
         _await_absence(line, home, PATIENCE_S)
@@ -62,7 +62,7 @@ def test_a_broker_that_is_gone_is_waited_for_while_its_session_lasts(
     home = BrokerHome(tmp_path, 2)
     with cluster(brokers=3) as running, DirectLine(running.address(1), PATIENCE_S) as line:
         monkeypatch.setattr(line, "ask_each", lambda addresses, *_: dict.fromkeys(addresses))
-        with pytest.raises(Failure, match=r"broker 2 is gone, but counts as up after 0 s: call this again"):
+        with pytest.raises(Failure, match=r"broker 2 has ended, but counts as up after 0 s: call this again"):
             _await_absence(line, home, 0)
 
 

@@ -256,5 +256,5 @@ def test_a_wrong_address_is_reported() -> None:
         async with Consumer("127.0.0.1:1", "topic", group="group", connect_timeout=0.2) as consumer:
             await anext(consumer)
 
-    with pytest.raises(NotReachable, match=r"no broker answered at 127\.0\.0\.1:1"):
+    with pytest.raises(NotReachable, match=r"no broker responded at 127\.0\.0\.1:1"):
         asyncio.run(asyncio.wait_for(read(), 60))

@@ -82,7 +82,7 @@ def test_ranges() -> None:
 
 
 def test_ranges_that_cannot_be() -> None:
-    with pytest.raises(MisusedClient, match="must rise"):
+    with pytest.raises(MisusedClient, match="must increase"):
         range_partitioner(["p", "g"])
     with pytest.raises(MisusedClient, match="3 ranges do not fit 2 partitions"):
         range_partitioner(["g", "p"])(b"a", 2)

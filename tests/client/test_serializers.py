@@ -75,7 +75,7 @@ def test_none_is_null() -> None:
 
 
 def test_what_does_not_fit_is_named() -> None:
-    with pytest.raises(SerializationError, match=r"the key 7 cannot be written .*choose a serializer"):
+    with pytest.raises(SerializationError, match=r"the key 7 cannot be encoded .*choose a serializer"):
         encoded("key", 7, BYTES.encode)
 
 

@@ -51,13 +51,13 @@ def test_a_controller_alone_needs_no_listener_for_clients() -> None:
         ({_VOTERS: "1@127.0.0.1"}, "write ID@HOST:PORT"),
         ({_VOTERS: "1@a:99999"}, "write ID@HOST:PORT"),
         ({_VOTERS: "1@a:1,1@b:2"}, "node 1 twice"),
-        ({"process.roles": "broker"}, "needs to know who is"),
-        ({"process.roles": "broker", _VOTERS: "1@a:1"}, "process.roles must have controller"),
+        ({"process.roles": "broker"}, "needs the addresses of the voters"),
+        ({"process.roles": "broker", _VOTERS: "1@a:1"}, "process.roles must contain controller"),
         ({"listeners": "PLAINTEXT://:9092", _VOTERS: "1@a:1"}, "add INTERNAL://HOST:PORT"),
         ({"listeners": "PLAINTEXT://:9092", "process.roles": "controller"}, "add INTERNAL://HOST:PORT"),
         ({"listeners": "INTERNAL://:9092"}, "add one for clients"),
-        ({_BOOTSTRAP: "127.0.0.1:19093"}, "does not say who votes"),
-        ({_BOOTSTRAP: "127.0.0.1:19092,127.0.0.1:19093"}, "does not say who votes"),
+        ({_BOOTSTRAP: "127.0.0.1:19093"}, "does not define the voters"),
+        ({_BOOTSTRAP: "127.0.0.1:19092,127.0.0.1:19093"}, "does not define the voters"),
     ],
 )
 def test_what_cannot_go_together_is_refused(settings: dict[str, str], complaint: str) -> None:

@@ -149,7 +149,7 @@ def test_a_snapshot_below_the_high_watermark_is_not_installed() -> None:
     assert isinstance(request, FetchRequest)
     node.answered(3, request, FetchResponse(ErrorCode.NONE, 4, 3, 9, 3, snapshot=SNAPSHOT))
     ((_, chunk),) = node.sent(FetchSnapshotRequest)
-    with pytest.raises(QuorumViolation, match="4 is committed"):
+    with pytest.raises(QuorumViolation, match="the high watermark is 4"):
         node.answered(3, chunk, FetchSnapshotResponse(ErrorCode.NONE, 4, 3, SNAPSHOT, 1, 0, b"x"))
 
 

@@ -257,7 +257,7 @@ def test_typed_values_with_their_bytes(topics: Topics, topic: str) -> None:
 
 
 def test_columns_of_ones_own_are_refused(topics: Topics, topic: str) -> None:
-    with pytest.raises(WrongOption, match="the columns are given"):
+    with pytest.raises(WrongOption, match="the columns are fixed"):
         source(topics.bootstrap, subscribe=topic).reader(sql.StructType().add("value", "string"))
 
 

@@ -62,8 +62,8 @@ def test_a_row_that_is_not_taken_fails_its_task(topics: Topics, topic: str) -> N
 @pytest.mark.parametrize(
     ("schema", "options", "message"),
     [
-        ("value", {}, "option topic, or a column topic"),
-        ("key", {"topic": "t"}, "a column value must be there"),
+        ("value", {}, "option topic, or add a column topic"),
+        ("key", {"topic": "t"}, "the column `value` is missing"),
         ("value,partition", {"topic": "t"}, "column partition must be integer, not string"),
         ("value,headers", {"topic": "t"}, "column headers must be array<struct<key:string,value:binary>>"),
     ],

@@ -143,7 +143,7 @@ def test_what_a_gpu_does_not_tell_is_counted_and_costs_nothing_else() -> None:
 
 def test_no_driver_and_no_library_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", FakeNvml())
-    with pytest.raises(NvmlMissing, match=r"no NVIDIA driver answers on this host \(Driver Not Loaded\)"):
+    with pytest.raises(NvmlMissing, match=r"no working NVIDIA driver on this host \(Driver Not Loaded\)"):
         load_nvml()
     monkeypatch.setitem(sys.modules, "pynvml", None)
     with pytest.raises(NvmlMissing, match="pip install"):

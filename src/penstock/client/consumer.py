@@ -219,7 +219,7 @@ class Consumer:
         failing ends this with `HandlerFailed`, or its message goes to the topic `dead_letter`.
         """
         if not self._auto_commit:
-            raise MisusedClient("run() commits what is handled: leave auto_commit on")
+            raise MisusedClient("run() commits handled messages: leave auto_commit on")
         if style not in ("fifo", "parallel") or concurrency < 1:
             raise MisusedClient("style is 'fifo' or 'parallel', and concurrency at least 1")
         async with AsyncExitStack() as stack:
@@ -368,6 +368,6 @@ def _check(delivery: str, auto_commit: bool) -> None:
             "use at_least_once with a handler that may see a message twice"
         )
     if delivery not in ("at_most_once", "at_least_once"):
-        raise MisusedClient(f"delivery={delivery!r} is none of at_most_once, at_least_once, exactly_once")
+        raise MisusedClient(f"delivery={delivery!r} must be at_most_once, at_least_once or exactly_once")
     if delivery == "at_most_once" and not auto_commit:
-        raise MisusedClient("at_most_once commits before it hands out: leave auto_commit on")
+        raise MisusedClient("at_most_once commits before delivery: leave auto_commit on")

@@ -79,7 +79,7 @@ class DeliveryFailed(ClientError):
     def __init__(self, count: int, first: ClientError) -> None:
         super().__init__(
             f"{count} message(s) were not delivered, the first because: {first}. "
-            "To learn the fate of each, await send() or pass a callback to send_nowait()"
+            "To get the result of each, await send() or pass a callback to send_nowait()"
         )
         self.count = count
         self.first = first
@@ -96,13 +96,13 @@ _UNREACHABLE = frozenset({-195, -185, -192, -187, -193, -166, 7})
 _ADVICE = {
     -190: "the topic has fewer partitions: add some, or let the key choose",
     3: "create the topic first, or check its name",
-    10: "send less at once, or raise max.message.bytes of the topic",
+    10: "send smaller messages, or raise max.message.bytes of the topic",
     16: "try again: the group's coordinator is moving",
     22: "the group has rebalanced: go on consuming, the message comes again",
     25: "the group has removed this consumer: poll more often or raise max.poll.interval.ms",
-    29: "ask for access to the topic",
-    30: "ask for access to the group",
-    36: "choose another name, or use the topic that is there",
+    29: "request access to the topic",
+    30: "request access to the group",
+    36: "choose another name, or use the existing topic",
     68: "stop the group's members first",
     69: "check the group's name",
     110: "the group has fenced this consumer: poll more often or raise max.poll.interval.ms",

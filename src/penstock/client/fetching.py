@@ -209,7 +209,7 @@ class Fetcher:
                 rk.commit(offsets=wanted, asynchronous=False)
             except KafkaException as e:
                 # The group has moved on without us. Who has the partitions now reads from the last commit.
-                _log.warning("commit before a rebalance failed, messages will come again: %s", e)
+                _log.warning("commit before a rebalance failed, messages will be delivered again: %s", e)
 
     def _lost(self, rk: Any, partitions: list[Any]) -> None:
         self._on_loop(self._give_up(partitions, self._on_lost))
@@ -262,6 +262,6 @@ def _offset(rk: Any, partition: TopicPartition, where: Where) -> int:
 def _seek(rk: Any, partition: TopicPartition, where: Where) -> None:
     if not any((p.topic, p.partition) == partition for p in rk.assignment()):
         raise MisusedClient(
-            f"{partition} is not assigned to this consumer: seek only in what assignment() has"
+            f"{partition} is not assigned to this consumer: seek only in partitions of assignment()"
         )
     rk.seek(_Place(*partition, _offset(rk, partition, where)))

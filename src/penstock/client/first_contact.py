@@ -65,7 +65,7 @@ class FirstContact:
             await asyncio.to_thread(rk.list_topics, timeout=_VERIFY_S)
         except KafkaException as e:
             return NotReachable(
-                f"no broker answered at {self._bootstrap} within {self._timeout_s:g} s ({e.args[0].str()}). "
+                f"no broker responded at {self._bootstrap} within {self._timeout_s:g} s ({e.args[0].str()}). "
                 "Check that a broker listens there, or raise connect_timeout",
                 KafkaError._ALL_BROKERS_DOWN,
                 retriable=True,

@@ -80,7 +80,7 @@ class Handling:
         if self._dead_letters is None:
             raise HandlerFailed(
                 f"the handler failed {attempts} time(s) on {message.topic_partition} offset {message.offset} "
-                f"({error!r}): fix it, or pass dead_letter= to go on without such messages"
+                f"({error!r}): fix it, or pass dead_letter= to continue after such messages"
             ) from error
         producer, topic = self._dead_letters
         origin = {

@@ -97,8 +97,8 @@ class Message:
             return decode(raw)
         except Exception as e:
             raise SerializationError(
-                f"the {what} at {self.topic_partition} offset {self.offset} cannot be read ({e}): "
-                f"check {what}_serializer, or look at raw_{what}"
+                f"the {what} at {self.topic_partition} offset {self.offset} cannot be decoded ({e}): "
+                f"check {what}_serializer, or use raw_{what}"
             ) from e
 
     def __repr__(self) -> str:

@@ -56,7 +56,7 @@ def range_partitioner(bounds: Sequence[bytes | str]) -> Partitioner:
     """
     edges = [bound.encode() if isinstance(bound, str) else bound for bound in bounds]
     if edges != sorted(set(edges)):
-        raise MisusedClient("the bounds of ranges must rise: sort them and leave out duplicates")
+        raise MisusedClient("the bounds of ranges must increase: sort them and remove duplicates")
 
     def partition(key: bytes | None, partitions: int) -> int:
         if len(edges) >= partitions:

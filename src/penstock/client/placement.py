@@ -65,7 +65,8 @@ class Placement:
         known = self._counts.get(topic)
         if known is None:
             raise MisusedClient(
-                f"the partitioner needs the partitions of {topic!r}: await producer.partitions({topic!r}) "
+                f"the partitioner needs the number of partitions of {topic!r}: await "
+                f"producer.partitions({topic!r}) "
                 "before the first send_nowait, or await send"
             )
         partitioner = self._partitioners.get(topic)

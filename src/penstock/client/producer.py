@@ -121,7 +121,7 @@ class Producer:
 
     async def start(self) -> None:
         """Make the connection's machinery; brokers are contacted in the background."""
-        assert self._rk is None, "this producer runs already"
+        assert self._rk is None, "this producer is already started"
         self._loop = asyncio.get_running_loop()
         self._tracing = configured()
         try:

@@ -57,7 +57,7 @@ def encoded(what: str, value: Any, encode: Encode) -> bytes | None:
         return encode(value)
     except Exception as e:
         raise SerializationError(
-            f"the {what} {value!r:.80} cannot be written ({e}): check {what}_serializer"
+            f"the {what} {value!r:.80} cannot be encoded ({e}): check {what}_serializer"
         ) from e
 
 

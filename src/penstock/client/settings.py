@@ -143,7 +143,8 @@ def _protocol(protocol: Protocol | None, member: Mapping[str, float | None]) -> 
     chosen = [name for name, seconds in member.items() if seconds is not None]
     if protocol == "consumer" and chosen:
         raise MisusedClient(
-            f"{chosen[0]} is the group's in protocol='consumer': leave protocol out, or set the group config "
+            f"{chosen[0]} is a group config in protocol='consumer': leave protocol out, or set the group "
+            f"config "
             f"consumer.{chosen[0]}"
         )
     return protocol or ("classic" if chosen else "consumer")

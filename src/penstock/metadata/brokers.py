@@ -144,7 +144,7 @@ def _check_registration(image: ClusterImage, request: BrokerRegistrationRequest)
             )
     ranges = {f.name: (f.min_supported_version, f.max_supported_version) for f in request.features}
     if METADATA_VERSION not in ranges:
-        raise ApiError(ErrorCode.INVALID_REGISTRATION, f"The broker says nothing about {METADATA_VERSION}")
+        raise ApiError(ErrorCode.INVALID_REGISTRATION, f"The broker does not report its {METADATA_VERSION}")
     check_supported(image.features, ranges)
 
 

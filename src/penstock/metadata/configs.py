@@ -99,9 +99,9 @@ def check_min_isr(resource: tuple[int, str], values: Mapping[str, str]) -> None:
     if kind != BROKER:
         return
     if name and MIN_ISR in values:
-        raise InvalidConfig(f"{MIN_ISR} is of topics, or of all brokers: one broker cannot have its own")
+        raise InvalidConfig(f"{MIN_ISR} can be set for topics or for all brokers, not for one broker")
     if not name and MIN_ISR not in values:
-        raise InvalidConfig(f"{MIN_ISR} of all brokers can be changed, not removed: all count by it")
+        raise InvalidConfig(f"{MIN_ISR} of all brokers can be changed, not removed")
 
 
 def config_records(

@@ -102,7 +102,7 @@ def elect_leader(
         raise UnknownTopicOrPartition(f"No such partition as {topic}-{index}")
     preferred = kind is ElectionType.PREFERRED
     if partition.leader == partition.replicas[0] if preferred else partition.leader != NO_LEADER:
-        raise ApiError(ErrorCode.ELECTION_NOT_NEEDED, "The partition already has the leader that is wanted")
+        raise ApiError(ErrorCode.ELECTION_NOT_NEEDED, "The partition already has the wanted leader")
     return (
         _elect_preferred(image, policy, partition)
         if preferred

@@ -85,7 +85,9 @@ class Placer:
     def place(self, index: int, factor: int) -> list[int]:
         """The replicas of partition `index`, its preferred leader first."""
         if not self._up:
-            raise InvalidReplicationFactor("No broker is up that takes new replicas, so nobody could lead")
+            raise InvalidReplicationFactor(
+                "No broker is up that accepts new replicas, so the partition would have no leader"
+            )
         if factor > len(self._brokers):
             raise InvalidReplicationFactor(
                 f"Unable to replicate the partition {factor} time(s): The target replication factor of "

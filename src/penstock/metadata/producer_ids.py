@@ -23,7 +23,7 @@ def allocate_producer_ids(
     check_broker_epoch(image, request.broker_id, request.broker_epoch)
     first = image.next_producer_id
     if first > _HIGHEST_ID - BLOCK:
-        raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "All producer ids have been given out")
+        raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "All producer ids have been allocated")
     record = ProducerIdsRecord(
         broker_id=request.broker_id, broker_epoch=request.broker_epoch, next_producer_id=first + BLOCK
     )

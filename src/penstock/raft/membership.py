@@ -45,11 +45,13 @@ class Membership:
         quorum = self._quorum
         voter = request.voter
         if voter.key.id < 0 or voter.key.directory_id == NO_DIRECTORY or not voter.endpoints:
-            self._answer(token, ErrorCode.INVALID_REQUEST, "a new voter has an id, a directory and endpoints")
+            self._answer(
+                token, ErrorCode.INVALID_REQUEST, "a new voter needs an id, a directory id and endpoints"
+            )
         elif not self._is_ready_for_change(token, quorum.epoch):
             return
         elif quorum.voters.get(voter.key.id) is not None:
-            self._answer(token, ErrorCode.DUPLICATE_VOTER, f"node {voter.key.id} votes already")
+            self._answer(token, ErrorCode.DUPLICATE_VOTER, f"node {voter.key.id} is already a voter")
         elif not self._speaks(voter):
             self._answer(token, ErrorCode.INVALID_REQUEST, f"node {voter.key.id} is too old")
         elif not self._has_caught_up(voter):
@@ -64,9 +66,13 @@ class Membership:
         if not self._is_ready_for_change(token, quorum.epoch):
             return
         if not quorum.voters.has(request.voter) or self._is_elsewhere(request.voter):
-            self._answer(token, ErrorCode.VOTER_NOT_FOUND, f"{request.voter.id} is no voter there")
+            self._answer(
+                token,
+                ErrorCode.VOTER_NOT_FOUND,
+                f"node {request.voter.id} is not a voter with this directory id",
+            )
         elif len(quorum.voters) == 1:
-            self._answer(token, ErrorCode.INVALID_REQUEST, "the last voter cannot go")
+            self._answer(token, ErrorCode.INVALID_REQUEST, "the last voter cannot be removed")
         else:
             self._change(token, quorum.voters.without(request.voter.id))
 
@@ -90,7 +96,9 @@ class Membership:
         if not self._speaks(voter) or not voter.endpoints:
             self._answer(token, ErrorCode.INVALID_REQUEST, f"node {voter.key.id} cannot be a voter")
         elif not quorum.voters.has(voter.key):
-            self._answer(token, ErrorCode.VOTER_NOT_FOUND, f"{voter.key.id} is no voter there")
+            self._answer(
+                token, ErrorCode.VOTER_NOT_FOUND, f"node {voter.key.id} is not a voter with this directory id"
+            )
         elif quorum.voters.get(voter.key.id) == voter:
             self._answer(token, ErrorCode.NONE, "")
         else:

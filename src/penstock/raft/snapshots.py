@@ -37,7 +37,9 @@ class SnapshotTransfer:
         """
         quorum = self._quorum
         if snapshot.offset > quorum.high_watermark:
-            raise QuorumViolation(f"{snapshot} is not committed, {quorum.high_watermark} is")
+            raise QuorumViolation(
+                f"{snapshot} is not committed: the high watermark is {quorum.high_watermark}"
+            )
         quorum.log.delete_before(snapshot.offset)
         quorum.history.start_at(snapshot.offset)
 
@@ -97,7 +99,9 @@ class SnapshotTransfer:
     def _install(self, snapshot: LogPoint) -> None:
         quorum = self._quorum
         if snapshot.offset < quorum.high_watermark:
-            raise QuorumViolation(f"{snapshot} lacks committed records: {quorum.high_watermark} is committed")
+            raise QuorumViolation(
+                f"{snapshot} lacks committed records: the high watermark is {quorum.high_watermark}"
+            )
         try:
             voters = quorum.log.install_snapshot(snapshot)
         except CorruptMessage:

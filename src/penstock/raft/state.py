@@ -114,7 +114,7 @@ def decode_quorum_state(data: bytes) -> QuorumState:
     if not 0 <= version <= _VERSION:
         raise UnreadableQuorumState(f"quorum state of unknown version {version}")
     if epoch < 0 or leader_id < NO_NODE or voted_id < NO_NODE or recover_to < 0:
-        raise UnreadableQuorumState(f"quorum state that cannot be: {file}")
+        raise UnreadableQuorumState(f"invalid quorum state: {file}")
     voted = None if voted_id == NO_NODE else ReplicaKey(voted_id, voted_directory)
     return QuorumState(epoch, leader_id, voted, recovery, recover_to, directory)
 
@@ -131,5 +131,5 @@ def _checked(file: dict[str, Any]) -> dict[str, Any]:
 
 def _integer(value: object) -> int:
     if type(value) is not int:
-        raise TypeError(f"{value!r} is no integer")
+        raise TypeError(f"{value!r} is not an integer")
     return value

@@ -94,7 +94,7 @@ def unpack(
 
 
 def _too_large(codec: Codec, limit: int) -> RecordListTooLarge:
-    return RecordListTooLarge(f"a batch in {codec.label} unpacks to more than {limit} bytes")
+    return RecordListTooLarge(f"a batch in {codec.label} decompresses to more than {limit} bytes")
 
 
 def _unpack_growing(

@@ -92,7 +92,7 @@ class _Group:
     def add(self, batch: memoryview, header: BatchHeader, position: int) -> None:
         """Check the batch at `position`, and find its records while they are in the processor's cache."""
         if crc32c(batch[CRC_START:]) != header.crc:
-            raise CorruptMessage(f"the batch at offset {header.base_offset} is not what its checksum says")
+            raise CorruptMessage(f"the batch at offset {header.base_offset} does not match its checksum")
         start, end = position + HEADER_SIZE, position + header.size
         if isinstance(self.data, bytearray):
             start = len(self.data)
@@ -351,7 +351,7 @@ def _headers(data: Bytes, fields: _Fields) -> Any:
         number += 1
         left = left[counts[left] > number]
     if bool((at != fields.end).any()):
-        raise CorruptMessage("a record's headers end off its end")
+        raise CorruptMessage("the headers of a record do not fill it")
     return _list_of_headers(data, places, first, counts == 0)
 
 

@@ -73,7 +73,7 @@ def snappy_blocks(data: Buffer) -> Iterator[tuple[memoryview, int]]:
     """The blocks of raw snappy in `data`, each with the size that it declares for its content."""
     view = memoryview(data)
     if not len(view):
-        raise CorruptMessage("no bytes are not snappy")
+        raise CorruptMessage("an empty payload is not snappy")
     try:
         if bytes(view[: len(XERIAL_MAGIC)]) != XERIAL_MAGIC:
             yield view, cramjam.snappy.decompress_raw_len(view)

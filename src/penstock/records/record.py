@@ -99,10 +99,10 @@ def open_batch(batch: Buffer, limit: int = DECOMPRESSED_BYTES_MAX) -> tuple[Batc
     try:
         header = read_header(batch)
     except error as e:
-        raise CorruptMessage(f"{len(batch)} bytes are no batch") from e
+        raise CorruptMessage(f"{len(batch)} bytes are too few for a batch") from e
     if header.magic != MAGIC or header.size != len(batch) or header.record_count < 0:
         raise CorruptMessage(
-            f"a batch of magic {header.magic} with {header.record_count} records that says it has "
+            f"a batch of magic {header.magic} with {header.record_count} records and a declared size of "
             f"{header.size} bytes, in {len(batch)} bytes"
         )
     if header.size == HEADER_SIZE:
@@ -111,7 +111,7 @@ def open_batch(batch: Buffer, limit: int = DECOMPRESSED_BYTES_MAX) -> tuple[Batc
     try:
         codec = Codec(header.compression)
     except ValueError as e:
-        raise CorruptMessage(f"there is no codec {header.compression}") from e
+        raise CorruptMessage(f"unknown codec {header.compression}") from e
     return header, decompress(codec, memoryview(batch)[HEADER_SIZE:], limit)
 
 
@@ -299,7 +299,7 @@ def recompress(
     if header.record_count and not header.is_log_append_time:
         largest = header.base_timestamp + facts.timestamp_delta_max
         if largest > _TIMESTAMP_MAX:
-            raise CorruptMessage(f"a record has timestamp {largest}, which is more than 64 bits hold")
+            raise CorruptMessage(f"a record has timestamp {largest}, which does not fit into 64 bits")
         header = header._replace(max_timestamp=max(largest, NO_TIMESTAMP))
     return seal(header._replace(attributes=attributes), compress(codec, data, level))
 

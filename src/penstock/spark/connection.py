@@ -132,7 +132,7 @@ class Connection:
                 raise self._lost("the broker closed the connection")
             self._arrived.extend(answer.message for answer in self._conversation.received(size))
         except (OSError, ProtocolError) as e:
-            raise self._lost(f"no answer: {e}") from e
+            raise self._lost(f"no response: {e}") from e
 
     def _lost(self, reason: str) -> Disconnected:
         self.close()
@@ -170,7 +170,7 @@ class Cluster:
         if partition >= self.view.partitions(topic):
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no {topic}-{partition}")
         if node is None:
-            raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE, f"{topic}-{partition} has no leader that is known")
+            raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE, f"{topic}-{partition} has no known leader")
         return node.host, node.port
 
     def ask(self, address: Address, api: Api[RequestT, ResponseT], request: RequestT) -> ResponseT:

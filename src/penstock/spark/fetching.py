@@ -169,14 +169,14 @@ class RangeReader:
             earliest = self.wanted.stop
         self._lose(
             min(earliest, self.wanted.stop),
-            "deleted by retention, never written, or of another topic by this name",
+            "deleted by retention, never written, or of an older topic with this name",
         )
 
     def _lose(self, until: int, why: str) -> None:
         """Give up what lies before `until`, if the query allows that."""
         what = f"{self.wanted.topic}-{self.wanted.partition}: offsets {self.next_offset} to {until} are gone"
         if self.fail_on_data_loss:
-            raise DataLost(f"{what}: {why}. Set failOnDataLoss=false to go on without them")
+            raise DataLost(f"{what}: {why}. Set failOnDataLoss=false to skip them")
         _log.warning("%s: %s", what, why)
         self.next_offset = until
 

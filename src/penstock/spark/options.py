@@ -57,13 +57,13 @@ _KAFKA: Final = "kafka."
 BOOTSTRAP: Final = "kafka.bootstrap.servers"
 #: What Spark's connector refuses too, and why it makes no sense here either.
 _REFUSED: Final = {
-    "kafka.auto.offset.reset": "say where to start with startingOffsets",
-    "kafka.key.deserializer": "keys are read as they are: cast or decode the column",
-    "kafka.value.deserializer": "values are read as they are: cast or decode the column",
-    "kafka.key.serializer": "keys are written as they are",
-    "kafka.value.serializer": "values are written as they are",
+    "kafka.auto.offset.reset": "set startingOffsets instead",
+    "kafka.key.deserializer": "keys are read as bytes: cast or decode the column",
+    "kafka.value.deserializer": "values are read as bytes: cast or decode the column",
+    "kafka.key.serializer": "keys are written as bytes",
+    "kafka.value.serializer": "values are written as bytes",
     "kafka.enable.auto.commit": "Spark keeps the offsets in its checkpoint, and commits none",
-    "kafka.interceptor.classes": "there is no Java class to be found",
+    "kafka.interceptor.classes": "Java classes cannot be loaded",
 }
 #: Settings of Java's producer that librdkafka has under another name, and those that it has no use for.
 _PRODUCER_NAMES: Final = {"max.request.size": "message.max.bytes"}
@@ -118,7 +118,7 @@ class ReadOptions:
         """Raise WrongOption for whatever cannot be. `streaming` has other defaults, and no end."""
         told = _Told(options, READ_OPTIONS)
         if (told.get("kafka.security.protocol") or "PLAINTEXT").upper() != "PLAINTEXT":
-            raise WrongOption("kafka.security.protocol: reading is possible in PLAINTEXT only, so far")
+            raise WrongOption("kafka.security.protocol: only PLAINTEXT is supported for reading")
         ending = _position(told, "ending", LATEST)
         if streaming:
             if told.first("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"):
@@ -180,7 +180,7 @@ class _Told:
                 raise WrongOption(f"{key} cannot be set: {_REFUSED[key]}")
             if key not in names and not key.startswith(_KAFKA):
                 nearest = difflib.get_close_matches(key, names, n=1, cutoff=0.0)
-                raise WrongOption(f"there is no option {key}; the nearest is {names[nearest[0]]}")
+                raise WrongOption(f"unknown option {key}; did you mean {names[nearest[0]]}?")
 
     def get(self, name: str) -> str | None:
         value = self._options.get(name.lower())
@@ -254,7 +254,7 @@ def _address(server: str) -> Address:
 def _selection(told: _Told) -> Selection:
     named = [name for name in _SELECTION if told.get(name) is not None]
     if len(named) != 1:
-        raise WrongOption(f"one of {', '.join(_SELECTION)} must be set, and only one")
+        raise WrongOption(f"exactly one of {', '.join(_SELECTION)} must be set")
     text = told.get(named[0]) or ""
     if named[0] == "subscribe":
         topics = tuple(sorted({topic.strip() for topic in text.split(",") if topic.strip()}))
@@ -265,7 +265,7 @@ def _selection(told: _Told) -> Selection:
         try:
             re.compile(text)
         except re.error as e:
-            raise WrongOption(f"subscribePattern {text!r} is no pattern: {e}") from e
+            raise WrongOption(f"subscribePattern {text!r} is not a valid pattern: {e}") from e
         return Selection(pattern=text)
     return Selection(partitions=_assigned(text))
 

@@ -52,7 +52,7 @@ def check_order(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition
         if at > stop:
             raise WrongOption(
                 f"the start offset {at} of {partition} is greater than its end offset {stop}: the query "
-                "starts beyond its end, or beyond what the topic holds"
+                "starts beyond its end, or beyond the end of the topic"
             )
 
 

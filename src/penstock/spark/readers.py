@@ -175,11 +175,14 @@ class StreamReader(_RangeTasks, DataSourceStreamReader, SupportsTriggerAvailable
         for partition, at in begin.items():
             end = ends.get(partition)
             if end is None:
-                raise DataLost(f"{partition} is gone. Set failOnDataLoss=false to go on without it")
+                raise DataLost(
+                    f"{partition} does not exist any more. Set failOnDataLoss=false to continue without it"
+                )
             if end < at:
                 raise DataLost(
-                    f"{partition} ends at {end}, and {at} was reached before: the topic was made anew, or "
-                    "lost its end. Set failOnDataLoss=false to go on"
+                    f"{partition} ends at {end}, and {at} was reached before: the topic was created again, "
+                    f"or "
+                    "lost its end. Set failOnDataLoss=false to continue"
                 )
 
 

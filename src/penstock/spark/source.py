@@ -57,7 +57,7 @@ class PenstockDataSource(DataSource):
         options = ReadOptions.parse(self.options, streaming=streaming)
         given = column_names(json=options.json_schema is not None, headers=options.headers, raw=options.raw)
         if schema.fieldNames() != given:
-            raise WrongOption("the columns are given: leave out schema(…), and cast or select instead")
+            raise WrongOption("the columns are fixed: leave out schema(…), and cast or select instead")
         return options
 
 

@@ -56,9 +56,9 @@ def new_rows_writer(options: Mapping[str, str], schema: sql.StructType) -> RowsW
             raise WrongOption(f"column {field.name} must be {kinds}, not {field.dataType.simpleString()}")
     names = schema.fieldNames()
     if "value" not in names:
-        raise WrongOption("a column value must be there to be written")
+        raise WrongOption("the column `value` is missing")
     if told.topic is None and "topic" not in names:
-        raise WrongOption("say where to write: option topic, or a column topic")
+        raise WrongOption("no topic: set the option topic, or add a column topic")
     return RowsWriter(told.topic, {**_DEFAULTS, **told.producer})
 
 

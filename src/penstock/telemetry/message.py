@@ -93,7 +93,7 @@ def headers(source: str) -> list[tuple[str, bytes]]:
 
 
 def encode(sample: Sample) -> bytes:
-    assert math.isfinite(sample.value), "JSON has no such number; collectors leave such values out"
+    assert math.isfinite(sample.value), "JSON cannot represent this number; collectors leave such values out"
     return _encoder.encode(
         _Document(
             format_timestamp(sample.timestamp_ms),
@@ -144,7 +144,7 @@ def parse_timestamp(text: str) -> int:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError as error:
-        raise MalformedSample(f"{text!r} is no RFC 3339 time") from error
+        raise MalformedSample(f"{text!r} is not an RFC 3339 time") from error
     if moment.tzinfo is None:
-        raise MalformedSample(f"{text!r} names no time zone")
+        raise MalformedSample(f"{text!r} has no time zone")
     return (moment - _EPOCH) // _MILLISECOND

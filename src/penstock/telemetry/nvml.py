@@ -45,7 +45,7 @@ def load_nvml() -> Any:
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError as error:
-        raise NvmlMissing(f"no NVIDIA driver answers on this host ({error})") from error
+        raise NvmlMissing(f"no working NVIDIA driver on this host ({error})") from error
     return pynvml
 
 

@@ -37,7 +37,7 @@ def test_one_that_does_not_listen_is_ended(tmp_path: Path) -> None:
 
 
 def test_one_that_said_nothing(tmp_path: Path) -> None:
-    assert Child("silent", [], tmp_path).last_words() == "it said nothing"
+    assert Child("silent", [], tmp_path).last_words() == "no output"
 
 
 @pytest.mark.process

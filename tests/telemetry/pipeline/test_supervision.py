@@ -68,7 +68,9 @@ def test_a_reason_is_one_line_without_stack_traces() -> None:
     assert reason_of(RuntimeError(NO_WORKER)) == (
         "RuntimeError: org.apache.spark.SparkException: Python worker failed to connect back."
     )
-    assert reason_of(TopicsUnreachable("gpu.alerts: no answer in time")) == "gpu.alerts: no answer in time"
+    assert (
+        reason_of(TopicsUnreachable("gpu.alerts: no response in time")) == "gpu.alerts: no response in time"
+    )
     assert reason_of(ValueError()) == "ValueError"
     stream = "[STREAM_FAILED] Query [id = a] terminated with exception: Python worker exited unexpectedly"
     assert reason_of(RuntimeError(stream)) == "RuntimeError: Python worker exited unexpectedly"
@@ -128,7 +130,7 @@ def started(query: Query, *, until_end: bool = False) -> Started:
 @pytest.mark.parametrize(
     ("query", "reason"),
     [
-        (Query(True), "Spark gives no reason"),
+        (Query(True), "without a reason"),
         (Query(True, died_of=StreamingQueryException("worker exited")), "worker exited"),
         (Query(StreamingQueryException("worker exited")), "worker exited"),
         (Query(Py4JNetworkError("Answer from Java side is empty")), "the JVM of Spark has ended"),
@@ -141,9 +143,9 @@ def test_a_query_that_dies_says_why(query: Query, reason: str) -> None:
 
 
 def test_the_error_of_a_batch_is_the_cause_and_not_what_spark_was_told_of_it() -> None:
-    failed = started(Query(StreamingQueryException("BatchFailed: batch 3: gpu.alerts: no answer in time")))
-    failed.guard.error = TopicsUnreachable("gpu.alerts: no answer in time")
-    with pytest.raises(QueryFailed, match="no answer in time") as raised:
+    failed = started(Query(StreamingQueryException("BatchFailed: batch 3: gpu.alerts: no response in time")))
+    failed.guard.error = TopicsUnreachable("gpu.alerts: no response in time")
+    with pytest.raises(QueryFailed, match="no response in time") as raised:
         failed.wait(1)
     assert is_transient(cast(Exception, raised.value.__cause__))
 

@@ -84,7 +84,7 @@ def test_the_page_shows_tables_and_plots(made: Path) -> None:
     for name in PNGS:
         assert f"]({name})" in page
     assert "| host-2 | 2 |" in page
-    assert "## Held and not used" in page
+    assert "## Allocated and not used" in page
 
 
 def test_nothing_to_report(tmp_path: Path) -> None:

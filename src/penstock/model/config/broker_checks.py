@@ -27,7 +27,7 @@ def check_dynamic_name(name: str, *, cluster_wide: bool) -> None:
             f"Cannot update {name} dynamically: set it in the broker's config file and restart"
         )
     if cluster_wide and key.update_mode is UpdateMode.PER_BROKER:
-        raise InvalidConfig(f"Cannot update {name} for the whole cluster: name the broker it is for")
+        raise InvalidConfig(f"Cannot update {name} for the whole cluster: set it per broker")
 
 
 def check_together(values: Mapping[str, ConfigValue]) -> None:
@@ -53,7 +53,7 @@ def check_together(values: Mapping[str, ConfigValue]) -> None:
     )
     if 0 < memory < request:
         raise InvalidConfig(
-            f"queued.max.request.bytes ({memory}) must hold at least one request of "
+            f"queued.max.request.bytes ({memory}) must allow at least one request of "
             f"socket.request.max.bytes ({request})"
         )
     check_broker_group_configs(values)

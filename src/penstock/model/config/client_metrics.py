@@ -31,7 +31,11 @@ CLIENT_METRICS_KEYS: Final = table(
     [
         ConfigKey("interval.ms", ConfigType.INT, 300_000, "How often clients push metrics."),
         ConfigKey(
-            "match", ConfigType.LIST, (), "Which clients: NAME=REGEX, comma-separated.", repeatable=True
+            "match",
+            ConfigType.LIST,
+            (),
+            "The matching clients: NAME=REGEX, comma-separated.",
+            repeatable=True,
         ),
         ConfigKey("metrics", ConfigType.LIST, (), "Prefixes of the metrics.", repeatable=True),
     ]

@@ -186,7 +186,7 @@ class ConfigKey(NamedTuple):
                 return f"must be {self.limits() or 'a number'}"
         elif isinstance(value, tuple):
             if len(set(value)) != len(value):
-                return "must not name anything twice"
+                return "must not contain an element twice"
             if "" in value:
                 return "must not have empty elements"
             if self.choices and not set(value) <= set(self.choices):

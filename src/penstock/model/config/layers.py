@@ -63,7 +63,7 @@ def effective_configs(layers: Iterable[Mapping[str, str]]) -> dict[str, str]:
     if servers is None:
         return _with_listener(merged, DEFAULT_PORT)
     if _VOTERS in merged:
-        raise InvalidConfig(f"{BOOTSTRAP_SERVERS} and {_VOTERS} both say who votes: keep one of them")
+        raise InvalidConfig(f"{BOOTSTRAP_SERVERS} and {_VOTERS} both define the voters: keep one of them")
     return _in_cluster(merged, _members(servers), offset)
 
 

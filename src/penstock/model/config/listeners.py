@@ -50,7 +50,7 @@ def parse_endpoints(values: Mapping[str, ConfigValue]) -> tuple[Endpoint, ...]:
         raise InvalidConfig("listeners has only controller listeners: add one for clients")
     inter_broker = values["inter.broker.listener.name"]
     if inter_broker is not None and inter_broker not in bound:
-        raise InvalidConfig(f"inter.broker.listener.name is {inter_broker}, which listeners does not have")
+        raise InvalidConfig(f"inter.broker.listener.name is {inter_broker}, which is not in listeners")
     return endpoints
 
 
@@ -88,15 +88,21 @@ def check_roles(
     # A node that is to find itself is a cluster of its own, as Kafka's stock config is.
     ports = [server.rpartition(":")[2] for server in servers]
     if servers and not voters and (internal is None or ports != [str(internal.port)]):
-        raise InvalidConfig(f"{_BOOTSTRAP} does not say who votes: set {_VOTERS}, to the same on every node")
+        raise InvalidConfig(
+            f"{_BOOTSTRAP} does not define the voters: set {_VOTERS}, to the same on every node"
+        )
     if "controller" not in as_strings(values["process.roles"]):
         if not voters:
-            raise InvalidConfig(f"a node that is no controller needs to know who is: set {_VOTERS}")
+            raise InvalidConfig(
+                f"a node that is not a controller needs the addresses of the voters: set {_VOTERS}"
+            )
         if values["node.id"] in voters:
-            raise InvalidConfig(f"node {values['node.id']} is a voter, so process.roles must have controller")
+            raise InvalidConfig(
+                f"node {values['node.id']} is a voter, so process.roles must contain controller"
+            )
     if internal is None and (voters or "broker" not in as_strings(values["process.roles"])):
         name = (*_internal_names(values), "INTERNAL")[0]
-        raise InvalidConfig(f"a node of a cluster needs a listener for the others: add {name}://HOST:PORT")
+        raise InvalidConfig(f"a node of a cluster needs an internal listener: add {name}://HOST:PORT")
 
 
 def _internal_names(values: Mapping[str, ConfigValue]) -> tuple[str, ...]:
@@ -111,7 +117,7 @@ def _bound_and_advertised(
     unknown = advertised.keys() - bound.keys()
     if unknown:
         raise InvalidConfig(
-            f"advertised.listeners names {', '.join(sorted(unknown))}, which listeners does not"
+            f"advertised.listeners has {', '.join(sorted(unknown))}, which is not in listeners"
         )
     return bound, advertised
 
@@ -169,7 +175,7 @@ def _protocol(name: str, protocols: Mapping[str, str]) -> str:
             f"listener {name} has no protocol: add {name}:PLAINTEXT to listener.security.protocol.map"
         )
     if protocol != "PLAINTEXT":
-        raise InvalidConfig(f"listener {name} asks for {protocol}, which is not available yet: use PLAINTEXT")
+        raise InvalidConfig(f"listener {name} uses {protocol}, which is not supported yet: use PLAINTEXT")
     return protocol
 
 

@@ -42,8 +42,8 @@ class SectionKey(NamedTuple):
 
 _KEYS: Final = (
     SectionKey("broker.id", "node.id"),
-    SectionKey(HOST, HOST, note="where to listen; `listeners` says it all where there is more than one"),
-    SectionKey(PORT, PORT, note="where to listen"),
+    SectionKey(HOST, HOST, note="address to listen on; use `listeners` for several listeners"),
+    SectionKey(PORT, PORT, note="port to listen on"),
     SectionKey("broker.data_dir", "log.dirs"),
     SectionKey(
         BOOTSTRAP_SERVERS,
@@ -54,7 +54,7 @@ _KEYS: Final = (
     SectionKey(
         INTERNAL_PORT_OFFSET,
         INTERNAL_PORT_OFFSET,
-        note="brokers talk to each other at their port plus this (10000)",
+        note="the port for connections between brokers is the client port plus this (10000)",
     ),
     SectionKey("cluster.id", "penstock.cluster.id"),
     SectionKey("storage.segment_size", "log.segment.bytes", Unit.SIZE),

@@ -28,10 +28,8 @@ __all__ = [
     "bounds",
 ]
 
-NextCursor = Annotated[
-    str | None, Field(description="Leads to the next page; null where this one is the last.")
-]
-Total = Annotated[int, Field(description="How many items there are; `limit` may have cut them.")]
+NextCursor = Annotated[str | None, Field(description="Cursor of the next page; null on the last page.")]
+Total = Annotated[int, Field(description="Number of all items, also those beyond `limit`.")]
 
 
 class _Bounds(TypedDict):
@@ -84,7 +82,7 @@ class EnergyAnswer(_Answer):
 
     by: str
     energy_wh: Annotated[
-        float | None, Field(description="Of all groups together; null where nothing was measured.")
+        float | None, Field(description="Of all groups together; null if nothing was measured.")
     ]
     total: Total
     items: list[Energy]
@@ -95,7 +93,7 @@ class IdleAnswer(_Answer):
 
     by: str
     idle_gpu_hours: Annotated[
-        float | None, Field(description="Of all of them together; null where no utilisation was measured.")
+        float | None, Field(description="Of all of them together; null if no utilisation was measured.")
     ]
     total: Total
     items: list[Idle | IdleGroup]

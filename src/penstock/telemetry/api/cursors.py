@@ -41,7 +41,7 @@ def read_cursor(text: str, query: Period, about: str, place: type[P]) -> tuple[S
         cursor = msgspec.msgpack.decode(data, type=_Cursor)
         found = msgspec.convert(cursor.place, place)
     except (ValueError, msgspec.MsgspecError) as error:
-        raise BadParameter("cursor", "is none of ours; take `next_cursor` as it is") from error
+        raise BadParameter("cursor", "is not a cursor of this API; pass `next_cursor` unchanged") from error
     if cursor.question != _question(query, about):
         raise BadParameter("cursor", "belongs to other parameters; repeat those of the first page")
     return Span(cursor.start_ms, cursor.end_ms), found

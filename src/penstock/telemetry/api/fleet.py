@@ -39,7 +39,7 @@ __all__ = ["alert_routes", "fleet_routes"]
 def fleet_routes(reader: TableReader, thresholds: Thresholds) -> APIRouter:
     routes = APIRouter(prefix="/api/v1/fleet", tags=["fleet"])
 
-    @routes.get("/now", summary="What is true now, from the newest sample of each GPU")
+    @routes.get("/now", summary="The state of each GPU at its newest sample")
     def now(query: Annotated[NowQuery, Query()]) -> NowAnswer:
         """GPUs of the last 24 hours of samples. No rule waits for a time, and no window must be closed."""
         extent = reader.extent()
@@ -53,7 +53,7 @@ def fleet_routes(reader: TableReader, thresholds: Thresholds) -> APIRouter:
         )
 
     @routes.get(
-        "/utilization", summary="How busy GPUs are, by GPU, host, model, workload, job, pod or namespace"
+        "/utilization", summary="Utilization of GPUs, by GPU, host, model, workload, job, pod or namespace"
     )
     def utilization(query: Annotated[GroupQuery, Query()]) -> UtilizationAnswer:
         """Without `start_time`, in the 24 hours before the end."""
@@ -61,7 +61,7 @@ def fleet_routes(reader: TableReader, thresholds: Thresholds) -> APIRouter:
         found = fleet.utilization(fleet.totals(reader, span, only=query.only), query.by)
         return UtilizationAnswer(**bounds(span), by=query.by, total=len(found), items=found[: query.limit])
 
-    @routes.get("/idle", summary="GPUs that something holds and does not use")
+    @routes.get("/idle", summary="GPUs that are allocated and not used")
     def idle(query: Annotated[IdleQuery, Query()]) -> IdleAnswer:
         """Idle, or busy in name only. Without `start_time`, in the 24 hours before the end.
 
@@ -110,7 +110,7 @@ def fleet_routes(reader: TableReader, thresholds: Thresholds) -> APIRouter:
 def alert_routes(reader: TableReader) -> APIRouter:
     routes = APIRouter(prefix="/api/v1", tags=["alerts"])
 
-    @routes.get("/alerts", summary="What is, or was, wrong with which GPU or host")
+    @routes.get("/alerts", summary="Alerts about GPUs and hosts, open and resolved")
     def alerts(query: Annotated[AlertQuery, Query()]) -> AlertPage:
         """All that were open at any time in the time window; without `start_time`, from the first one on."""
         span, after = span_of(query, reader.extent("alerts")), None

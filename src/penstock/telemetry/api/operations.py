@@ -34,12 +34,12 @@ def operation_routes(reader: TableReader, registry: CollectorRegistry) -> APIRou
         registry=registry,
     )
 
-    @routes.get("/healthz", summary="Whether the server lives")
+    @routes.get("/healthz", summary="Liveness of the server")
     async def healthz() -> State:
         """Asks nobody."""
         return State(status="ok")
 
-    @routes.get("/readyz", summary="Whether the server can answer questions")
+    @routes.get("/readyz", summary="Readiness of the server")
     def readyz() -> State:
         """503 as long as there are no tables, or they cannot be read."""
         if not reader.exists():

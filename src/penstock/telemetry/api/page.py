@@ -26,7 +26,7 @@ def operations_page(document: dict[str, Any]) -> str:
     )
     return (
         f"<!DOCTYPE html><html lang=en><meta charset=utf-8><title>{title}</title><style>{_STYLE}</style>"
-        f"<h1>{title}</h1><p>{escape(document['info']['summary'])} All of it for programs: "
+        f"<h1>{title}</h1><p>{escape(document['info']['summary'])} The OpenAPI document: "
         f"<a href=openapi.json>openapi.json</a>.</p>{sections}</html>"
     )
 

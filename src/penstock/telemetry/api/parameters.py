@@ -44,13 +44,13 @@ def _instant(told: Any) -> datetime:
         try:
             moment = datetime.fromisoformat(text.upper()).astimezone(UTC)
         except (ValueError, OverflowError) as error:
-            raise ValueError(f"is no RFC 3339 time: {error}") from error
+            raise ValueError(f"is not an RFC 3339 time: {error}") from error
         if moment.year not in _YEARS:
             raise ValueError(f"is not from {_YEARS[0]} to {_YEARS[-1]} in UTC")
         return moment
     # In a query a plus sign means a blank.
     hint = "; write its + as %2B" if re.search(r" \d\d:\d\d$", text) else ""
-    raise ValueError(f"is no RFC 3339 time with a zone, such as 2025-07-18T20:42:34Z{hint}")
+    raise ValueError(f"is not an RFC 3339 time with a zone, such as 2025-07-18T20:42:34Z{hint}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +64,10 @@ class _OneOf:
 
 
 Instant = Annotated[datetime, BeforeValidator(_instant)]
-Limit = Annotated[int, Field(ge=1, le=10_000, description="The most items to answer with.")]
+Limit = Annotated[int, Field(ge=1, le=10_000, description="The most items to return.")]
 Cursor = Annotated[
     str | None,
-    Field(description="`next_cursor` of the page before; all else but `limit` must be as it was there."),
+    Field(description="`next_cursor` of the previous page; all parameters but `limit` must be the same."),
 ]
 
 
@@ -81,9 +81,9 @@ class _Known(BaseModel):
         for name in told:
             if name not in cls.model_fields:
                 near = get_close_matches(name, cls.model_fields, 1)
-                hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(cls.model_fields)}"
+                hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(cls.model_fields)}"
                 context = {"parameter": name, "hint": hint}
-                raise PydanticCustomError("unknown", "is no parameter here; {hint}", context)
+                raise PydanticCustomError("unknown", "is not a parameter of this route; {hint}", context)
         return told
 
 
@@ -91,7 +91,7 @@ class Period(_Known):
     """A time window."""
 
     start_time: Annotated[
-        Instant | None, Field(description="RFC 3339, inclusive. What is left out depends on the question.")
+        Instant | None, Field(description="RFC 3339, inclusive. The default depends on the route.")
     ] = None
     end_time: Annotated[
         Instant | None, Field(description="RFC 3339, inclusive. Default: the time of the newest sample.")
@@ -102,8 +102,10 @@ class Filtered(Period):
     """Questions about some of the GPUs."""
 
     hostname: Annotated[str | None, Field(description="Only GPUs of this host.")] = None
-    workload: Annotated[str | None, Field(description="Only while this workload holds the GPU.")] = None
-    pod: Annotated[str | None, Field(description="Only while this pod holds the GPU.")] = None
+    workload: Annotated[str | None, Field(description="Only times in which this workload had the GPU.")] = (
+        None
+    )
+    pod: Annotated[str | None, Field(description="Only times in which this pod had the GPU.")] = None
 
     @property
     def only(self) -> Only:
@@ -139,8 +141,8 @@ class NowQuery(_Known):
     """There is no time window: the newest sample of each GPU counts."""
 
     hostname: Annotated[str | None, Field(description="Only GPUs of this host.")] = None
-    workload: Annotated[str | None, Field(description="Only GPUs that this workload holds.")] = None
-    pod: Annotated[str | None, Field(description="Only GPUs that this pod holds.")] = None
+    workload: Annotated[str | None, Field(description="Only GPUs of this workload.")] = None
+    pod: Annotated[str | None, Field(description="Only GPUs of this pod.")] = None
     state: Annotated[Annotated[str, _OneOf(STATES)] | None, Field(description="Only GPUs in this state.")] = (
         None
     )
@@ -169,7 +171,7 @@ class AlertQuery(Filtered):
         Annotated[str, _OneOf(tuple(RULES))] | None, Field(description="Only alerts of this rule.")
     ] = None
     severity: Annotated[
-        Annotated[str, _OneOf(SEVERITIES[:-1])] | None, Field(description="Only alerts this bad.")
+        Annotated[str, _OneOf(SEVERITIES[:-1])] | None, Field(description="Only alerts of this severity.")
     ] = None
     subject: Annotated[str | None, Field(description="Only alerts about this GPU, or host.")] = None
     limit: Limit = 1000

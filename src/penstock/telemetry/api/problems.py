@@ -33,7 +33,7 @@ class Fault(BaseModel):
 class Problem(BaseModel):
     """Why there is no answer."""
 
-    type: Annotated[str, Field(description="Always this one: title and status say of what kind it is.")] = (
+    type: Annotated[str, Field(description="Always this value: title and status have the kind.")] = (
         "about:blank"
     )
     title: str
@@ -81,7 +81,7 @@ def handle_problems(app: FastAPI) -> None:
     @app.exception_handler(OSError)
     async def unreadable(_: Request, error: Exception) -> JSONResponse:
         _log.error("the tables cannot be read: %s", error)
-        detail = "the tables cannot be read now; the server's log says why"
+        detail = "the tables cannot be read; the server's log has the reason"
         return _response(HTTPStatus.SERVICE_UNAVAILABLE, detail)
 
     @app.exception_handler(Exception)

@@ -76,7 +76,7 @@ class Child:
     def last_words(self) -> str:
         """The last line that it has said."""
         said = [line for path in (self.output, self.log) for line in _lines(path)]
-        return said[-1].removeprefix("penstock: ") if said else "it said nothing"
+        return said[-1].removeprefix("penstock: ") if said else "no output"
 
 
 def _lines(path: Path) -> list[str]:

@@ -149,7 +149,7 @@ class Batches:
         """Run a batch; nothing happens if it was done before."""
         with self._lock:
             if self._has_ended:
-                raise PipelineEnded(f"batch {batch_id} was not begun: the pipeline has closed its windows")
+                raise PipelineEnded(f"batch {batch_id} was not started: the pipeline has closed its windows")
             if self._state.exists(self._closing_path):
                 self._close()
             self._process(messages, batch_id)
@@ -192,7 +192,7 @@ class Batches:
         if batch_id > before.batch_id + 1:
             raise PipelineBroken(
                 f"batch {batch_id} comes after {before.batch_id} in the state beside the checkpoint: "
-                "one of them is from another time. Restore both, or remove both and start anew"
+                "one of them is older. Restore both, or remove both and start again"
             )
         begun = self._begin(f"begun-{batch_id}.json")
         task = self._task(batch_id, begun)

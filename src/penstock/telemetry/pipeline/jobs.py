@@ -104,7 +104,7 @@ class Started:
         if cause is not None:
             raise QueryFailed(f"the query has ended: {reason_of(cause)}") from cause
         if has_ended and not self.until_end:
-            raise QueryFailed("the query has ended, and Spark gives no reason: see its log")
+            raise QueryFailed("the query has ended without a reason: see Spark's log")
         return bool(has_ended)
 
     def _await_end(self) -> bool:

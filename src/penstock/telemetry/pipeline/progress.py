@@ -25,28 +25,24 @@ class Progress:
 
     def __init__(self, registry: CollectorRegistry, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
-        self._rows = Counter(
-            "penstock_pipeline_rows", "Messages by what became of them.", ["verdict"], registry=registry
-        )
+        self._rows = Counter("penstock_pipeline_rows", "Messages by verdict.", ["verdict"], registry=registry)
         self._alerts = Counter(
             "penstock_pipeline_alerts", "Alerts by rule and state.", ["rule", "state"], registry=registry
         )
-        self._batch_id = Gauge(
-            "penstock_pipeline_batch_id", "The last batch that is done.", registry=registry
-        )
+        self._batch_id = Gauge("penstock_pipeline_batch_id", "The last completed batch.", registry=registry)
         self._lag = Gauge(
             "penstock_pipeline_lag_messages",
-            "Messages that were in the topic, and not in the batch, when the last batch was planned.",
+            "Messages in the topic that were not in the last batch when it was planned.",
             registry=registry,
         )
         self._freshness = Gauge(
             "penstock_pipeline_freshness_seconds",
-            "From the newest sample of a batch to its end.",
+            "Time from the newest sample of a batch to the end of the batch.",
             registry=registry,
         )
         self._seconds = Histogram(
             "penstock_pipeline_batch_seconds",
-            "How long batches took.",
+            "Durations of batches.",
             buckets=(0.5, 1, 2, 5, 10, 20, 30, 60, 120),
             registry=registry,
         )

@@ -82,7 +82,7 @@ class Topics:
                     producer.poll(0.1)
             producer.poll(0)
         if producer.flush(_TIMEOUT_S) or failures:
-            raise TopicsUnreachable(f"{topic}: {failures[0] if failures else 'no answer in time'}")
+            raise TopicsUnreachable(f"{topic}: {failures[0] if failures else 'no response in time'}")
 
 
 def alert_records(alerts: Iterable[Alert], batch_id: int) -> list[Record]:

@@ -72,7 +72,7 @@ def _sections(reader: TableReader, span: Span, incidents: list[Incident], told: 
             Section(f"utilization_by_{by}", f"Utilisation by {by}", Utilization, _wasteful_first(rows, by))
             for by in ("host", "model", "workload")
         ),
-        Section("idle", "Held and not used", Idle, find_idle(reader, span, told).gpus),
+        Section("idle", "Allocated and not used", Idle, find_idle(reader, span, told).gpus),
         Section("energy_by_host", "Energy by host", Energy, energy(rows, "host")),
         Section("health", "Health", Health, states),
         Section("alerts", "Alerts", Incident, sorted(incidents, key=_urgency)),

@@ -289,12 +289,12 @@ def lemon_node(fleet: Fleet, heard: Ints, step_ms: int, told: Thresholds) -> Fin
 
 
 RULES: Final[dict[str, Rule]] = {
-    "idle_occupied": Rule(idle_occupied, "warning", "free the GPU, or ask the owner of what holds it"),
+    "idle_occupied": Rule(idle_occupied, "warning", "free the GPU, or contact the owner of its workload"),
     "fake_busy": Rule(fake_busy, "warning", "profile the job: it keeps few multiprocessors busy"),
     "thermal_throttle": Rule(thermal_throttle, "critical", "check the cooling"),
     "power_throttle": Rule(power_throttle, "warning", "check the power limit and the supply"),
     "hot": Rule(hot, "warning", "check the cooling"),
-    "ecc": Rule(ecc, "critical", "drain and reset the GPU; replace it if it comes back", is_hardware=True),
+    "ecc": Rule(ecc, "critical", "drain and reset the GPU; replace it if the error recurs", is_hardware=True),
     "xid": Rule(xid, "critical", "", is_hardware=True),
     "row_remap": Rule(
         row_remap, "critical", "reset the GPU; replace it if remapping failed", is_hardware=True
