@@ -54,12 +54,13 @@ _INTRODUCTION = """\
 <!-- Rendered by `make docs` from the tables of config keys; edit those, not this page. -->
 # Configuration
 
-Configs have Kafka's names, defaults and limits, so what is known about Kafka's holds here. Penstock's own
-begin with `penstock.`.
+Configs have Kafka's names, defaults and limits, so Kafka's documentation applies. Penstock's own configs begin with
+`penstock.`. A config that is accepted without an effect is marked; a broker that is started with one logs
+`setting_without_effect`.
 
-## Where they come from
+## Sources
 
-A broker puts its configs together when it starts. The later goes before the earlier:
+A broker combines its configs from these sources at start. Later sources override earlier ones:
 
 1. the default;
 2. a file: `penstock up --config FILE`, or `PENSTOCK_CONFIG` in the environment; YAML, or Kafka's
@@ -70,50 +71,48 @@ A broker puts its configs together when it starts. The later goes before the ear
 4. flags: `--id`, `--host`, `--port`, `--data`, `--memory`, `--log-level`, `--log-format`;
 5. `--set KEY=VALUE`, for any name.
 
-What was set while the broker ran, for it or for the cluster (`penstock config set`, or any Kafka admin
-tool), goes before all of these and is in the cluster's metadata. `min.insync.replicas` is there from a
-cluster's first start on, so that all nodes count alike ([cluster](cluster.md)).
+Configs that are set at runtime, for one broker or for the cluster (`penstock config set`, or any Kafka admin
+tool), override all of these and are stored in the cluster's metadata. `min.insync.replicas` is stored there from
+the first start of a cluster on, so that all nodes use the same value ([cluster](cluster.md)).
 
-A source also goes before what a weaker one says of the same thing by another name:
-`PENSTOCK_LOG_RETENTION_HOURS` before a file's `log.retention.ms`, `--port` before its `listeners`, `--data`
-before its `penstock.memory`.
+A source also overrides other names for the same setting in an earlier source:
+`PENSTOCK_LOG_RETENTION_HOURS` overrides `log.retention.ms` of a file, `--port` overrides its `listeners`, and
+`--data` its `penstock.memory`.
 
-A name that is not known, or a value that is not valid, stops the broker at start with a line that says what
-would be right. An unknown variable does so if it nearly is one of these; what Kubernetes sets for a service
-called `penstock` does not count, nor do `PENSTOCK_BOOTSTRAP` and `PENSTOCK_DEBUG`, which are for the
-command line.
+An unknown name or an invalid value stops the broker at start, with one line that names the error and a valid
+alternative. An unknown environment variable is an error if it is similar to a known one. Variables that Kubernetes
+sets for a service called `penstock` are ignored, and so are `PENSTOCK_BOOTSTRAP` and `PENSTOCK_DEBUG`, which are for
+the command line.
 
-`penstock cluster start` reads its file, the environment and `--set` once, and writes for each broker a file
-that has all of it; from then on that file is what the broker starts with.
+`penstock cluster start` reads its file, the environment and `--set` once, and writes a complete file for each
+broker. From then on the broker starts with that file.
 
 ## Config files
 
-Settings stand in sections, with sizes (`512KB`, `1GB`: by 1,024) and durations (`5ms`, `1s`, `24h`, `7d`,
-`1h30m`):
+Settings are grouped in sections. Sizes are like `512KB` or `1GB` (units of 1,024), durations like `5ms`, `1s`,
+`24h`, `7d` or `1h30m`:
 
 ```yaml
 {example}```
 
-| setting | what it sets | |
+| setting | config | |
 | --- | --- | --- |
 {settings}
 
-A broker starts without the settings that are refused, and logs each as `setting_refused` with the reason. In
-the environment and in `--set` they are errors.
+A broker ignores refused settings of a file and logs `setting_refused` with the reason for each. In the environment
+and in `--set` they are errors.
 
-With `cluster.bootstrap_servers` and a `broker.id` of its own on each machine, the file above makes a
-cluster: the brokers in the list are 1, 2, 3 (`0@host:9092` gives another number), the first five of them
-vote, and each tells clients the address that it has there. One that is not in the list joins without a
-vote. Where that is not enough, `listeners`, `advertised.listeners` and `controller.quorum.voters` say it in
-Kafka's way.
+With `cluster.bootstrap_servers`, and a different `broker.id` on each machine, the file above defines a cluster. The
+brokers in the list have the ids 1, 2, 3 (`0@host:9092` sets another id). The first five are voters. Each broker
+advertises its address in the list to clients. A broker that is not in the list joins without a vote. For other
+layouts use `listeners`, `advertised.listeners` and `controller.quorum.voters`, as in Kafka.
 
-Topics are created at start, by whichever broker comes first, once all voters are there or five seconds have
-passed, so that they are spread over all; those that need more brokers than there are wait for them. A
-topic that exists is left as it is, and what differs from the file is logged as
-`topic_differs`. A topic's settings are `partitions`, `replication_factor`, {topic_names}, or any [topic
-config](#topics) by Kafka's name.
+Declared topics are created at start, by the first broker that is ready. It waits until all voters are up, or five
+seconds, so that topics are spread over all brokers. Topics that need more brokers are created when these are up. An
+existing topic is not changed; differences from the file are logged as `topic_differs`. A topic's settings are
+`partitions`, `replication_factor`, {topic_names}, or any [topic config](#topics) by Kafka's name.
 
-Kafka's names can stand beside the sections, nested as you like, and a list is a list:
+Kafka's names can be used beside the sections, nested or not. Lists are YAML lists:
 
 ```yaml
 log:
@@ -122,13 +121,13 @@ log:
 penstock.flush: group
 ```
 
-Topics and groups take what they do not set themselves from the broker config named in their table.
+Topics and groups inherit configs that they do not set from the broker config in the column "broker default".
 """
 
 _UPDATES = {
     UpdateMode.READ_ONLY: "at start",
-    UpdateMode.PER_BROKER: "any time, per broker",
-    UpdateMode.CLUSTER_WIDE: "any time",
+    UpdateMode.PER_BROKER: "at runtime, per broker",
+    UpdateMode.CLUSTER_WIDE: "at runtime",
 }
 
 
@@ -169,7 +168,7 @@ def _section_row(key: SectionKey) -> str:
 
 def _broker_table(keys: Iterable[ConfigKey]) -> str:
     rows = [(*_common(key), _UPDATES[key.update_mode], key.documentation) for key in keys if not key.internal]
-    return _table(("config", "type", "default", "accepts", "changes", "what it does"), sorted(rows))
+    return _table(("config", "type", "default", "accepts", "changes", "description"), sorted(rows))
 
 
 def _overrides_table(keys: Iterable[ConfigKey]) -> str:
@@ -178,7 +177,7 @@ def _overrides_table(keys: Iterable[ConfigKey]) -> str:
         for key in keys
         if not key.internal
     ]
-    return _table(("config", "type", "default", "accepts", "from the broker's", "what it does"), sorted(rows))
+    return _table(("config", "type", "default", "accepts", "broker default", "description"), sorted(rows))
 
 
 def _common(key: ConfigKey) -> tuple[str, str, str, str]:
