@@ -16,19 +16,19 @@ _INTRODUCTION: Final = """\
 # Differences from Apache Kafka
 
 `make differential` sends the same random requests to Penstock and to Apache Kafka 4.3.1, one broker each,
-over raw sockets, and compares every answer field by field. A seed yields the requests; a seed that ends with
-a difference that is not listed here is reduced to the requests that the difference needs, and printed.
+over raw sockets, and compares every response field by field. The requests are generated from a seed. If a seed
+ends with a difference that is not listed here, it is reduced to the requests that cause the difference, and printed.
 
     make differential SEEDS=20
     make differential SEED=1234 SEEDS=1 ONLY=fetch,produce
 
-`ONLY` takes these kinds: {kinds}.
-About one request in fifteen of some kinds is mangled: its frame is right and its content is not.
+`ONLY` accepts these kinds: {kinds}.
+About one request in fifteen of some kinds is malformed: its frame is valid and its content is not.
 `python -m differential --keep-going` reports every kind of difference once instead of ending a seed.
 
-What each broker chooses by itself is compared by its role, not its value: topic ids, producer ids, member
-ids, ids of fetch sessions, the cluster's id, ports, append times. Throttle times and the texts of errors are
-not compared. Lists are compared by their elements' names, not by their order.
+Values that each broker generates are compared by their role, not their value: topic ids, producer ids, member
+ids, ids of fetch sessions, the cluster's id, ports, append times. Throttle times and error messages are not
+compared. Lists are compared by the names of their elements, not by their order.
 
 ## Documented differences
 
