@@ -351,7 +351,7 @@ def test_a_stream_notices_what_is_lost(topics: Topics, topic: str) -> None:
         reader.latestOffset(offsets(topic, 9), ReadAllAvailable())
     assert careless.latestOffset(offsets(topic, 9), ReadAllAvailable()) == offsets(topic, 3, 0, 0)
     assert list(careless.partitions(offsets(topic, 9), offsets(topic, 3))) == []
-    with pytest.raises(DataLost, match=f"{topic}-3 is gone"):
+    with pytest.raises(DataLost, match=f"{topic}-3 does not exist any more"):
         reader.latestOffset(offsets(topic, 3, 0, 0, 4), ReadAllAvailable())
     topics.delete(topic)
     assert careless.latestOffset(offsets(topic, 3), ReadAllAvailable()) == {}
