@@ -50,7 +50,7 @@ def test_what_is_not_there_is_told(tmp_path: Path) -> None:
     with pytest.raises(Failure, match="has no cluster"):
         bootstrap_of(tmp_path, "")
     BrokerHome(tmp_path, 2).write({}, ())
-    with pytest.raises(Failure, match="no broker 1, but 2"):
+    with pytest.raises(Failure, match="no broker 1: it has 2"):
         home_of(tmp_path, 1)
     with pytest.raises(Failure, match=r"no broker in .* is running: `penstock cluster start"):
         bootstrap_of(tmp_path, "")

@@ -200,7 +200,7 @@ def test_consuming_what_is_not_there_does_not_create_it(penstock: Command) -> No
     assert "absent" not in penstock("topic", "list").stdout
     penstock("topic", "create", "present")
     assert penstock("consume", "present", "--partition", "5").stderr == (
-        "penstock: present has no partition 5: it has 1, from 0\n"
+        "penstock: present has no partition 5: its partitions are 0 to 0\n"
     )
 
 

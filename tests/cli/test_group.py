@@ -193,7 +193,7 @@ def test_partitions_to_move_can_be_chosen(penstock: Command, topic: str, group: 
         (["--to-datetime", "soon"], 2, "--to-datetime 'soon' is neither"),
         (["--to-latest"], 1, "has committed nothing: name topics with --topic"),
         (["--to-latest", "--topic", "TOPIC:x"], 2, "is not TOPIC or TOPIC:PARTITION"),
-        (["--to-latest", "--topic", "TOPIC:2"], 1, "has no partition 2: it has 2 partitions, from 0"),
+        (["--to-latest", "--topic", "TOPIC:2"], 1, "has no partition 2: its partitions are 0 to 1"),
         (["--to-latest", "--topic", "absent"], 1, "no topic absent"),
         (["--shift-by", "1", "--topic", "TOPIC"], 1, "partition 0 has no committed offset to shift"),
     ],

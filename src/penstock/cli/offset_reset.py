@@ -94,7 +94,7 @@ def selected(cluster: Cluster, group: str, topics: Sequence[str]) -> list[Key]:
         there = known[name].partitions
         wanted = _numbers(text, numbers) if numbers else set(there)
         for missing in sorted(wanted - there.keys()):
-            raise Failure(f"{name} has no partition {missing}: it has {len(there)} partitions, from 0")
+            raise Failure(f"{name} has no partition {missing}: its partitions are 0 to {len(there) - 1}")
         keys |= {(name, number) for number in wanted}
     return sorted(keys)
 

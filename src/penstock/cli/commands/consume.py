@@ -261,7 +261,7 @@ def _partitions(cluster: Cluster, consumer: Consumer, topic: str, wanted: list[i
     missing = sorted(set(wanted or ()) - found.partitions.keys())
     if missing:
         raise Failure(
-            f"{topic} has no partition {missing[0]}: it has {len(found.partitions)} partitions, from 0"
+            f"{topic} has no partition {missing[0]}: its partitions are 0 to {len(found.partitions) - 1}"
         )
     return sorted(set(wanted) if wanted else found.partitions)
 
