@@ -264,7 +264,7 @@ def test_a_broker_that_there_is_not(penstock: Command) -> None:
         penstock("config", "describe", "--broker", "7"),
         penstock("config", "set", "--broker", "7", "message.max.bytes=2000000"),
     ):
-        assert (refused.returncode, refused.stderr) == (1, "penstock: no broker 7: there is 1\n")
+        assert (refused.returncode, refused.stderr) == (1, "penstock: no broker 7: the cluster has 1\n")
 
 
 def test_group_configs(penstock: Command) -> None:
