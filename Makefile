@@ -64,11 +64,12 @@ test-pipeline: $(READY) ## tests of the Spark connector and the telemetry pipeli
 test-conformance: $(READY) ## a part of other people's tests
 	$(PY) -m conformance --subset
 
-lint: $(READY) ## style, types, import contracts
+lint: $(READY) ## style, types, import contracts, commit subjects
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
 	$(VENV)/bin/lint-imports
+	$(PY) -m tools.commit_subjects
 
 format: $(READY) ## put the code into shape
 	$(PY) -m ruff check --fix .
