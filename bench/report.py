@@ -25,11 +25,12 @@ FEWER = "two of the others, two to six of those on three brokers, one of those t
 INTRODUCTION = """\
 # Benchmarks
 
-`make bench` prints and writes this page. With `AGAINST=kafka`, Apache Kafka 4.3.1 (KRaft combined mode, 1-GB heap, one
-discarded warm-up round) runs in alternating rounds. Load comes from `bench/load.c` over librdkafka and shares the
-machine's cores with the broker. CPU is the broker's, user and system; for three brokers it is the sum. Each cell has
-the best round, then the median. The column *ask* is a target; it compares best with best. Rows on three brokers start
-a cluster each, warm it up with load that does not count, and run alone.
+`make bench` prints and writes this page. With `AGAINST=kafka`, Apache Kafka 4.3.1 (KRaft combined mode,
+1-GB heap, one discarded warm-up round) runs in alternating rounds. Load comes from `bench/load.c` over
+librdkafka and shares the machine's cores with the broker. CPU is the broker's, user and system; for
+three brokers it is the sum. Each cell has the best round, then the median. The column *ask* is a target;
+it compares best with best. Rows on three brokers start a cluster each, warm it up with load that does
+not count, and run alone.
 """
 
 

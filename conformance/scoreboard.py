@@ -15,20 +15,21 @@ PAGE = Path(__file__).resolve().parent.parent / "docs" / "conformance.md"
 INTRODUCTION = """\
 # Conformance
 
-Test suites of other projects, run against Penstock by `make conformance`: librdkafka's C tests (with consumers of
-the classic protocol, and the group tests again with the consumer protocol) and kafka-python's integration tests,
-unchanged. They run against three brokers in the racks RACK1 to RACK3; topics have four partitions and three replicas
-by default. Two tests of kafka-python assume a single broker and get one. This page is generated from
-`conformance/results.json` (`python -m conformance --update`).
+Test suites of other projects, run against Penstock by `make conformance`: librdkafka's C tests (with
+consumers of the classic protocol, and the group tests again with the consumer protocol) and
+kafka-python's integration tests, unchanged. They run against three brokers in the racks RACK1 to RACK3;
+topics have four partitions and three replicas by default. Two tests of kafka-python assume a single
+broker and get one. This page is generated from `conformance/results.json` (`python -m conformance
+--update`).
 
 The scoreboard never gets worse: a test that is recorded as passed and fails twice is a regression, and
-`make test`, which runs a subset of about four minutes, fails. A skipped test does not count as passed. A test that
-cannot be built because the machine lacks a library (RapidJSON) keeps its recorded verdict.
+`make test`, which runs a subset of about four minutes, fails. A skipped test does not count as passed. A
+test that cannot be built because the machine lacks a library (RapidJSON) keeps its recorded verdict.
 
-The column *Kafka* is the verdict of the same harness on Apache Kafka 4.3.1 (`--against kafka`). The tests that need a
-cluster, those of kafka-python, and 0045, 0091, 0113 and 0118 with the consumer protocol ran in the same way there; the
-other verdicts are of one broker. `0045_resubscribe_with_regex` with the consumer protocol fails on Kafka, and so do
-the two tests in the same process.
+The column *Kafka* is the verdict of the same harness on Apache Kafka 4.3.1 (`--against kafka`). The
+tests that need a cluster, those of kafka-python, and 0045, 0091, 0113 and 0118 with the consumer
+protocol ran in the same way there; the other verdicts are of one broker. `0045_resubscribe_with_regex`
+with the consumer protocol fails on Kafka, and so do the two tests in the same process.
 """
 
 MARKS = {

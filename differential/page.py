@@ -15,9 +15,10 @@ _INTRODUCTION: Final = """\
 <!-- Rendered by `python -m differential.page` from `differential/allowed.py`; edit that, not this page. -->
 # Differences from Apache Kafka
 
-`make differential` sends the same random requests to Penstock and to Apache Kafka 4.3.1, one broker each,
-over raw sockets, and compares every response field by field. The requests are generated from a seed. If a seed
-ends with a difference that is not listed here, it is reduced to the requests that cause the difference, and printed.
+`make differential` sends the same random requests to Penstock and to Apache Kafka 4.3.1, one broker
+each, over raw sockets, and compares every response field by field. The requests are generated from a
+seed. If a seed ends with a difference that is not listed here, it is reduced to the requests that cause
+the difference, and printed.
 
     make differential SEEDS=20
     make differential SEED=1234 SEEDS=1 ONLY=fetch,produce

@@ -54,9 +54,9 @@ _INTRODUCTION = """\
 <!-- Rendered by `make docs` from the tables of config keys; edit those, not this page. -->
 # Configuration
 
-Configs have Kafka's names, defaults and limits, so Kafka's documentation applies. Penstock's own configs begin with
-`penstock.`. A config that is accepted without an effect is marked; a broker that is started with one logs
-`setting_without_effect`.
+Configs have Kafka's names, defaults and limits, so Kafka's documentation applies. Penstock's own configs
+begin with `penstock.`. A config that is accepted without an effect is marked; a broker that is started
+with one logs `setting_without_effect`.
 
 ## Sources
 
@@ -71,26 +71,27 @@ A broker combines its configs from these sources at start. Later sources overrid
 4. flags: `--id`, `--host`, `--port`, `--data`, `--memory`, `--log-level`, `--log-format`;
 5. `--set KEY=VALUE`, for any name.
 
-Configs that are set at runtime, for one broker or for the cluster (`penstock config set`, or any Kafka admin
-tool), override all of these and are stored in the cluster's metadata. `min.insync.replicas` is stored there from
-the first start of a cluster on, so that all nodes use the same value ([cluster](cluster.md)).
+Configs that are set at runtime, for one broker or for the cluster (`penstock config set`, or any Kafka
+admin tool), override all of these and are stored in the cluster's metadata. `min.insync.replicas` is
+stored there from the first start of a cluster on, so that all nodes use the same value
+([cluster](cluster.md)).
 
 A source also overrides other names for the same setting in an earlier source:
 `PENSTOCK_LOG_RETENTION_HOURS` overrides `log.retention.ms` of a file, `--port` overrides its `listeners`, and
 `--data` its `penstock.memory`.
 
-An unknown name or an invalid value stops the broker at start, with one line that names the error and a valid
-alternative. An unknown environment variable is an error if it is similar to a known one. Variables that Kubernetes
-sets for a service called `penstock` are ignored, and so are `PENSTOCK_BOOTSTRAP` and `PENSTOCK_DEBUG`, which are for
-the command line.
+An unknown name or an invalid value stops the broker at start, with one line that names the error and a
+valid alternative. An unknown environment variable is an error if it is similar to a known one. Variables
+that Kubernetes sets for a service called `penstock` are ignored, and so are `PENSTOCK_BOOTSTRAP` and
+`PENSTOCK_DEBUG`, which are for the command line.
 
 `penstock cluster start` reads its file, the environment and `--set` once, and writes a complete file for each
 broker. From then on the broker starts with that file.
 
 ## Config files
 
-Settings are grouped in sections. Sizes are like `512KB` or `1GB` (units of 1,024), durations like `5ms`, `1s`,
-`24h`, `7d` or `1h30m`:
+Settings are grouped in sections. Sizes are like `512KB` or `1GB` (units of 1,024), durations like `5ms`,
+`1s`, `24h`, `7d` or `1h30m`:
 
 ```yaml
 {example}```
@@ -99,18 +100,20 @@ Settings are grouped in sections. Sizes are like `512KB` or `1GB` (units of 1,02
 | --- | --- | --- |
 {settings}
 
-A broker ignores refused settings of a file and logs `setting_refused` with the reason for each. In the environment
-and in `--set` they are errors.
+A broker ignores refused settings of a file and logs `setting_refused` with the reason for each. In the
+environment and in `--set` they are errors.
 
-With `cluster.bootstrap_servers`, and a different `broker.id` on each machine, the file above defines a cluster. The
-brokers in the list have the ids 1, 2, 3 (`0@host:9092` sets another id). The first five are voters. Each broker
-advertises its address in the list to clients. A broker that is not in the list joins without a vote. For other
-layouts use `listeners`, `advertised.listeners` and `controller.quorum.voters`, as in Kafka.
+With `cluster.bootstrap_servers`, and a different `broker.id` on each machine, the file above defines a
+cluster. The brokers in the list have the ids 1, 2, 3 (`0@host:9092` sets another id). The first five are
+voters. Each broker advertises its address in the list to clients. A broker that is not in the list joins
+without a vote. For other layouts use `listeners`, `advertised.listeners` and `controller.quorum.voters`,
+as in Kafka.
 
-Declared topics are created at start, by the first broker that is ready. It waits until all voters are up, or five
-seconds, so that topics are spread over all brokers. Topics that need more brokers are created when these are up. An
-existing topic is not changed; differences from the file are logged as `topic_differs`. A topic's settings are
-`partitions`, `replication_factor`, {topic_names}, or any [topic config](#topics) by Kafka's name.
+Declared topics are created at start, by the first broker that is ready. It waits until all voters are
+up, or five seconds, so that topics are spread over all brokers. Topics that need more brokers are
+created when these are up. An existing topic is not changed; differences from the file are logged as
+`topic_differs`. A topic's settings are `partitions`, `replication_factor`, {topic_names}, or any [topic
+config](#topics) by Kafka's name.
 
 Kafka's names can be used beside the sections, nested or not. Lists are YAML lists:
 
