@@ -22,12 +22,13 @@ from penstock.broker.handlers.groups import GroupHandlers
 from penstock.broker.handlers.log_dirs import LogDirHandlers
 from penstock.broker.handlers.metadata import MetadataHandlers
 from penstock.broker.handlers.offsets import OffsetHandlers
-from penstock.broker.handlers.produce import produce
+from penstock.broker.handlers.produce import ProduceHandler
 from penstock.broker.handlers.producers import ProducerHandlers
 from penstock.broker.handlers.quorum import QuorumHandlers
 from penstock.broker.handlers.quotas import alter_client_quotas, describe_client_quotas
 from penstock.broker.handlers.replica_log_dirs import ReplicaLogDirHandlers
 from penstock.broker.handlers.topics import TopicHandlers
+from penstock.broker.produce.pending import ProduceEnvironment
 from penstock.net.listener import Listener
 from penstock.wire.api import Api
 from penstock.wire.apis.add_raft_voter import ADD_RAFT_VOTER
@@ -142,9 +143,12 @@ class Routes:
 
     def _data_handlers(self) -> dict[Api[Any, Any], Handler]:
         parts = self._parts
+        produces = ProduceEnvironment(
+            parts.partitions, parts.metrics, parts.workers, parts.server.pool, LeaderHints(parts.image)
+        )
         producers = ProducerHandlers(parts.producer_ids, parts.partitions)
         return {
-            PRODUCE: produce,
+            PRODUCE: ProduceHandler(produces),
             FETCH: self.fetch,
             LIST_OFFSETS: self.offsets.list_offsets,
             OFFSET_FOR_LEADER_EPOCH: self.offsets.offset_for_leader_epoch,

@@ -1,11 +1,17 @@
-"""Produce: check what the version promises, append, and answer when the acks allow it."""
+"""Produce: check the batches, append them, and answer when the acks allow it."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from penstock.broker.base.context import Context
-from penstock.broker.produce.pending import Acknowledgement, Rest, Uncommitted, finished, refuse
+from penstock.broker.produce.pending import (
+    Acknowledgement,
+    PendingProduce,
+    ProduceEnvironment,
+    fill_refusal,
+    respond,
+)
 from penstock.broker.replica.deferred_appends import append_at_once, append_later
 from penstock.broker.replica.partition import Partition
 from penstock.broker.replica.partitions import Partitions
@@ -31,90 +37,94 @@ from penstock.wire.apis.produce import (
 )
 from penstock.wire.messages import response_skeleton
 
-__all__ = ["produce"]
+__all__ = ["ProduceHandler"]
 
-#: the first version by topic id, that may carry zstd, and that is told where the log starts
+#: the first versions with topic ids, with zstd, and with the log start offset in responses
 _BY_TOPIC_ID: Final = 13
 _ZSTD_FROM: Final = 7
 _LOG_START_FROM: Final = 5
 _VALID_ACKS: Final = (-1, 1, 0)
 
 
-def produce(
-    context: Context, request: ProduceRequest
-) -> ProduceResponse | Acknowledgement | Deferred[ProduceResponse | Acknowledgement | None] | None:
-    """The hot path: all that the usual request needs stands here in one piece, without calls in between."""
-    broker = context.broker
-    version = context.version
-    acks = request.acks
-    if acks not in _VALID_ACKS:
-        return _refuse_acks(broker.partitions, version, request)
-    find = broker.partitions.find
-    metrics = broker.metrics
-    topics: list[TopicProduceResponse] = []
-    rest: Rest | None = None
-    failed = False
-    one = (
-        acks
-        and version >= _LOG_START_FROM
-        and len(request.topic_data) == 1 == len(request.topic_data[0].partition_data)
-    )
-    for topic in request.topic_data:
-        key = TopicId(topic.topic_id) if version >= _BY_TOPIC_ID else topic.name
-        answers: list[PartitionProduceResponse] = []
-        for data in topic.partition_data:
-            partition = find(key, data.index)
-            if isinstance(partition, ErrorCode):
-                failed = True
-                answers.append(_refused(data.index, partition))
-                continue
-            try:
-                batch = _checked_batch(data.records, version, request.transactional_id)
-                leadership = partition.leadership if acks < 0 else None
-                if leadership is not None:
-                    leadership.check_enough_replicas()
-                appended = append_at_once(partition, batch)
-                if appended is None:
+class ProduceHandler:
+    """Answers Produce requests."""
+
+    def __init__(self, environment: ProduceEnvironment) -> None:
+        self._environment = environment
+
+    def __call__(
+        self, context: Context, request: ProduceRequest
+    ) -> ProduceResponse | Acknowledgement | Deferred[ProduceResponse | Acknowledgement | None] | None:
+        """Append all batches. The usual request takes few calls, because this is the hot path."""
+        environment = self._environment
+        version, acks = context.version, request.acks
+        if acks not in _VALID_ACKS:
+            return _refuse_acks(environment.partitions, version, request)
+        find, metrics = environment.partitions.find, environment.metrics
+        topics: list[TopicProduceResponse] = []
+        pending: PendingProduce | None = None
+        failed = False
+        is_one = (
+            acks
+            and version >= _LOG_START_FROM
+            and len(request.topic_data) == 1 == len(request.topic_data[0].partition_data)
+        )
+        for topic in request.topic_data:
+            key = TopicId(topic.topic_id) if version >= _BY_TOPIC_ID else topic.name
+            answers: list[PartitionProduceResponse] = []
+            for data in topic.partition_data:
+                partition = find(key, data.index)
+                if isinstance(partition, ErrorCode):
+                    failed = True
+                    answers.append(_refused(data.index, partition))
+                    continue
+                try:
+                    batch = _checked_batch(data.records, version, request.transactional_id)
+                    leadership = partition.leadership if acks < 0 else None
+                    if leadership is not None:
+                        leadership.check_enough_replicas()
+                    appended = append_at_once(partition, batch)
+                    if appended is None:
+                        answer = PartitionProduceResponse(index=data.index)
+                        pending = pending or PendingProduce(environment, context, request, topics)
+                        result = pending.expect_append(answer, len(batch))
+                        append_later(environment.workers, environment.memory, partition, batch, result)
+                    else:
+                        metrics.bytes_in += len(batch)
+                        metrics.messages_in += appended[1] - appended[0] + 1
+                        # `partition.acks_wait`, without the call.
+                        waits = acks and (partition.sync_due or partition.flusher.acks_wait)
+                        acknowledgement = None
+                        if is_one and appended[2] < 0:
+                            acknowledgement = _acknowledged(partition, version, topic, appended)
+                            if leadership is None and not waits:
+                                return acknowledgement
+                        answer = _answer(data.index, appended)
+                        if waits or leadership is not None:
+                            pending = pending or PendingProduce(
+                                environment, context, request, topics, acknowledgement
+                            )
+                            if waits:
+                                pending.expect_flush(partition.flusher, answer)
+                            if leadership is not None:
+                                pending.expect_commit(leadership, appended[1] + 1, answer)
+                except ApiError as e:
+                    failed = True
                     answer = PartitionProduceResponse(index=data.index)
-                    rest = rest or Rest(context, request, topics)
-                    append_later(
-                        broker.workers, broker.server.pool, partition, batch, rest.expect(answer, len(batch))
-                    )
-                else:
-                    metrics.bytes_in += len(batch)
-                    metrics.messages_in += appended[1] - appended[0] + 1
-                    # `partition.acks_wait`, without the call.
-                    waits = acks and (partition.sync_due or partition.flusher.acks_wait)
-                    if one and not waits and appended[2] < 0:
-                        acknowledgement = _acknowledged(partition, version, topic, appended)
-                        if leadership is None:
-                            return acknowledgement
-                        return Uncommitted(
-                            context, request, acknowledgement, leadership, appended[1] + 1
-                        ).deferred
-                    answer = _answer(data.index, appended)
-                    if waits or leadership is not None:
-                        rest = rest or Rest(context, request, topics)
-                    if waits and rest is not None:
-                        rest.expect_flush(partition.flusher, answer)
-                    if leadership is not None and rest is not None:
-                        rest.expect_commit(leadership, appended[1] + 1, answer)
-            except ApiError as e:
-                failed = True
-                answer = PartitionProduceResponse(index=data.index)
-                refuse(answer, e, partition)
-            answers.append(answer)
-        topics.append(_topic_answer(topic, answers))
-    if rest is not None:
-        rest.one_less()
-        return rest.deferred
-    return finished(context, acks, topics, failed)
+                    fill_refusal(answer, e, partition)
+                answers.append(answer)
+            topics.append(_topic_answer(topic, answers))
+        if pending is not None:
+            pending.failed |= failed
+            pending.one_less()
+            return pending.deferred
+        return respond(environment, context, acks, topics, failed)
 
 
 def _acknowledged(
     partition: Partition, version: int, topic: TopicProduceData, appended: Appended
 ) -> Acknowledgement:
-    """The answer to the usual request, one batch without an append time: three numbers are all its news."""
+    """The response to one batch without an append time: only three numbers change from one to the next."""
     skeleton = partition.acknowledgements.get(version)
     if skeleton is None:
 
@@ -146,13 +156,13 @@ def _refuse_acks(partitions: Partitions, version: int, request: ProduceRequest) 
 
 
 def _checked_batch(records: memoryview | None, version: int, transactional_id: str | None) -> memoryview:
-    """What a partition was sent, as far as the request has a say in it; the log checks the batch itself."""
+    """Check a batch by the rules of its request; the log checks the batch itself."""
     if records is None:
         raise NotOneBatch("A partition was sent without a record batch")
-    # What is too short to be a batch the log refuses.
+    # The log refuses bytes that are too short for a batch.
     attributes = records[ATTRIBUTES_LOW] if len(records) >= HEADER_SIZE else 0
     if attributes & TRANSACTIONAL_BIT:
-        # Nobody could end the transaction, and readers of committed records would never get past it.
+        # The transaction could not be ended, and consumers of committed records would never get past it.
         if transactional_id is None:
             raise ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         raise InvalidTxnState("This broker has no transactions yet")
@@ -166,7 +176,7 @@ def _topic_answer(topic: TopicProduceData, answers: list[PartitionProduceRespons
 
 
 def _refused(index: int, code: ErrorCode, message: str = "") -> PartitionProduceResponse:
-    """The answer where no partition was asked."""
+    """The answer for a partition that is not here."""
     return PartitionProduceResponse(
         index=index, error_code=code, error_message=message or code.name, base_offset=-1
     )

@@ -1,8 +1,12 @@
-"""Produce requests that wait: for a worker, for a disk, for replicas. No task, at most one timer each."""
+"""Produce requests whose response is pending: for a worker, a disk or replicas.
+
+A pending request is a plain object with at most one timer, not a task.
+"""
 
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from penstock.broker.base.context import Context
@@ -11,9 +15,12 @@ from penstock.broker.base.metrics import Metrics
 from penstock.broker.replica.flusher import Flusher
 from penstock.broker.replica.leadership import Leadership
 from penstock.broker.replica.partition import Partition
+from penstock.broker.replica.partitions import Partitions
 from penstock.model.errors import ApiError, ErrorCode, InvalidRecord, InvalidTimestamp, StorageError
 from penstock.model.ids import TopicId
+from penstock.net.buffers import BufferPool
 from penstock.net.deferred import Deferred
+from penstock.ports import Workers
 from penstock.storage.log import Appended
 from penstock.storage.validation import NotOneBatch
 from penstock.wire.apis.produce import (
@@ -27,12 +34,12 @@ from penstock.wire.apis.produce import (
 )
 from penstock.wire.messages import Skeleton
 
-__all__ = ["Acknowledgement", "Rest", "Uncommitted", "finished", "refuse"]
+__all__ = ["Acknowledgement", "PendingProduce", "ProduceEnvironment", "fill_refusal", "respond"]
 
-#: a response that is encoded but for three numbers, and those: partition, base offset, log start offset
+#: A response that is encoded but for three numbers, and those: partition, base offset, log start offset.
 Acknowledgement: TypeAlias = tuple[Skeleton, tuple[int, int, int]]
 
-#: errors before or instead of a look at the log: with any other, clients learn where it starts
+#: Errors that arise without a look at the log. With any other error the response has the log start offset.
 _WITHOUT_LOG_START: Final = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -50,51 +57,73 @@ _WITHOUT_LOG_START: Final = frozenset(
 )
 
 
-class Rest:
-    """What a request still waits for before it is answered; first for `one_less` of its handler."""
+@dataclass(frozen=True, slots=True)
+class ProduceEnvironment:
+    """What all produce requests of a broker use."""
+
+    partitions: Partitions
+    metrics: Metrics
+    workers: Workers
+    #: accounts for the copies of batches whose append is deferred
+    memory: BufferPool
+    hints: LeaderHints
+
+
+class PendingProduce:
+    """A produce request whose response is pending.
+
+    It holds one count for its handler and one for each outstanding append, flush and commit.
+    """
 
     __slots__ = (
+        "_acknowledgement",
         "_context",
         "_count",
-        "_flushes",
+        "_environment",
         "_timeout_s",
         "_timer",
         "_topics",
-        "_uncommitted",
         "acks",
+        "commits",
         "deferred",
+        "failed",
     )
 
-    def __init__(self, context: Context, request: ProduceRequest, topics: list[TopicProduceResponse]) -> None:
+    def __init__(
+        self,
+        environment: ProduceEnvironment,
+        context: Context,
+        request: ProduceRequest,
+        topics: list[TopicProduceResponse],
+        acknowledgement: Acknowledgement | None = None,
+    ) -> None:
+        """`topics` are the response. `acknowledgement` is the same response, encoded, if nothing fails."""
+        self._environment = environment
         self._context = context
         self.acks = request.acks
         self._topics = topics
-        self._flushes: dict[Flusher, list[PartitionProduceResponse]] = {}
-        #: answers that wait for replicas, by their ids
-        self._uncommitted: dict[int, PartitionProduceResponse] = {}
+        self._acknowledgement = acknowledgement
+        #: the commits that are outstanding
+        self.commits: dict[_PendingCommit, None] = {}
+        #: true if an answer has an error
+        self.failed = False
         self._timeout_s = request.timeout_ms / 1000
         self._timer: asyncio.TimerHandle | None = None
         self._count = 1
         self.deferred: Deferred[ProduceResponse | Acknowledgement | None] = Deferred()
 
-    def expect(self, answer: PartitionProduceResponse, size: int) -> Expected:
+    def expect_append(self, answer: PartitionProduceResponse, size: int) -> _PendingAppend:
+        """Returns the function that takes the result of an append of `size` bytes by a worker."""
         self._count += 1
-        return Expected(self, self._context.broker.metrics, answer, size)
+        return _PendingAppend(self, self._environment.metrics, answer, size)
 
     def expect_flush(self, flusher: Flusher, answer: PartitionProduceResponse) -> None:
-        answers = self._flushes.get(flusher)
-        if answers is not None:
-            answers.append(answer)
-            return
-        answers = self._flushes[flusher] = [answer]
         self._count += 1
 
         def flushed(error: StorageError | None) -> None:
             if error is not None:
-                for answer in answers:
-                    _fill_error(answer, error)
-            # Whoever comes later, from a deferred append, waits for a flush of its own.
-            del self._flushes[flusher]
+                self.failed = True
+                _fill_error(answer, error)
             self.one_less()
 
         flusher.when_flushed(flushed)
@@ -102,96 +131,74 @@ class Rest:
     def expect_commit(
         self, leadership: Leadership, end_offset: int, answer: PartitionProduceResponse
     ) -> None:
-        """Wait until enough replicas have everything below `end_offset`, but not longer than was asked."""
+        """Wait until all records below `end_offset` are committed, but no longer than the request allows."""
         self._count += 1
-        self._uncommitted[id(answer)] = answer
-
-        def committed(code: ErrorCode) -> None:
-            if self._uncommitted.pop(id(answer), None) is not None:
-                if code is not ErrorCode.NONE and not answer.error_code:
-                    _fill_error(answer, ApiError(code))
-                self.one_less()
-
-        leadership.when_committed(end_offset, committed)
-        if self._uncommitted and self._timer is None:
+        commit = _PendingCommit(self, answer)
+        self.commits[commit] = None
+        leadership.when_committed(end_offset, commit)
+        if self.commits and self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(self._timeout_s, self._timed_out)
             self.deferred.on_cancel = self._timer.cancel
 
     def _timed_out(self) -> None:
-        """What was appended stays, and may be committed yet; the client cannot know."""
-        uncommitted, self._uncommitted = self._uncommitted, {}
-        for answer in uncommitted.values():
-            _fill_error(answer, ApiError(ErrorCode.REQUEST_TIMED_OUT))
-            self.one_less()
+        """Fail all outstanding commits. The records stay, and may be committed later."""
+        for commit in list(self.commits):
+            commit(ErrorCode.REQUEST_TIMED_OUT)
 
     def one_less(self) -> None:
+        """Release one count; the last one sends the response."""
         self._count -= 1
-        if not self._count:
-            if self._timer is not None:
-                self._timer.cancel()
-            failed = any(answer.error_code for topic in self._topics for answer in topic.partition_responses)
-            self.deferred.resolve(finished(self._context, self.acks, self._topics, failed))
-
-
-class Uncommitted:
-    """The usual request with acks=all: one batch, which waits for replicas and for nothing else."""
-
-    __slots__ = ("_acknowledgement", "_context", "_place", "_timer", "deferred")
-
-    def __init__(
-        self,
-        context: Context,
-        request: ProduceRequest,
-        acknowledgement: Acknowledgement,
-        leadership: Leadership,
-        end_offset: int,
-    ) -> None:
-        self._context = context
-        self._acknowledgement = acknowledgement
-        (topic,) = request.topic_data
-        # Not the request itself: its records belong to the receive buffer.
-        self._place = topic.name, topic.topic_id, topic.partition_data[0].index
-        self._timer: asyncio.TimerHandle | None = None
-        self.deferred: Deferred[ProduceResponse | Acknowledgement | None] = Deferred()
-        leadership.when_committed(end_offset, self)
-        if not self.deferred.done:
-            self._timer = asyncio.get_running_loop().call_later(
-                # What was appended stays, and may be committed yet; the client cannot know.
-                request.timeout_ms / 1000,
-                self,
-                ErrorCode.REQUEST_TIMED_OUT,
-            )
-            self.deferred.on_cancel = self._timer.cancel
-
-    def __call__(self, code: ErrorCode) -> None:
-        """The replicas have the batch, or it is clear that nobody will say so; the first news counts."""
+        if self._count:
+            return
         if self._timer is not None:
             self._timer.cancel()
-        if code is ErrorCode.NONE or self.deferred.done:
+        if self._acknowledgement is not None and not self.failed:
             self.deferred.resolve(self._acknowledgement)
+        else:
+            self.deferred.resolve(
+                respond(self._environment, self._context, self.acks, self._topics, self.failed)
+            )
+
+
+class _PendingCommit:
+    """Takes the result of a commit: NONE, or the error."""
+
+    __slots__ = ("_answer", "_request")
+
+    def __init__(self, request: PendingProduce, answer: PartitionProduceResponse) -> None:
+        self._request = request
+        self._answer = answer
+
+    def __call__(self, code: ErrorCode) -> None:
+        request = self._request
+        if self not in request.commits:
+            # The request has timed out.
             return
-        name, topic_id, index = self._place
-        answer = PartitionProduceResponse(index=index)
-        _fill_error(answer, ApiError(code))
-        topic = TopicProduceResponse(name=name, topic_id=topic_id, partition_responses=[answer])
-        self.deferred.resolve(finished(self._context, -1, [topic], failed=True))
+        del request.commits[self]
+        if code is not ErrorCode.NONE and not self._answer.error_code:
+            request.failed = True
+            _fill_error(self._answer, ApiError(code))
+        request.one_less()
 
 
-class Expected:
-    """Takes the result of an append that went through a worker."""
+class _PendingAppend:
+    """Takes the result of an append by a worker."""
 
-    __slots__ = ("_answer", "_metrics", "_rest", "_size")
+    __slots__ = ("_answer", "_metrics", "_request", "_size")
 
-    def __init__(self, rest: Rest, metrics: Metrics, answer: PartitionProduceResponse, size: int) -> None:
-        self._rest = rest
+    def __init__(
+        self, request: PendingProduce, metrics: Metrics, answer: PartitionProduceResponse, size: int
+    ) -> None:
+        self._request = request
         self._metrics = metrics
         self._answer = answer
         self._size = size
 
     def __call__(self, partition: Partition, result: Appended | ApiError) -> None:
-        answer = self._answer
+        answer, request = self._answer, self._request
         if isinstance(result, ApiError):
-            refuse(answer, result, partition)
+            request.failed = True
+            fill_refusal(answer, result, partition)
         else:
             self._metrics.bytes_in += self._size
             self._metrics.messages_in += result.last_offset - result.base_offset + 1
@@ -199,41 +206,40 @@ class Expected:
             answer.log_append_time_ms = result.append_time_ms
             answer.log_start_offset = result.log_start_offset
             if partition.acks_wait:
-                self._rest.expect_flush(partition.flusher, answer)
-            if partition.leadership is not None and self._rest.acks < 0:
-                self._rest.expect_commit(partition.leadership, result.last_offset + 1, answer)
-        self._rest.one_less()
+                request.expect_flush(partition.flusher, answer)
+            if partition.leadership is not None and request.acks < 0:
+                request.expect_commit(partition.leadership, result.last_offset + 1, answer)
+        request.one_less()
 
 
-def finished(
-    context: Context, acks: int, topics: list[TopicProduceResponse], failed: bool
+def respond(
+    environment: ProduceEnvironment,
+    context: Context,
+    acks: int,
+    topics: list[TopicProduceResponse],
+    failed: bool,
 ) -> ProduceResponse | None:
-    """The response, or None for a client that wants none: it learns of errors by a closed connection."""
+    """The response. With acks=0 there is none, and an error closes the connection."""
     if failed:
-        context.broker.metrics.produce_errors += 1
+        environment.metrics.produce_errors += 1
     if acks == 0:
         if failed:
             context.connection.close()
         return None
     response = ProduceResponse(responses=topics)
     if failed:
-        _add_leader_hints(context, response)
+        answers = (
+            (topic.name or TopicId(topic.topic_id), answer.index, answer)
+            for topic in topics
+            for answer in topic.partition_responses
+        )
+        listener = context.listener.name
+        response.node_endpoints = environment.hints.add(answers, listener, LeaderIdAndEpoch, NodeEndpoint)
     return response
 
 
-def _add_leader_hints(context: Context, response: ProduceResponse) -> None:
-    answers = (
-        (topic.name or TopicId(topic.topic_id), answer.index, answer)
-        for topic in response.responses
-        for answer in topic.partition_responses
-    )
-    response.node_endpoints = LeaderHints(context.broker.image).add(
-        answers, context.listener.name, LeaderIdAndEpoch, NodeEndpoint
-    )
-
-
-def refuse(answer: PartitionProduceResponse, error: ApiError, partition: Partition) -> None:
-    """Fill the answer to a batch that `partition` did not take."""
+def fill_refusal(answer: PartitionProduceResponse, error: ApiError, partition: Partition) -> None:
+    """Fill the answer to a batch that `partition` has refused."""
     _fill_error(answer, error)
     if error.code not in _WITHOUT_LOG_START and not isinstance(error, NotOneBatch):
         answer.log_start_offset = partition.log.log_start_offset
