@@ -82,9 +82,12 @@ _REACTIONS: Final = {
 class LeaderState:
     """One leadership of one partition. A new leader epoch gets a new object.
 
-    `local_end` is what counts of the leader's own log: its end, or its durable end where acks wait for the
-    disk. `brokers` gives a broker's registration, or None. Calls that may change the ISR return the proposal
-    to send.
+    `local_end` is the end of the leader's own log, or of its durable part if acks wait for the disk.
+    `brokers` returns a broker's registration, or None. Calls that may change the ISR return the proposal to
+    send.
+
+    Why it has more than 25 methods: ISR, proposals and high watermark depend on each other. Splitting them
+    would spread the invariants above over several objects.
     """
 
     __slots__ = (

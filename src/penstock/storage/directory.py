@@ -70,12 +70,16 @@ MANY_FILES: Final = 64
 
 
 class DataDirectory:
-    """One data directory of a broker, open until `close`."""
+    """One data directory of a broker, open until `close`.
+
+    Why it has more than 25 methods: manifest, checkpoints and open logs have to name the same partitions.
+    Each method that adds, removes or moves a partition updates all three.
+    """
 
     def __init__(
         self, files: Files, path: str, lock: File, owner: Owner, manifest: bytes | None, clock: Clock | None
     ) -> None:
-        """`manifest` is the content of its file, None where there was none."""
+        """`manifest` is the content of its file, None if there was none."""
         self._files = files
         self.path = path
         self._lock = lock

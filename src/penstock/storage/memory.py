@@ -76,7 +76,10 @@ class MemoryFile:
 
 
 class MemoryFiles:
-    """A file system in memory. `write`, `cut` and `sync` are what its open files call."""
+    """A file system in memory. `write`, `cut` and `sync` are called by its open files.
+
+    Why it has more than 25 methods: it implements `Files`, and tests override single operations of a disk.
+    """
 
     def __init__(self, clock: Clock | None = None) -> None:
         self._clock = clock

@@ -87,7 +87,11 @@ class Coverage(NamedTuple):
 
 
 class Segment:
-    """The batches from `base_offset` on, up to the next segment's."""
+    """The batches from `base_offset` on, up to the base offset of the next segment.
+
+    Why it has more than 25 methods: file and indexes of a segment change together, are loaded on demand and
+    dropped when others need the memory. Every method keeps them in agreement.
+    """
 
     __slots__ = (
         "_entries_max",

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import asyncio
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
 from penstock.broker.base.logs import get_logger
 from penstock.model.config import BrokerConfig
+from penstock.model.errors import StorageError
 from penstock.model.ids import METADATA_TOPIC, METADATA_TOPIC_ID, format_topic_id
-from penstock.ports import Clock, Files, Rng
-from penstock.storage.directory import DataDirectory, StoredPartition
+from penstock.ports import Clock, Files, Rng, Workers
+from penstock.storage.directory import MANY_FILES, DataDirectory, StoredPartition
+from penstock.storage.flush import FlushPlan
 from penstock.storage.folders import PartitionFolders
 from penstock.storage.manifest import NO_BROKER_EPOCH
 from penstock.storage.ownership import DirectoryRefused, introduce, survey
 from penstock.storage.quarantine import Quarantine
 
-__all__ = ["DataDirectories", "check_metadata_folder", "open_directories"]
+__all__ = ["DataDirectories", "check_metadata_folder", "close_cleanly", "open_directories"]
 
 log = get_logger("partitions")
 
@@ -109,3 +112,30 @@ def open_directories(
         if directory.shutdown.problem is not None:
             log.warning("manifest_refused", directory=path, reason=directory.shutdown.problem)
     introduce(files, [directory.path for directory in into.opened])
+
+
+async def close_cleanly(workers: Workers, directory: DataDirectory, broker_epoch: int, threads: int) -> None:
+    """Sync the logs of a directory and write its manifest; without the manifest if the disk fails.
+
+    Nothing may be appended from now on.
+    """
+    try:
+        sealed = await workers.in_thread(directory.seal)
+        await _sync(workers, directory, [plan for _, plan in sealed], threads)
+        for opened, plan in sealed:
+            opened.flushed(plan)
+        await workers.in_thread(directory.close, True, broker_epoch)
+    except StorageError as e:
+        log.error("unclean_shutdown", directory=directory.path, error=str(e))
+        directory.close(clean=False)
+
+
+async def _sync(workers: Workers, directory: DataDirectory, plans: Sequence[FlushPlan], threads: int) -> None:
+    """Carry out plans in several threads: a disk syncs ten files in hardly more time than one."""
+    if len(plans) >= MANY_FILES:
+        threads = 1
+    parts = [plans[first::threads] for first in range(min(threads, len(plans)))]
+    done = [workers.in_thread(directory.sync, part) for part in parts]
+    for outcome in await asyncio.gather(*done, return_exceptions=True):
+        if isinstance(outcome, BaseException):
+            raise outcome

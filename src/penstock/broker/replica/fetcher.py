@@ -21,6 +21,7 @@ from typing import Final, NamedTuple
 
 from penstock.broker.base.logs import get_logger
 from penstock.broker.base.metrics import Metrics
+from penstock.broker.base.retry import RetryPause
 from penstock.broker.replica.fetch_requests import ReplicaFetchRequests
 from penstock.broker.replica.fetch_responses import cut_log, split_response
 from penstock.broker.replica.flusher import Flusher
@@ -49,7 +50,6 @@ from penstock.wire.apis.list_offsets import (
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
-from penstock.wire.backoff import Backoff
 from penstock.wire.replica_fetch import REPLICA_FETCH, FetchedPartition, ReplicaFetchResponse
 from penstock.wire.schema import Records
 
@@ -90,7 +90,6 @@ class ReplicaFetcher:
         self._purpose = purpose
         self._node_id = config.node_id
         self._clock = clock
-        self._rng = rng
         self._metrics = metrics
         self._cluster = cluster
         self._throttle = throttles.follower
@@ -101,7 +100,7 @@ class ReplicaFetcher:
         #: appended records to sync before the next request
         self._unsynced: dict[Flusher, dict[FollowerState, None]] = {}
         self._news = asyncio.Event()
-        self._backoff = Backoff(_PAUSE_FIRST_S, _PAUSE_LIMIT_S)
+        self._pause = RetryPause(rng, _PAUSE_FIRST_S, _PAUSE_LIMIT_S)
         #: the request that waits at the leader, if any
         self._waiting: PlannedFetch | None = None
         self._nudge: asyncio.Task[None] | None = None
@@ -155,15 +154,12 @@ class ReplicaFetcher:
                 self._plan.failed()
                 self._requests.forget()
                 log.info("replica_fetch_failed", leader=self._leader, error=str(e))
-                await self._pause()
+                await self._pause.wait()
             except Exception as e:
                 self._plan.failed()
                 self._requests.forget()
                 log.error("replica_fetch_broke", leader=self._leader, error=repr(e), exc_info=e)
-                await self._pause()
-
-    async def _pause(self) -> None:
-        await asyncio.sleep(self._backoff.failed(self._rng.uniform(-1.0, 1.0)))
+                await self._pause.wait()
 
     async def _fetch_once(self) -> None:
         if self._unsynced:
@@ -264,7 +260,7 @@ class ReplicaFetcher:
     # -- responses
 
     def _succeeded(self, session_id: int) -> None:
-        self._backoff.succeeded()
+        self._pause.reset()
         self._plan.answered(session_id)
 
     async def _take(self, response: ReplicaFetchResponse | FetchResponse) -> None:
@@ -275,7 +271,7 @@ class ReplicaFetcher:
                 error = ErrorCode(response.error_code)
                 self._plan.failed(session_known=error is not ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
                 log.info("replica_session_over", leader=self._leader, error=error.name)
-                await self._pause()
+                await self._pause.wait()
                 return
             session_id = response.session_id
             fetched: Sequence[FetchedPartition]

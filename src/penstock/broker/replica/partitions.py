@@ -7,7 +7,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias, cast
 
 from penstock.broker.base.logs import get_logger
-from penstock.broker.replica.data_directories import DataDirectories, check_metadata_folder, open_directories
+from penstock.broker.replica.data_directories import (
+    DataDirectories,
+    check_metadata_folder,
+    close_cleanly,
+    open_directories,
+)
 from penstock.broker.replica.flusher import Flusher, FlushPolicy
 from penstock.broker.replica.partition import Partition
 from penstock.broker.replica.partition_table import PartitionTable, Slot
@@ -28,8 +33,7 @@ from penstock.model.errors import ErrorCode, StorageError
 from penstock.model.ids import METADATA_TOPIC, TopicId, TopicPartition
 from penstock.ports import World
 from penstock.storage.config import LogConfig
-from penstock.storage.directory import MANY_FILES, DataDirectory, PartitionRemoval, StoredPartition
-from penstock.storage.flush import FlushPlan
+from penstock.storage.directory import DataDirectory, PartitionRemoval, StoredPartition
 from penstock.storage.folders import Removals
 from penstock.storage.holes import describe_holes, holes
 from penstock.storage.log import Log
@@ -46,7 +50,11 @@ CheckMetadata: TypeAlias = Callable[[], Callable[[DataDirectory], Log]]
 
 
 class Partitions(PartitionTable):
-    """All hosted partitions. `open` returns the metadata log, which its caller owns."""
+    """All hosted partitions. `open` returns the metadata log, which its caller owns.
+
+    Why it has more than 25 methods: it is the life cycle of a partition, from `add` or `load` to `remove` or
+    `close`, and each step moves the partition between the table, its flusher and its directory.
+    """
 
     def __init__(self, config: BrokerConfig, world: World, check_metadata: CheckMetadata) -> None:
         super().__init__()
@@ -297,38 +305,19 @@ class Partitions(PartitionTable):
                         await self._workers.in_thread(checkpoint.write)
 
     async def close(self, broker_epoch: int) -> None:
-        """Bring everything to the disk and write the manifests of a clean shutdown, where the disk allows it.
+        """Sync all logs and write the manifests of a clean shutdown, as far as the disks allow.
 
-        `broker_epoch` is the one of the registration that ends here.
+        `broker_epoch` is the epoch of the registration that ends.
         """
         for partition in self:
             if partition.pending is not None:
                 await asyncio.gather(*partition.pending.tasks, return_exceptions=True)
         await asyncio.gather(*self._deletions, return_exceptions=True)
-        await asyncio.gather(
-            *(self._close_directory(directory, broker_epoch) for directory in self._flushers)
-        )
+        await asyncio.gather(*(self._close(directory, broker_epoch) for directory in self._flushers))
 
-    async def _close_directory(self, directory: DataDirectory, broker_epoch: int) -> None:
+    async def _close(self, directory: DataDirectory, broker_epoch: int) -> None:
         await self._flushers[directory].stop()
-        try:
-            sealed = await self._workers.in_thread(directory.seal)
-            await self._sync(directory, [plan for _, plan in sealed])
-            for opened, plan in sealed:
-                opened.flushed(plan)
-            await self._workers.in_thread(directory.close, True, broker_epoch)
-        except StorageError as e:
-            log.error("unclean_shutdown", directory=directory.path, error=str(e))
-            directory.close(clean=False)
-
-    async def _sync(self, directory: DataDirectory, plans: Sequence[FlushPlan]) -> None:
-        """Carry out plans at once: a disk syncs ten files in hardly more time than one."""
-        threads = self._config.background_threads if len(plans) < MANY_FILES else 1
-        parts = [plans[first::threads] for first in range(min(threads, len(plans)))]
-        done = [self._workers.in_thread(directory.sync, part) for part in parts]
-        for outcome in await asyncio.gather(*done, return_exceptions=True):
-            if isinstance(outcome, BaseException):
-                raise outcome
+        await close_cleanly(self._workers, directory, broker_epoch, self._config.background_threads)
 
     def abandon(self) -> None:
         """Let go of the directories; the next start has to look at everything that was opened."""

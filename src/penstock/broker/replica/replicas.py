@@ -54,7 +54,10 @@ _FENCED_LISTED_MS: Final = 10_000
 
 
 class Replicas:
-    """Assigns roles to the replicas of one broker, until `stop`."""
+    """Assigns roles to the replicas of one broker, until `stop`.
+
+    Why it has more than 25 methods: all transitions between the roles are here.
+    """
 
     def __init__(
         self,
