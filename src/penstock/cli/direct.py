@@ -34,7 +34,7 @@ class DirectLine:
     def __init__(self, bootstrap: str, timeout_s: float) -> None:
         self.bootstrap = bootstrap
         self.timeout_s = timeout_s
-        #: addresses where nobody listens: the process is gone
+        #: addresses that refuse connections: the process is gone
         self.refused: set[str] = set()
         self._addresses = [address.strip() for address in bootstrap.split(",")]
         self._contact: str | None = None
@@ -74,7 +74,8 @@ class DirectLine:
             try:
                 return await self._ask_at(address, api, request)
             except PeerTimedOut as error:
-                # What it was asked for may still happen, so nobody else is asked for it. It may hang, though.
+                # The request may still be carried out, so no other broker gets it. The broker may hang,
+                # though.
                 self._contact = None
                 raise NoAnswer(too_late(f"{address} has not answered {api.name}", self.timeout_s)) from error
             except PeerGone:
@@ -85,7 +86,7 @@ class DirectLine:
     async def _first_to_answer(self, addresses: Iterable[str]) -> str | None:
         """The first broker that responds to ApiVersions; None if none does."""
         for address in self._addresses:
-            self._peer(address)  # what is no address is told before anybody is asked
+            self._peer(address)  # report an invalid address before any request is sent
         hellos = [asyncio.create_task(self._answers(address)) for address in addresses]
         try:
             for hello in asyncio.as_completed(hellos):

@@ -89,7 +89,7 @@ def print_no_more() -> int:
 def reader_is_gone(output: int) -> bool:
     """Whether `output` is a pipe whose reader has closed it, so that a write would fail."""
     poll = select.poll()
-    poll.register(output, 0)  # errors are reported without being asked for
+    poll.register(output, 0)  # errors are always reported
     return any(events & select.POLLERR for _, events in poll.poll(0))
 
 

@@ -84,7 +84,7 @@ def selected(cluster: Cluster, group: str, topics: Sequence[str]) -> list[Key]:
         if not committed:
             raise Failure(f"{group} has committed nothing: name topics with --topic")
         return committed
-    # Ask for all topics: asking for one by name would create it where the broker creates topics on demand.
+    # Request all topics: a request for one by name would create it if auto.create.topics.enable is true.
     known = cluster.metadata(cluster.admin).topics
     keys: set[Key] = set()
     for text in topics:

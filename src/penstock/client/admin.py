@@ -179,7 +179,7 @@ class Admin:
         }
 
     async def set_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Move a group that nobody is in."""
+        """Set the committed offsets of a group without members."""
         request = [
             ConsumerGroupTopicPartitions(group, [_Place(*tp, offset) for tp, offset in offsets.items()])
         ]

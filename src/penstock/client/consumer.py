@@ -1,12 +1,14 @@
-"""Reading messages as a member of a group.
+"""Consumes messages as a member of a group.
 
 `delivery` decides when a message's offset is committed, and so what a crash does:
 
-- `at_least_once`: after it was processed. A crash repeats what was not committed yet: be idempotent.
-- `at_most_once`: before it is handed out. A crash loses what was handed out or buffered; nothing comes twice.
-- `exactly_once`: not before there are transactions.
+- `at_least_once`: after it was processed. After a crash uncommitted messages are delivered again: be
+  idempotent.
+- `at_most_once`: before it is delivered. A crash loses delivered and buffered messages; none is delivered
+  twice.
+- `exactly_once`: not supported until transactions are.
 
-A message counts as processed when the next one is asked for, or when the `async with` around it ends without
+A message counts as processed when the next one is requested, or when the `async with` around it ends without
 an error.
 """
 
@@ -269,7 +271,7 @@ class Consumer:
             lanes.add(message)
 
     def _put_back(self, messages: list[Message]) -> None:
-        """A run ends without them. Who reads on with this consumer must not commit over their heads."""
+        """Unfinished messages at the end of a run. Later commits of this consumer must not skip them."""
         if not self._at_most_once:
             self._fetcher.put_back(messages)
 
@@ -323,7 +325,7 @@ class Consumer:
         self._end_span()
 
     def _store(self) -> None:
-        """Tell librdkafka, which commits it in the background, what is processed."""
+        """Store the offsets of processed messages in librdkafka, which commits them in the background."""
         if self._lanes is not None:
             self._processed.update(self._lanes.positions())
             self._store_due = bool(self._processed)

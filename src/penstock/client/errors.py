@@ -1,15 +1,15 @@
-"""What the clients raise; each message says what to do.
+"""The exceptions of the clients. Each message names the remedy.
 
 PenstockError
 └── ClientError
     ├── MisusedClient        an argument or a call that cannot work: change the code
     ├── ClientClosed         used after `close`: make a new one
     ├── SerializationError   a key or value does not fit its serializer
-    ├── NotReachable         no broker answered in time: a retry may succeed
-    ├── Refused              a broker said no, with an error code
+    ├── NotReachable         no broker responded in time: a retry may succeed
+    ├── Refused              a broker refused the request, with an error code
     ├── QueueFull            more unsent messages than the producer keeps: wait for some
-    ├── DeliveryFailed       messages of a batch, or that nobody waited for, were not delivered
-    └── HandlerFailed        a handler gave up on a message and there is no dead-letter topic
+    ├── DeliveryFailed       messages of a batch, or without a callback, were not delivered
+    └── HandlerFailed        a handler failed in every attempt and there is no dead-letter topic
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class ClientError(PenstockError):
 
 
 class MisusedClient(ClientError):
-    """What was asked for cannot be done, however often it is tried."""
+    """The call cannot work; a retry does not help."""
 
 
 class ClientClosed(ClientError):
@@ -61,7 +61,7 @@ class Refused(ClientError):
 
 
 class NotReachable(Refused):
-    """Nobody answered in time. Whether a request took effect is then unknown."""
+    """No broker responded in time. The request may or may not have taken effect."""
 
 
 class QueueFull(ClientError):
@@ -89,7 +89,7 @@ class HandlerFailed(ClientError):
     """A handler raised on every attempt; the message stays uncommitted and comes again."""
 
 
-#: librdkafka's codes for "nobody there" and "no answer in time": transport, timed out, message timed out,
+#: librdkafka's codes for "unreachable" and "no response in time": transport, timed out, message timed out,
 #: all brokers down, resolve, time out in queue; and Kafka's own REQUEST_TIMED_OUT.
 _UNREACHABLE = frozenset({-195, -185, -192, -187, -193, -166, 7})
 

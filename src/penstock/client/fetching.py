@@ -1,4 +1,4 @@
-"""librdkafka's consumer, asked on a thread of its own.
+"""Runs librdkafka's consumer on a thread of its own.
 
 Blocking calls run on the fetcher's threads; the buffer belongs to the event loop. A fetch waits for one
 message and then takes what else is there, so that neither latency nor throughput pays for the other. A fetch
@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 _log = logging.getLogger("penstock.client")
 _REQUEST_TIMEOUT = 10.0
-#: How long a fetch may keep the thread, and with it whoever closes the consumer.
+#: How long a fetch may occupy the thread, and delay `close`.
 _FETCH_TIMEOUT = 0.1
 
 
@@ -64,7 +64,7 @@ class Fetcher:
         #: messages that are to be handed out, and those of partitions that are paused
         self.buffer: deque[Any] = deque()
         self._held: deque[Any] = deque()
-        #: whether something has come into the buffer; who minds sets it back
+        #: whether the buffer has got messages; the waiter resets it
         self.unclaimed = False
         self._paused: set[TopicPartition] = set()
 
@@ -133,7 +133,7 @@ class Fetcher:
         fetching = self._fetching
         if not fetching.done():  # and if it is, take it even from a caller in too much of a hurry to wait
             await asyncio.wait([fetching])
-        if self._fetching is not fetching:  # somebody else waited for it too
+        if self._fetching is not fetching:  # another task waited for it, too
             return
         self._fetching = None
         errors = []
@@ -204,11 +204,11 @@ class Fetcher:
         if offsets:
             wanted = places(offsets)
             try:
-                # librdkafka commits once more what it was told to store, and that must not be less.
+                # librdkafka commits the stored offsets once more, which must not be lower.
                 rk.store_offsets(offsets=wanted)
                 rk.commit(offsets=wanted, asynchronous=False)
             except KafkaException as e:
-                # The group has moved on without us. Who has the partitions now reads from the last commit.
+                # The group has rebalanced. The new owner of the partitions reads from the last commit.
                 _log.warning("commit before a rebalance failed, messages will be delivered again: %s", e)
 
     def _lost(self, rk: Any, partitions: list[Any]) -> None:

@@ -1,11 +1,11 @@
-"""Fails a client early when no broker has ever answered it.
+"""Fails a client early if no broker has ever responded.
 
 librdkafka retries a bootstrap address for as long as a message may take, two minutes by default, without an
 error. A wrong address or a broker that is not running should be reported within seconds. Once a broker has
-answered, the client's own timeouts decide.
+responded, the client's own timeouts apply.
 
-librdkafka reports when it has lost all brokers. If that happens before the first answer, `verify` asks for
-metadata at the end of `timeout_s`; a broker that has come up in the meantime answers.
+librdkafka reports when it has lost all brokers. If that happens before the first response, `verify` requests
+metadata at the end of `timeout_s`; a broker that has started in the meantime responds.
 """
 
 from __future__ import annotations

@@ -100,7 +100,7 @@ class Lanes:
         return sorted(messages, key=lambda message: message.offset)
 
     async def drain(self, partitions: set[TopicPartition]) -> None:
-        """Wait until nothing of these partitions is being handled, or nobody will handle it any more."""
+        """Wait until no message of these partitions is being handled, or no handler runs any more."""
         while not self._abandoned and any(
             p.unfinished for tp, p in self._progress.items() if tp in partitions
         ):
@@ -112,7 +112,7 @@ class Lanes:
             self._progress.pop(partition, None)
 
     def abandon(self) -> None:
-        """No handler runs any more: wake up whoever waits for one."""
+        """No handler runs any more: wake up all waiting tasks."""
         self._abandoned = True
         self._changed.set()
 

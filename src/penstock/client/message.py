@@ -13,7 +13,7 @@ from penstock.model.ids import TopicPartition
 
 __all__ = ["Delivery", "Headers", "Message", "Record", "as_header_list", "as_milliseconds", "moment"]
 
-#: A name may occur more than once; a mapping is for those who do not need that.
+#: A name may occur more than once; a mapping cannot express that.
 Headers: TypeAlias = Sequence[tuple[str, bytes]] | Mapping[str, bytes | str]
 _UNREAD = object()
 
@@ -30,7 +30,7 @@ class Record:
 
 
 class Delivery(NamedTuple):
-    """Where an acknowledged message went; with `acks=0` nobody tells, and `offset` is None."""
+    """The position of an acknowledged message; with `acks=0` there is no response, and `offset` is None."""
 
     topic: str
     partition: int

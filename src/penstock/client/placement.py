@@ -37,12 +37,12 @@ class Placement:
         self._asking: dict[str, asyncio.Task[int]] = {}
 
     async def learn(self, topic: str) -> int:
-        """Ask the cluster, unless it was asked lately."""
+        """Request the number of partitions from the cluster, unless a recent value is known."""
         known = self._counts.get(topic)
         if known is not None and time.monotonic() - known[1] < _MAX_AGE:
             return known[0]
         if topic not in self._asking:
-            # One question for all who wait, who then go on in the order in which they came.
+            # One request for all waiting senders, which continue in the order of their calls.
             self._asking[topic] = asyncio.create_task(self._ask(topic))
         return await asyncio.shield(self._asking[topic])
 

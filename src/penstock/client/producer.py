@@ -42,7 +42,7 @@ __all__ = ["DeliveryCallback", "Producer"]
 DeliveryCallback: TypeAlias = Callable[[Delivery | None, ClientError | None], None]
 _POLL_INTERVAL = 0.001
 _PURGE_TIMEOUT = 2.0
-#: what librdkafka reports for messages that it was told to drop
+#: the error of librdkafka for purged messages
 _PURGED = (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)
 
 
@@ -110,7 +110,7 @@ class Producer:
         self._closed = False
         self._placement: Placement | None = None
         self._tracing: Tracing | None = None
-        #: what is to be told on the loop: (whom, librdkafka's error or None, its message)
+        #: results to deliver on the loop: (receiver, librdkafka's error or None, its message)
         self._reports: deque[tuple[DeliveryCallback, Any, Any]] = deque()
         self._ticking: asyncio.TimerHandle | None = None
         self._ticked: asyncio.Future[None] | None = None
@@ -155,7 +155,7 @@ class Producer:
                 self._ticking.cancel()
             if self._verifying is not None:
                 await self._verifying
-            # Only if the flush was cancelled is anything left; whoever waits for that must be told.
+            # Messages are left only if the flush was cancelled; their senders must get an error.
             self._rk.purge()
             # librdkafka's threads report what was purged in their own time.
             deadline = self._loop.time() + _PURGE_TIMEOUT
@@ -225,9 +225,9 @@ class Producer:
         return [outcome for outcome in outcomes if isinstance(outcome, Delivery)]
 
     async def flush(self) -> None:
-        """Wait until everything is delivered or has failed, which `delivery_timeout` is the limit of.
+        """Wait until every message is delivered or has failed; `delivery_timeout` limits the time.
 
-        `DeliveryFailed` if a message failed that nobody was to be told of.
+        Raises `DeliveryFailed` if a message without a callback failed.
         """
         rk = self._running()
         while not self._contact.made and len(rk):
@@ -350,7 +350,7 @@ class Producer:
             self._rk.purge()
 
     def _tick(self) -> None:
-        """Let librdkafka tell; come again as long as something is on its way."""
+        """Poll librdkafka for delivery reports, again as long as messages are in flight."""
         self._rk.poll(0)
         if self._verifying is None and self._contact.is_overdue(self._loop.time()):
             self._verifying = self._loop.create_task(self._verify_contact())
@@ -382,7 +382,7 @@ class Producer:
 
 
 def _settle(result: asyncio.Future[Delivery], delivery: Delivery | None, error: ClientError | None) -> None:
-    if result.done():  # whoever waited was cancelled
+    if result.done():  # the waiting task was cancelled
         return
     if error is not None:
         result.set_exception(error)

@@ -75,7 +75,7 @@ def _itself(raw: bytes) -> bytes:
     return raw
 
 
-#: What clients use unless told otherwise: bytes as they are; text, on its way out, as UTF-8.
+#: The default of clients: bytes unchanged; producers encode text as UTF-8.
 BYTES = Serializer(_as_bytes, _itself)
 STRING = Serializer(str.encode, bytes.decode)
 JSON = Serializer(msgspec.json.encode, msgspec.json.decode)

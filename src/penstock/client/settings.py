@@ -123,7 +123,7 @@ def consumer_config(
         "enable.auto.commit": auto_commit,
         "enable.auto.offset.store": False,
         "auto.commit.interval.ms": _milliseconds(commit_interval),
-        # As Java's consumers ask: whether a topic that is subscribed to comes to be is for the broker to say.
+        # Like Java's consumers: the broker decides whether a subscribed topic is created automatically.
         "allow.auto.create.topics": True,
         "socket.keepalive.enable": True,
         "log_level": 2,

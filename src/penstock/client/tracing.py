@@ -1,7 +1,7 @@
 """OpenTelemetry spans, with the W3C trace context in the messages' headers.
 
 A client traces when the program has configured a tracer provider before making it. Otherwise `configured` is
-None and OpenTelemetry is not even imported: who has an SDK has imported it already.
+None and OpenTelemetry is not imported: a program with an SDK has imported it already.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""What the cluster knows of itself: the image that metadata records add up to, and the decisions on it.
+"""The cluster's metadata: the image after all metadata records, and the controller's decisions on it.
 
-Pure: a decision is a function of the image and a request that gives (records, result). Whoever runs it
-appends the records to the metadata log and then applies them to the image; nothing else changes the image.
+Pure: a decision is a function of the image and a request that returns (records, result). The caller appends
+the records to the metadata log and then applies them to the image; nothing else changes the image.
 """

@@ -1,7 +1,8 @@
-"""AlterPartition: a leader asks for another ISR, and gets it only if it knows the partition as it is.
+"""AlterPartition: decides on the ISR proposal of a leader.
 
-A compare-and-set on leader epoch and partition epoch: whatever happened since the leader last heard makes the
-request void. Only brokers that are up, staying, and of the incarnation that the leader saw may be in the ISR.
+A compare-and-set on leader epoch and partition epoch: any change that the leader has not applied makes the
+request void. The ISR may contain only brokers that are up, not shutting down, and of the incarnation that the
+leader saw.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def alter_partition(
             if record is not None:
                 records.append(record)
             if record is not None and record.leader not in (_NO_CHANGE, request.broker_id):
-                # The end of a reassignment has taken the partition from the leader that asked.
+                # The end of a reassignment has moved the partition from the leader that sent the request.
                 answers.append(_failed(wanted, ErrorCode.NEW_LEADER_ELECTED))
             else:
                 answers.append(_answer(partition, record))
@@ -86,7 +87,7 @@ def _refusal(
 
 def _out_of_date(partition: PartitionImage, sender: int, wanted: AlterPartitionRequestPartition) -> ErrorCode:
     if wanted.leader_epoch > partition.leader_epoch or wanted.partition_epoch > partition.partition_epoch:
-        # The leader knows more than we do: somebody else is the controller now.
+        # The leader has newer metadata than this node: another node is the controller now.
         return ErrorCode.NOT_CONTROLLER
     if wanted.leader_epoch < partition.leader_epoch:
         return ErrorCode.FENCED_LEADER_EPOCH

@@ -38,7 +38,7 @@ _CATCHES_UP: Final = 0.5
 
 
 class Measured(NamedTuple):
-    """What a partition's leader holds, and who that is."""
+    """The leader of a partition and the size of its log."""
 
     leader: int
     size: int
@@ -153,7 +153,7 @@ class _Loads:
 
 
 class _State:
-    """Who leads and who holds how much."""
+    """The load of each broker: of its leaders, and of all its replicas."""
 
     def __init__(self, image: ClusterImage, loads: Mapping[TopicPartition, float], tolerance: float) -> None:
         self._brokers = image.brokers

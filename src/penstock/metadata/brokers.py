@@ -209,11 +209,11 @@ def fence_broker(image: ClusterImage, policy: Policy, broker_id: int) -> list[St
 def heartbeat(
     image: ClusterImage, policy: Policy, request: BrokerHeartbeatRequest, lowest_active_offset: int
 ) -> tuple[list[Struct], BrokerHeartbeatResponse]:
-    """What a broker's heartbeat changes, and what it is told to do.
+    """The records and the response of a broker's heartbeat.
 
     One whose data directories have all failed is fenced. A broker that wants to shut down may do so when it
-    leads nothing and every active broker has read, as `lowest_active_offset` says, that it does not: until
-    then somebody may still ask it for its partitions.
+    leads nothing and every active broker has applied that (`lowest_active_offset`): until then clients may
+    still be sent to it.
 
     Unclean replicas come first. If the heartbeat lists any that the image still counts on, only these change.
     The same heartbeat does not unfence the broker, so no image shows it unfenced and such a replica eligible.
@@ -255,8 +255,8 @@ def _directories_offline(
 ) -> list[Struct]:
     """Take a broker, some of whose data directories have failed, out of the ISRs that can do without it.
 
-    Nobody knows here which replicas were in those directories. Replicas in healthy ones catch up at once, and
-    are back in sync within moments; the others cannot. Where the broker is alone in sync, nobody could lead.
+    The controller does not know which replicas were in those directories. Replicas in healthy ones are back
+    in sync within moments; the others cannot be. If the broker is alone in sync, no other replica could lead.
     """
     change = _registration_change(broker)
     change.log_dirs = [directory for directory in broker.log_directories if directory not in failed]
@@ -266,9 +266,9 @@ def _directories_offline(
 def _hand_over(
     image: ClusterImage, policy: Policy, broker_id: int, without_room: Collection[TopicWithoutRoom]
 ) -> list[Struct]:
-    """Let others lead where a broker's disk is full, and no leader wait for it, if anyone else is in sync.
+    """Remove replicas on a full disk from leadership and ISR, if another replica is in sync.
 
-    Where nobody else is, it leads on: what it has can be read. It has lost nothing, so it stays eligible.
+    If no other is, it stays leader: its records can be read. It has lost nothing, so it stays eligible.
     """
     records: list[Struct] = []
     for partition in _listed(image, without_room):
@@ -327,7 +327,7 @@ def _may_shut_down(
 
 
 def _unfence(image: ClusterImage, policy: Policy, broker: BrokerImage) -> list[Struct]:
-    """Let a broker lead, first of all what nobody leads."""
+    """Let a broker lead, first the partitions without a leader."""
     records: list[Struct] = [_registration_change(broker, fenced=_UNFENCE)]
     for partition in image.partitions_on(broker.id):
         if partition.leader == NO_LEADER:
@@ -357,7 +357,7 @@ def _withdraw(
             continue
         change = begin_change(image, policy, partition, leaving=broker_id)
         if not even_if_last:
-            # The replica may be in a directory that is well: nobody is to lead uncleanly for it.
+            # The replica may be in a healthy directory: no unclean election for it.
             change.election = Election.ONLINE
         change.isr = [node for node in partition.isr if node != broker_id]
         if not clean:

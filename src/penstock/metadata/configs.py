@@ -80,9 +80,10 @@ def _alter_list(text: str, operation: int, value: str) -> str:
 def settle_min_isr(image: ClusterImage, min_isr: int) -> list[Struct]:
     """The records of a cluster whose brokers all have the same minimum ISR: `min_isr` if none is set yet.
 
-    A leader acknowledges by it, and the controller chooses the next leader by it: were they to differ, say
-    between config files, the controller would take replicas for eligible leaders that lack what a leader has
-    committed with fewer (KIP-966). Who is eligible now was decided by `min_isr` as well, and stays so.
+    A leader acknowledges by it, and the controller chooses the next leader by it. If they differed, for
+    example between config files, the controller would treat replicas as eligible that lack records which a
+    leader has committed with fewer replicas (KIP-966). The current eligible replicas were chosen by
+    `min_isr`, and stay.
     """
     records: list[Struct] = []
     for (kind, name), values in image.configs.items():
@@ -109,7 +110,7 @@ def config_records(
 ) -> list[Struct]:
     """The records that leave exactly `values` set for the resource; `now_ms` is the controller's wall clock.
 
-    Who is an eligible leader depends on the minimum ISR, so a change of that leaves none (KIP-966).
+    Eligible leader replicas depend on the minimum ISR, so a change of it removes all of them (KIP-966).
     """
     current = image.configs.get(resource, {})
     kind, name = resource

@@ -1,4 +1,4 @@
-"""ElectLeaders: elections that a client asks for.
+"""ElectLeaders: elections on request of a client.
 
 An unclean election chooses the most complete of the replicas that have reported, as an aggressive recovery
 does (`unclean_recovery`). The reports are collected before the decision, which makes no requests.
@@ -28,7 +28,7 @@ __all__ = ["ElectionType", "elect_leader", "elect_leaders", "partitions_to_recov
 
 
 class ElectionType(IntEnum):
-    """What ElectLeaders can ask for."""
+    """The election types of ElectLeaders."""
 
     PREFERRED = 0
     UNCLEAN = 1

@@ -45,7 +45,7 @@ def balance_leaders(image: ClusterImage, policy: Policy, percentage: int) -> lis
     """Give partitions back to their preferred leaders.
 
     Only those of brokers that lead too few: more than `percentage` of the partitions that prefer them are led
-    by others (`leader.imbalance.per.broker.percentage`). Asks for at most `MOST_ELECTIONS` at a time.
+    by others (`leader.imbalance.per.broker.percentage`). At most `MOST_ELECTIONS` at a time.
     """
     preferred: Counter[int] = Counter()
     astray: dict[int, list[PartitionImage]] = {}

@@ -36,7 +36,8 @@ def check_supported(levels: Mapping[str, int], ranges: FeatureRanges) -> None:
     for name in {*levels, *ranges}:
         level = levels.get(name, 0)
         lowest, highest = ranges.get(name, _DISABLED)
-        # A feature that is not in force excludes nobody: its lowest level is that of a cluster that uses it.
+        # A feature that is not finalized excludes no broker: its lowest level is that of a cluster that
+        # uses it.
         if level and not lowest <= level <= highest:
             raise UnsupportedVersion(
                 f"The cluster works at level {level} of {name}; the broker understands {lowest} to {highest}"
@@ -65,7 +66,7 @@ def update_features(
         _check_direction(update, current)
         for node, ranges in _nodes(image, local):
             lowest, highest = ranges.get(update.feature, _DISABLED)
-            # Level 0 switches a feature off, which whoever does not know it has done already.
+            # Level 0 switches a feature off, as it is on brokers that do not know it.
             if not lowest <= level <= highest:
                 raise _invalid(update, f"{node} only understands levels {lowest} to {highest}.")
         if level != current:

@@ -1,8 +1,8 @@
-"""The cluster image: what replaying the metadata log adds up to.
+"""The cluster image: the state after replaying the metadata log.
 
 Changed by `apply` alone, one record at a time, in log order; applying costs what the record says, never what
 the cluster holds (only the end of a topic, or of its eligible leaders, costs its partitions). `offset` is the
-last record applied. The image keeps the lists of the records given to it, so nobody may change them in place.
+last record applied. The image keeps the lists of the records given to it, so they must not change in place.
 """
 
 from __future__ import annotations
@@ -90,8 +90,8 @@ class BrokerImage:
     """A registered broker; `endpoints` maps a listener's name to (host, port), in the order registered.
 
     `epoch` is the offset of the registration. `shutdown_offset` is that of the record that began the broker's
-    controlled shutdown: whoever has read so far knows that it leads nothing any more. `fenced_offset` is that
-    of the record that fenced the broker, or of its first registration. It is not part of a snapshot.
+    controlled shutdown: a node that has applied it knows that the broker leads nothing. `fenced_offset` is
+    that of the record that fenced the broker, or of its first registration. It is not part of a snapshot.
     """
 
     __slots__ = (
@@ -256,8 +256,8 @@ class ClusterImage:
     def _clear_elr(self, record: ClearElrRecord) -> None:
         """No name clears all: those of every topic depend on the minimum that has changed.
 
-        Where nobody leads, nothing is committed by any minimum: who was eligible is so, and nobody else could
-        ever lead.
+        Without a leader, nothing is committed by any minimum: eligible replicas stay eligible, because no
+        other replica could ever lead.
         """
         topics = [self.topics[record.topic_name]] if record.topic_name else self.topics.values()
         for topic in topics:

@@ -1,10 +1,10 @@
-"""What becomes of one partition: the state that is wanted in, the record that brings it about out.
+"""Computes the record that changes one partition to a wanted state.
 
 Every decision that touches a partition goes through `PartitionChange`, so these rules are in one place:
 
 - A reassignment ends as soon as the wanted ISR allows it.
-- Whoever leaves an ISR that is below the minimum becomes an eligible leader replica (ELR, KIP-966): nothing
-  is acknowledged below the minimum, so it holds all that was. An ISR with the minimum needs no ELR.
+- A replica that leaves an ISR below the minimum becomes an eligible leader replica (ELR, KIP-966): nothing is
+  acknowledged below the minimum, so it has all acknowledged records. An ISR with the minimum needs no ELR.
 - A leader comes from the ISR; from the ELR when the ISR is empty. If both are empty, the only replica leads;
   of several, the one that `unclean_recovery` has chosen. The last two may lack records: such a leader is
   alone in the ISR and marked as recovering.
@@ -27,7 +27,7 @@ _NO_CHANGE: Final = -2
 
 
 class Election(Enum):
-    """Whom an election may choose. A leader that may stay does, except for the first replica if PREFERRED."""
+    """The candidates of an election. A valid leader stays, except for the first replica if PREFERRED."""
 
     PREFERRED = 0
     ONLINE = 1
@@ -120,7 +120,7 @@ class PartitionChange:
         if not isr or not set(self.adding) <= set(isr):
             return
         if len(self.adding) < len(self.removing) and not set(replicas) <= set(isr):
-            # Fewer replicas than before: the ISR shall not shrink by more than was asked for.
+            # Fewer replicas than before: the ISR must not shrink by more than was requested.
             return
         self.replicas, self.isr = replicas, isr
         self.adding = self.removing = ()
@@ -168,7 +168,7 @@ class PartitionChange:
         return node in (self.isr or self._elr) and self._acceptable(node)
 
     def _note_last_leader(self, record: PartitionChangeRecord) -> None:
-        """Remember who led when the partition lost its leader; forget it when there is one."""
+        """Record the last leader when the partition loses its leader; clear it when there is one."""
         known = last = self._partition.last_known_leader
         if record.leader == NO_LEADER and self._partition.leader != NO_LEADER:
             last = [self._partition.leader]

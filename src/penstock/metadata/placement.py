@@ -1,18 +1,17 @@
-"""Where replicas go when somebody has to choose.
+"""Chooses the brokers of new replicas.
 
 A replica's place is chosen by these, in this order: the host that has fewest replicas of the partition, the
 zone (`broker.rack`) that has fewest, a broker that is up before one that is fenced, the broker that carries
 least of the topic, then least of the cluster; among equals, the highest rendezvous score, a hash of partition
 and broker. Hosts come first because a host is in one zone: a zone that is not used yet has only hosts that
-are not used yet. So replicas of one partition share a machine, or a zone, only where there is no other; load
-is even without anybody keeping a turn; and a choice depends on nothing but the image, hence every controller
-makes the same.
+are not used yet. So replicas of one partition share a machine, or a zone, only if there is no other; load is
+even without a counter; and a choice depends only on the image, hence every controller makes the same.
 
-Brokers that are down for a while are places all the same: a topic that is made meanwhile has as many replicas
-as were asked for, and the one that comes back catches up. Only the preferred leader has to be up.
+Brokers that are down count as places: a topic that is created meanwhile has the requested number of replicas,
+and the broker catches up later. Only the preferred leader has to be up.
 
-The host is what a broker calls its machine (`penstock.machine`); where it does not say, that of the listener
-which it registers first, the brokers' own (`BrokerImage.host`).
+The host is the broker's `penstock.machine`, or else the host of its first registered listener, the internal
+one (`BrokerImage.host`).
 """
 
 from __future__ import annotations

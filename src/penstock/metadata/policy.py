@@ -1,4 +1,4 @@
-"""What topics ask of their partitions: how many replicas make a record safe, and what counts more.
+"""The policy of a topic: its minimum ISR, and its strategy of unclean recovery.
 
 A topic's own config decides, then what was altered for all brokers, which are the image's: a controller that
 is no broker takes over no altered configs. The minimum ISR of all brokers is always there (`settle_min_isr`),

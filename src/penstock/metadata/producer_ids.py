@@ -1,4 +1,4 @@
-"""Blocks of producer ids: a broker asks for one, hands out its ids, and asks again. No id is used twice."""
+"""Allocates blocks of producer ids to brokers. No id is used twice."""
 
 from __future__ import annotations
 

@@ -185,7 +185,7 @@ class _Plan:
         return handed_over
 
     def _is_change(self, placed: _Placed) -> bool:
-        """Also that it can be asked for: not while a replica is on a broker that nobody knows."""
+        """Also whether it can be requested: not while a replica is on an unregistered broker."""
         return placed.nodes != placed.image.replicas and self._brokers.keys() >= set(placed.nodes)
 
     def _uneven(

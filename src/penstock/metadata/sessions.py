@@ -1,4 +1,4 @@
-"""Who is alive, as the active controller sees it: heartbeats, and hints that a process is gone.
+"""The sessions of brokers, as the active controller sees them: heartbeats, and hints that a process is gone.
 
 The controller's memory only, never in the log: a new active controller gives every broker a whole session
 again, unless it knows better. Times are milliseconds of a clock that does not go back. A wrong suspicion is

@@ -43,7 +43,7 @@ _MOST_PARTITIONS: Final = 10_000
 
 
 class NewTopic(NamedTuple):
-    """What a client asks for; -1 leaves a number to the broker's default."""
+    """A requested topic; -1 stands for the broker's default."""
 
     name: str
     partitions: int = -1

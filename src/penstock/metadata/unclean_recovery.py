@@ -47,7 +47,7 @@ class ReplicaReport(NamedTuple):
         return self.last_epoch, self.end_offset
 
 
-#: by broker: what it says of its replica, or why it cannot tell
+#: by broker: the report of its replica, or the reason why there is none
 Reports: TypeAlias = Mapping[int, ReplicaReport | ErrorCode]
 
 

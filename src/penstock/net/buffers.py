@@ -23,7 +23,7 @@ _ALL: Final = "*"
 
 
 class BufferPool:
-    """Buffers in powers of two; `held` counts the bytes handed out, and copies that somebody charged."""
+    """Buffers in powers of two; `held` counts the bytes in use, and copies that handlers have charged."""
 
     __slots__ = (
         "_beyond",
@@ -132,7 +132,7 @@ class BufferPool:
                 retry()
 
     def wait(self, retry: Callable[[], None]) -> None:
-        """Have `retry` called when a buffer came back; it asks again, and may have to wait again."""
+        """Call `retry` when a buffer is returned; it tries again, and may have to wait again."""
         self._waiting.append(retry)
 
 

@@ -10,10 +10,10 @@ __all__ = ["Call", "Landing"]
 
 
 class Landing(Protocol):
-    """Where an answer goes: a future, or whoever takes answers without a task that waits for them."""
+    """The receiver of a response: a future, or an object that needs no waiting task."""
 
     def done(self) -> bool:
-        """Whether nobody waits any more."""
+        """Whether the response is no longer needed."""
         ...
 
     def set_result(self, response: Any, /) -> None: ...
@@ -38,13 +38,13 @@ class Call:
         self._is_over = False
 
     def renew(self, now: float) -> None:
-        """The same is asked once more, now that it has been answered."""
+        """Prepare to send the same request again after its response."""
         self.deadline = now + self.timeout_s
         self._is_over = False
 
     @property
     def is_over(self) -> bool:
-        """Whether it has been answered, or nobody waits any more."""
+        """Whether there is a response, or none is needed any more."""
         return self._is_over or self.answer.done()
 
     def succeed(self, response: Any) -> None:

@@ -1,17 +1,17 @@
-"""The asking side of a connection to one broker: a `Conversation` over asyncio.
+"""The client side of a connection to one broker: a `Conversation` over asyncio.
 
 A `Peer` connects when there is something to send, waits between attempts that fail, and pipelines. A
-connection that cannot be made, ends, makes no sense or does not answer in time is given up, and with it
-everything that was sent or waited to be: nothing is ever sent twice, to try again is the caller's choice.
-The next `send` connects anew, at once if the last connection had worked.
+connection that fails, ends, sends invalid bytes or does not respond in time is closed. All pending requests
+then fail: nothing is ever sent twice, retries are up to the caller. The next `send` connects again, at once
+if the last connection had worked.
 
 Only `create_connection`, timers and futures of the given loop are used, so the same code runs on uvloop and
 on a simulated network. Owned by that loop's thread.
 
-    PeerGone            whoever was asked has not answered
-    ├── PeerRefused     nobody listens there: the process is gone, or not there yet; nothing was sent
-    ├── PeerLost        the connection ended or made no sense: what was sent may have been carried out
-    └── PeerTimedOut    no answer in time: as before; the peer may hang, or be cut off
+    PeerGone            the peer has not responded
+    ├── PeerRefused     the connection was refused: the process has ended or not started; nothing was sent
+    ├── PeerLost        the connection ended or was invalid: sent requests may have been carried out
+    └── PeerTimedOut    no response in time: as before; the peer may hang, or be cut off
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ _BACKOFF_LIMIT_S: Final = 1.0
 
 
 class PeerGone(PenstockError):
-    """Whoever was asked has not answered."""
+    """The peer has not responded."""
 
 
 class PeerRefused(PeerGone):
-    """Nobody listens there: the process is gone, or not there yet. Nothing was sent."""
+    """The connection was refused: the process has ended or not started. Nothing was sent."""
 
 
 class PeerLost(PeerGone):
@@ -143,7 +143,7 @@ class Peer:
         *,
         answered: bool = True,
     ) -> ResponseT:
-        """The answer to `request`, asked in the newest version that both sides speak.
+        """The response to `request`, sent in the newest version that both sides support.
 
         Raises `PeerGone`, or `UnsupportedVersion` where there is no such version. With `answered=False` (as
         Produce wants it for acks=0) it returns an empty response once the request is on its way.
@@ -155,7 +155,7 @@ class Peer:
     def post(
         self, api: Api[Any, Any], request: Any, timeout_s: float, answer: Landing, *, answered: bool = True
     ) -> Call:
-        """As `send`, for somebody who does not wait; what it raises goes where the answer would."""
+        """Like `send`, without a waiting task; errors go to the receiver of the response."""
         call = Call(api, request, timeout_s, self._loop.time(), answered, answer)
         if self._closed:
             call.fail(_copy(self._last_error))
@@ -184,7 +184,7 @@ class Peer:
         return True
 
     def speaks(self, api: Api[Any, Any]) -> int | None:
-        """The version in which the other side is asked; None if that is not known now."""
+        """The version for requests to the peer; None if it is unknown now."""
         link = self._link
         return None if link is None or not link.conversation.is_ready else link.conversation.version(api)
 
@@ -400,7 +400,7 @@ def _copy(error: PeerGone) -> PeerGone:
 
 
 def nobody_listens(error: OSError) -> bool:
-    """Whether every address of a host refused; of several asyncio tells only the texts of their errors."""
+    """Whether every address of a host refused; for several, asyncio reports only error texts."""
     if isinstance(error, ConnectionRefusedError):
         return True
     text = str(error)

@@ -272,7 +272,7 @@ class Connection(asyncio.BufferedProtocol):
             self._answers.append(answer)
             answer.then(self._deferred_resolved)
             if self._server.pool.is_exhausted:
-                # What waits may have been copied; nobody sends more of it until some is done.
+                # Pending requests may have been copied; reading pauses until some are done.
                 self._wait_for_buffer()
         elif self._answers:
             self._answers.append(answer)

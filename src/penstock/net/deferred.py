@@ -21,7 +21,7 @@ class Deferred(Generic[T]):
 
     def __init__(self) -> None:
         self.done = False
-        #: called when nobody waits for the value any more
+        #: called when the value is no longer needed
         self.on_cancel: Callable[[], None] | None = None
         #: makes of what it is resolved with what its listener gets
         self.convert: Callable[[Any], T] | None = None

@@ -85,7 +85,7 @@ class Output:
         try:
             done = self._copy_queue() if duplicate is None else self._send_queue(duplicate)
         except OSError:
-            # The peer is gone; asyncio tells everyone else through connection_lost.
+            # The peer is gone; asyncio reports it through connection_lost.
             self._transport.abort()
             return
         if done == (not self._waiting):

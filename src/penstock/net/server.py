@@ -75,7 +75,7 @@ class Server:
         idle_check_s: float = 5.0,
         has_room: Callable[[int], bool] = lambda descriptor: True,
     ) -> None:
-        """`has_room` tells whether a new connection may keep its descriptor, and logs where it may not."""
+        """`has_room` returns whether a new connection may keep its descriptor, and logs refusals."""
         self.application: Application = _NotServing()
         self.limits = limits
         self.max_request_bytes = limits.max_request_bytes

@@ -1,4 +1,4 @@
-"""The control batches of the metadata log: who leads from here on, and who votes from here on."""
+"""The control batches of the metadata log: leader changes and voter sets."""
 
 from __future__ import annotations
 

@@ -52,14 +52,14 @@ class Replica:
 
 
 class ParkedFetch(NamedTuple):
-    """A fetch that waits for something to tell."""
+    """A fetch that waits for new records or a new high watermark."""
 
     request: FetchRequest
     deadline_ms: float
 
 
 class VoterChange(NamedTuple):
-    """A voters record that is not committed yet, and who waits for that."""
+    """A voters record that is not committed yet, and the request that waits for the commit."""
 
     token: Hashable
     offset: int
@@ -82,7 +82,7 @@ class Leader:
         self.epoch_start_offset = epoch_start_offset
         self.replicas: dict[ReplicaKey, Replica] = {}
         self.parked: dict[Hashable, ParkedFetch] = {}
-        #: when voters that do not fetch are told again who leads
+        #: when BeginQuorumEpoch is sent again to voters that do not fetch
         self.begin_ms = now_ms
         self.change: VoterChange | None = None
 

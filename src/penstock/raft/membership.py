@@ -144,8 +144,8 @@ class Membership:
     def record_directories(self) -> None:
         """Record the directories of static voters in the log, as soon as they are known.
 
-        Until then a voter on a wiped disk cannot be told from the voter that it was. The node ids stay
-        the same, so any two majorities still overlap. Endpoints stay those of the configuration.
+        Until then a voter on a wiped disk cannot be distinguished from the voter that it was. The node ids
+        stay the same, so any two majorities still overlap. Endpoints stay those of the configuration.
         """
         quorum = self._quorum
         voters = quorum.voters

@@ -1,7 +1,7 @@
-"""What nodes of a quorum say to each other: small values, which the driver turns into Kafka's requests.
+"""Messages between the nodes of a quorum: small values, which the driver encodes as Kafka's requests.
 
-Nodes are numbers, -1 for none. A response always tells the sender's epoch and the leader that it knows in it,
-so that whoever is behind learns it from any answer.
+Nodes are numbers, -1 for none. Every response has the sender's epoch and its known leader, so that a node
+with an older epoch learns it from any response.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ NO_NODE: Final = -1
 NO_DIRECTORY: Final = bytes(16)
 #: the directory id of a replica in recovery: it is no voter's, so its fetches acknowledge nothing
 RECOVERING_DIRECTORY: Final = b"\xff" * 16
-#: a follower that does not say what it knows to be committed is not to be told early
+#: a follower that does not send its high watermark gets no early response
 UNKNOWN_HIGH_WATERMARK: Final = (1 << 63) - 1
 
 
@@ -82,7 +82,7 @@ class VoteRequest(NamedTuple):
     epoch: int
     log_end: LogPoint
     pre_vote: bool
-    #: whom the candidate believes to ask
+    #: the voter key that the candidate addresses
     voter: ReplicaKey
 
 
@@ -127,7 +127,7 @@ class FetchRequest(NamedTuple):
     max_wait_ms: int
     max_bytes: int
     high_watermark: int = UNKNOWN_HIGH_WATERMARK
-    #: the checksum of the batch that ends at `offset`, -1 where it is not told
+    #: the checksum of the batch that ends at `offset`, -1 if it is not sent
     last_checksum: int = -1
 
 

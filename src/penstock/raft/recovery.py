@@ -7,7 +7,7 @@ reaches a high watermark that the leader has sent since this replica started, an
 leader's own epoch: every earlier commit is below it.
 
 There is one exception: replicas on new disks may elect one of themselves where no log has any record. A
-majority of new disks cannot be told from a new cluster.
+majority of new disks cannot be distinguished from a new cluster.
 """
 
 from __future__ import annotations

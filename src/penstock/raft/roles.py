@@ -1,6 +1,6 @@
-"""The roles of a node and what each remembers. Who may become what stands in `docs/internals/raft.md`.
+"""The roles of a node and the state of each. The transitions are in `docs/internals/raft.md`.
 
-A role is thrown away when it ends. What outlives it, epoch, vote and leader, is the `QuorumState`.
+A role is discarded when it ends. Epoch, vote and leader outlive it, in the `QuorumState`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ class Unattached:
 
 
 class Nominee:
-    """Asks for votes: as a prospective, who changes nothing anywhere, or as the candidate of a new epoch."""
+    """Requests votes.
+
+    As a prospective (pre-votes, which change nothing), or as the candidate of a new epoch.
+    """
 
     __slots__ = ("granted", "pre_vote", "rejected", "resend_ms")
 
@@ -36,7 +39,7 @@ class Nominee:
         self.pre_vote = pre_vote
         self.granted: set[int] = set()
         self.rejected: set[int] = set()
-        #: when those who have not answered are asked again
+        #: when requests without a response are sent again
         self.resend_ms = resend_ms
 
     @property

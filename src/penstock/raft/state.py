@@ -1,4 +1,4 @@
-"""What a node must never forget: the epoch it is in, whom it voted for in it, and who leads it.
+"""The durable state of a node: its epoch, its vote in the epoch, and the leader of the epoch.
 
 The file is Kafka's `quorum-state`: a line of JSON, with a checksum and a few fields of our own. Its writer
 replaces it atomically and syncs it before any message leaves the node. A file that cannot be read is an

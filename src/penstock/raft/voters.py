@@ -1,4 +1,4 @@
-"""Who votes: the voter set, and how it changed along the log (KIP-853).
+"""The voter set, and how it changed along the log (KIP-853).
 
 A voter set takes effect when its record is appended, not when it is committed; truncating the log takes it
 back. Successive sets differ by one voter, so that a majority of either overlaps with one of the other.

@@ -117,7 +117,7 @@ def codec_of(batch: Buffer) -> int:
 
 
 def is_long(batch: Buffer) -> bool:
-    """Whether a walk through the batch's records could hold others up; what unpacks tells nobody before."""
+    """Whether a loop over the batch's records could delay others; true for any compressed batch."""
     if len(batch) < HEADER_SIZE:
         return False
     if len(batch) > _SHORT_BYTES_MAX or batch[ATTRIBUTES_LOW] & COMPRESSION_MASK:

@@ -1,7 +1,7 @@
 """CRC-32C, by the C extension of the `crc32c` package.
 
-The package asks for its own version when it is imported, and so brings in much of what the standard library
-has for e-mail, archives and resources: a tenth of a broker's start. The extension alone needs none of that.
+The package looks up its own version when it is imported, which imports much of the standard library (e-mail,
+archives, resources): a tenth of a broker's start. The extension alone does not.
 """
 
 from __future__ import annotations

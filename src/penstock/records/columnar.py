@@ -32,7 +32,7 @@ from penstock.records.varint import LONG_BYTES_MAX, decode_varint
 
 __all__ = ["HEADERS_TYPE", "ROWS_MAX", "Aborted", "PlacedBatch", "committed", "decode"]
 
-#: Where a batch lies in the bytes of a fetch, as `iter_batches` tells.
+#: The position of a batch in the bytes of a fetch, from `iter_batches`.
 PlacedBatch: TypeAlias = tuple[int, BatchHeader]
 #: (producer id, first offset) of a transaction that was aborted.
 Aborted: TypeAlias = tuple[int, int]
@@ -144,7 +144,7 @@ def decode(
 ) -> Iterator[pa.RecordBatch]:
     """The records of `batches` in `data` whose offsets are in `wanted`, control batches left out.
 
-    Columns: key, value, offset, timestamp, timestampType, and headers if asked for (null where there are
+    Columns: key, value, offset, timestamp, timestampType, and headers if requested (null if there are
     none). Each yield has between 1 and `ROWS_MAX` rows.
     """
     for group in _groups(data, _relevant(batches, wanted)):
@@ -235,7 +235,7 @@ def _walk_any(data: Buffer, position: int, count: int, starts: list[int]) -> int
 def _read_fields(data: Bytes, starts: Ints) -> _Fields:
     length, body = _varints(data, starts)
     end = body + length
-    # behind the length stand the record's attributes, which nobody uses
+    # the record's attributes follow the length; they are unused
     timestamp_delta, at = _varints(data, body + 1)
     offset_delta, at = _varints(data, at)
     key_length, key_at = _varints(data, at)

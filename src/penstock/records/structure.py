@@ -43,7 +43,7 @@ _TIMESTAMP_DELTA_MIN: Final = -(1 << 63)
 
 
 class Facts(NamedTuple):
-    """What valid records tell about their batch."""
+    """Properties of a batch that its valid records determine."""
 
     #: the largest timestamp, as a distance from the base timestamp of the batch
     timestamp_delta_max: int

@@ -1,5 +1,5 @@
-"""How the replicas of a partition agree: leader, follower and in-sync rules, and nothing that does I/O.
+"""The rules of replication: leader, follower and in-sync replicas, without I/O.
 
-Times are milliseconds of one monotonic clock and are passed in; what has to be sent, appended or truncated is
-handed out as a value, and what came of it is told by a call.
+Times are milliseconds of one monotonic clock and are passed in. Actions to send, append or truncate are
+returned as values, and the caller reports their results.
 """

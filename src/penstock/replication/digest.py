@@ -1,11 +1,11 @@
-"""Do replicas hold the same bytes? Digests of their batches, and who is right where those differ.
+"""Compares replicas by digests of their batches, and decides which replica is right if they differ.
 
 A follower stores the leader's batches byte for byte, so a batch has one digest wherever it lies, however logs
 are cut into segments. Compaction rewrites batches on each replica by itself: what it has touched is not
 comparable (`is_untouched`).
 
-A verdict needs a majority of all replicas, not of those that answered: otherwise one corrupt copy could
-outvote the rest while they are away. Of two replicas the leader's word counts: it is what readers have seen.
+A verdict needs a majority of all replicas, not of those that responded: otherwise one corrupt copy could
+outvote the rest while they are down. Of two replicas the leader is right: consumers have read its bytes.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _PAIR: Final = 2
 
 
 class Mismatch(NamedTuple):
-    """Replicas differ from offset `start` to before `end`; nobody is named where there is no verdict."""
+    """Replicas differ from offset `start` to before `end`; without a verdict no replica is named."""
 
     start: int
     end: int

@@ -1,8 +1,8 @@
-"""Where two logs part, told by leader epochs (KIP-101, KIP-279, KIP-320).
+"""Finds where two logs diverge, by leader epochs (KIP-101, KIP-279, KIP-320).
 
-A log's history is which epoch wrote up to which offset. The leader names the largest epoch it shares with
-what the follower asked for and where that ends; the follower cuts to the end of the largest epoch that both
-know. Each round cuts something, and as many rounds follow as there were leaders in between.
+The history of a log is the end offset of each leader epoch. The leader returns the largest epoch that it has
+in common with the follower's request, and its end. The follower truncates to the end of the largest epoch
+that both have. Each round truncates something; there are as many rounds as there were leaders in between.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ NO_EPOCH: Final = -1
 
 
 class EpochEnd(NamedTuple):
-    """A leader epoch and the offset behind its last record; (-1, -1) is one that the log cannot tell."""
+    """A leader epoch and the offset after its last record; (-1, -1) if the log does not have it."""
 
     epoch: int
     end_offset: int
@@ -47,9 +47,9 @@ class ReplicaLog(Protocol):
 def diverging_epoch(
     log: ReplicaLog, leader_epoch: int, fetch_offset: int, last_fetched_epoch: int
 ) -> EpochEnd | None:
-    """What the leader in `leader_epoch` answers to a replica whose log it does not continue; None if it does.
+    """The diverging epoch for a replica whose log is not a prefix of the leader's; None if it is.
 
-    Raises OffsetOutOfRange where the log is too short at its start to tell.
+    Raises OffsetOutOfRange if the log starts too late to decide.
     """
     if last_fetched_epoch == NO_EPOCH:
         return None
@@ -77,11 +77,12 @@ def epoch_end(log: ReplicaLog, leader_epoch: int, epoch: int) -> EpochEnd:
 
 
 def truncation_offset(log: ReplicaLog, leaders: EpochEnd) -> int:
-    """Where a follower's log has to end, as far as the leader's answer `leaders` tells."""
+    """The end of the follower's log after truncation, from the leader's response `leaders`."""
     own = EpochEnd(*log.end_offset_for_epoch(leaders.epoch))
     if own.end_offset < 0:
         return min(leaders.end_offset, log.end_offset)
     if own.epoch != leaders.epoch:
-        # An epoch that is not ours: what we wrote in later ones goes, and the next fetch asks with ours.
+        # The epoch is unknown here: records of later epochs are truncated, and the next fetch sends our
+        # epoch.
         return min(own.end_offset, log.end_offset)
     return min(own.end_offset, leaders.end_offset, log.end_offset)

@@ -1,8 +1,8 @@
-"""What to ask one leader for next: the follower's end of a replica fetch session (KIP-227).
+"""Plans the next fetch from one leader: the follower's side of a replica fetch session (KIP-227).
 
 The leader remembers the partitions of a session; a request names only those whose position is not what the
-leader remembers, and those it should forget. Planning costs what has changed, not what is followed: a
-partition is looked at again when something was said about it (`touched`), or when its pause is over.
+leader remembers, and those to remove. The cost of planning depends on the changes, not on the number of
+followed partitions: a partition is visited when it was `touched`, or when its pause is over.
 
 One request is in flight at a time.
 """
@@ -21,7 +21,7 @@ __all__ = ["FetchPlan", "PartitionKey", "PlannedFetch"]
 PartitionKey = tuple[TopicId, int]
 
 _NO_SESSION: Final = 0
-#: the session epoch of a request that names everything and asks for a new session
+#: the session epoch of a request that names all partitions and starts a new session
 _FULL: Final = 0
 _LAST_EPOCH: Final = (1 << 31) - 1
 

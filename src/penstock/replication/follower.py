@@ -1,14 +1,16 @@
-"""The follower's side of a replicated partition, for one leader epoch: what to ask, what answers mean.
+"""The follower's side of a replicated partition, for one leader epoch: requests, and actions on responses.
 
-Where the next fetch starts, and in which epoch the log ends, is read from the log itself. So an empty answer
-keeps the last fetched epoch, and nothing has to be kept in step.
+The fetch offset and the last epoch are read from the log itself. So an empty response keeps the last fetched
+epoch, and there is no second copy of this state.
 
 Invariants:
-- An answer counts only if the log is still where it was when the question was asked.
-- A log that diverges is cut before anything of the answer, its high watermark included, is believed.
-- Committed records are cut only where the topic accepts their loss. A clean leader has everything below any
-  follower's high watermark; a cut below it, or one that a leader of an unclean election asks for, may take
-  records that no other replica has. Such a log is set aside as a whole, and fetched again.
+- A response counts only if the log end is the same as when the request was sent.
+- A log that diverges is truncated before anything else of the response, including the high watermark, is
+  used.
+- Committed records are truncated only if the topic accepts their loss. A cleanly elected leader has
+  everything below any follower's high watermark. A truncation below it, or by a leader of an unclean
+  election, may remove records that no other replica has. Such a log is quarantined as a whole, and fetched
+  again.
 """
 
 from __future__ import annotations
@@ -89,11 +91,11 @@ class Hold(Enum):
 
     #: the log or the leader has changed since the question
     STALE = auto()
-    #: ask again after the backoff
+    #: retry after the backoff
     BACKOFF = auto()
-    #: the leader is in a newer epoch than we know: metadata will tell us
+    #: the leader is in a newer epoch: wait for metadata
     FENCED = auto()
-    #: ask the leader (ListOffsets) where its log starts and ends, and go on with `offsets_listed`
+    #: query the leader's log start and end (ListOffsets), then call `offsets_listed`
     ASK_OFFSETS = auto()
 
 
@@ -127,7 +129,7 @@ class FollowerState:
     ) -> None:
         """`backoff_ms` is the longest pause.
 
-        `recovering`: the leader's election was unclean. `may_lose`: the topic asks for such elections.
+        `recovering`: the leader's election was unclean. `may_lose`: the topic allows such elections.
         """
         self.leader = leader
         self.leader_epoch = leader_epoch
@@ -142,7 +144,7 @@ class FollowerState:
         self.fenced = False
 
     def next_fetch(self, now_ms: int) -> FetchPosition | None:
-        """What to ask the leader, None while there is nothing to ask."""
+        """The next request to the leader; None if there is none."""
         if self.fenced or now_ms < self.retry_at_ms:
             return None
         log = self._log
@@ -169,7 +171,7 @@ class FollowerState:
         return self.failed(now_ms)
 
     def offsets_listed(self, sent: FetchPosition, leader_start: int, leader_end: int, now_ms: int) -> Step:
-        """The leader told where its log starts and ends, after our offset was out of its range."""
+        """Handle the leader's log start and end, after our offset was out of its range."""
         if self._is_stale(sent):
             return Hold.STALE
         if sent.last_fetched_epoch > self.leader_epoch:
@@ -202,7 +204,7 @@ class FollowerState:
         )
 
     def _beyond_leader_epoch(self) -> Step:
-        """Our log has records of epochs that are yet to come: the leader cannot tell where the logs part.
+        """Our log has newer epochs than the leader's: the leader cannot find where the logs diverge.
 
         Either a bit of a batch's epoch has changed, which no checksum covers, or the metadata went back.
         Neither shows that the records are not committed.
@@ -212,7 +214,7 @@ class FollowerState:
 
     def _truncate(self, offset: int, now_ms: int) -> Step:
         if offset >= self._log.end_offset:
-            # A leader that contradicts itself: do not ask it in a tight loop.
+            # A leader with contradictory responses: do not retry in a tight loop.
             return self.failed(now_ms)
         if offset >= self._log.high_watermark and not self._recovering:
             return Truncate(offset)

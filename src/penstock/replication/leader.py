@@ -1,4 +1,4 @@
-"""The leader's side of a replicated partition, for one leader epoch: who is in sync and what is committed.
+"""The leader's side of a replicated partition, for one leader epoch: in-sync replicas and high watermark.
 
 Invariants:
 - `high_watermark` never moves back, and moves only while the committed ISR has at least min ISR members, or
@@ -47,7 +47,7 @@ class IsrMember(NamedTuple):
 
 
 class IsrProposal(NamedTuple):
-    """What to ask the controller for with AlterPartition: a compare-and-set on the two epochs."""
+    """A proposal for AlterPartition: a compare-and-set on the two epochs."""
 
     leader_epoch: int
     partition_epoch: int
@@ -61,7 +61,7 @@ class Reaction(Enum):
     RETRY = auto()
     #: it was not and will not be applied: the committed ISR holds, and another proposal may follow
     WITHDRAWN = auto()
-    #: nobody knows whether it was applied: the proposal stays until newer metadata arrives
+    #: the proposal may have been applied: it stays until newer metadata arrives
     AWAIT_METADATA = auto()
     #: as AWAIT_METADATA, and this broker no longer leads: it has to stop serving as if it did
     STEP_DOWN = auto()
@@ -142,7 +142,7 @@ class LeaderState:
             for replica in replicas
             if replica != broker
         }
-        #: what the controller has been asked for and has not answered
+        #: the proposal that the controller has not responded to
         self.proposal: IsrProposal | None = None
         self._joining: int | None = None
         self._recovered = False
@@ -163,14 +163,14 @@ class LeaderState:
     def follower_fetched(
         self, replica: int, broker_epoch: int, fetch_offset: int, log_start_offset: int, now_ms: int
     ) -> IsrProposal | None:
-        """A follower asks for what follows `fetch_offset`: it has everything below.
+        """A follower fetches from `fetch_offset`: it has everything below.
 
-        Not to be told of a fetch that was answered with a diverging epoch: that log is no prefix of ours.
+        Not for a fetch that was answered with a diverging epoch: that log is not a prefix of ours.
         Raises for a replica that is not one of the partition's, and for an incarnation that is gone.
         """
         progress = self.followers.get(replica)
         if progress is None:
-            # The follower may have heard of its assignment before us: it has to ask again.
+            # The follower may have applied its assignment before us: it has to retry.
             raise UnknownLeaderEpoch(f"broker {replica} is not a replica in leader epoch {self.leader_epoch}")
         self._check_incarnation(replica, broker_epoch)
         before = progress.end_offset
@@ -184,7 +184,7 @@ class LeaderState:
         return proposal
 
     def min_isr_changed(self, min_isr: int, now_ms: int) -> None:
-        """The topic asks for another minimum: a smaller one may be all that records waited for."""
+        """The topic's minimum has changed: a smaller one may commit waiting records."""
         self.min_isr = min_isr
         self._advance(now_ms)
 
@@ -203,8 +203,9 @@ class LeaderState:
     ) -> None:
         """The controller agreed. A late answer, to a proposal overtaken by metadata, changes nothing.
 
-        Whoever leaves the ISR counts until the metadata says that it has left: a larger minimum may stand
-        before that in the log, and make it an eligible leader (KIP-966) of what is committed without it.
+        A replica that leaves the ISR counts until the metadata has the change. Why: a larger minimum may
+        precede it in the log, and make the replica an eligible leader (KIP-966) without the records committed
+        meanwhile.
         """
         if self.proposal is not proposal or leader_epoch != self.leader_epoch:
             return

@@ -1,8 +1,8 @@
-"""How far one follower is, as its leader knows it.
+"""The position of one follower, as its leader knows it.
 
-A follower is caught up at the time of a fetch that asks for the leader's end. Under steady writes it never
-asks for that, always for a little less: so it also counts as caught up at the time of its *previous* fetch if
-it now asks for what was the end then.
+A follower is caught up at the time of a fetch from the leader's end. Under steady writes it is always
+slightly behind: so it also counts as caught up at the time of its *previous* fetch if it now fetches from the
+end of that time.
 """
 
 from __future__ import annotations
@@ -54,7 +54,10 @@ class FollowerProgress:
         self._fetched_at = now_ms
 
     def left_isr(self, now_ms: int) -> None:
-        """The controller has taken it out of the ISR: until it fetches again nobody waits for it."""
+        """The controller has removed it from the ISR.
+
+        Acks=all does not wait for it until it fetches again.
+        """
         self.caught_up_at = NEVER
         self._left_isr_at = now_ms
 

@@ -1,7 +1,6 @@
-"""How many bytes a second catching up may take (`leader.` and `follower.replication.throttled.rate`).
+"""The rate of catching up (`leader.` and `follower.replication.throttled.rate`).
 
-What was asked for is always taken whole, so one fetch may overdraw: the next ones wait until that is paid
-back.
+A fetch is never split, so one fetch may exceed the budget: the next ones wait until it is balanced.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The Spark data source: `spark.read.format("penstock")`, and readStream, write and writeStream likewise.
 
-Spark finds it by itself where the package is installed (`pyspark_penstock`), or is told of it:
+Spark finds it if the package is installed (`pyspark_penstock`); otherwise call
 `spark.dataSource.register(PenstockDataSource)`. It needs no jar, and works with any cluster that speaks the
 protocol. Columns and options are those of Spark's own Kafka connector; `docs/spark.md` has them all.
 """

@@ -1,8 +1,8 @@
 """Brokers over blocking sockets: the shell around the sans-IO `Conversation` that a Spark worker uses.
 
 A worker runs one task at a time in one thread, so a `Cluster` is used by one caller at a time. Connections
-stay open for the next task. One that has a request in flight when its user turns away is closed, because
-the answer would reach whoever comes next.
+stay open for the next task. A connection with a request in flight at the end of a task is closed, because the
+response would reach the next task.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class Connection:
         return self._socket is not None and not self._conversation.in_flight and not self._arrived
 
     def send(self, api: Api[RequestT, Any], request: RequestT) -> None:
-        """Ask without waiting; `receive` brings the answers in the order of the questions."""
+        """Send a request without waiting; `receive` returns the responses in the order of the requests."""
         self._transmit(self._conversation.ask(api, request)[1])
 
     def receive(self) -> Any:
@@ -141,7 +141,7 @@ class Connection:
 
 
 class Cluster:
-    """Connections to the brokers of a cluster, and who leads what there."""
+    """Connections to the brokers of a cluster, and the leaders of its partitions."""
 
     __slots__ = ("_connections", "endpoint", "view")
 
@@ -162,7 +162,7 @@ class Cluster:
         return made
 
     def leader(self, topic: str, partition: int) -> Address:
-        """Where to ask about a partition; an ApiError while nobody leads it."""
+        """The connection to the leader of a partition; an ApiError while it has none."""
         node = self.view.leader_node(topic, partition)
         if node is None:
             self.refresh([topic])
@@ -177,7 +177,7 @@ class Cluster:
         return self.connection(address).ask(api, request)
 
     def refresh(self, topics: Iterable[str] | None) -> MetadataResponse:
-        """Ask any broker about `topics`, or all; for a moment also again about what is not known yet."""
+        """Request metadata of `topics`, or all, from any broker; retries unknown topics for a moment."""
         wanted = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
         request = MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
         attempts = Attempts(self.endpoint.total_timeout_s)
@@ -186,7 +186,7 @@ class Cluster:
             try:
                 response = self.ask(self.view.next_to_ask(), METADATA, request)
             except Disconnected as e:
-                # those that were known may all be gone: the bootstrap servers are asked next
+                # all known brokers may be gone: try the bootstrap servers next
                 self.view.nodes.clear()
                 attempts.failed(e)
                 continue
@@ -221,7 +221,7 @@ def cluster_of(endpoint: Endpoint) -> Cluster:
 
 
 def close_clusters() -> None:
-    """Close all connections of this process; whoever reads next connects anew."""
+    """Close all connections of this process; the next read connects again."""
     for cluster in _clusters.values():
         cluster.close()
     _clusters.clear()

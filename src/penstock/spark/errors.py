@@ -1,11 +1,11 @@
-"""What can go wrong in the data source, beside what a broker answers.
+"""The errors of the data source, besides error codes of brokers.
 
 PenstockError
 └── SparkSourceError
     ├── WrongOption     an option, or a schema, that cannot be: the user's to change
     ├── DataLost        records that should be read are gone, and `failOnDataLoss` says that it matters
     ├── DeliveryFailed  a row could not be written: Spark runs the task again
-    └── Disconnected    a broker cannot be reached, or its connection ended: somebody tries again
+    └── Disconnected    a broker cannot be reached, or its connection ended: the caller retries
 """
 
 from __future__ import annotations

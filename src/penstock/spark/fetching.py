@@ -46,7 +46,7 @@ class _OutOfRange(SparkSourceError):
 
 
 class _Fetched(NamedTuple):
-    """One answer of a broker; its first batch may begin before the offset that was asked for."""
+    """One fetch response; its first batch may begin before the requested offset."""
 
     offset: int
     #: of the connection's buffer
@@ -85,9 +85,9 @@ class RangeReader:
                 self._connection.close()
 
     def _fetches(self, attempts: Attempts) -> Iterator[_Fetched]:
-        """Fetch after fetch from one leader, each asked for before the one before it is given out.
+        """Fetches from one leader; each is sent before the previous one is returned.
 
-        `next_offset` moves on only when all before it was taken: whatever fails, nothing is passed over.
+        `next_offset` advances only when everything before it was consumed, so no failure skips records.
         """
         topic, partition, stop = self.wanted.topic, self.wanted.partition, self.wanted.stop
         connection = self.cluster.connection(self.cluster.leader(topic, partition))
@@ -144,7 +144,7 @@ class RangeReader:
             raise SparkSourceError(f"{self.wanted.topic}-{self.wanted.partition}: {e}") from e
 
     def _recover(self, error: Disconnected | ApiError, attempts: Attempts) -> None:
-        """Find out who leads by now; raise where trying again is of no use, or was tried for too long."""
+        """Look up the current leader; raises if a retry is useless, or after too many."""
         if isinstance(error, ApiError):
             if reaction_to(error.code) is Reaction.FAIL:
                 raise error
@@ -182,7 +182,7 @@ class RangeReader:
 
 
 def _only_partition(response: FetchResponse, wanted: OffsetRange) -> PartitionData:
-    """The answer for the one partition that was asked for."""
+    """The response of the one requested partition."""
     code = response.error_code
     if not code:
         answer: PartitionData = response.responses[0].partitions[0]

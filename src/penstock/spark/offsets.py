@@ -122,7 +122,7 @@ def _check_covers(what: str, named: Mapping[TopicPartition, int], wanted: list[T
 def list_offsets(cluster: Cluster, asked: Mapping[TopicPartition, int], *, committed: bool) -> Offsets:
     """By partition the offset of EARLIEST, LATEST, or a time in milliseconds (-1 if nothing is so late).
 
-    What moves to another leader meanwhile is asked for again there.
+    A partition that moves to another leader meanwhile is requested again there.
     """
     found: Offsets = {}
     attempts = Attempts(cluster.endpoint.total_timeout_s)

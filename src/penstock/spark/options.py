@@ -94,7 +94,7 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """What a query asks for, checked. `parse` makes one."""
+    """The validated options of a query. `parse` makes one."""
 
     endpoint: Endpoint
     selection: Selection

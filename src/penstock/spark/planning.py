@@ -89,7 +89,7 @@ def limited(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, in
     nearer: Offsets = {}
     for partition, stop in end.items():
         share = max(0, available[partition]) * most / total
-        # whoever has anything gets on, however little its share is
+        # every partition with records advances, however small its share is
         taken = math.ceil(share) if share < 1 else math.floor(share)
         nearer[partition] = min(stop, start.get(partition, 0) + taken)
     return nearer

@@ -1,8 +1,8 @@
-"""The batch reader and the stream reader: which offsets, in which tasks, and what a task does.
+"""The batch reader and the stream reader: they plan offsets and tasks, and run a task.
 
-`partitions` is a pure function of offsets and options wherever Spark may call it twice; only where a query
-starts and how far it may go is asked of the cluster. Spark calls `commit` one batch late and for the last one
-never, and `stop` perhaps not at all, so neither is relied on.
+`partitions` is a pure function of offsets and options wherever Spark may call it twice; only the start and
+end of a query are requested from the cluster. Spark calls `commit` one batch late and for the last one never,
+and `stop` perhaps not at all, so neither is relied on.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ _PLACE: Final = [
 
 
 def ddl(json_schema: str | None, *, headers: bool, raw: bool = False) -> str:
-    """The columns as Spark is told: JSON values are a structure, or else bytes beside it."""
+    """The columns as DDL: a JSON value is a structure, with its bytes in a second column if malformed."""
     value = "value BINARY" if json_schema is None else f"value STRUCT<{json_schema}>, malformed BINARY"
     value += ", raw BINARY" if raw else ""
     return f"key BINARY, {value}, {_PLACE_DDL}" + (_HEADERS_DDL if headers else "")

@@ -27,7 +27,7 @@ class PenstockDataSource(DataSource):
         return "penstock"
 
     def schema(self) -> str:
-        # Whether it is for a batch or a stream is not told here, so only what matters is looked at.
+        # Batch and stream cannot be distinguished here, so only the common options are checked.
         headers, raw = (
             self.options.get(name, "false").strip().lower() == "true"
             for name in ("includeheaders", "includeraw")

@@ -33,7 +33,7 @@ class Exposition:
 def read_exposition(text: str, timestamp_ms: int, hostname: str = "") -> Exposition:
     """The samples in `text`, taken at `timestamp_ms` unless a line says otherwise.
 
-    DCGM's blanks are passed on as they are: they say why there is no value, and whoever judges values counts
+    DCGM's blanks are passed on unchanged: they have the reason of the missing value, and the pipeline counts
     them.
     """
     found = Exposition()

@@ -40,7 +40,7 @@ def why_not_kept(topic: str, configs: Mapping[str, str], sample_ms: int, now_ms:
 
 
 class KeepingWatch:
-    """Told the times of samples that are sent; warns once, of the first that the topic will not keep."""
+    """Gets the times of sent samples; warns once, of the first that the topic will not keep."""
 
     def __init__(
         self,

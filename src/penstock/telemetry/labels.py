@@ -1,4 +1,4 @@
-"""Labels: who measured what, whatever the exporter calls it.
+"""Labels of samples, in one spelling for all exporters.
 
 dcgm-exporter's labels have changed their spelling over its versions, and clusters relabel them. The GPU, the
 device and the host leave the labels for fields of their own; the rest goes on under one spelling. Labels that

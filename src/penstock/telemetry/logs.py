@@ -1,4 +1,4 @@
-"""Recorded telemetry: snapshots of DCGM and logs of nvidia-smi, both CSV, told apart by their first line.
+"""Recorded telemetry: snapshots of DCGM and logs of nvidia-smi, both CSV, recognised by their first line.
 
     DCGM        timestamp,metric_name,gpu_id,device,uuid,modelName,Hostname,container,pod,namespace,value,
                 labels_raw: one sample per line; the last column has labels in Prometheus' notation
@@ -37,7 +37,7 @@ _DCGM_SPELLINGS: Final = {
     "labels": "labels_raw",
 }
 _SMI_NEEDS: Final = frozenset({"timestamp", "uuid"})
-#: columns of nvidia-smi's that say who a GPU is
+#: columns of nvidia-smi that identify a GPU
 _SMI_LABELS: Final = {"name": "model_name", "driver_version": "driver_version", "pci.bus_id": "pci_bus_id"}
 _SMI_TIME: Final = "%Y/%m/%d %H:%M:%S.%f"
 _WORDS: Final = {"no": 0.0, "yes": 1.0, "not active": 0.0, "active": 1.0, "disabled": 0.0, "enabled": 1.0}

@@ -6,7 +6,7 @@
               "gpu_id": "GPU-5fd4…", "device": "nvidia0", "hostname": "dgx-031", "value": 85.0,
               "labels": {"driver_version": "535.129.03", "model_name": "NVIDIA H100 80GB HBM3"}}
 
-Collectors send the canonical name of a field; whoever reads takes any of its names. A sample without a GPU
+Collectors send the canonical name of a field; readers accept any of its names. A sample without a GPU
 (the `up` of a scraped target) has the target in the place of the GPU, because something must identify it.
 """
 

@@ -1,7 +1,7 @@
 """The GPUs of this host, through NVML.
 
-Each field is read by itself: what a GPU does not support, or does not tell us, is counted as blank and costs
-nothing else. NVML has no "last XID" to read, only events, so that field is missing here; exporters have it.
+Each field is read separately: unsupported or refused fields are counted as blank, without affecting others.
+NVML has no "last XID" to read, only events, so that field is missing here; exporters have it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class NvmlCounts:
 
 
 def load_nvml() -> Any:
-    """NVML, ready to be asked; NvmlMissing says what to install."""
+    """Initialized NVML; raises NvmlMissing with the package to install."""
     try:
         import pynvml
     except ImportError as error:

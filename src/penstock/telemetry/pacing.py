@@ -1,4 +1,4 @@
-"""Time that passes faster or slower than ours, and that can be told to stop."""
+"""The pace of simulated or recorded time, which can be stopped."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 __all__ = ["Pace", "paced"]
 
-#: Told the simulated or recorded second of what comes next; waits for it, and says whether to go on.
+#: Gets the simulated or recorded second of the next samples; waits for it, and returns whether to continue.
 Pace: TypeAlias = Callable[[float], bool]
 
 

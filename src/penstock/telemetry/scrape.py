@@ -1,7 +1,7 @@
-"""Scraping exporters: one thread per target and round, so that a slow one keeps nobody waiting.
+"""Scrapes exporters: one thread per target and round, so that a slow target does not delay others.
 
-A target has `timeout_s` for its whole answer, and a moment of its own within `jitter_s`, always the same, so
-that a thousand of them are not asked at once. However it went, one `up` sample per target and round says so.
+A target has `timeout_s` for its whole response, and a fixed time of its own within `jitter_s`, so that a
+thousand targets are not scraped at once. One `up` sample per target and round has the result.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class ScrapeCounts:
 
 
 class Scraper:
-    """Asks targets, and hands over what they say."""
+    """Scrapes targets, and passes on their samples."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class Scraper:
         self._on_failure = on_failure
 
     def round(self, targets: Iterable[Target]) -> None:
-        """Ask every target once."""
+        """Scrape every target once."""
         unique = list(dict.fromkeys(targets))
         with ThreadPoolExecutor(max(1, min(len(unique), _THREADS_MAX)), "penstock-scrape") as pool:
             asked = {pool.submit(self._ask, one): one for one in unique}
@@ -92,7 +92,7 @@ class Scraper:
         counts.blank += found.blank
 
     def _ask(self, one: Target) -> Exposition:
-        # A share of the jitter that is the target's own: it is asked at even intervals.
+        # A fixed share of the jitter per target: it is scraped at even intervals.
         time.sleep(self._jitter_s * zlib.crc32(one.url.encode()) / 0xFFFFFFFF)
         at_ms = time.time_ns() // 1_000_000
         try:

@@ -18,8 +18,8 @@ _NEVER = 1 << 15
 class Api(Generic[RequestT, ResponseT]):
     """One API.
 
-    `min_supported` to `max_version` have tables. `min_version` is what a broker that serves the API tells its
-    clients, and is lower only for Produce: older librdkafka stops compressing where it does not see 0.
+    `min_supported` to `max_version` have tables. A broker advertises `min_version`, which is lower only for
+    Produce: older librdkafka stops compressing if the minimum is not 0.
     """
 
     __slots__ = (

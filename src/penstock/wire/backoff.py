@@ -1,4 +1,4 @@
-"""How long to wait before trying again: longer each time, and not everybody at the same moment."""
+"""Exponential backoff with jitter between retries."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The asking side of a connection, without the connection: bytes in, responses out.
+"""The client side of a connection, without the connection: bytes in, responses out.
 
-Every speaker drives this code over whatever carries the bytes: replica fetchers, the quorum, forwarded
-requests, simulated clients, the Spark source, tests.
+Every client drives this code over its own transport: replica fetchers, the quorum, forwarded requests,
+simulated clients, the Spark source, tests.
 
     conversation = Conversation("me")
     send(conversation.handshake())            # nothing else before it is ready
@@ -10,9 +10,9 @@ requests, simulated clients, the Spark source, tests.
         send(conversation.handshake())        # it may take a second round
     correlation_id, parts = conversation.ask(METADATA, MetadataRequest())
 
-A broker answers the requests of a connection in their order, so whoever asks keeps a queue of what it awaits:
-an answer out of order, or one nobody asked for, ends the conversation, as do bytes that are no answer. Record
-batches in a response are views of the bytes as they arrived.
+A broker responds to the requests of a connection in their order, so the conversation keeps a queue of pending
+requests. A response out of order or without a request, and invalid bytes, end the conversation. Record
+batches in a response are views of the received bytes.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ Reader: TypeAlias = Callable[[memoryview], Any]
 
 
 class Response(NamedTuple):
-    """An answer, and which request it answers; `message` is a view of the body where that was asked for."""
+    """A response and its request; `message` is a view of the body if the caller wanted the raw bytes."""
 
     correlation_id: int
     message: Any
@@ -86,7 +86,7 @@ class Conversation:
         self._max_in_flight = max_in_flight
         self._last_correlation_id = 0
         self._awaited: deque[tuple[int, Reader]] = deque()
-        #: of APIs, once they were asked: the version, how to write requests and read responses
+        #: per API, after its first request: the version, the encoder of requests and the decoder of responses
         self._spoken: dict[Api[Any, Any], tuple[int, Writer, Reader]] = {}
         self._handshake_id: int | None = None
         self._handshake_version = API_VERSIONS.max_version
@@ -99,7 +99,7 @@ class Conversation:
 
     @property
     def has_room(self) -> bool:
-        """Whether one more request may be asked."""
+        """Whether one more request may be sent."""
         return len(self._awaited) < self._max_in_flight
 
     @property
@@ -118,7 +118,7 @@ class Conversation:
         return parts
 
     def version(self, api: Api[Any, Any]) -> int:
-        """The version to ask `api` in; UnsupportedVersion if there is none. Only once it `is_ready`."""
+        """The version for requests of `api`; UnsupportedVersion if there is none. Only once it `is_ready`."""
         return self._speak(api)[0]
 
     def _speak(self, api: Api[Any, Any]) -> tuple[int, Writer, Reader]:
@@ -153,7 +153,8 @@ class Conversation:
     def repeat(self, api: Api[Any, Any]) -> int | None:
         """The correlation id of a request that the caller writes.
 
-        None if it may not be asked now, or `api` was not asked before: nobody knows yet in which version.
+        None if no request may be sent now, or before the first request of `api`: its version is still
+        unknown.
         """
         spoken = self._spoken.get(api)
         if spoken is None or len(self._awaited) >= self._max_in_flight:
@@ -163,7 +164,7 @@ class Conversation:
         return correlation_id
 
     def forward(self, api: Api[Any, Any], version: int, body: Buffer) -> tuple[int, list[Part]]:
-        """As `ask`, for a request whose body is encoded; the answer's body comes back as it arrived."""
+        """Like `ask`, for a request whose body is encoded; the response's body is returned undecoded."""
         correlation_id = self._number()
         head = encode_request_header(api, version, correlation_id, self._client_id, len(body))
         offset = partial(response_body_offset, api, version)
@@ -194,7 +195,7 @@ class Conversation:
             raise
 
     def receive(self, data: Buffer) -> list[Response]:
-        """As `received`, for bytes that came in somebody else's buffer."""
+        """Like `received`, for bytes in a buffer of the caller."""
         self._check_not_over()
         try:
             return self._answers(self._frames.feed(data))
@@ -216,9 +217,9 @@ class Conversation:
         return answers
 
     def _agree(self, frame: memoryview, decode: Reader) -> None:
-        """Take in what the peer serves, or ask again in a version that it knows.
+        """Store the API versions of the peer, or send ApiVersions again in a version that it supports.
 
-        Whoever does not know the version that we asked in answers in version 0 (KIP-511), with its range.
+        A peer that does not know the requested version responds in version 0 (KIP-511), with its range.
         """
         offset = response_body_offset(API_VERSIONS, 0, frame)
         code = _ERROR_CODE.unpack_from(frame, offset)[0] if len(frame) >= offset + _ERROR_CODE.size else 0
@@ -239,7 +240,7 @@ class Conversation:
 
 
 def _next_handshake_version(theirs: ApiVersionsResponse, refused: int) -> int:
-    """The version to ask ApiVersions in after `refused`: the peer's newest, 0 if it does not say."""
+    """The version of ApiVersions after `refused`: the peer's newest, 0 if unknown."""
     try:
         return min(common_version(API_VERSIONS, theirs), refused - 1)
     except UnsupportedVersion:

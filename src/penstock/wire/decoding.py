@@ -181,7 +181,7 @@ class _DecoderSource(Source):
         least = min_size(field.of, self._version, self._flexible)
         assert least > 0, f"elements of {field.name} take no bytes"
         self.line(f"{count} = {length}")
-        # One element needs no check: to read it past the end fails, and whoever holds it was counted.
+        # One element needs no check: reading past the end fails, and the enclosing element was counted.
         self.indent(f"if {count} != 1:")
         if not self._flexible:
             self._refuse_below_zero(field)

@@ -1,11 +1,10 @@
-"""Frames out of a stream of bytes, without copying what is large.
+"""Splits a byte stream into frames, without copying large ones.
 
-Bytes are read straight into the reader's buffer and a frame is a view of it, so a buffer is never written to
-again once a frame of it was handed out. A frame that does not fit the rest of its buffer moves to one made
-for it; what had arrived by then is all that is copied. A buffer grows with what has arrived, not with what a
-length field claims, once that claim is past `EAGER_SIZE`. The last two large buffers are used again if nobody
-holds a view of them any more, so that one frame may be looked at while the next arrives: a fresh megabyte
-costs its page faults.
+Bytes are read into the reader's buffer and a frame is a view of it, so a buffer is never written again once a
+frame of it was returned. A frame that does not fit into the rest of its buffer moves to a buffer of its own;
+only the bytes received so far are copied. Beyond `EAGER_SIZE` a buffer grows with the received bytes, not
+with the length field. The last two large buffers are reused if no view of them exists, so that one frame can
+be processed while the next arrives. Why: a new megabyte costs its page faults.
 """
 
 from __future__ import annotations
@@ -84,7 +83,7 @@ class FrameReader:
         return frames
 
     def feed(self, data: Buffer) -> list[memoryview]:
-        """As `received`, for bytes that came in somebody else's buffer."""
+        """Like `received`, for bytes in a buffer of the caller."""
         rest = memoryview(data)
         frames = []
         while rest:

@@ -1,8 +1,8 @@
 """Whole messages: header and body of requests and responses, from and to frames.
 
-Here a frame is what follows the four bytes of its size; what is encoded starts with them. Flexible versions
-carry request header v2 and response header v1 (each with tagged fields, which nobody uses), the others v1 and
-v0. ApiVersions responses keep header v0 always: whoever asks may not know our flexible versions yet.
+Decoded frames do not include the four bytes of their size; encoded ones do. Flexible versions have request
+header v2 and response header v1 (each with tagged fields, which are unused), the others v1 and v0.
+ApiVersions responses always have header v0: the client may not know our flexible versions yet.
 """
 
 from __future__ import annotations

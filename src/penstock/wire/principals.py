@@ -1,4 +1,4 @@
-"""Who a forwarded request comes from, as Envelope carries it: Kafka's default principal, version 0."""
+"""The principal of a forwarded request in an Envelope: Kafka's default principal, version 0."""
 
 from __future__ import annotations
 

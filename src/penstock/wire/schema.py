@@ -55,7 +55,7 @@ Records: TypeAlias = Buffer | FileRange
 ALL = "0+"
 #: No version: the `nullable` of fields that are never null.
 NONE = ""
-#: Tags from here on are Penstock's own fields in Kafka's messages: who does not know one skips it (KIP-482).
+#: Tags from here on are Penstock's own fields in Kafka's messages; other implementations skip them (KIP-482).
 OWN_TAGS = 10_000
 S = TypeVar("S", bound="Struct")
 T = TypeVar("T")

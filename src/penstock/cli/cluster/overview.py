@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["cluster_overview", "quorum_overview"]
 
 _METADATA_VERSION: Final = "metadata.version"
-#: a voter that follows asks the leader again after half a second at most
+#: a following voter fetches again after half a second at most
 _VOTERS_FETCH_WITHIN_MS: Final = 600
 
 

@@ -68,7 +68,7 @@ def _await_ready(
             for key, _ in events:
                 read = os.read(key.fd, 1024)
                 lines[key.fd] += read
-                # The whole line: who closes the pipe before its end breaks it.
+                # Read the whole line: closing the pipe before its end would break the writer.
                 if read and not read.endswith(b"\n"):
                     continue
                 home = outputs.pop(key.fd)

@@ -160,7 +160,7 @@ def stop(
     homes = homes_in(data)
     if not homes:
         raise Failure(f"{data} has no cluster: name its directory with --data")
-    # Voters last: whoever hands over needs a controller, and that needs most of them.
+    # Voters last: a controlled shutdown needs a controller, which needs a majority of them.
     outcomes = dict.fromkeys((str(home.id) for home in homes), "not running")
     for stage in ([h for h in homes if not h.votes], [h for h in homes if h.votes]):
         ending = [(home, process) for home in stage if (process := home.signal(signal.SIGTERM)) is not None]

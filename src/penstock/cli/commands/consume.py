@@ -244,7 +244,7 @@ def _store(consumer: Consumer, messages: list[Message]) -> None:
     try:
         consumer.store_offsets(offsets=[TopicPartition(*key, offset) for key, offset in done.items()])
     except KafkaException as error:
-        # All of them were given to somebody else meanwhile, who prints them again.
+        # All partitions were assigned to another member meanwhile, which prints the messages again.
         if error.args[0].code() != KafkaError._STATE:
             raise
 
@@ -252,7 +252,7 @@ def _store(consumer: Consumer, messages: list[Message]) -> None:
 def _partitions(cluster: Cluster, consumer: Consumer, topic: str, wanted: list[int] | None) -> list[int]:
     from penstock.cli.connection import Refused
 
-    # Ask for all topics: asking for one by name would create it where the broker creates topics on demand.
+    # Request all topics: a request for one by name would create it if auto.create.topics.enable is true.
     found = cluster.metadata(consumer).topics.get(topic)
     if found is None:
         raise Failure(f"no topic {topic}: create it with `penstock topic create {topic}`")

@@ -200,7 +200,7 @@ def _execute(
     except SparkError as error:
         raise spark_log.failure("Spark did not start", error) from error
     try:
-        # Spark's own way to take Ctrl-C asks the JVM in the middle of another question.
+        # Spark's own handler of Ctrl-C calls the JVM in the middle of another call.
         with stoppable() as stop, shown(progress) as (show_batch, show):
             if stop_at_once.is_set():
                 return
@@ -209,7 +209,7 @@ def _execute(
         raise spark_log.failure("the pipeline failed", error) from error
     finally:
         maintenance.close()
-        with suppress(Exception):  # a JVM that has died cannot be asked to stop
+        with suppress(Exception):  # a JVM that has died cannot stop
             spark.stop()
     typer.echo(_summary(progress))
 

@@ -1,8 +1,8 @@
-"""A broker's configuration: typed values, where each comes from, and what DescribeConfigs says of them.
+"""A broker's configuration: typed values, their sources, and the entries of DescribeConfigs.
 
 Invariants: every value in a `BrokerConfig` has been validated, alone and together with the others; a change
 is applied whole or not at all. One object serves a broker for its life: dynamic updates change it in place,
-so whoever holds it reads current values. It is owned by the event loop's thread.
+so every reader sees current values. Owned by: the event loop's thread.
 """
 
 from __future__ import annotations
@@ -375,12 +375,12 @@ def _entry(
 
 
 def selected(known: Collection[str], names: Collection[str] | None) -> list[str]:
-    """What was asked for, in that order, of what there is; all of it where nothing was."""
+    """The requested names that exist, in the order of the request; all of them without a request."""
     return [name for name in dict.fromkeys(names) if name in known] if names else list(known)
 
 
 def _foreign(texts: Mapping[str, str], source: ConfigSource) -> dict[str, ConfigEntry]:
-    """What is set under names that are none of ours. Like Kafka, show that it is, but not what it is."""
+    """Entries for unknown names that are set. Like Kafka, show the name, but not the value."""
     return {
         name: ConfigEntry(name, None, source, ConfigType.UNKNOWN, True, True, "", ())
         for name in texts
@@ -389,7 +389,7 @@ def _foreign(texts: Mapping[str, str], source: ConfigSource) -> dict[str, Config
 
 
 def _same_ids(static: dict[str, str]) -> dict[str, str]:
-    """node.id and broker.id are two names of one number: whichever is set sets both."""
+    """node.id and broker.id are two names of one number: each sets the other, too."""
     for name, twin in (("node.id", "broker.id"), ("broker.id", "node.id")):
         if name in static:
             static.setdefault(twin, static[name])

@@ -57,7 +57,7 @@ class ConfigSource(IntEnum):
 
 
 class UpdateMode(IntEnum):
-    """Whether a broker key can change while the broker runs, and for whom."""
+    """Whether a broker key can change at runtime, and for one broker or for the cluster."""
 
     READ_ONLY = 0
     PER_BROKER = 1

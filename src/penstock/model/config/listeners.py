@@ -38,7 +38,7 @@ class Endpoint(NamedTuple):
 
 
 def parse_endpoints(values: Mapping[str, ConfigValue]) -> tuple[Endpoint, ...]:
-    """The endpoints for clients that a broker's configs ask for; raises InvalidConfig."""
+    """The endpoints for clients in a broker's configs; raises InvalidConfig."""
     bound, advertised = _bound_and_advertised(values)
     protocols = _protocol_map(str(values["listener.security.protocol.map"]))
     endpoints = tuple(
@@ -185,7 +185,7 @@ def parse_connection_overrides(values: Mapping[str, ConfigValue]) -> dict[str, i
     for element in str(values[_OVERRIDES] or "").split(","):
         if not element.strip():
             continue
-        # A name would match nobody: connections are known by their addresses.
+        # A host name would never match: connections are identified by address.
         match = _OVERRIDE.fullmatch(element.strip())
         if match is None:
             raise InvalidConfig(f"{_OVERRIDES}: '{element}' is not an address and a count, as in 10.0.0.1:20")

@@ -38,7 +38,7 @@ class _Bounds(TypedDict):
 
 
 def bounds(span: Span) -> _Bounds:
-    """A span as answers tell it."""
+    """A time range in a response."""
     return {"start_time": instant(span.start), "end_time": instant(max(span.start, span.end - 1))}
 
 

@@ -64,7 +64,7 @@ def gpu_routes(reader: TableReader) -> APIRouter:
 
 
 def _told(reader: TableReader, query: TelemetryQuery) -> Span:
-    """The part of a time window in which there is anything to tell."""
+    """The part of a time range that contains samples."""
     extent = reader.extent()
     asked = span_of(query, extent)
     return asked if extent is None else asked.within(extent)
@@ -82,7 +82,7 @@ def _resolution(query: TelemetryQuery, span: Span) -> Resolution:
 
 
 def _is_known(reader: TableReader, uuid: str, resolution: Resolution, span: Span) -> bool:
-    """Whether a GPU that has no rows of the metrics asked for has others, now or then."""
+    """Whether a GPU without rows of the requested metrics has other rows, in the range or recently."""
     if read_page(reader, uuid, resolution, span, (), limit=1).rows:
         return True
     return any(gpu.gpu_id == uuid for gpu in find_gpus(reader, latest(reader)))

@@ -1,4 +1,4 @@
-"""What those who run the server look at: whether it lives, whether it can answer, and its metrics."""
+"""Routes for operators: liveness, readiness and metrics."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def operation_routes(reader: TableReader, registry: CollectorRegistry) -> APIRou
 
     @routes.get("/healthz", summary="Liveness of the server")
     async def healthz() -> State:
-        """Asks nobody."""
+        """Always 200."""
         return State(status="ok")
 
     @routes.get("/readyz", summary="Readiness of the server")

@@ -1,6 +1,6 @@
 """A page that lists the API's operations, from the document that describes them.
 
-It is plain HTML: whoever runs the server may be without the internet, where others get their scripts from.
+It is plain HTML without external scripts, because the server may have no internet access.
 """
 
 from __future__ import annotations

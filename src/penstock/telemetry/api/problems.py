@@ -86,7 +86,7 @@ def handle_problems(app: FastAPI) -> None:
 
     @app.exception_handler(Exception)
     async def broken(_: Request, error: Exception) -> JSONResponse:
-        # Whoever runs the server sees where: the server logs what reaches this handler.
+        # The server logs exceptions that reach this handler, with the place.
         return _response(HTTPStatus.INTERNAL_SERVER_ERROR, f"{type(error).__name__}: a bug in penstock")
 
 

@@ -1,14 +1,13 @@
-"""The whole product to look at: brokers, a simulated fleet, the pipeline and its API, all of them processes.
+"""The demo: brokers, a simulated fleet, the pipeline and its API, each as a process.
 
-    children   a process that takes part: its command, its log, its end
-    show       who takes part and how each is started, and the order in which they end
-    watch      what can be seen of all of them from outside, like any client: metrics and topics
-    view       that, for a terminal or as lines
-    watchman   ends all of it if whoever started it is killed
-    outcome    what is true in the end: every message accounted for, alerts against the ground truth
+    children   a child process: its command, its log, its end
+    show       the child processes, how each is started, and the order in which they end
+    watch      the state of all of them, as clients see it: metrics and topics
+    view       that state, for a terminal or as lines
+    watchman   ends all processes if the parent is killed
+    outcome    the result: every message accounted for, alerts against the ground truth
 
-Brokers come from whoever starts the show. `thresholds.yaml` is for this show only, whose faults last half a
-minute.
+The caller starts the brokers. `thresholds.yaml` is for the demo only, whose faults last half a minute.
 """
 
 from penstock.telemetry.demo.outcome import Outcome, read_outcome

@@ -51,14 +51,14 @@ class Child:
         process = self._process
         if process is None or process.returncode is not None:
             return None if process is None else process.returncode
-        # Without collecting it: until then nobody else can get its number, by which `stop` ends its session.
+        # Without reaping it: until then its pid cannot be reused, by which `stop` ends its session.
         ended = os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)
         if ended is None:
             return None
         return ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status
 
     def stop(self, number: signal.Signals, patience_s: float) -> None:
-        """Ask it to end, and end it if it takes too long; and in any case what it has left in its session.
+        """Terminate the process, kill it if that takes too long, and kill the rest of its session.
 
         A JVM whose Python was interrupted while it started goes on for ever, for one.
         """

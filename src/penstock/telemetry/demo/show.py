@@ -1,4 +1,4 @@
-"""Who takes part: the simulator, the pipeline and the API, how each is started, and the order of their end.
+"""The processes of the demo: simulator, pipeline and API, how each is started, and the order of their end.
 
 The simulator ends first, so that what was produced is known; the pipeline may then read on until it has all
 of it. The API only reads, and goes last.
@@ -40,7 +40,7 @@ _JVM: Final = {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 
 
 class ShowBroken(PenstockError):
-    """One who takes part has ended before its time; the message says who, and what it said last."""
+    """A process has ended too early; the message has its name and its last output."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ class Setting:
 
 
 class Show:
-    """The three processes. Whoever calls `start` must call `stop`, whatever happens in between."""
+    """The three processes. After `start` the caller must call `stop`, also after an error."""
 
     def __init__(self, setting: Setting) -> None:
         self.setting = setting
@@ -99,7 +99,7 @@ class Show:
     def start(self) -> None:
         setting = self.setting
         setting.logs.mkdir(parents=True)
-        # What the API is asked for exists from the beginning.
+        # The tables of the API exist from the beginning.
         setting.tables.mkdir()
         text = resources.files("penstock.telemetry.demo").joinpath("thresholds.yaml").read_text()
         setting.thresholds.write_text(text)
@@ -112,7 +112,7 @@ class Show:
         return [child.pid for child in (self._pipeline, self._simulator, self._api)]
 
     def check(self) -> None:
-        """Raise ShowBroken if anybody has ended who should not have: only the simulator may, and in peace."""
+        """Raise ShowBroken if a process has ended; only the simulator may end, with exit code 0."""
         for child in (self._pipeline, self._api, self._simulator):
             if child.exit_code is not None and (child is not self._simulator or child.exit_code != 0):
                 raise ShowBroken(

@@ -1,6 +1,7 @@
-"""What can be seen of the show from outside: the pipeline's metrics, the topics, and what brokers say.
+"""The state of the demo as clients see it: the pipeline's metrics, the topics, and the brokers' metadata.
 
-Nothing here is needed for the show to go on, so whoever does not answer is shown as it was last seen.
+Nothing here is needed for the demo itself, so a process that does not respond is shown in its last known
+state.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ class Sight:
 
 
 class Watcher:
-    """Looks again and again. `overview` is how brokers are asked, which is not a client's business."""
+    """Polls the state. `overview` returns the state of the brokers, which no client API has."""
 
     def __init__(
         self, setting: Setting, overview: Overview, clock: Callable[[], float] = time.monotonic
@@ -157,7 +158,7 @@ class Watcher:
 
 
 def read_metrics(port: int) -> dict[str, float]:
-    """The pipeline's metrics, by name and verdict, without their prefix; empty while nobody answers."""
+    """The pipeline's metrics, by name and verdict, without their prefix; empty while it does not respond."""
     connection = HTTPConnection("127.0.0.1", port, timeout=_ANSWER_S)
     try:
         connection.request("GET", "/metrics")

@@ -1,8 +1,8 @@
-"""One who outlives the show by a moment: ends its processes when whoever started them is gone without a word.
+"""A guard process that ends the processes of the demo if the parent is killed.
 
 A process that is killed cannot end its children. This one holds the other end of a pipe, which closes then.
-It knows a process by a descriptor, not by a number that others may get; where there are none (other systems
-than Linux) nobody watches.
+It identifies a process by a pidfd, not by a pid that can be reused; on systems without pidfds (other than
+Linux) there is no guard.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _GRACE_S: Final = 20.0
 
 
 class Watchman:
-    """Tell it of every process that must not stay behind."""
+    """Register a process that must not outlive the parent."""
 
     __slots__ = ("_pipe",)
 
@@ -63,7 +63,7 @@ def watching() -> Iterator[Watchman]:
 
 
 def _watch(words: IO[str]) -> None:
-    """Until dismissed; or until there is nobody to say so, and then end those who were named."""
+    """Wait until dismissed, or until the parent is gone; then end the registered processes."""
     watched: list[int] = []
     for word in map(str.strip, words):
         if word == _DISMISSED:

@@ -106,7 +106,7 @@ class _Manifest:
 
 
 class BatchReport(NamedTuple):
-    """What a batch did, for whoever watches."""
+    """The report of a batch, for progress output and metrics."""
 
     batch_id: int
     counts: Counts
@@ -301,7 +301,7 @@ class Batches:
         return found
 
     def _sweep(self) -> None:
-        """Remove all that the newest manifest does not need, whoever left it there."""
+        """Remove all files that the newest manifest does not need."""
         number = self._manifest.batch_id
         needed = self._manifest.files() | {f"{_MANIFEST}{number}.json", f"begun-{number + 1}.json"}
         for name in self._state.names(""):

@@ -1,7 +1,7 @@
 """The query: the topic through Spark into `Batches`, as a stream or until its end.
 
-Checkpoint and state lie together below the tables, in a folder of the query's name: whoever removes that
-folder starts anew, under a new query id, and tables take the same messages again.
+Checkpoint and state are below the tables, in a folder of the query's name. If that folder is removed, the
+query starts again under a new query id, and tables accept the same messages again.
 """
 
 from __future__ import annotations

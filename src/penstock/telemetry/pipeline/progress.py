@@ -1,4 +1,4 @@
-"""What a pipeline has done so far, for Prometheus and for whoever watches a terminal."""
+"""The progress of a pipeline, for Prometheus and for a terminal."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ VERDICTS: Final = ("valid", "dead_lettered", "duplicates", "late")
 class Progress:
     """Takes the report of each batch, and what Spark says of the query. `registry` is what `/metrics` shows.
 
-    Reports come from the thread that runs batches; whoever shows the attributes reads them as they are.
+    Reports come from the thread that runs batches; other threads only read the attributes.
     """
 
     def __init__(self, registry: CollectorRegistry, clock: Callable[[], float] = time.time) -> None:

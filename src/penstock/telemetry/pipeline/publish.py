@@ -26,7 +26,7 @@ __all__ = [
 ALERTS: Final = "gpu.alerts"
 DEAD_LETTERS: Final = "gpu-telemetry.dlq"
 _TIMEOUT_S: Final = 30.0
-#: What a dead letter's record tells of it. Not its time: Python has no year 10000, which a sample may claim.
+#: The columns in a dead letter's record. Not its time: a sample may claim the year 10000, which Python lacks.
 _TOLD: Final = ["reason", "topic", "partition", "offset", "raw"]
 #: librdkafka refuses a record of more than 1,000,000 bytes, key and headers included.
 _RAW_BYTES_MAX: Final = 900_000
@@ -86,7 +86,7 @@ class Topics:
 
 
 def alert_records(alerts: Iterable[Alert], batch_id: int) -> list[Record]:
-    """An alert's key is its rule and subject; whoever reads twice knows a repetition by key and batch."""
+    """An alert's key is its rule and subject; a repetition has the same key and batch."""
     records = []
     for alert in alerts:
         document = alert._asdict()

@@ -157,7 +157,7 @@ def close_all(state: ShardState) -> Outcome:
 
 
 def _in_place_order(batch: Any) -> Any:
-    """In order of topic, partition and offset: what depends on who came first is the same in every try."""
+    """Rows in order of topic, partition and offset, so that every attempt gives the same result."""
     topic = batch["topic"].combine_chunks()
     keys = (topic.indices.to_numpy(), batch["partition"].to_numpy(), batch["offset"].to_numpy())
     is_ordered, is_same = True, np.ones(max(0, len(batch) - 1), dtype=bool)

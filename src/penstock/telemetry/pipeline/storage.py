@@ -42,7 +42,7 @@ class Store:
     __slots__ = ("_files", "_options", "_root", "uri")
 
     def __init__(self, uri: str, options: dict[str, str] | None = None) -> None:
-        """`options` are what deltalake takes for S3; other stores are told by environment variables."""
+        """`options` are deltalake's options for S3; other stores use environment variables."""
         self.uri = uri.rstrip("/")
         self._options = options
         self._files, place = file_system(self.uri, options)

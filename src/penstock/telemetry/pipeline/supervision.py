@@ -54,7 +54,7 @@ class QueryFailed(PenstockError):
 
 
 class JvmEnded(QueryFailed):
-    """Nothing can be asked of Spark any more: the command must be started again."""
+    """Spark does not respond any more: the command must be started again."""
 
 
 class Guard:

@@ -50,7 +50,7 @@ _ROLLUP: Final = pa.schema(
         ),
     ]
 )
-#: The columns of each table, without the day by which it is partitioned; the first one tells the day.
+#: The columns of each table, without the day by which it is partitioned; the first one determines the day.
 TABLES: Final[dict[str, Any]] = {
     "samples": pa.schema([("at", _INSTANT), *_GPU, ("value", pa.float64()), *_SOURCE]),
     "dead_letters": pa.schema(

@@ -31,7 +31,7 @@ _RESULT_DDL: Final = "summary STRING, features BINARY"
 
 
 class ShardResult(NamedTuple):
-    """What the driver is told of a shard. `state` names the file of each table of the state."""
+    """The report of a shard to the driver. `state` names the file of each table of the state."""
 
     shard: int
     #: of the messages that were read, those that are counted with this shard's blocks

@@ -1,4 +1,4 @@
-"""Questions to the pipeline's tables: one place that answers them, for the API and for reports.
+"""Queries over the pipeline's tables, for the API and for reports.
 
     reader    snapshots of tables, scans of spans
     spans     spans of time, and which rollup answers for which part
@@ -8,5 +8,5 @@
     alerts    incidents, from the changes of alerts
     timeline  a metric of all GPUs in equal steps
 
-No Spark here: tables are read through deltalake and Arrow, in the thread that asks.
+No Spark here: tables are read through deltalake and Arrow, in the thread of the caller.
 """

@@ -1,6 +1,6 @@
-"""What a fleet's owner asks: how busy, how much energy, how healthy (`idleness`: how idle).
+"""Queries about a fleet: utilisation, energy, health (`idleness`: idle GPUs).
 
-The same questions as the pipeline's `views`, without Spark. All of them are functions of `totals`: for each
+The same queries as the pipeline's `views`, without Spark. All of them are functions of `totals`: for each
 GPU, workload and field the sums of a span's windows, which merge whatever their widths.
 """
 

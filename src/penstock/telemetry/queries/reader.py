@@ -1,7 +1,7 @@
-"""The pipeline's tables as a reader sees them: snapshots that are renewed cheaply, and the files it needs.
+"""Reads the pipeline's tables: snapshots that are cheap to refresh, and scans of the necessary files.
 
 A snapshot is Delta's list of files with the times in each, so files of other times are never opened. Scans
-take the columns they ask for, and aggregates run over a stream: memory follows from the answer, not from the
+read only the requested columns, and aggregates run over a stream: memory depends on the result, not on the
 table.
 """
 

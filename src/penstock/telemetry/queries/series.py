@@ -25,11 +25,11 @@ __all__ = ["RESOLUTIONS", "Page", "Place", "Resolution", "Sample", "Window", "pi
 
 @dataclass(frozen=True, slots=True)
 class Resolution:
-    """A way to tell a span: from which table, and up to what width that is a sensible answer."""
+    """A resolution: its table, and the longest time range for which it is sensible."""
 
     name: str
     level: Level
-    #: spans up to this are told so unless something else is asked for
+    #: the default for time ranges up to this length
     picked_ms: int
     #: and longer ones than this never
     most_ms: int
@@ -104,7 +104,7 @@ class Page(NamedTuple):
 
 
 def pick_resolution(span: Span) -> Resolution:
-    """The finest that tells this span in a bounded number of rows."""
+    """The finest resolution that covers this time range in a bounded number of rows."""
     return next(each for each in RESOLUTIONS.values() if span.width <= each.picked_ms)
 
 

@@ -25,7 +25,7 @@ __all__ = ["alerts", "heatmap", "over_time"]
 
 _DPI: Final = 120
 _WIDTH_IN: Final = 12.0
-#: colours that people who see fewer of them can tell apart
+#: colours that colour-blind people can distinguish
 #: GPU- and the first eight digits
 _SUBJECT_SHOWN: Final = 12
 #: lanes with more alerts name some of their GPUs at the side

@@ -50,7 +50,7 @@ def markdown(section: Section, most: int) -> str:
 
 def _stable(value: object) -> object:
     if isinstance(value, float):
-        # Sums are taken by several threads: the digits behind these depend on who was first.
+        # Several threads compute the sums: further digits depend on their order.
         return float(f"{value:.9g}")
     if isinstance(value, datetime):
         return value.isoformat()

@@ -1,9 +1,9 @@
-"""What goes wrong in a simulated fleet, when, and how badly: the ground truth.
+"""The faults of a simulated fleet, with time and size: the ground truth.
 
 Faults are drawn per period, within which they begin and end, so that a run without an end has an endless
 supply of them. In one period a GPU has at most one fault; a lemon node is a host whose GPUs have many
-together. Sizes vary from what anyone would see down to what a healthy GPU does as well; the latter say so
-(`within_noise`), because nobody can be blamed for missing them.
+together. Sizes vary from obvious to the variation of a healthy GPU; the latter have `within_noise`, because
+no detector can find them.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ NOISE: Final = {
 _BUSY: Final = (JobKind.TRAINING,)
 _JOBS: Final = (JobKind.TRAINING, JobKind.INFERENCE, JobKind.NOTEBOOK)
 _ANY: Final = tuple(JobKind)
-#: which GPUs can have it: a straggler needs siblings, and only who works is throttled
+#: which GPUs can have it: a straggler needs other GPUs of its job, and only a busy GPU is throttled
 _ELIGIBLE: Final = {
     FaultClass.STRAGGLER: _BUSY,
     FaultClass.THERMAL_THROTTLE: _BUSY,
@@ -104,7 +104,7 @@ class Plan:
 
     seed: int
     period_s: float = 3600.0
-    #: GPUs of each class and period, as a share of the fleet; at least one where any is asked for
+    #: GPUs of each class and period, as a share of the fleet; at least one if the share is above 0
     share: float = 0.005
 
     def faults(self, fleet: Fleet) -> Iterator[list[Fault]]:
@@ -129,7 +129,7 @@ def plan_faults(fleet: Fleet, plan: Plan, number: int) -> list[Fault]:
     waiting: set[int] = set()
     # In a small fleet the classes that few GPUs can have come first.
     for fault_class, kinds in _ELIGIBLE.items():
-        # Whoever waits for a straggler must not be taken for something else that shows in its load.
+        # GPUs that wait for a straggler must not be detected as another fault by their load.
         taken = spared if kinds is _ANY else spared | waiting
         free = [int(g) for g in np.flatnonzero(np.isin(fleet.kind_of, kinds)) if int(g) not in taken]
         count = min(len(free), max(1, round(plan.share * fleet.gpus)))

@@ -62,7 +62,7 @@ class Fleet:
         return None if number == NO_JOB else self.jobs[number]
 
     def labels(self, gpu: int) -> dict[str, str]:
-        """What an exporter on a cluster says of a GPU and of who uses it."""
+        """The labels of an exporter for a GPU and its workload."""
         labels = {"driver_version": DRIVER, "model_name": MODEL}
         job = self.job(gpu)
         if job is not None:

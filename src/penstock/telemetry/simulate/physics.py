@@ -38,7 +38,7 @@ _TEMP_SLOWDOWN = 87.0
 _TEMP_LAG_S = 20.0
 _MEMORY_MIB, _RESERVED_MIB = 143_771.0, 615.0
 _REASON_IDLE, _REASON_POWER_CAP, _REASON_THERMAL = 0x1, 0x4, 0x20
-#: a notebook works in bursts; nobody who comes back within two minutes wastes a GPU
+#: a notebook works in bursts; pauses of up to two minutes are healthy
 _BURST_S, _PAUSE_S, _PAUSE_MAX_S = 60.0, 40.0, 120.0
 #: corrected errors of a healthy GPU: one in ten days
 _SBE_PER_S = 1.0 / 864_000

@@ -81,9 +81,10 @@ class Simulation:
         return self.fleet.gpus * len(MEASURED)
 
     def run(self, pace: Pace, progress: Callable[[float], None]) -> None:
-        """Send until the end, or until `pace` says so; `progress` is told the seconds of each piece.
+        """Send until the end, or until `pace` stops it; calls `progress` with the seconds of each piece.
 
-        It ends between two pieces only, and with all that was held back: what was counted was sent.
+        It ends only between two pieces, after sending all held-back messages, so every counted message was
+        sent.
         """
         for second, step_s in self._pieces():
             if not pace(second):

@@ -1,4 +1,4 @@
-"""AlterPartition, versions 2 and 3: a partition's leader asks for another ISR; 3 with broker epochs."""
+"""AlterPartition, versions 2 and 3: a leader's ISR proposal; 3 with broker epochs."""
 
 from __future__ import annotations
 

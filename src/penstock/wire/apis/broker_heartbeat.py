@@ -49,7 +49,7 @@ class BrokerHeartbeatRequest(Struct):
     unclean_replicas: list[UncleanTopic] = array(UncleanTopic, tag=OWN_TAGS + 1)
     #: of the broker's image, where one was computed
     image_checksum: ReportedChecksum | None = tagged_struct(ReportedChecksum, tag=OWN_TAGS + 2)
-    #: the broker's wall clock as it sent this; -1 where it does not tell
+    #: the broker's wall clock when it sent this; -1 if unknown
     clock_ms: int = int64(default=-1, tag=OWN_TAGS + 3)
 
 

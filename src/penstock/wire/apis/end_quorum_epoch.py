@@ -1,4 +1,4 @@
-"""EndQuorumEpoch, versions 0 and 1: a Raft leader resigns and names who should stand first."""
+"""EndQuorumEpoch, versions 0 and 1: a Raft leader resigns and names its preferred successors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Vote, versions 0 to 2: 1 names voters by directory (KIP-853), 2 asks before it stands (KIP-996)."""
+"""Vote, versions 0 to 2: 1 names voters by directory (KIP-853), 2 has pre-votes (KIP-996)."""
 
 from __future__ import annotations
 

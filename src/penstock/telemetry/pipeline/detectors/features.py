@@ -28,7 +28,7 @@ FEATURES: Final = (100, 112, 150, 155, 203, 230, 240, 241, 310, 311, 393, 395, 3
 COUNTERS: Final = np.array([FIELDS[each].kind is Kind.COUNTER for each in FEATURES])
 LAST_CODES: Final = np.array([FIELDS[each].kind is Kind.LAST_CODE for each in FEATURES])
 _COLUMN: Final = {number: column for column, number in enumerate(FEATURES)}
-#: the same by number, -1 for fields that nobody looks at; numbers below zero count from the end, as in numpy
+#: the same by number, -1 for unused fields; negative numbers count from the end, as in numpy
 _COLUMN_OF: Final = np.full(max(FIELDS) - min(FIELDS) + 1, -1)
 _COLUMN_OF[list(FEATURES)] = np.arange(len(FEATURES))
 #: what is said of a GPU beside its values

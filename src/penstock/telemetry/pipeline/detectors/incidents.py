@@ -121,7 +121,10 @@ class Detectors:
 
 
 def _hold(held: Any, finding: Finding, step_ms: int, for_ms: int, clear_ms: int) -> tuple[Ints, Ints]:
-    """Note who is bad and who is not; give those whose alert opens or is renewed, and whose resolves."""
+    """Record the bad and the good subjects.
+
+    Returns alerts that open or are renewed, and those that resolve.
+    """
     bad, good = finding.bad & finding.known, ~finding.bad & finding.known
     is_open = held[:, _OPEN] > 0
     held[bad & (held[:, _BAD] == 0), _BAD] = step_ms

@@ -1,8 +1,8 @@
-"""The rules: what is wrong with which GPU, judged for the whole fleet at once.
+"""The rules of the detectors, evaluated for the whole fleet at once.
 
-A rule is a function of the fleet, of the GPUs that were heard of in this step, and of its thresholds. It
-answers with what is bad and by how much; a GPU that lacks what the rule asks for is not bad. Whether
-something bad has lasted long enough is not a rule's business (`incidents`).
+A rule is a function of the fleet, of the GPUs with samples in this step, and of its thresholds. It returns
+the bad subjects with a measure; a GPU without the fields of the rule is not bad. `incidents` decides whether
+a bad state has lasted long enough.
 """
 
 from __future__ import annotations
