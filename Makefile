@@ -23,7 +23,9 @@ SIMULATION_TESTS := tests/testing/simulation
 BROKER_TESTS := tests/broker
 CLIENT_TESTS := tests/cli tests/client tests/docs tests/examples $(wildcard tests/testing/test_*.py)
 INTEROP_TESTS := tests/interop tests/lab tests/chaos tests/disasters
-PIPELINE_TESTS := tests/spark tests/telemetry
+# They compare with Apache Kafka, which one part starts once.
+KAFKA_TESTS := tests/client/test_survival.py tests/broker/produce/test_poison.py
+PIPELINE_TESTS := tests/spark tests/telemetry $(KAFKA_TESTS)
 PARTS := $(SIMULATION_TESTS) $(BROKER_TESTS) $(CLIENT_TESTS) $(INTEROP_TESTS) $(PIPELINE_TESTS)
 
 check: $(READY) ## lint, and every fast test without child processes and Spark (three minutes)
@@ -50,10 +52,10 @@ test-simulation: $(READY) ## tests of the simulator, and the seeds that run with
 	$(PY) -m pytest -q $(SIMULATION_TESTS)
 
 test-brokers: $(READY) ## tests of the broker
-	$(PY) -m pytest -q $(BROKER_TESTS)
+	$(PY) -m pytest -q $(BROKER_TESTS) $(patsubst %,--ignore=%,$(KAFKA_TESTS))
 
 test-clients: $(READY) ## tests of the command line, our clients, and the documentation
-	$(PY) -m pytest -q $(CLIENT_TESTS)
+	$(PY) -m pytest -q $(CLIENT_TESTS) $(patsubst %,--ignore=%,$(KAFKA_TESTS))
 
 test-interop: $(READY) ## other people's clients, chaos and disasters on brokers as processes
 	$(PY) -m pytest -q $(INTEROP_TESTS)

@@ -122,6 +122,7 @@ def test_a_process_that_cannot_be_recorded_is_ended(tmp_path: Path, monkeypatch:
     assert not any(home.pid_file.is_symlink() or home.pid_file.exists() for home in homes)
 
 
+@pytest.mark.process
 def test_a_log_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     (home,) = make_homes(tmp_path, PLAN._replace(brokers=1))
     home.log_file.mkdir()

@@ -36,13 +36,24 @@ _SLOW = {
     "a lack of descriptors is no disk failure",
 }
 
+#: the seeds that found a removed guard last, where several seeds before them did not: they are tried first
+_FOUND_BY = {
+    "failed syncs are final": 4,
+    "new roles count what is synced": 4,
+    "broker epoch (controller)": 3,
+    "deletion ends at the high watermark": 6,
+    "retention keeps what is young": 3,
+    "metadata is checked": 2,
+}
 
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "mutant", [m for m in MUTANTS if m.guard not in _SLOW], ids=lambda mutant: str(mutant.guard)
 )
 def test_a_removed_guard_is_missed(mutant: Mutant) -> None:
-    assert hunt(mutant, _SEEDS_MAX) is not None
+    assert hunt(mutant, _SEEDS_MAX, _FOUND_BY.get(mutant.guard, 0)) is not None
 
 
 def test_the_slow_ones_are_there() -> None:
-    assert {mutant.guard for mutant in MUTANTS} >= _SLOW
+    assert {mutant.guard for mutant in MUTANTS} >= _SLOW | _FOUND_BY.keys()
