@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
-from penstock.model.errors import ErrorCode
+from penstock.model.errors import CorruptMessage, ErrorCode
 from penstock.model.ids import TopicPartition
 from penstock.records.batch import crc_matches
 from penstock.records.record import Record, build_batch, iter_batches, iter_records
@@ -226,17 +226,20 @@ async def fetch(
 
 
 def _records(answer: PartitionData, position: int) -> tuple[tuple[int, bytes], ...] | None:
-    """None where bytes are damaged, which any client notices and asks again."""
+    """None where bytes are damaged, in a header or elsewhere: any client notices that and fetches again."""
     data = answer.records
     assert data is None or isinstance(data, memoryview)
     content = b"" if data is None else bytes(data)
     found: list[tuple[int, bytes]] = []
-    for start, header in iter_batches(content):
-        batch = content[start : start + header.size]
-        if not crc_matches(batch, header):
-            return None
-        if not header.is_control:
-            found += [(record.offset, record.value or b"") for record in iter_records(batch)]
+    try:
+        for start, header in iter_batches(content):
+            batch = content[start : start + header.size]
+            if not crc_matches(batch, header):
+                return None
+            if not header.is_control:
+                found += [(record.offset, record.value or b"") for record in iter_records(batch)]
+    except CorruptMessage:
+        return None
     return tuple(each for each in found if each[0] >= position)
 
 
