@@ -13,6 +13,9 @@ from penstock.testing.simulation.cluster_roles import newest_image, replica_on
 from penstock.testing.simulation.convergence import compacted_difference, unsettled
 from penstock.testing.simulation.scenario import Options, Simulation, simulate
 
+#: where a batch has these fields
+_LENGTH, _MAGIC = 8, 16
+
 
 @pytest.fixture
 def settled() -> SimCluster:
@@ -27,6 +30,10 @@ def test_replicas_have_to_converge(settled: SimCluster) -> None:
     replica = replica_on(node, partition)
     assert replica is not None
     segment = replica.log.segments.active
+    for in_header in (_LENGTH, _MAGIC):
+        node.disk.flip_bit(segment.path(LOG), in_header, 2)
+        assert "a replica cannot be read" in str(unsettled(settled.nodes))
+        node.disk.flip_bit(segment.path(LOG), in_header, 2)
     node.disk.flip_bit(segment.path(LOG), segment.size - 1, 0)
     assert str(unsettled(settled.nodes)).endswith(f"-{partition.partition}: replicas have different bytes")
     replica.log.truncate_to(replica.log.end_offset - 1)

@@ -7,7 +7,7 @@ from itertools import chain
 from typing import Final
 
 from penstock.broker.app.broker import Broker
-from penstock.model.errors import PenstockError
+from penstock.model.errors import CorruptMessage, PenstockError
 from penstock.model.ids import TopicPartition
 from penstock.records.record import Record, iter_batches, iter_records
 from penstock.storage.log import Log
@@ -83,7 +83,10 @@ def _content(log: Log, position: int) -> bytes:
             break
         data = found.read()
         parts.append(data)
-        position = [header.next_offset for _, header in iter_batches(data)][-1]
+        end = max((header.next_offset for _, header in iter_batches(data)), default=position)
+        if end <= position:
+            raise CorruptMessage(f"no batch that reaches behind offset {position} is there")
+        position = end
     return b"".join(parts)
 
 
