@@ -12,8 +12,10 @@ from penstock.records.record import Record, build_batch
 from penstock.testing.disk import FaultyDisk
 from penstock.testing.simulation.__main__ import main
 from penstock.testing.simulation.checkers import ClientChecker, Violation
+from penstock.testing.simulation.cluster_roles import StateNotReached
 from penstock.testing.simulation.disasters import copies, tampering
 from penstock.testing.simulation.disasters.damage import Outlook
+from penstock.testing.simulation.disasters.rot import flip_somewhere
 from penstock.testing.simulation.disasters.small_files import WAYS
 from penstock.testing.simulation.disasters.steps import damage_of
 from penstock.testing.simulation.history import Acked, Batch, Read, Sent
@@ -116,6 +118,19 @@ def test_damage_takes_its_own_batch_only(disk: FaultyDisk) -> None:
     tampering.zero(disk, f"{_FOLDER}/{0:020}.log", 0, 40)
     tampering.cut(disk, f"{_FOLDER}/{3:020}.log", 20)
     assert copies.values_in(disk, _FOLDER) == set()
+
+
+def test_bits_of_intact_batches_flip_behind_damage(simulation: Simulation) -> None:
+    cluster = simulation.cluster
+    node = cluster.nodes[0]
+    path = f"{node.directories[0]}/topics/events/partition-0/{0:020}.log"
+    first = _batch(0, b"a")
+    tampering.write(node.disk, path, first + _batch(1, b"b"))
+    tampering.zero(node.disk, path, 0, len(first))
+    flip_somewhere(cluster, node, path, 0)
+    assert not list(copies.intact_batches(tampering.content(node.disk, path)[len(first) :]))
+    with pytest.raises(StateNotReached):
+        flip_somewhere(cluster, node, path, 0)
 
 
 def test_a_copy_is_put_back(disk: FaultyDisk) -> None:

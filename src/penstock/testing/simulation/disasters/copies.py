@@ -13,7 +13,15 @@ from penstock.storage.memory import Directory
 from penstock.testing.disk import FaultyDisk
 from penstock.testing.simulation.disasters.tampering import content, log_files, segments
 
-__all__ = ["covered", "damaged_offset", "end_offset", "last_batch", "values_in", "values_on"]
+__all__ = [
+    "covered",
+    "damaged_offset",
+    "end_offset",
+    "intact_batches",
+    "last_batch",
+    "values_in",
+    "values_on",
+]
 
 #: where files lie that a broker has decided to delete
 _DELETED: Final = "/deleted/"
@@ -39,7 +47,7 @@ def _kept(root: Directory) -> Iterator[bytes]:
 def end_offset(disk: FaultyDisk, folder: str) -> int:
     """Behind the last intact batch in a partition folder; 0 if there is none."""
     for path in reversed(segments(disk, folder)):
-        ends = [header.next_offset for _, header in _batches(content(disk, path))]
+        ends = [header.next_offset for _, header in intact_batches(content(disk, path))]
         if ends:
             return max(ends)
     return 0
@@ -48,7 +56,9 @@ def end_offset(disk: FaultyDisk, folder: str) -> int:
 def last_batch(disk: FaultyDisk, folder: str) -> tuple[int, int]:
     """(leader epoch, end) of the last intact batch in a partition folder; (-1, 0) if there is none."""
     for path in reversed(segments(disk, folder)):
-        batches = [(header.leader_epoch, header.next_offset) for _, header in _batches(content(disk, path))]
+        batches = [
+            (header.leader_epoch, header.next_offset) for _, header in intact_batches(content(disk, path))
+        ]
         if batches:
             return batches[-1]
     return -1, 0
@@ -80,21 +90,21 @@ def covered(
 
 def _values(contents: Iterable[bytes]) -> Iterator[bytes]:
     for each in contents:
-        for batch, header in _batches(each):
+        for position, header in intact_batches(each):
             if not header.is_control:
-                for record in iter_records(batch):
+                for record in iter_records(each[position : position + header.size]):
                     yield record.value or b""
 
 
-def _batches(data: bytes) -> Iterator[tuple[bytes, BatchHeader]]:
-    """All intact batches, also those behind damage."""
+def intact_batches(data: bytes) -> Iterator[tuple[int, BatchHeader]]:
+    """(position, header) of every intact batch, also behind damage."""
     position = 0
     while position + HEADER_SIZE <= len(data):
         header = _intact(data, position)
         if header is None:
             position += 1
         else:
-            yield data[position : position + header.size], header
+            yield position, header
             position += header.size
 
 

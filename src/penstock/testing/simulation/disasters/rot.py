@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from penstock.records.batch import HEADER_SIZE
-from penstock.records.record import iter_batches
 from penstock.testing.simulation.checkers import Violation
 from penstock.testing.simulation.cluster import SimCluster
 from penstock.testing.simulation.cluster_roles import StateNotReached
-from penstock.testing.simulation.disasters import tampering
+from penstock.testing.simulation.disasters import copies, tampering
 from penstock.testing.simulation.disasters.steps import (
     DOWN,
     Disaster,
@@ -50,12 +49,13 @@ async def header_flipped(cluster: SimCluster) -> None:
 
 
 def flip_somewhere(cluster: SimCluster, node: Node, path: str, begin: int, end: int | None = None) -> None:
-    """Invert a bit of some batch of a segment, in its bytes from `begin` to before `end`.
+    """Invert a bit of some intact batch of a segment, in its bytes from `begin` to before `end`.
 
     No checksum covers a batch's base offset. A leader serves a changed one until the scrubber has found it.
     """
     rng = cluster.rng
-    batches = [each for each in iter_batches(tampering.content(node.disk, path)) if each[1].size > begin]
+    intact = copies.intact_batches(tampering.content(node.disk, path))
+    batches = [each for each in intact if each[1].size > begin]
     if not batches:
         raise StateNotReached
     start, header = rng.choice(batches)
