@@ -69,7 +69,6 @@ ELSEWHERE = {
     "replica/replicas": "replica/test_replication",
     "replica/stored_partitions": "replica/test_partitions",
     "replica/throttles": "replica/test_replication",
-    "request/dispatch": "handlers/test_api_versions",
     "request/internal_listener": "fetch/test_repeated_replica",
     "request/topic_creator": "handlers/test_metadata",
 }

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from penstock.broker.app.parts import BrokerParts
 from penstock.broker.app.routes import Routes
+from penstock.broker.base.context import Handler
 from penstock.broker.base.descriptors import DESCRIPTORS
 from penstock.broker.base.features import SUPPORTED_FEATURES, found_cluster
 from penstock.broker.base.logs import get_logger
+from penstock.broker.base.repeated import Learn
 from penstock.broker.node.cluster_node import ClusterNode, new_cluster_id
 from penstock.broker.node.controller import Controller
 from penstock.broker.node.metadata_home import check_metadata_home
@@ -31,6 +33,7 @@ from penstock.model.ids import (
 from penstock.net.server import Server
 from penstock.ports import World
 from penstock.storage.directory import DirectoryRefused
+from penstock.wire.api import Api
 from penstock.wire.metadata_records import (
     BrokerEndpoint,
     BrokerFeature,
@@ -105,7 +108,7 @@ class Broker:
         self.maintenance = parts.maintenance
         self.create_topic = parts.topics.create
         routes = Routes(parts)
-        self.dispatcher = Dispatcher(parts, routes.clients, routes.repeated)
+        self.dispatcher = _dispatcher(parts, routes.clients, routes.repeated)
         self.internal_dispatcher = None if self.internal is None else _internal_dispatcher(parts, routes)
 
     # -- life
@@ -320,4 +323,10 @@ def _internal_dispatcher(parts: BrokerParts, routes: Routes) -> Dispatcher:
     # Imported here, because a broker alone has no use for these handlers.
     from penstock.broker.app.internal_routes import internal_handlers, repeated_on_internal_listener
 
-    return Dispatcher(parts, internal_handlers(parts, routes), repeated_on_internal_listener(parts))
+    return _dispatcher(parts, internal_handlers(parts, routes), repeated_on_internal_listener(parts))
+
+
+def _dispatcher(
+    parts: BrokerParts, handlers: Mapping[Api[Any, Any], Handler], learn: Mapping[tuple[int, int], Learn]
+) -> Dispatcher:
+    return Dispatcher(handlers, learn, parts.metrics, parts.node.controller_loop.connection_lost)

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 from penstock.broker.base.metrics import ApiStats
 from penstock.net.connection import Connection
 from penstock.net.deferred import Deferred
 from penstock.net.listener import Listener
-
-if TYPE_CHECKING:
-    from penstock.broker.app.parts import BrokerParts as Broker
 
 __all__ = ["AsyncHandler", "Context", "Handler", "RequestTasks"]
 
@@ -29,11 +26,10 @@ class RequestTasks(Protocol):
 class Context:
     """A request's connection, client and version."""
 
-    __slots__ = ("broker", "client_id", "connection", "stats", "tasks", "version")
+    __slots__ = ("client_id", "connection", "stats", "tasks", "version")
 
     def __init__(
         self,
-        broker: Broker,
         tasks: RequestTasks,
         connection: Connection,
         client_id: str | None,
@@ -42,7 +38,6 @@ class Context:
     ) -> None:
         """`tasks` are those of the listener that received the request: they end with it."""
         self.tasks = tasks
-        self.broker = broker
         self.connection = connection
         self.client_id = client_id
         self.version = version

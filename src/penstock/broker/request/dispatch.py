@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from penstock.broker.base.context import Context, Handler
 from penstock.broker.base.logs import get_logger
-from penstock.broker.base.metrics import ApiStats
+from penstock.broker.base.metrics import ApiStats, Metrics
 from penstock.broker.base.repeated import Learn, RepeatedRequests
 from penstock.model.errors import ErrorCode, ProtocolError
 from penstock.net.connection import Answer, Connection, Parts
@@ -24,9 +24,6 @@ from penstock.net.deferred import Deferred
 from penstock.wire.api import Api
 from penstock.wire.apis.api_versions import API_VERSIONS, ApiVersion, ApiVersionsResponse
 from penstock.wire.messages import RequestHeader, decode_request_header, encode_response, response_writer
-
-if TYPE_CHECKING:
-    from penstock.broker.app.parts import BrokerParts as Broker
 
 __all__ = ["Dispatcher"]
 
@@ -56,12 +53,17 @@ class Dispatcher:
 
     def __init__(
         self,
-        broker: Broker,
         handlers: Mapping[Api[Any, Any], Handler],
         learn: Mapping[tuple[int, int], Learn],
+        metrics: Metrics,
+        on_lost: Callable[[Connection], None],
     ) -> None:
-        """`learn` has, by API key and version, functions that recognise repeated requests."""
-        self._broker = broker
+        """`learn` has, by API key and version, functions that recognise repeated requests.
+
+        `on_lost` is called with each connection that has ended.
+        """
+        self._metrics = metrics
+        self._on_lost = on_lost
         self._learn = learn
         self._handlers = {api.key: (api, handler) for api, handler in handlers.items()}
         self._routes: dict[tuple[int, int], Route] = {}
@@ -88,7 +90,7 @@ class Dispatcher:
             if route is None:
                 return _unsupported_api_versions(header)
         request = route.decode(frame, body_offset)
-        context = Context(self._broker, self, connection, client_id, version, route.stats)
+        context = Context(self, connection, client_id, version, route.stats)
         try:
             if route.learn is not None:
                 route.learn(context, request, frame, body_offset)
@@ -135,7 +137,7 @@ class Dispatcher:
         repeated, connection.memo = connection.memo, None
         if repeated is not None:
             repeated.forget()
-        self._broker.node.controller_loop.connection_lost(connection)
+        self._on_lost(connection)
 
     async def stop(self) -> None:
         """End the handlers that still run."""
@@ -149,12 +151,12 @@ class Dispatcher:
         api_key, version = header.api_key, header.api_version
         api, handler = self._handlers.get(api_key, (None, None))
         if api is not None and handler is not None and api.supports(version):
-            stats = self._broker.metrics.api(api.name)
+            stats = self._metrics.api(api.name)
             route = self._routes[api_key, version] = Route(
                 api, version, handler, stats, self._learn.get((api_key, version))
             )
             return route
-        self._broker.metrics.count_unsupported(api_key, version)
+        self._metrics.count_unsupported(api_key, version)
         if api_key == API_VERSIONS.key:
             return None
         name = api.name if api is not None else "unknown"

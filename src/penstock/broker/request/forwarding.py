@@ -64,7 +64,7 @@ class _ForwardedContext(Context):
     __slots__ = ("_caller",)
 
     def __init__(self, outer: Context, caller: Caller, version: int, stats: ApiStats) -> None:
-        super().__init__(outer.broker, outer.tasks, outer.connection, caller.client_id, version, stats)
+        super().__init__(outer.tasks, outer.connection, caller.client_id, version, stats)
         self._caller = caller
 
     @property
