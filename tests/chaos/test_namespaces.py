@@ -11,6 +11,8 @@ import pytest
 
 from chaos.namespaces import Namespaces, NamespacesRefused
 
+pytestmark = pytest.mark.process
+
 PORT = 7007
 PATIENCE_S = 60.0
 #: longer than it takes to find a neighbour, so that only a cut is silent
@@ -53,7 +55,6 @@ def program(namespaces: Namespaces, node: int, text: str) -> subprocess.Popen[st
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
-@pytest.mark.process
 def test_each_way_is_cut_alone_and_clients_reach_everybody(namespaces: Namespaces) -> None:
     target = namespaces.place(2).host
     with program(namespaces, 2, _ECHO) as echo, program(namespaces, 1, _ASK) as asker:

@@ -25,6 +25,8 @@ from penstock.cli.cluster.processes import (
 )
 from tests.cli.conftest import WAIT_S
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture
 def sleeper(tmp_path: Path) -> Iterator[Process]:
@@ -97,7 +99,6 @@ def test_pid_files(tmp_path: Path) -> None:
         assert read_pid_file(path) is None
 
 
-@pytest.mark.process
 def test_this_very_process_has_one_start_time() -> None:
     code = "import os; from penstock.cli.cluster.processes import _started; print(_started(os.getppid()))"
     other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=WAIT_S)

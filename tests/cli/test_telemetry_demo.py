@@ -14,6 +14,8 @@ import pytest
 from penstock.telemetry.pipeline.tables import Tables
 from tests.cli.conftest import PENSTOCK, Command
 
+pytestmark = pytest.mark.process
+
 OLD_JAVA = """#!/bin/sh
 echo 'openjdk version "11.0.2" 2019-01-15' >&2
 """
@@ -82,7 +84,6 @@ def left_behind(tmp_path: Path) -> list[str]:
     return found
 
 
-@pytest.mark.process
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_half_a_minute_of_everything_ends_with_every_message_accounted_for(tmp_path: Path) -> None:
@@ -111,7 +112,6 @@ def test_half_a_minute_of_everything_ends_with_every_message_accounted_for(tmp_p
     assert left_behind(tmp_path) == []
 
 
-@pytest.mark.process
 @pytest.mark.slow
 def test_ctrl_c_ends_everything(tmp_path: Path) -> None:
     folder = tmp_path / "demo"

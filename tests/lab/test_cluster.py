@@ -12,6 +12,8 @@ from lab.cluster import Cluster, penstock_cluster
 from lab.home import LabError
 from lab.server import Server
 
+pytestmark = pytest.mark.process
+
 PATIENCE_S = 60.0
 
 
