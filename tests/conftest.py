@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 # How long an example takes says more about what else the machine does than about what is tested.
 settings.register_profile("penstock", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("fast", settings.get_profile("penstock"), max_examples=25)
 settings.load_profile("penstock")
 
 _CHILDREN = pytest.StashKey[int]()
@@ -36,6 +37,11 @@ _PROCESS_FIXTURES = frozenset({"spark", "real_kafka", "kafka_connector_jars", "s
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--fast", action="store_true", help="only tests without child processes and Spark")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--fast"):
+        settings.load_profile("fast")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
