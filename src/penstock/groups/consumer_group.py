@@ -83,9 +83,6 @@ class ConsumerGroup:
     def static_member(self, instance_id: str | None) -> ConsumerMember | None:
         return self.members.get(self.instances.get(instance_id or "", ""))
 
-    def classic_members(self) -> Iterator[ConsumerMember]:
-        return (member for member in self.members.values() if member.classic is not None)
-
     def supports_classic(self, protocol_type: str, protocols: Mapping[str, bytes]) -> bool:
         """Returns true if a classic member with these protocols may join the group."""
         if protocol_type != PROTOCOL_TYPE:

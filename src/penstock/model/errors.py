@@ -236,10 +236,6 @@ class OutOfOrderSequence(PeerError):
     CODE = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
-class UnknownProducerId(PeerError):
-    CODE = ErrorCode.UNKNOWN_PRODUCER_ID
-
-
 class InvalidProducerEpoch(PeerError):
     CODE = ErrorCode.INVALID_PRODUCER_EPOCH
 
@@ -250,10 +246,6 @@ class InvalidTxnState(PeerError):
 
 class UnknownTopicOrPartition(PeerError):
     CODE = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-
-
-class UnknownTopicId(PeerError):
-    CODE = ErrorCode.UNKNOWN_TOPIC_ID
 
 
 class TopicAlreadyExists(PeerError):

@@ -1,4 +1,4 @@
-"""Names of things. A topic id is its 16 raw bytes: what the wire carries and what hashes fastest."""
+"""Identifiers. A topic id is its 16 raw bytes: the form of the wire, and the fastest to hash."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import base64
 import binascii
 from typing import NamedTuple, NewType
 
-BrokerId = NewType("BrokerId", int)
 TopicId = NewType("TopicId", bytes)
 
 NO_TOPIC_ID = TopicId(bytes(16))

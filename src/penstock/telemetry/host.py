@@ -21,9 +21,8 @@ from penstock.model.errors import PenstockError
 from penstock.telemetry.message import Message, format_timestamp
 from penstock.telemetry.outlet import Outlet
 
-__all__ = ["HOST_TOPIC", "HostCollector", "HostUnreadable", "Reading", "read_host"]
+__all__ = ["HostCollector", "HostUnreadable", "Reading", "read_host"]
 
-HOST_TOPIC: Final = "system-metrics"
 _SECTOR_BYTES: Final = 512
 #: of /proc/stat's processor line: user, nice, system, idle, iowait, irq, softirq, steal
 _TICKS: Final = 8

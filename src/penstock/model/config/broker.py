@@ -128,7 +128,6 @@ class BrokerConfig(Mapping[str, ConfigValue]):
     penstock_machine: str | None
     penstock_memory: bool
     penstock_quarantine_retention_ms: int
-    penstock_queued_max_request_bytes_per_ip: int
     penstock_request_read_timeout_ms: int
     penstock_scrub_bytes_per_second: int
     penstock_scrub_interval_ms: int
@@ -151,7 +150,6 @@ class BrokerConfig(Mapping[str, ConfigValue]):
     socket_receive_buffer_bytes: int
     socket_request_max_bytes: int
     socket_send_buffer_bytes: int
-    transaction_max_timeout_ms: int
     unclean_leader_election_enable: bool
     unclean_recovery_strategy: str
     unclean_recovery_timeout_ms: int

@@ -18,7 +18,6 @@ __all__ = [
     "HOST",
     "INTERNAL_PORT_OFFSET",
     "PORT",
-    "SECTIONS",
     "SECTION_KEYS",
     "SectionKey",
     "interpret",
@@ -99,7 +98,6 @@ _KEYS: Final = (
     ),
 )
 SECTION_KEYS: Final = {key.name: key for key in _KEYS}
-SECTIONS: Final = frozenset(key.name.partition(".")[0] for key in _KEYS)
 
 
 def interpret(name: str, text: str) -> tuple[str, str] | None:
