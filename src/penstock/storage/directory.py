@@ -144,7 +144,7 @@ class DataDirectory:
             self.health.check()
         for log in self._logs.values():
             sealed = log in self._sealed and log.recovery_point == log.end_offset
-            log.close(clean and not sealed)
+            log.close(clean and not (sealed or log.is_untouched))
         if clean:
             self.checkpoint().write()
             self._write_manifest(broker_epoch)
@@ -166,8 +166,9 @@ class DataDirectory:
         now on.
         """
         self.health.check()
-        plans = [(log, log.seal()) for log in self._logs.values()]
-        self._sealed = frozenset(self._logs.values())
+        logs = [log for log in self._logs.values() if not log.is_untouched]
+        plans = [(log, log.seal()) for log in logs]
+        self._sealed = frozenset(logs)
         return plans
 
     def sync(self, plans: Sequence[FlushPlan]) -> None:

@@ -85,6 +85,10 @@ class Durability:
         if self.before_truncation is not None:
             self.before_truncation()
 
+    def is_untouched(self, end_offset: int) -> bool:
+        """Returns true for a log without records whose files need no sync: it opens the same without them."""
+        return not (end_offset or self._store.unsynced or self._epochs.dirty)
+
     def seal(self, producers: ProducerStates, log_start_offset: int, end_offset: int) -> FlushPlan:
         """Write the files that the next start needs to trust the log; the plan syncs them.
 

@@ -224,6 +224,11 @@ class Log:
         """`plan` was carried out."""
         self.durability.flushed(plan)
 
+    @property
+    def is_untouched(self) -> bool:
+        """Returns true for a log without records that needs no `seal`."""
+        return self.durability.is_untouched(self.end_offset)
+
     def seal(self) -> FlushPlan:
         """Write the files that the next start needs to trust the log; the plan syncs them."""
         return self.durability.seal(self.producers, self.log_start_offset, self.end_offset)
