@@ -112,7 +112,7 @@ def test_topics_are_spread_over_all_who_start_together(
             await nodes.close()
 
     run(test())
-    assert events.said[0] == ("topic_waits", {"topic": "spread", "reason": "broker 3 is still to come"})
+    assert events.said[0] == ("topic_waits", {"topic": "spread", "reason": "broker 3 has not started yet"})
 
 
 def test_a_topic_waits_for_the_brokers_that_it_needs(events: Events) -> None:

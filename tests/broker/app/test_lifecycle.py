@@ -167,7 +167,7 @@ def test_a_node_that_stops_when_the_majority_is_gone_waits_for_no_controller(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("penstock.broker.app.broker._HANDOVER_S", 3600)
-    monkeypatch.setattr("penstock.broker.app.lifecycle._FAREWELL_S", 3600)
+    monkeypatch.setattr("penstock.broker.app.lifecycle._SHUTDOWN_PATIENCE_S", 3600)
 
     async def main() -> None:
         async with cluster(3) as nodes:

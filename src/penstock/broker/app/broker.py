@@ -1,4 +1,4 @@
-"""Starts and stops a broker, and applies the metadata to it. `parts` builds what a broker consists of."""
+"""Starts and stops a broker, and applies metadata changes to it. `parts` builds the parts of a broker."""
 
 from __future__ import annotations
 
@@ -46,18 +46,18 @@ from penstock.wire.schema import Struct
 __all__ = ["Broker", "World"]
 
 log = get_logger("broker")
-#: how long a broker that stops waits for others to lead what it leads
+#: how long a stopping broker waits for the election of other leaders for its partitions
 _HANDOVER_S: Final = 5.0
-#: how long it waits for voters to hear that it no longer leads the quorum
-_FAREWELL_S: Final = 0.5
+#: how long a stopping leader of the quorum waits for the other voters' responses to its resignation
+_RESIGNATION_S: Final = 0.5
 
 
 class Broker:
-    """One broker: `start` returns when clients can connect, `stop` when everything is on the disk."""
+    """One broker: `start` returns when clients can connect, `stop` when all records are on disk."""
 
     @classmethod
     async def open(cls, config: BrokerConfig, world: World) -> Broker:
-        """Take the listeners' addresses and the data directories, or nothing where one is refused."""
+        """Bind the listeners and open the data directories; releases all of them if one fails."""
         server = Server(limits_of(config), log.warning, has_room=DESCRIPTORS.has_room)
         listeners = [listener_at(endpoint) for endpoint in config.endpoints]
         endpoint = config.internal_endpoint
@@ -66,7 +66,7 @@ class Broker:
             config, world, lambda: check_metadata_home(config, world.files, world.clock, world.rng)
         )
         try:
-            # Addresses are refused most often. They come first, so that the directories stay as they were.
+            # Binding fails most often. It comes first, so that the directories stay unchanged then.
             await server.bind(listeners)
             if internal is not None:
                 await internal.bind()
@@ -111,14 +111,14 @@ class Broker:
         self.dispatcher = _dispatcher(parts, routes.clients, routes.repeated)
         self.internal_dispatcher = None if self.internal is None else _internal_dispatcher(parts, routes)
 
-    # -- life
+    # -- start and stop
 
     async def start(self) -> None:
         began = self.clock.monotonic()
         try:
             await self._start()
         except (Exception, asyncio.CancelledError):
-            # Nothing stays behind: another attempt, even in this process, finds everything free.
+            # Release all resources: another attempt, even in this process, can acquire them again.
             await self.abort()
             raise
         self._log_start(began)
@@ -135,7 +135,7 @@ class Broker:
             await self._come_up()
 
     async def _come_up(self) -> None:
-        """Be a broker: registered, with all replicas that the image assigns to it, and not fenced."""
+        """Register, open all replicas that the image assigns to this broker, and wait to be unfenced."""
         if self.lifecycle is not None:
             self.node.on_led = self.lifecycle.wake
             await self.lifecycle.register()
@@ -149,28 +149,28 @@ class Broker:
         self.scrubber.start()
 
     async def _take_over(self) -> None:
-        """Host what the image assigns to this broker, and follow its changes from now on."""
+        """Open the replicas that the image assigns to this broker, and apply metadata changes from now on."""
         self._apply_broker_configs()
         self.groups.start()
         await self.partitions.load(self.image)
         self.node.loader.on_applied = self._applied
 
     async def stop(self) -> None:
-        """Hand over, stop serving, put everything on the disk, and leave the mark of a clean shutdown."""
+        """Hand over leadership, stop serving, sync all logs, and write the clean-shutdown marker."""
         began = self.clock.monotonic()
         if self.lifecycle is not None and self.config.controlled_shutdown_enable:
             await self.lifecycle.shut_down(_HANDOVER_S)
         await self.server.stop()
         await self._stop_serving()
         if self.lifecycle is not None:
-            await self.node.quorum.resign(_FAREWELL_S)
+            await self.node.quorum.resign(_RESIGNATION_S)
         await self._leave()
         await self.partitions.close(self.broker_epoch if self.lifecycle is None else self.lifecycle.epoch)
         self.workers.close()
         log.info("stopped", node_id=self.node_id, seconds=self._seconds_since(began))
 
     async def abort(self) -> None:
-        """Let go of everything at once, as if the process had ended here."""
+        """Release all resources at once, as if the process had crashed here."""
         await self.server.stop()
         await self._stop_serving()
         await self._leave()
@@ -185,7 +185,7 @@ class Broker:
         await self.maintenance.stop()
 
     async def _leave(self) -> None:
-        """Take no more part in the cluster."""
+        """Leave the cluster: stop heartbeats, the internal listener and the node."""
         for background in (self.rejoining, self.lifecycle, self.internal, self.internal_dispatcher):
             if background is not None:
                 await background.stop()
@@ -203,17 +203,17 @@ class Broker:
 
     @property
     def broker_epoch(self) -> int:
-        """The epoch of this broker's registration, going by the node's metadata."""
+        """The epoch of this broker's registration in the cluster image."""
         return self.node.broker_epoch
 
     @property
     def address(self) -> str:
-        """The address of the first listener; a mere controller has only the internal one."""
+        """The address of the first listener; a node without the broker role has only the internal one."""
         listener = (*self.listeners, *([self.internal.listener] if self.internal else ()))[0]
         return f"{listener.advertised_host}:{listener.advertised_port}"
 
     def _register_alone(self) -> tuple[Sequence[Struct], None]:
-        """A cluster of one has nobody who could lead meanwhile: it is up as soon as it is there."""
+        """The registration of a cluster's only broker, which is unfenced from the start."""
         records = found_cluster(self.image, self.config)
         records.append(
             RegisterBrokerRecord(
@@ -239,10 +239,10 @@ class Broker:
         return records, None
 
     async def _applied(self, records: Sequence[Struct]) -> None:
-        """Bring what this broker does in line with the image."""
+        """Apply changes of the image to this broker."""
         for record in records:
             if isinstance(record, BrokerRegistrationChangeRecord) and self.lifecycle is not None:
-                # Whoever goes waits until all have heard of it; who was fenced may not deserve it.
+                # A controlled shutdown waits until all brokers have applied it. A fenced broker may be alive.
                 self.lifecycle.wake()
             elif isinstance(record, ConfigRecord) and record.resource_type == BROKER:
                 self._apply_broker_configs()
@@ -296,9 +296,9 @@ class Broker:
 async def _open_node(
     config: BrokerConfig, world: World, partitions: Partitions, internal: InternalListener | None
 ) -> ClusterNode:
-    """Open the data directories and the metadata log; DirectoryRefused if they are another cluster's."""
+    """Open the data directories and the metadata log; DirectoryRefused if they belong to another cluster."""
     metadata_log = partitions.open(new_cluster_id(config))
-    # What a process that was killed has written counts as acknowledged from here on.
+    # Records that a killed process has written but not synced count as acknowledged from here on.
     plan = metadata_log.flush_plan()
     await world.workers.in_thread(plan.sync)
     metadata_log.flushed(plan)
@@ -320,7 +320,7 @@ async def _open_node(
 
 
 def _internal_dispatcher(parts: BrokerParts, routes: Routes) -> Dispatcher:
-    # Imported here, because a broker alone has no use for these handlers.
+    # Imported here, because a broker without an internal listener does not need these handlers.
     from penstock.broker.app.internal_routes import internal_handlers, repeated_on_internal_listener
 
     return _dispatcher(parts, internal_handlers(parts, routes), repeated_on_internal_listener(parts))

@@ -1,7 +1,7 @@
-"""Topics that the config file declares: made at start where they are missing, never changed afterwards.
+"""Topics that the config file declares: missing ones are created at start, existing ones are never changed.
 
-What exists is left as it is, and a difference is logged: data would move or go with a change that nobody
-asked for. A topic that needs more brokers than there are, or a controller, is tried again until it has them.
+If an existing topic differs from its declaration, the difference is logged. Changing the topic could move or
+delete data without an operator's request. If brokers or a controller are missing, the creation is retried.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["create_declared", "keep_creating"]
 
 log = get_logger("declared_topics")
-#: what others that are still to start may put right
+#: errors that may disappear when other brokers have started
 _WAITS: Final = frozenset(
     {
         ErrorCode.INVALID_REPLICATION_FACTOR,
@@ -31,7 +31,7 @@ _WAITS: Final = frozenset(
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
     }
 )
-#: how long topics wait for all voters, so that they are spread over all of them
+#: how long topics wait for all voters, so that their replicas are spread over all of them
 _PATIENCE_S: Final = 5.0
 _PAUSE_FIRST_S: Final = 0.1
 _PAUSE_LIMIT_S: Final = 5.0
@@ -40,8 +40,8 @@ _PAUSE_LIMIT_S: Final = 5.0
 async def create_declared(
     broker: Broker, topics: Iterable[DeclaredTopic], *, waited_s: float = 0.0
 ) -> list[DeclaredTopic]:
-    """Make what is missing; returns what has to wait, which is told only the first time."""
-    tell = log.debug if waited_s else log.warning
+    """Create missing topics; returns those that have to wait, which are logged as warnings only once."""
+    log_waiting = log.debug if waited_s else log.warning
     absent = _absent(broker) if waited_s < _PATIENCE_S else ""
     waiting = []
     for topic in topics:
@@ -50,7 +50,7 @@ async def create_declared(
             continue
         if absent:
             waiting.append(topic)
-            tell("topic_waits", topic=topic.name, reason=absent)
+            log_waiting("topic_waits", topic=topic.name, reason=absent)
             continue
         try:
             await broker.create_topic(
@@ -60,14 +60,14 @@ async def create_declared(
         except ApiError as error:
             if error.code in _WAITS:
                 waiting.append(topic)
-                tell("topic_waits", topic=topic.name, reason=str(error))
+                log_waiting("topic_waits", topic=topic.name, reason=str(error))
             elif error.code != ErrorCode.TOPIC_ALREADY_EXISTS:
                 log.error("topic_refused", topic=topic.name, reason=str(error))
     return waiting
 
 
 async def keep_creating(broker: Broker, waiting: Sequence[DeclaredTopic]) -> None:
-    """Try again, with growing pauses, until nothing waits."""
+    """Retry with growing pauses until all topics exist."""
     pause_s, waited_s = _PAUSE_FIRST_S, 0.0
     while waiting:
         await asyncio.sleep(pause_s)
@@ -77,10 +77,10 @@ async def keep_creating(broker: Broker, waiting: Sequence[DeclaredTopic]) -> Non
 
 
 def _absent(broker: Broker) -> str:
-    """Which voters are not there as brokers: whoever comes after a topic was made has no part in it."""
+    """The voters that are not registered as brokers yet: they would get no replicas of a new topic."""
     brokers = broker.image.brokers
     absent = [id_ for id_ in broker.config.quorum_voters if id_ not in brokers or brokers[id_].fenced]
-    return f"broker {', '.join(map(str, absent))} is still to come" if absent else ""
+    return f"broker {', '.join(map(str, absent))} has not started yet" if absent else ""
 
 
 def _report_differences(broker: Broker, topic: DeclaredTopic) -> None:

@@ -1,7 +1,8 @@
-"""A broker's life in its cluster: it registers, reports, comes up, and hands over before it goes.
+"""Registers a broker with the controller, sends its heartbeats, and requests its controlled shutdown.
 
-A broker is fenced from its registration until it has read the metadata log up to that. What it tells about
-its previous life decides whether its replicas count: only who shut down in good order knows its last epoch.
+A broker is fenced from its registration until it has read the metadata log up to that registration. The
+request contains the broker epoch before the last clean shutdown, and -1 after a crash. The controller keeps
+the broker's replicas eligible for election only after a clean shutdown.
 """
 
 from __future__ import annotations
@@ -34,12 +35,12 @@ __all__ = ["Lifecycle"]
 log = get_logger("lifecycle")
 _NO_EPOCH: Final = -1
 _RETRY_S: Final = 0.1
-#: how often who wants to go asks whether it may
-_HURRY_S: Final = 0.05
-#: how long it waits for a controller that could let it
-_FAREWELL_S: Final = 1.0
-#: what a registration may be refused for until the broker's former self is forgotten, or voters agree
-_PASSING: Final = (ErrorCode.DUPLICATE_BROKER_REGISTRATION, ErrorCode.REQUEST_TIMED_OUT)
+#: the heartbeat interval of a broker that wants to shut down
+_SHUTDOWN_INTERVAL_S: Final = 0.05
+#: how long a heartbeat of such a broker waits for a controller
+_SHUTDOWN_PATIENCE_S: Final = 1.0
+#: errors of a registration that disappear: the previous session must expire, or voters must agree first
+_TRANSIENT: Final = (ErrorCode.DUPLICATE_BROKER_REGISTRATION, ErrorCode.REQUEST_TIMED_OUT)
 _FEATURES: Final = [
     Feature(name=name, min_supported_version=low, max_supported_version=high)
     for name, (low, high) in SUPPORTED_FEATURES.items()
@@ -47,7 +48,7 @@ _FEATURES: Final = [
 
 
 class Lifecycle:
-    """Registers, then sends heartbeats from `start` to `stop`."""
+    """Registers a broker, and sends its heartbeats from `start` to `stop`."""
 
     def __init__(
         self,
@@ -62,10 +63,10 @@ class Lifecycle:
         without_room: Callable[[], list[TopicWithoutRoom]],
         unclean: UncleanReplicas,
     ) -> None:
-        """`offline` names the data directories that have failed, `without_room` replicas in full ones.
+        """`offline` returns the failed data directories, `without_room` the replicas in full directories.
 
-        `previous_epoch` is the one of the registration that ended with a clean shutdown, -1 if none did.
-        `unclean` has the replicas to report before this broker is unfenced, and those found later.
+        `previous_epoch` is the broker epoch before the last clean shutdown, -1 if the shutdown was not clean.
+        `unclean` contains the replicas to report before this broker is unfenced, and those found later.
         """
         self._config = config
         self._node = node
@@ -77,11 +78,11 @@ class Lifecycle:
         self._without_room = without_room
         self._unclean = unclean
         unclean.on_marked = self.wake
-        #: of the registration in force
+        #: the broker epoch of the current registration
         self.epoch = _NO_EPOCH
         self.fenced = True
         self._wants_down = False
-        #: the time that the heartbeat has that is under way, if one is
+        #: the timeout of the heartbeat in flight, if there is one
         self._beating: asyncio.Timeout | None = None
         self._wake = asyncio.Event()
         self._up = asyncio.Event()
@@ -90,7 +91,7 @@ class Lifecycle:
 
     @cached_property
     def _incarnation(self) -> bytes:
-        """Names this process in its registrations."""
+        """The id of this process in its registrations."""
         return self._rng.token(16)
 
     async def register(self) -> None:
@@ -100,7 +101,7 @@ class Lifecycle:
         await self._node.loader.wait_for(self.epoch + 1)
 
     async def register_controller(self) -> None:
-        """Tell what this node could do as the controller: features are raised only where all follow."""
+        """Register this voter's features: a feature level is raised only if all voters support it."""
         if not self._node.quorum.state.is_voter:
             return
         request = ControllerRegistrationRequest(
@@ -110,15 +111,15 @@ class Lifecycle:
             features=_FEATURES,
         )
         patience_s = self._config.initial_broker_registration_timeout_ms / 1000
-        hint = asyncio.get_running_loop().call_later(self._patience_s, self._say_what_is_missing)
+        hint = asyncio.get_running_loop().call_later(self._patience_s, self._log_waiting)
         try:
             await self._node.to_controller(CONTROLLER_REGISTRATION, request, patience_s)
             await self._node.update_voter(patience_s)
         finally:
             hint.cancel()
 
-    def _say_what_is_missing(self) -> None:
-        """Whoever looks why this broker does not get ready finds the reason in its log."""
+    def _log_waiting(self) -> None:
+        """Log the reason why this broker does not become ready."""
         log.warning("waiting_for_majority", voters=[v.key.id for v in self._node.quorum.state.voters])
 
     def _listed(self, listeners: Sequence[Listener]) -> list[RegisteredListener]:
@@ -140,7 +141,7 @@ class Lifecycle:
         )
         while True:
             if self._node.quorum.failure is not None:
-                # Nobody will ever answer this process: it has to end, so that it can be started again.
+                # The registration of this process can never succeed. It has to end and be restarted.
                 raise self._node.quorum.failure
             with suppress(ControllerUnavailable):
                 response = await self._node.to_controller(BROKER_REGISTRATION, request, self._patience_s)
@@ -149,8 +150,10 @@ class Lifecycle:
                     log.debug("registered", epoch=self.epoch)
                     return
                 code = ErrorCode(response.error_code)
-                if code not in _PASSING:
-                    raise ApiError(code, f"the controller refuses this broker: {code.name}")
+                if code not in _TRANSIENT:
+                    raise ApiError(
+                        code, f"the controller has rejected the registration of this broker: {code.name}"
+                    )
             await asyncio.sleep(_RETRY_S)
 
     @property
@@ -158,37 +161,37 @@ class Lifecycle:
         return self._config.broker_session_timeout_ms / 1000
 
     @property
-    def _farewell_s(self) -> float:
-        return _HURRY_S if self._node.quorum.state.majority_gone else _FAREWELL_S
+    def _shutdown_patience_s(self) -> float:
+        return _SHUTDOWN_INTERVAL_S if self._node.quorum.state.majority_gone else _SHUTDOWN_PATIENCE_S
 
     def start(self) -> None:
         self._task = asyncio.get_running_loop().create_task(self._report())
 
     async def come_up(self) -> None:
-        """Return when this broker may lead, and its own image, by which it tells clients, says so."""
+        """Return when this broker is unfenced, and its own image contains that."""
         await self._up.wait()
 
     def wake(self) -> None:
-        """Report at once: there is another controller, or a broker, perhaps this one, was fenced or not."""
+        """Send a heartbeat at once: the controller, or the fencing of a broker, has changed."""
         self._look_up()
         self._wake.set()
 
     def _look_up(self) -> None:
-        # Not by the image alone: what it has may be older than the registration in force.
+        # The image alone is not enough: it may be older than the current registration.
         registered = self._node.loader.image.brokers.get(self._node.node_id)
         if not self.fenced and registered is not None and not registered.fenced:
             self._up.set()
 
     async def shut_down(self, timeout_s: float) -> None:
-        """Have others lead what this broker leads; gives up after a while."""
+        """Request a controlled shutdown, which elects other leaders; gives up after `timeout_s`."""
         if self._task is None:
             return
         self._wants_down = True
         self._wake.set()
         if self._beating is not None:
-            # The heartbeat under way was sent before this request, and its controller may be gone: it gets a
-            # short deadline. The next heartbeat asks for the shutdown.
-            self._beating.reschedule(asyncio.get_running_loop().time() + _HURRY_S)
+            # The heartbeat in flight was sent before this call, and its controller may have failed: it gets a
+            # short deadline. The next heartbeat requests the shutdown.
+            self._beating.reschedule(asyncio.get_running_loop().time() + _SHUTDOWN_INTERVAL_S)
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 await self._down.wait()
@@ -203,12 +206,14 @@ class Lifecycle:
             self._wake.clear()
             if not await self._beat():
                 interval_s = self._config.broker_heartbeat_interval_ms / 1000
+                if self._wants_down:
+                    interval_s = min(interval_s, _SHUTDOWN_INTERVAL_S)
                 with suppress(TimeoutError):
-                    async with asyncio.timeout(min(interval_s, _HURRY_S) if self._wants_down else interval_s):
+                    async with asyncio.timeout(interval_s):
                         await self._wake.wait()
 
     async def _beat(self) -> bool:
-        """One heartbeat; whether the next is due at once."""
+        """Send one heartbeat; whether the next is due at once."""
         unclean = self._unclean.report()
         sent = self._node.clock_watch.read()
         request = BrokerHeartbeatRequest(
@@ -222,19 +227,19 @@ class Lifecycle:
             image_checksum=self._node.image_check.report(),
             clock_ms=sent.wall_ms,
         )
-        patience_s = self._farewell_s if self._wants_down else self._patience_s
+        patience_s = self._shutdown_patience_s if self._wants_down else self._patience_s
         try:
-            # This node may be the controller itself, and wait for a majority that has gone home.
+            # This node may be the controller itself, and wait for a majority that has stopped.
             async with asyncio.timeout(patience_s) as self._beating:
                 response = await self._node.to_controller(
                     BROKER_HEARTBEAT, request, patience_s, purpose="heartbeat"
                 )
         except (ControllerUnavailable, TimeoutError) as e:
-            log.warning("controller_unavailable", error=str(e) or f"no answer in {patience_s:g} s")
+            log.warning("controller_unavailable", error=str(e) or f"no response in {patience_s:g} s")
             if request.want_shut_down:
-                # The last of a cluster that is being stopped: nobody is left to lead anything.
+                # The last broker of a cluster that is being stopped: no other broker could lead.
                 self._down.set()
-            # Who is out of the quorum for good gets no other answer: there is no hurry.
+            # A node that has left the quorum for good need not retry at once.
             return self._node.quorum.failure is None
         finally:
             self._beating = None
@@ -254,7 +259,7 @@ class Lifecycle:
         return bool(unclean) and (response.is_fenced or self._wants_down)
 
     async def _come_back(self) -> bool:
-        """Register anew: somebody has unregistered this broker, or the answer was to an older epoch."""
+        """Register again: an operator has unregistered this broker, or its epoch is outdated."""
         if self._wants_down:
             self._down.set()
             return False

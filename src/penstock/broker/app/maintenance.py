@@ -1,7 +1,7 @@
-"""The chores of a broker: retention, compaction, checkpoints, forgetting producers.
+"""Background tasks of a broker: retention, compaction, checkpoints, expiry of producer ids.
 
-Each is a loop that sleeps, works through the partitions, and lets the event loop breathe in between. An error
-in one round is logged and does not end the loop.
+Each task is a loop that sleeps, works through the partitions, and yields to the event loop in between. An
+error in one round is logged and does not end the loop.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ from penstock.storage.scan import CorruptLog
 __all__ = ["Maintenance"]
 
 log = get_logger("maintenance")
-#: partitions to work through before others get a turn
+#: the number of partitions after which a task yields to the event loop
 _SLICE: Final = 64
-#: how long a disk may be full, or have room again, before we notice
+#: how often directories are checked for space
 _ROOM_MS: Final = 1000
-#: how often to look for a jump of the wall clock
+#: how often the wall clock is checked for a jump
 _CLOCK_MS: Final = 1000
-#: how often to set descriptors aside that were taken from the reserve
+#: how often the reserve of descriptors is restored
 _DESCRIPTORS_MS: Final = 1000
-#: bytes per second beyond which counting them is all that a limit would do
+#: no disk is faster, so a higher limit in bytes per second counts as none
 _FASTER_THAN_DISKS: Final = 1e12
 
 
 class Maintenance:
-    """Runs the chores from `start` to `stop`."""
+    """Runs the background tasks from `start` to `stop`."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class Maintenance:
         world: World,
         mend: Callable[[Partition], Awaitable[Outcome | None]],
     ) -> None:
-        """`mend` has the damage found that a log turns out to have, and repaired as far as that can be."""
+        """`mend` finds all damage of a replica and repairs it; it returns None if there is none."""
         self._config = config
         self._partitions = partitions
         self._full_directories = full_directories
@@ -70,10 +70,10 @@ class Maintenance:
             config, partitions, world.clock, world.workers, node.clock_watch.now_ms
         )
         self._tasks: list[asyncio.Task[None]] = []
-        #: logs that compaction cannot read, though no damage is known that could be repaired
+        #: logs that compaction cannot read although no damage was found that could be repaired
         self._uncleanable: set[Partition] = set()
         self._choosing = asyncio.Lock()
-        #: up to where each compacted log is clean, as far as it was asked
+        #: the offset up to which each compacted log is clean, as far as it was read
         self._clean_until: dict[Partition, int] = {}
 
     def start(self) -> None:
@@ -111,11 +111,11 @@ class Maintenance:
         self._clock_watch.check()
 
     async def retain(self) -> None:
-        """Remove expired segments; their files go a while later, when no slow reader can need them.
+        """Remove expired segments; their files are deleted later, so that slow readers can finish.
 
-        A directory's log starts are saved before any of its segments goes: after a crash, a segment that is
-        missing beyond the saved start is known to be lost. While the wall clock is not trusted, only the size
-        and the log start decide.
+        The log start offsets of a directory are saved before any of its segments is removed: after a crash, a
+        missing segment above the saved offset counts as lost. While the wall clock is not trusted, only the
+        size and the log start offset decide.
         """
         now_ms = self._clock_watch.now_ms()
         expired: dict[DataDirectory, list[Partition]] = {}
@@ -140,7 +140,7 @@ class Maintenance:
 
     async def _expire(self, partition: Partition, now_ms: int | None) -> bool:
         def expire() -> bool:
-            # It may have gone while we waited for its indexes.
+            # The partition may have been removed while its indexes were read.
             return partition.hosted and partition.expire(now_ms)
 
         return await retry_when_cached(partition, self._workers, expire)
@@ -162,7 +162,7 @@ class Maintenance:
         await self._partitions.checkpoint()
 
     async def make_use_of_room(self) -> None:
-        """Look which disks are full, and give partitions that one had no room for another chance."""
+        """Check which directories are full, and reopen partitions that could not be created in one."""
         await self._full_directories.look()
         if self._partitions.any_refused:
             await self._controller.between_changes(self._partitions.reopen)
@@ -177,9 +177,9 @@ class Maintenance:
             partition.log.producers.expire(now_ms, self._config.producer_id_expiration_ms)
 
     async def clean(self) -> None:
-        """Compact whatever is due, the dirtiest logs first, `log.cleaner.threads` at a time.
+        """Compact all logs that are due, the dirtiest first, `log.cleaner.threads` at a time.
 
-        Nothing is compacted while the wall clock is not trusted: it decides when tombstones go.
+        Nothing is compacted while the wall clock is not trusted: it determines the removal of tombstones.
         """
         if self._clock_watch.now_ms() is None:
             return
@@ -191,23 +191,23 @@ class Maintenance:
                 group.create_task(self._clean_in_turn(tried, cleaners))
 
     async def _clean_in_turn(self, tried: set[Partition], cleaners: int) -> None:
-        """One of `cleaners`: compact one log after another until none is due that has not been tried."""
+        """Run one of `cleaners`: compact one log after another until all due logs have been tried."""
         while (found := await self._dirtiest(tried)) is not None:
             partition, dirt = found
             try:
-                # What went well may be due again; what did not must let others have their turn.
+                # A compacted log may be due again. A log that failed must let others have their turn.
                 if await self._compact(partition, dirt, cleaners):
                     tried.discard(partition)
             except (StorageError, OSError) as e:
                 log.error("compaction_failed", partition=partition.name, error=str(e))
             except CorruptLog as e:
                 log.error("compaction_failed", partition=partition.name, error=str(e))
-                # While it knows of damage a log is left alone; one where none is found must not come again.
+                # A log with known damage is skipped. If no damage is found, the log is never tried again.
                 if await self._mend(partition) is None:
                     self._uncleanable.add(partition)
 
     async def _dirtiest(self, tried: set[Partition]) -> tuple[Partition, Dirt] | None:
-        """The log to compact next, which counts as tried from now on; one cleaner chooses at a time."""
+        """Choose the log to compact next, and mark it as tried; one cleaner chooses at a time."""
         async with self._choosing:
             measured = []
             for partition in [p for p in self._partitions if p not in tried and self._can_clean(p)]:
@@ -234,7 +234,7 @@ class Maintenance:
         )
 
     async def _compact(self, partition: Partition, dirt: Dirt, cleaners: int) -> bool:
-        """Compact a log, beside others that share memory and disk.
+        """Compact a log with this cleaner's share of memory and disk bandwidth.
 
         False if the log has changed too much, or the wall clock is no longer trusted.
         """
@@ -267,7 +267,7 @@ class Maintenance:
 
 
 def _paced(files: Files, bytes_per_s: float) -> Files:
-    """`files` for work that leaves the rest of the disk to others; memory has no disk to spare."""
+    """`files` with a limited rate; files in memory are not limited."""
     if bytes_per_s > _FASTER_THAN_DISKS or not isinstance(files, OsFiles):
         return files
     return PacedFiles(bytes_per_s)

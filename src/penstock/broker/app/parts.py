@@ -1,7 +1,7 @@
-"""The parts of a broker: this module builds them, each with what it uses.
+"""The parts of a broker. This module builds each part with its dependencies.
 
-The parts exist from the moment in which the addresses are taken and the data directories are open. `Broker`
-starts and stops them, `Routes` builds the handlers from them.
+The parts are built once the listeners are bound and the data directories are open. `Broker` starts and stops
+them. `Routes` builds the handlers from them.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from penstock.wire.api import Api, RequestT, ResponseT
 
 __all__ = ["BrokerParts"]
 
-#: how long a fetch session keeps its slot against others
+#: how long an idle fetch session keeps its slot
 _SESSION_EVICTION_S: Final = 120.0
 #: how long a request to the active controller may take
 _PATIENCE_S: Final = 30.0
@@ -50,7 +50,7 @@ _NO_EPOCH: Final = -1
 
 
 class BrokerParts:
-    """Everything that a broker consists of, but for its handlers."""
+    """All parts of a broker but its handlers."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class BrokerParts:
         partitions: Partitions,
         node: ClusterNode,
     ) -> None:
-        """`internal` is the listener for other nodes, None where this broker is a cluster of its own."""
+        """`internal` is the listener for other nodes, None if this broker is a cluster of one node."""
         self.config = config
         self.node_id = config.node_id
         self.clock = world.clock
@@ -155,7 +155,7 @@ class BrokerParts:
         return Lifecycle(
             self.config,
             self.node,
-            # The nodes' own listener first: it says on which machine a broker runs.
+            # The internal listener comes first: its host identifies the broker's machine.
             [internal, *self.listeners],
             [parse_topic_id(directory.directory_id) for directory in directories],
             self.rng,
@@ -166,17 +166,17 @@ class BrokerParts:
         )
 
     def _report_soon(self) -> None:
-        """Have the next heartbeat sent at once."""
+        """Send the next heartbeat at once."""
         if self.lifecycle is not None:
             self.lifecycle.wake()
 
     @property
     def broker_epoch(self) -> int:
-        """The epoch of this broker's registration, going by the node's metadata."""
+        """The epoch of this broker's registration in the cluster image."""
         return self.node.broker_epoch
 
     def registered_epoch(self) -> int:
-        """The broker epoch of this process's registration; -1 where it has none."""
+        """The broker epoch of this process's registration; -1 if it has none."""
         return _NO_EPOCH if self.lifecycle is None else self.lifecycle.epoch
 
     def peer(self, node_id: int, purpose: str) -> Peer:
@@ -186,5 +186,5 @@ class BrokerParts:
     async def to_controller(
         self, api: Api[RequestT, ResponseT], request: RequestT, on_unanswered: Callable[[], None]
     ) -> ResponseT:
-        """The active controller's response; ControllerUnavailable after a while without one."""
+        """The active controller's response; ControllerUnavailable if there is none in time."""
         return await self.node.to_controller(api, request, _PATIENCE_S, on_unanswered=on_unanswered)

@@ -1,8 +1,8 @@
-"""Deletes what has been in the quarantine for `penstock.quarantine.retention.ms`.
+"""Deletes entries of the quarantine after `penstock.quarantine.retention.ms`.
 
-An entry's age is counted twice: by the wall clock, and by the monotonic clock of the brokers that ran with
-it, which the entry keeps. Both have to be past the retention. So a clock that jumps ahead deletes nothing,
-and time in which the broker was stopped does not count. Without a trusted wall clock nothing is deleted.
+The age of an entry is measured twice: by the wall clock, and by the monotonic clock while a broker runs,
+which the entry stores. Both must exceed the retention. So a wall clock that jumps ahead deletes nothing, and
+time in which the broker was stopped does not count. While the wall clock is not trusted, nothing is deleted.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _HOUR_MS: Final = 3_600_000
 
 
 class QuarantineExpiry:
-    """Of all data directories of one broker."""
+    """Expires the quarantine of all data directories of one broker."""
 
     def __init__(
         self,
@@ -43,12 +43,12 @@ class QuarantineExpiry:
 
     @property
     def interval_ms(self) -> int:
-        """How often to look: often enough that a stop loses little of what was counted."""
+        """The interval of `expire`, short enough that a restart loses little of the measured age."""
         retention_ms = self._config.penstock_quarantine_retention_ms
         return _HOUR_MS if retention_ms < 0 else max(1000, min(_HOUR_MS, retention_ms // 8))
 
     async def expire(self) -> None:
-        """Count the time since the last call, and delete the entries that are old enough."""
+        """Add the time since the last call to all entries, and delete expired ones."""
         now = self._clock.monotonic()
         elapsed_ms, self._counted_at = int((now - self._counted_at) * 1000), now
         now_ms = self._trusted_now_ms()

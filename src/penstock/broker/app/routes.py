@@ -1,4 +1,4 @@
-"""The tables of handlers: each API that this broker serves to clients, and what answers it.
+"""The tables of handlers: each API that this broker serves to clients, and its handler.
 
 ApiVersions advertises exactly these APIs. The tables of the internal listener are in `internal_routes`.
 """

@@ -1,4 +1,4 @@
-"""Running a broker: the one place that knows the event loop, signals and the real doors to the world."""
+"""Runs a broker as a process: event loop, signals, and the ports on the operating system."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ __all__ = ["new_event_loop", "run", "start_unless", "system_world"]
 log = get_logger("server")
 #: descriptors for clients, other brokers and the broker itself, beside one for each partition
 _DESCRIPTORS_BESIDE: Final = 200
-#: Collecting young objects rarely: requests leave no cycles behind, and each pass costs latency.
+#: Collect young objects rarely: requests leave no reference cycles, and each collection costs latency.
 _GC_THRESHOLDS: Final = (50_000, 20, 20)
 
 new_event_loop = uvloop.new_event_loop
 
 
 def system_world(config: BrokerConfig) -> World:
-    """The real doors; with `penstock.memory`, files that are gone when the process is."""
+    """The ports on the operating system; with `penstock.memory`, the files are in memory only."""
     files = MemoryFiles() if config.penstock_memory else OsFiles()
     return World(SystemClock(), SystemRng(), files, SystemWorkers(lambda: config.background_threads))
 
 
 def run(config: BrokerConfig, *, ready: Callable[[str], None], topics: Sequence[DeclaredTopic] = ()) -> None:
-    """Run a broker until SIGTERM or SIGINT; `ready` gets its address once clients can connect.
+    """Run a broker until SIGTERM or SIGINT; calls `ready` with its address once clients can connect.
 
-    By then `topics` exist, too, but for those that need brokers which are still to start. Raises
-    PenstockError or OSError if it cannot start.
+    By then `topics` exist, too, except those that need brokers that have not started yet. Raises
+    PenstockError or OSError if the broker cannot start.
     """
     raise_limit()
     DESCRIPTORS.open_reserve()
@@ -73,7 +73,7 @@ async def _serve(config: BrokerConfig, ready: Callable[[str], None], topics: Seq
 
 
 def _check_descriptors(partitions: int) -> None:
-    """Log where the limit of open files is low for what this broker holds."""
+    """Log a warning if the limit of open files is low for the number of partitions."""
     needed = partitions + _DESCRIPTORS_BESIDE
     if DESCRIPTORS.limit < needed:
         log.warning(
@@ -86,7 +86,7 @@ def _check_descriptors(partitions: int) -> None:
 
 
 async def start_unless(stopped: asyncio.Event, broker: Broker) -> bool:
-    """Whether the broker has started. It may wait long for others; who stops it meanwhile is heard."""
+    """Start the broker; false if `stopped` was set before: the start may wait long for other nodes."""
     starting = asyncio.create_task(broker.start())
     ending = asyncio.create_task(stopped.wait())
     await asyncio.wait([starting, ending], return_when=asyncio.FIRST_COMPLETED)
@@ -100,7 +100,7 @@ async def start_unless(stopped: asyncio.Event, broker: Broker) -> bool:
 
 
 async def _until_the_end(broker: Broker, stopped: asyncio.Event) -> None:
-    """Return when somebody stops the broker; PenstockError when it must not go on."""
+    """Return when the process gets a signal to stop; PenstockError if the node must leave its cluster."""
     loop = asyncio.get_running_loop()
     ends = [loop.create_task(event.wait()) for event in (stopped, broker.node.is_over)]
     await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
@@ -108,10 +108,10 @@ async def _until_the_end(broker: Broker, stopped: asyncio.Event) -> None:
         end.cancel()
     if not stopped.is_set():
         await broker.abort()
-        raise PenstockError(f"this node can take no more part in its cluster: {broker.node.quorum.failure}")
+        raise PenstockError(f"this node had to leave its cluster: {broker.node.quorum.failure}")
 
 
 def _log_unhandled(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """What a callback or a forgotten task raised: one event, like all else."""
+    """Log an exception of a callback, or of a task that nothing awaits, as one event."""
     error = context.get("exception")
     log.error("unhandled_error", message=context.get("message"), error=repr(error), exc_info=error)

@@ -1,17 +1,18 @@
-"""The file descriptors of this process: their limit, a reserve, and what is closed first when they run short.
+"""The file descriptors of this process: their limit, a reserve, and the files to close in a shortage.
 
-Running out of descriptors (EMFILE, ENFILE) says nothing about a disk. Three rules keep the broker going:
+Running out of descriptors (EMFILE, ENFILE) does not mean that a disk has failed. Three rules keep the broker
+running:
 
-- A few spare descriptors are kept open. An open that fails for lack of a descriptor gives one of them up and
-  is tried again. So the metadata log, votes, checkpoints, syncs and new segments go on.
-- Segment files that can be opened again are closed when descriptors get scarce (`on_shortage`).
-- A client's connection is refused when it would take what the broker itself needs (`has_room`).
+- A few spare descriptors are kept open. An open that fails for lack of a descriptor closes one of them and is
+  retried. So the metadata log, votes, checkpoints, syncs and new segments still work.
+- Segment files that can be opened again are closed when descriptors are scarce (`on_shortage`).
+- A client's connection is refused if the broker needs the descriptor itself (`has_room`).
 
-The system hands out the lowest free number, so the number of a new descriptor tells how many are in use, at
-least: no counting is needed as long as it is small.
+The system assigns the lowest free number, so the number of a new descriptor is a lower bound of the number in
+use. As long as it is small, no counting is needed.
 
-Owned by: the process. Spare descriptors may be used from any thread; files are closed in the thread of the
-broker that has them only.
+Owned by: the process. Spare descriptors may be used from any thread. Files are closed only in the thread of
+the broker that owns them.
 """
 
 from __future__ import annotations
@@ -30,11 +31,11 @@ __all__ = ["DESCRIPTORS", "EXHAUSTED", "Descriptors", "raise_limit"]
 
 log = get_logger("descriptors")
 T = TypeVar("T")
-#: errors of a process, or a system, that has no descriptor left
+#: errors of a process or a system without free descriptors
 EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE})
 #: spare descriptors: an atomic write takes two at a time, and several worker threads may need one
 _SPARE: Final = 8
-#: of the limit, the part that clients' connections leave to files and other brokers, and its bounds
+#: the fraction of the limit that is reserved for files and other brokers, and its bounds
 _HEADROOM_SHARE: Final = 8
 _HEADROOM_MIN: Final = 16
 _HEADROOM_MAX: Final = 256
@@ -60,9 +61,9 @@ class Descriptors:
     def __init__(self) -> None:
         self._spare: list[int] = []
         self._spare_wanted = 0
-        #: what closes files that can be opened again, and the thread that may
+        #: the callback of each owner that closes its files, and the thread that may call it
         self._shortage: dict[Hashable, tuple[int, Callable[[], None]]] = {}
-        #: clients that were refused since that was last logged
+        #: refused connections since the last log event
         self._refused = 0
         self._refusal_logged_at = float("-inf")
         self.limit = _UNLIMITED
@@ -71,7 +72,7 @@ class Descriptors:
         self.high = _UNLIMITED
 
     def open_reserve(self) -> None:
-        """Learn the limit, and set the spare descriptors aside."""
+        """Read the limit, and open the spare descriptors."""
         soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         self.limit = _UNLIMITED if soft == resource.RLIM_INFINITY else soft
         self.headroom = min(max(self.limit // _HEADROOM_SHARE, _HEADROOM_MIN), _HEADROOM_MAX)
@@ -86,7 +87,7 @@ class Descriptors:
             continue
 
     def restore(self) -> bool:
-        """Set spare descriptors aside again that were given up; false where some are still missing."""
+        """Open spare descriptors again that were used; false if some are still missing."""
         while len(self._spare) < self._spare_wanted:
             try:
                 self._spare.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
@@ -95,7 +96,7 @@ class Descriptors:
         return True
 
     def _lend(self) -> bool:
-        """Give up a spare descriptor; false where none is left."""
+        """Close a spare descriptor; false if none is left."""
         try:
             os.close(self._spare.pop())
         except IndexError:
@@ -103,7 +104,7 @@ class Descriptors:
         return True
 
     def briefly(self, function: Callable[..., T], *args: object) -> T:
-        """Call what opens files and closes them again; it may take spare descriptors meanwhile."""
+        """Call a function that opens and closes files; it may use spare descriptors."""
         while True:
             try:
                 result = function(*args)
@@ -116,7 +117,7 @@ class Descriptors:
         return result
 
     def open(self, function: Callable[..., T], *args: object, vital: bool) -> T:
-        """Call what opens a file that stays open; a `vital` one may take a spare descriptor."""
+        """Call a function that opens a file and keeps it open; a `vital` file may use a spare descriptor."""
         try:
             return function(*args)
         except OSError as e:
@@ -131,17 +132,17 @@ class Descriptors:
                 raise
         return function(*args)
 
-    # -- what can be closed
+    # -- files that can be closed
 
     def on_shortage(self, owner: Hashable, close: Callable[[], None]) -> None:
-        """Have `close` called in this thread where descriptors get scarce; it closes files of `owner`."""
+        """Register `close`, which closes files of `owner`, to be called in this thread in a shortage."""
         self._shortage[owner] = (threading.get_ident(), close)
 
     def forget(self, owner: Hashable) -> None:
         self._shortage.pop(owner, None)
 
     def relieve(self) -> bool:
-        """Close files that can be opened again; false where none of them is this thread's."""
+        """Close files that can be opened again; false if this thread has registered no callback."""
         thread = threading.get_ident()
         closers = [close for owner, close in self._shortage.values() if owner == thread]
         for close in closers:
@@ -151,9 +152,9 @@ class Descriptors:
     # -- clients
 
     def has_room(self, number: int) -> bool:
-        """Whether a client may keep the descriptor `number`, which it was just given.
+        """Whether a client may keep the descriptor `number` of its new connection.
 
-        Refusals are logged once in a while: a client that is refused connects again soon.
+        Refusals are logged at intervals only: a refused client connects again soon.
         """
         if number < self.limit - self.headroom:
             return True
@@ -172,5 +173,5 @@ class Descriptors:
         return len(os.listdir("/dev/fd"))
 
 
-#: of this process
+#: the descriptors of this process
 DESCRIPTORS: Final = Descriptors()

@@ -1,11 +1,11 @@
-"""Features with levels: what this broker can do, so that a cluster raises a level only when all can.
+"""The feature levels that this broker supports. A cluster raises a level only if all brokers support it.
 
-`metadata.version` is Kafka's name for the level of the metadata records; clients use it to tell what a
-cluster supports. `group.version` 1 stands for the consumer protocol of groups (KIP-848). Levels of both are
-Kafka's, as far as we implement what they stand for; so is `eligible.leader.replicas.version` (KIP-966), which
-cannot be switched off here. `penstock.version` is ours: 1 stands for the fields that our brokers add to
-Kafka's messages among themselves (docs/internals/node.md), which whoever does not know them skips; what older
-brokers would not skip waits for a level of its own.
+`metadata.version` is Kafka's feature for the metadata records. Clients derive the capabilities of a cluster
+from it. `group.version` 1 is the consumer group protocol (KIP-848). The levels of both are Kafka's, as far as
+this broker implements them. `eligible.leader.replicas.version` (KIP-966) is Kafka's, too, and cannot be
+switched off here. `penstock.version` is specific to Penstock. Level 1 adds tagged fields to messages between
+brokers (docs/internals/node.md). Brokers that do not know a tagged field skip it. A change that older brokers
+could not skip needs a new level.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from penstock.wire.schema import Struct
 
 __all__ = ["INITIAL_FEATURES", "SUPPORTED_FEATURES", "found_cluster"]
 
-#: name to (lowest, highest) level that this broker can work at
+#: the (lowest, highest) supported level of each feature
 SUPPORTED_FEATURES: Final = {
     "eligible.leader.replicas.version": (1, 1),
     "group.version": (0, 1),
     "metadata.version": (7, 30),
     "penstock.version": (0, 1),
 }
-#: what a new cluster starts with
+#: the feature levels of a new cluster
 INITIAL_FEATURES: Final = {
     "eligible.leader.replicas.version": 1,
     "group.version": 1,
@@ -37,7 +37,7 @@ INITIAL_FEATURES: Final = {
 
 
 def found_cluster(image: ClusterImage, config: BrokerConfig) -> list[Struct]:
-    """What a controller adds to the metadata before its first decision: what a cluster has from the start."""
+    """The records that a new controller adds first: the initial feature levels and min.insync.replicas."""
     records = settle_min_isr(image, config.min_insync_replicas)
     if not image.features:
         records += [

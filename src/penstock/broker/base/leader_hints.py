@@ -1,6 +1,6 @@
-"""Leader hints (KIP-951): a refused partition's current leader and its address.
+"""Leader hints (KIP-951): the current leader and its endpoint, for partitions that another broker leads.
 
-A client that reads them in a Produce or Fetch response retries at the new leader without asking for metadata.
+A client that finds them in a Produce or Fetch response retries on the new leader without a Metadata request.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class LeaderHints:
         leader_type: Callable[..., object],
         endpoint_type: Callable[..., EndpointT],
     ) -> list[EndpointT]:
-        """Set `current_leader` of each refused partition; returns the leaders' endpoints on `listener`.
+        """Set `current_leader` of each rejected partition; returns the leaders' endpoints on `listener`.
 
         `leader_type` and `endpoint_type` are the API's own message types.
         """

@@ -1,4 +1,4 @@
-"""The broker's log as people read it on a terminal: local time, level, component, event, fields.
+"""Log events as lines for a terminal: local time, level, component, event, fields.
 
 A field's value may come from a client, so control characters in it never reach the terminal.
 """
@@ -24,7 +24,7 @@ _NAMED: Final = ("timestamp", "level", "component", "event", "exception")
 
 
 def human_line(coloured: bool) -> Callable[[Any, str, MutableMapping[str, Any]], str]:
-    """A structlog processor that renders an event; a traceback follows on lines of its own."""
+    """A structlog processor that renders an event; a traceback follows on separate lines."""
 
     def paint(colour: str, text: str) -> str:
         return f"{colour}{text}{_RESET}" if coloured else text
@@ -47,6 +47,6 @@ def human_line(coloured: bool) -> Callable[[Any, str, MutableMapping[str, Any]],
 
 
 def _shown(value: object) -> str:
-    """A value without control characters; in quotes where it would be mistaken for several."""
+    """A value without control characters; in quotes if it is empty or contains spaces."""
     text = str(value).lower() if isinstance(value, bool) else str(value)
     return text if text and text.isprintable() and " " not in text else repr(text)

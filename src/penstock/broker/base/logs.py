@@ -1,8 +1,8 @@
 """The broker's log: structured events, one per line, to one stream.
 
-A module asks once for its logger: `log = get_logger("flusher")`, then `log.info("flushed", bytes=n)`. Until
-`configure` is called nothing is written, so a broker inside somebody else's process stays silent, and nothing
-here touches structlog's global configuration, which is theirs. Events carry names, numbers and addresses,
+A module gets its logger once: `log = get_logger("flusher")`, then `log.info("flushed", bytes=n)`. Nothing is
+written before `configure` is called, so a broker inside an application's process stays silent. structlog's
+global configuration belongs to the application and is not changed. Events carry names, numbers and addresses,
 never the contents of records.
 """
 
@@ -20,18 +20,18 @@ _Write: TypeAlias = Callable[..., None]
 
 #: from the least severe to the most
 LEVELS = ("debug", "info", "warning", "error")
-#: the name under which `levels` has what holds for components without a level of their own
+#: the name of the level that applies to components without their own level
 ROOT = "root"
 
 
 def _ignore(event: str, **fields: object) -> None:
-    """A level that is filtered out: the call is all it costs."""
+    """The writer of a level that is filtered out: costs only the call."""
 
 
 class Logger:
     """Writes one component's events: `log.warning("event", field=value)`; `exc_info=True` adds a traceback.
 
-    A level is an attribute that `configure` sets to the writer or to nothing.
+    Each level is an attribute that `configure` sets to a writer or to a function that does nothing.
     """
 
     __slots__ = ("component", "debug", "error", "info", "warning")
@@ -61,7 +61,7 @@ def get_logger(component: str) -> Logger:
 def configure(level: str = "info", format: LogFormat = "text", stream: TextIO | None = None) -> None:
     """Write events of `level` and above to `stream` (standard error).
 
-    `text` is key=value pairs, `json` an object per line, `human` what people read on a terminal.
+    `text` is key=value pairs, `json` an object per line, `human` lines for a terminal.
     """
     global _writer
     _writer = _structlog_writer(format, stream or sys.stderr)
@@ -74,7 +74,7 @@ def levels() -> dict[str, str]:
 
 
 def set_level(component: str, level: str | None) -> None:
-    """Give a component, or `ROOT`, a level while the process lasts; None takes a component's away again."""
+    """Set the level of a component or of `ROOT` until the process ends; None removes a component's level."""
     if level is None:
         _levels.pop(component, None)
     else:
@@ -91,12 +91,12 @@ def _attach(logger: Logger) -> None:
 
 
 def _has_colours(stream: TextIO) -> bool:
-    """Whether it is a terminal with colours; NO_COLOR switches them off (https://no-color.org)."""
+    """Whether the stream is a terminal with colours; NO_COLOR switches them off (https://no-color.org)."""
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def _structlog_writer(format: LogFormat, stream: TextIO) -> Callable[[str], dict[str, _Write]]:
-    import structlog  # only a process that writes a log pays for it
+    import structlog  # imported only by a process that writes a log
 
     renderer: Any
     if format == "json":

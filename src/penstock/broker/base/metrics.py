@@ -1,7 +1,7 @@
-"""What the broker counts about itself, cheaply enough to be always on.
+"""The broker's counters and latency histograms, cheap enough to be always on.
 
-A latency goes into a bucket by the power of two of its microseconds: one list index per request. Exporters
-read these; nothing on the hot path knows them.
+The bucket of a latency is the power of two of its microseconds, which costs one list index per request.
+Exporters read the counters. The hot path does not know the exporters.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from typing import Final
 
 __all__ = ["ApiStats", "Histogram", "Metrics"]
 
-#: 1 µs, 2 µs, 4 µs and so on: more than any number of nanoseconds needs, so that none has to be checked
+#: 1 µs, 2 µs, 4 µs and so on: enough for any number of nanoseconds, so that `observe` needs no check
 BUCKETS: Final = 64
 
 
 class Histogram:
-    """Counts by power of two of microseconds; `bucket[i]` holds what took less than 2**i µs."""
+    """Counts by power of two of microseconds; `buckets[i]` counts latencies below 2**i µs."""
 
     __slots__ = ("buckets", "total_ns")
 
@@ -33,7 +33,7 @@ class Histogram:
 
 
 class ApiStats:
-    """Requests of one API."""
+    """The counters of one API's requests."""
 
     __slots__ = ("failures", "latency", "name")
 
@@ -49,34 +49,34 @@ class Metrics:
 
     def __init__(self) -> None:
         self.apis: dict[str, ApiStats] = {}
-        #: requests for an API or version that we do not serve, by (api key, version); bounded by `unknown`
+        #: requests for an API or version that is not supported, by (api key, version); bounded
         self.unsupported: dict[tuple[int, int], int] = {}
         self.bytes_in = 0
         self.bytes_out = 0
         self.messages_in = 0
         self.produce_errors = 0
         self.fetch_errors = 0
-        #: between replicas, apart from what clients send and get
+        #: bytes of replication, which are not part of `bytes_in` and `bytes_out`
         self.replication_bytes_in = 0
         self.replication_bytes_out = 0
-        #: of partitions led here
+        #: ISR changes of partitions that this broker leads
         self.isr_shrinks = 0
         self.isr_expands = 0
-        #: of sealed segments, checked by the scrubber; ranges found damaged, and made sound again
+        #: bytes of sealed segments that the scrubber has checked; damaged ranges found, and repaired
         self.scrubbed_bytes = 0
         self.corruption_found = 0
         self.corruption_repaired = 0
-        #: ranges in which replicas differed though their checksums are right
+        #: ranges in which replicas differed although their checksums are valid
         self.differences_found = 0
         #: damaged ranges that no replica has, and that coordinators were loaded without
         self.coordinator_ranges_lost = 0
-        #: data directories that take no records at the moment
+        #: data directories that are full
         self.full_directories = 0
 
     def api(self, name: str) -> ApiStats:
         return self.apis.setdefault(name, ApiStats(name))
 
     def count_unsupported(self, api_key: int, version: int) -> None:
-        # A hostile client could name 2³² of them.
+        # A hostile client could send 2³² different combinations.
         if len(self.unsupported) < 256 or (api_key, version) in self.unsupported:
             self.unsupported[api_key, version] = self.unsupported.get((api_key, version), 0) + 1

@@ -1,4 +1,4 @@
-"""Files that are read and written at a limited pace: what compaction leaves of a disk to the others."""
+"""Files that are read and written at a limited rate, so that compaction does not saturate a disk."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["PacedFiles"]
 
 
 class _Pace:
-    """Sleeps off what goes beyond so many bytes per second; for a thread, or a process, of its own."""
+    """Limits bytes per second by sleeping; to be used in a separate thread or process only."""
 
     __slots__ = ("_bytes_per_s", "_free_at")
 
@@ -43,7 +43,7 @@ class _PacedFile(OsFile):
 
 
 class PacedFiles(OsFiles):
-    """The operating system's files, at `bytes_per_s` for all of them together, read and written."""
+    """The operating system's files; reads and writes of all files together are limited to `bytes_per_s`."""
 
     __slots__ = ("_pace",)
 

@@ -1,8 +1,8 @@
-"""The real doors: the operating system's clock, randomness and files.
+"""The ports on the operating system: clock, random numbers, files.
 
-A descriptor is closed when the last reference to its `OsFile` goes, so a range that is still being sent keeps
-an evicted or unlinked segment alive. Files are written by position (never `O_APPEND`), so the size that we
-remember is the truth as long as nobody else writes the file.
+A descriptor is closed with the last reference to its `OsFile`, so a range that is still being sent keeps the
+file of a closed or deleted segment open. Files are written by position (never with `O_APPEND`), so the cached
+size is right as long as no other process writes the file.
 """
 
 from __future__ import annotations
@@ -23,28 +23,28 @@ from penstock.ports import Buffer, File
 
 __all__ = ["OsFile", "OsFiles", "SystemClock", "SystemRng"]
 
-#: errno values by which a file system says that it cannot answer without waiting, or not at all
+#: errno of a read that would block, and of file systems that do not support RWF_NOWAIT
 _WOULD_WAIT = errno.EAGAIN
 _NO_NOWAIT = frozenset({errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS})
 _READ_BYTES = 1 << 20
-#: most files that are read whole are smaller; memory for a larger read would cost more than the read
+#: most files that are read as a whole are smaller; a larger buffer would cost more than a second read
 _SMALL_FILE_BYTES = 8 << 10
-#: the types of ext4, XFS and btrfs, as `statfs` tells them in the first of its words; it has fewer than these
+#: the types of ext4, XFS and btrfs, in the first word of `statfs`; and an upper bound of its size in words
 _SYNCED_AS_ONE = frozenset({0xEF53, 0x58465342, 0x9123683E})
 _STATFS_LONGS = 64
 
 
 @cache
 def _syncfs() -> Callable[[int], bool] | None:
-    """The system call that Python has no name for, where it tells of all errors: on Linux, since 5.17.
+    """The system call syncfs, which Python does not provide. It reports all errors on Linux since 5.17.
 
-    It returns False, and does nothing, on file systems that may promise less by it than by `fdatasync`.
+    The function returns False, and does nothing, on file systems whose syncfs may be weaker than `fdatasync`.
     """
     version = re.match(r"(\d+)\.(\d+)", os.uname().release)
     if sys.platform != "linux" or version is None or (int(version[1]), int(version[2])) < (5, 17):
         return None
     try:
-        # Only who has many files to sync comes here, and from a worker thread: a start need not pay for it.
+        # Imported late: only a sync of many files needs it, in a worker thread.
         import ctypes
     except ImportError:
         return None
@@ -94,7 +94,7 @@ class OsFile:
         self._fd = -1
         self.path = path
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-        # A file that is made is the next segment, or something that has to be kept: it must not fail.
+        # A new file is a segment or other durable state: opening it must not fail for lack of a descriptor.
         self._fd = DESCRIPTORS.open(os.open, path, flags, 0o644, vital=create)
         if self._fd >= DESCRIPTORS.high:
             DESCRIPTORS.relieve()
@@ -128,7 +128,7 @@ class OsFile:
             rest = rest[written:]
 
     def _cut_back(self, size: int, cause: OSError) -> None:
-        """Take back a partial append; a disk that refuses even that has failed, whatever the first cause."""
+        """Undo a partial append; if that fails, too, the disk has failed, whatever the first cause was."""
         try:
             os.ftruncate(self._fd, size)
         except OSError as e:
@@ -151,7 +151,7 @@ class OsFile:
                 return None
             if e.errno not in _NO_NOWAIT:
                 raise
-            # This file system cannot tell (tmpfs, overlays): take what it has, it is memory or we must wait.
+            # This file system (tmpfs, overlays) does not support RWF_NOWAIT: use a normal read.
             self._nowait = False
             return self.pread(size, position)
         if read == size or position + read >= self._size:
@@ -208,7 +208,7 @@ class OsFiles:
         return os.stat(path).st_size
 
     def read(self, path: str) -> bytes:
-        # A start reads three files of each partition: only a shortage is worth more than this call.
+        # A start reads three files per partition, so `briefly` is called only in a shortage.
         try:
             return _read(path)
         except OSError as e:

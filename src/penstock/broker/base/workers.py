@@ -1,9 +1,9 @@
 """Worker threads and worker processes.
 
-A process is started per job and gone with it: jobs are rare (a compaction; whoever has many bounds them), an
-idle interpreter is not free, and a child that reads its job from standard input ends with a broker that dies.
-It is started by module name, never by forking or re-importing the caller's main module: a broker may live in
-somebody's test.
+Each job gets a new process, which ends with the job: jobs are rare (a compaction; callers limit their
+number), and an idle interpreter costs memory. A child reads its job from standard input, so it ends if the
+broker dies. It is started by module name, not by forking or by importing the caller's main module: a broker
+may run inside a test.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any, Final, TypeVar
 __all__ = ["SystemWorkers"]
 
 T = TypeVar("T")
-#: lower than the broker's: a job must not take a core from it
+#: a lower priority than the broker's: a job must not take a core from it
 _NICENESS: Final = 10
 
 
@@ -27,10 +27,10 @@ class SystemWorkers:
     """Implements `ports.Workers`."""
 
     def __init__(self, threads: Callable[[], int]) -> None:
-        #: how many there may be, which can change at any time (`background.threads`)
+        #: the number of threads, which can change at any time (`background.threads`)
         self._threads = threads
         self._pool_size = 0
-        #: the last one takes work; what those before it have is done
+        #: the last pool takes new work; earlier pools finish their work
         self._pools: list[ThreadPoolExecutor] = []
 
     def in_thread(self, function: Callable[..., T], *args: Any) -> asyncio.Future[T]:
@@ -75,7 +75,7 @@ class SystemWorkers:
 
 
 def _main() -> None:
-    """The child: one job in, one result out."""
+    """The child process: reads one job, writes one result."""
     os.nice(_NICENESS)
     job = sys.stdin.buffer.read()
     if not job:
@@ -83,7 +83,7 @@ def _main() -> None:
     function, args = pickle.loads(job)
     try:
         result = (True, function(*args))
-    except Exception as e:  # noqa: BLE001 - carried over to whoever waits for it
+    except Exception as e:  # noqa: BLE001 - raised in the parent process
         result = (False, e)
     sys.stdout.buffer.write(pickle.dumps(result))
 

@@ -1,4 +1,4 @@
-"""Forwards requests that only the active controller can carry out (KIP-590).
+"""Forwards requests that only the active controller can execute (KIP-590).
 
 A client may send such a request to any broker. The broker puts it into an Envelope, together with the
 client's principal and address, and answers with the controller's response. After a success the broker waits a
@@ -35,22 +35,22 @@ from penstock.wire.principals import Principal, decode_principal, encode_princip
 __all__ = ["Caller", "Forwarding"]
 
 _DEFAULT_TIMEOUT_S: Final = 30.0
-#: how long whoever mentions a topic waits until it is made: asking again is cheap, and others of its requests
+#: how long a request waits for the creation of a topic: a retry is cheap, and later requests of the client
 #: wait behind this one
 _CREATION_S: Final = 10.0
-#: how long an answer may wait for this broker to hear of what was changed
+#: how long a response may wait until this broker has applied the change
 _CATCH_UP_S: Final = 0.5
-#: what changes nothing that this broker could hear of
+#: APIs that do not change the metadata
 _READS: Final = (DESCRIBE_QUORUM, LIST_PARTITION_REASSIGNMENTS)
 _SIZE: Final = 4
 _IPV4_BYTES: Final = 4
 
 
 class Caller(NamedTuple):
-    """Who asks: what an envelope carries beside the request."""
+    """The client of a forwarded request: the fields of an envelope beside the request."""
 
     principal: str
-    #: its address
+    #: the client's address
     host: str
     client_id: str | None
 
@@ -59,7 +59,7 @@ _THE_BROKER: Final = Caller("User:ANONYMOUS", "127.0.0.1", None)
 
 
 class _ForwardedContext(Context):
-    """Of a request that came in an envelope: the client's, not the broker's that sent it."""
+    """The context of a request in an envelope: the client's, not that of the broker that forwarded it."""
 
     __slots__ = ("_caller",)
 
@@ -77,7 +77,7 @@ class _ForwardedContext(Context):
 
 
 class Forwarding:
-    """Sends requests to the active controller, and carries out the ones that other brokers send here."""
+    """Sends requests to the active controller, and executes those that other brokers forward to this one."""
 
     def __init__(self, node: ClusterNode, metrics: Metrics) -> None:
         self._node = node
@@ -86,7 +86,7 @@ class Forwarding:
     def forwarded(
         self, api: Api[Any, Any], handler: AsyncHandler, stays: Callable[[Any], bool] = lambda request: False
     ) -> AsyncHandler:
-        """A handler that forwards, unless this node is the active controller or the request `stays`."""
+        """A handler that forwards, unless this node is the active controller or `stays` returns true."""
 
         async def serve(context: Context, request: Any) -> Any:
             if stays(request):
@@ -99,7 +99,7 @@ class Forwarding:
                 caller = Caller(context.principal, context.host, context.client_id)
                 return await self.forward(api, context.version, request, here, caller)
             except ControllerUnavailable as e:
-                # To close the connection is the one answer that every API has; clients retry.
+                # Not every response has an error code. Clients retry after a closed connection.
                 raise ProtocolError(str(e)) from e
 
         return serve
@@ -112,7 +112,7 @@ class Forwarding:
         here: Callable[[], Awaitable[Any]],
         caller: Caller,
     ) -> Any:
-        """The active controller's response, from `here` if this node is it.
+        """The active controller's response, from `here` if this node is the active controller.
 
         Raises ControllerUnavailable if there is no active controller.
         """
@@ -137,7 +137,7 @@ class Forwarding:
         return await node.until_answered(attempt, timeout_s)
 
     async def create_topic(self, topic: NewTopic, here: Callable[[], Awaitable[object]]) -> None:
-        """Have the controller create a topic that this broker needs; ApiError if that fails."""
+        """Create a topic that this broker needs on the active controller; ApiError if that fails."""
 
         async def as_response() -> CreateTopicsResponse:
             await here()
@@ -156,7 +156,7 @@ class Forwarding:
                     CREATE_TOPICS, CREATE_TOPICS.max_version, request, as_response, _THE_BROKER
                 )
         except (ControllerUnavailable, TimeoutError) as e:
-            reason = str(e) or f"no controller has answered in {_CREATION_S:g} s"
+            reason = str(e) or f"no controller has responded in {_CREATION_S:g} s"
             raise ApiError(ErrorCode.REQUEST_TIMED_OUT, reason) from e
         for result in response.topics:
             if result.error_code == ErrorCode.TOPIC_ALREADY_EXISTS:
@@ -165,7 +165,7 @@ class Forwarding:
                 raise ApiError(ErrorCode(result.error_code), result.error_message or "")
 
     async def _catch_up(self, metadata_end: int) -> None:
-        """Wait until this broker has applied all metadata that the controller had when it answered."""
+        """Wait until this broker has applied all metadata that the controller had when it responded."""
         try:
             async with asyncio.timeout(_CATCH_UP_S):
                 await self._node.loader.wait_for(metadata_end)
@@ -173,7 +173,7 @@ class Forwarding:
             return
 
     def envelopes(self, handlers: Mapping[Api[Any, Any], AsyncHandler]) -> AsyncHandler:
-        """The handler of Envelope: the request in it is carried out by one of `handlers`."""
+        """The handler of Envelope, which passes the request inside to one of `handlers`."""
         carried = {api.key: (api, handler) for api, handler in handlers.items()}
 
         async def serve(context: Context, envelope: EnvelopeRequest) -> EnvelopeResponse:
@@ -218,7 +218,7 @@ def _envelope(api: Api[Any, Any], version: int, request: Any, caller: Caller) ->
 
 
 def _caller_in(envelope: EnvelopeRequest, client_id: str | None) -> Caller:
-    """Who asked the broker that has sent the envelope."""
+    """The client that sent the request to the broker that forwarded it."""
     name = _THE_BROKER.principal
     if envelope.request_principal is not None:
         principal = decode_principal(envelope.request_principal)
@@ -227,12 +227,12 @@ def _caller_in(envelope: EnvelopeRequest, client_id: str | None) -> Caller:
         address = bytes(envelope.client_host_address)
         host = inet_ntop(AF_INET if len(address) == _IPV4_BYTES else AF_INET6, address)
     except ValueError as e:
-        raise ProtocolError("an envelope whose client has no address") from e
+        raise ProtocolError("the envelope has no valid client address") from e
     return Caller(name, host, client_id)
 
 
 def _packed(host: str) -> bytes:
-    """An address as bytes; the one that means any where the transport does not tell."""
+    """An address as bytes; 0.0.0.0 if the transport does not provide one."""
     try:
         return inet_pton(AF_INET6 if ":" in host else AF_INET, host)
     except OSError:
@@ -240,7 +240,7 @@ def _packed(host: str) -> bytes:
 
 
 def _has_changed_something(api: Api[Any, Any], request: Any, response: Any) -> bool:
-    """Whether there is something to hear of: a part of the request has succeeded, and was no question."""
+    """Whether a part of the request has succeeded and has changed the metadata."""
     if api in _READS or getattr(request, "validate_only", False):
         return False
     for name in ("topics", "results", "responses"):

@@ -1,6 +1,6 @@
-"""Creates topics for this broker's own needs: declared ones, and those that clients mention.
+"""Creates topics on behalf of this broker: declared topics, and topics that clients' requests name.
 
-Any broker may want a topic; the active controller creates it.
+Any broker may need a topic. The active controller creates it.
 """
 
 from __future__ import annotations
@@ -19,34 +19,36 @@ log = get_logger("broker")
 
 
 class TopicCreator:
-    """Creates a topic on the active controller, on whichever node that runs."""
+    """Creates a topic on the active controller, on this node or another one."""
 
     def __init__(self, forwarding: Forwarding, creation: TopicCreation) -> None:
         self._forwarding = forwarding
         self._creation = creation
 
     async def create(self, topic: NewTopic) -> None:
-        """Return when the topic exists; ApiError if the controller refuses it."""
+        """Return when the topic exists; ApiError if the controller rejects it."""
         await self._forwarding.create_topic(topic, lambda: self._creation.decide(topic))
 
 
 class AutoCreation:
-    """Creates topics that a client's Metadata request mentions (`auto.create.topics.enable`)."""
+    """Creates topics that a client's Metadata request names (`auto.create.topics.enable`)."""
 
     def __init__(self, creator: TopicCreator, groups: GroupCoordinator) -> None:
         self._creator = creator
         self._groups = groups
 
     async def create(self, name: str) -> None:
-        """Create a topic unless another request was faster.
+        """Create a topic unless another request has created it meanwhile.
 
-        An internal topic is created by its coordinator, with the partitions and configs that it needs.
+        The coordinator of an internal topic creates it, with the required partitions and configs.
         """
         if name == OFFSETS_TOPIC:
             await self._groups.runtime.topic.ensure()
             return
         if name in INTERNAL_TOPICS:
-            raise UnknownTopicOrPartition(f"The topic '{name}' has no coordinator yet that could make it")
+            raise UnknownTopicOrPartition(
+                f"The topic '{name}' is internal, and this broker has no coordinator that creates it"
+            )
         try:
             await self._creator.create(NewTopic(name))
         except TopicAlreadyExists:
