@@ -217,7 +217,7 @@ def test_who_comes_back_while_others_are_asked_may_still_have_it(monkeypatch: py
                 known.isr.append(away)
                 return Outcome.LOST
 
-            monkeypatch.setattr("penstock.broker.healing.scrubber.renew_segment", nobody_has_it)
+            monkeypatch.setattr("penstock.broker.healing.scrubber.rewrite_segment", nobody_has_it)
             known.isr.remove(away)
             assert await nodes[leader].scrubber.repair(partition) is Outcome.WAITS
 
@@ -306,10 +306,10 @@ def test_what_is_damaged_is_not_compacted_until_it_is_mended() -> None:
             await broker.maintenance.clean()
             assert not is_compacted(broker)
             async with partition.rewriting:
-                mending = asyncio.ensure_future(broker.scrubber.mend(partition))
+                mending = asyncio.ensure_future(broker.scrubber.scrub_and_repair(partition))
                 await asyncio.sleep(0.05)
                 assert broker.metrics.corruption_repaired == 0
-            assert await mending is Outcome.MENDED
+            assert await mending is Outcome.REPAIRED
 
     run(main())
 
@@ -323,7 +323,7 @@ def test_who_gives_up_waiting_leaves_no_segment_half_swapped(monkeypatch: pytest
             broker, partition = nodes[leader], offsets_of(nodes[leader])
             rot(partition, 1)
             loop = asyncio.get_running_loop()
-            mending = loop.create_task(broker.scrubber.mend(partition))
+            mending = loop.create_task(broker.scrubber.scrub_and_repair(partition))
             commit_swap = Swap.commit
 
             def commit_and_give_up(swap: Swap) -> None:

@@ -191,12 +191,12 @@ def test_what_a_comparison_judges_is_mended_by_its_verdict_alone(monkeypatch: py
                 if partition is replica(nodes[1]):
                     damage(nodes, 1)
                     await scrubber.scrub(partition)
-                    await scrubber.mend_all()
+                    await scrubber.repair_all()
 
             monkeypatch.setattr("penstock.broker.healing.scrubber.compare_replica", judge)
             await scrubber.scrub_all()
             assert (metrics.corruption_found, metrics.corruption_repaired) == (1, 0)
-            await scrubber.mend_all()
+            await scrubber.repair_all()
             assert metrics.corruption_repaired == 1
 
     run(main())

@@ -106,7 +106,7 @@ def test_a_controller_alone_whose_disk_refuses_its_first_decision_begins_later(
                 return begin()
 
             monkeypatch.setattr(controller_loop, "_begin", refused)
-            node.led(node.quorum.state.epoch, 1)
+            node.leader_changed(node.quorum.state.epoch, 1)
             await eventually(lambda: controller_loop.sessions is not None)
             assert not refusals
             await nodes.kill(2)

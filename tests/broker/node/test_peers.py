@@ -51,8 +51,8 @@ def test_nobody_listens(nobody: tuple[str, int]) -> None:
     async def main() -> None:
         gone: list[int] = []
         peers = Peers(1, SystemRng(), lambda node: nobody, gone.append)
-        peers.look_for(2)
-        peers.look_for(2)
+        peers.probe(2)
+        peers.probe(2)
         await eventually(lambda: bool(gone))
         assert gone == [2], "one search at a time"
         peers.close()
@@ -72,7 +72,7 @@ def test_somebody_listens(
         gone: list[int] = []
         server = await asyncio.get_running_loop().create_server(protocol, HOST, 0)
         peers = Peers(1, SystemRng(), lambda node: server.sockets[0].getsockname(), gone.append)
-        peers.look_for(2)
+        peers.probe(2)
         await eventually(lambda: not peers._probes)
         assert gone == ([] if lives else [2])
         peers.close()
@@ -91,11 +91,11 @@ def test_who_asks_when_a_search_has_ended_gets_one_of_their_own(nobody: tuple[st
         def hear(node: int) -> None:
             gone.append(node)
             if len(gone) == 1:
-                peers.look_for(node)
+                peers.probe(node)
                 again.set()
 
         peers = Peers(1, SystemRng(), lambda node: nobody, hear)
-        peers.look_for(2)
+        peers.probe(2)
         await again.wait()
         await eventually(lambda: gone == [2, 2])
         peers.close()
@@ -135,7 +135,7 @@ def test_a_node_that_nobody_knows_the_way_to() -> None:
     async def main() -> None:
         gone: list[int] = []
         peers = Peers(1, SystemRng(), lambda node: None, gone.append)
-        peers.look_for(2)
+        peers.probe(2)
         with pytest.raises(PeerTimedOut):
             peers.get(2, "test")
         assert not gone and not peers._probes

@@ -61,7 +61,7 @@ def test_a_wrong_suspicion_ends_with_the_next_answer() -> None:
         async with cluster(3) as nodes:
             leader = await led(nodes)
             asked = next(node for node in nodes.brokers if node != leader)
-            nodes[asked].node.peers.look_for(leader)
+            nodes[asked].node.peers.probe(leader)
             assert leader in nodes[asked].node.peers.missing()
             assert (await told(nodes, asked)).leader_id == leader
 

@@ -304,7 +304,7 @@ def test_a_change_that_is_given_up_leaves_no_error_that_nobody_takes() -> None:
             controller = (await nodes.settled()).controller
             problems: list[object] = []
             asyncio.get_running_loop().set_exception_handler(lambda _, context: problems.append(context))
-            changing = asyncio.create_task(controller._reach(controller.next_offset + 5))
+            changing = asyncio.create_task(controller._wait_until_applied(controller.next_offset + 5))
             await asyncio.sleep(0)
             controller.failed(NotController("leadership was lost"))
             changing.cancel()

@@ -132,23 +132,23 @@ class Broker:
             await self.internal.serve(self.internal_dispatcher)
             await self.lifecycle.register_controller()
         if self.config.is_broker:
-            await self._come_up()
+            await self._start_broker()
 
-    async def _come_up(self) -> None:
+    async def _start_broker(self) -> None:
         """Register, open all replicas that the image assigns to this broker, and wait to be unfenced."""
         if self.lifecycle is not None:
-            self.node.on_led = self.lifecycle.wake
+            self.node.on_leader_change = self.lifecycle.wake
             await self.lifecycle.register()
-        await self.node.loader.between_changes(self._take_over)
+        await self.node.loader.between_changes(self._open_replicas)
         if self.lifecycle is not None and self.rejoining is not None:
             self.lifecycle.start()
-            await self.lifecycle.come_up()
+            await self.lifecycle.wait_until_unfenced()
             self.rejoining.start()
         await self.server.serve(self.dispatcher)
         self.maintenance.start()
         self.scrubber.start()
 
-    async def _take_over(self) -> None:
+    async def _open_replicas(self) -> None:
         """Open the replicas that the image assigns to this broker, and apply metadata changes from now on."""
         self._apply_broker_configs()
         self.groups.start()

@@ -167,16 +167,16 @@ class Lifecycle:
     def start(self) -> None:
         self._task = asyncio.get_running_loop().create_task(self._report())
 
-    async def come_up(self) -> None:
+    async def wait_until_unfenced(self) -> None:
         """Return when this broker is unfenced, and its own image contains that."""
         await self._up.wait()
 
     def wake(self) -> None:
         """Send a heartbeat at once: the controller, or the fencing of a broker, has changed."""
-        self._look_up()
+        self._check_unfenced()
         self._wake.set()
 
-    def _look_up(self) -> None:
+    def _check_unfenced(self) -> None:
         # The image alone is not enough: it may be older than the current registration.
         registered = self._node.loader.image.brokers.get(self._node.node_id)
         if not self.fenced and registered is not None and not registered.fenced:
@@ -204,7 +204,7 @@ class Lifecycle:
     async def _report(self) -> None:
         while not self._down.is_set():
             self._wake.clear()
-            if not await self._beat():
+            if not await self._send_heartbeat():
                 interval_s = self._config.broker_heartbeat_interval_ms / 1000
                 if self._wants_down:
                     interval_s = min(interval_s, _SHUTDOWN_INTERVAL_S)
@@ -212,7 +212,7 @@ class Lifecycle:
                     async with asyncio.timeout(interval_s):
                         await self._wake.wait()
 
-    async def _beat(self) -> bool:
+    async def _send_heartbeat(self) -> bool:
         """Send one heartbeat; whether the next is due at once."""
         unclean = self._unclean.report()
         sent = self._node.clock_watch.read()
@@ -244,7 +244,7 @@ class Lifecycle:
         finally:
             self._beating = None
         if response.error_code in (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED):
-            return await self._come_back()
+            return await self._register_again()
         if response.error_code != ErrorCode.NONE:
             log.warning("heartbeat_refused", error=ErrorCode(response.error_code).name)
             return False
@@ -252,13 +252,13 @@ class Lifecycle:
         self._node.clock_watch.compared(sent, response.clock_ms)
         self._node.image_check.compared(request.image_checksum, response.image_checksum)
         self.fenced = response.is_fenced
-        self._look_up()
+        self._check_unfenced()
         if response.should_shut_down:
             self._down.set()
         # A heartbeat that excludes replicas does nothing else: the next one unfences, or shuts down.
         return bool(unclean) and (response.is_fenced or self._wants_down)
 
-    async def _come_back(self) -> bool:
+    async def _register_again(self) -> bool:
         """Register again: an operator has unregistered this broker, or its epoch is outdated."""
         if self._wants_down:
             self._down.set()

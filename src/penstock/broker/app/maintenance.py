@@ -54,9 +54,9 @@ class Maintenance:
         full_directories: FullDirectories,
         node: ClusterNode,
         world: World,
-        mend: Callable[[Partition], Awaitable[Outcome | None]],
+        repair: Callable[[Partition], Awaitable[Outcome | None]],
     ) -> None:
-        """`mend` finds all damage of a replica and repairs it; it returns None if there is none."""
+        """`repair` finds all damage of a replica and repairs it; it returns None if there is none."""
         self._config = config
         self._partitions = partitions
         self._full_directories = full_directories
@@ -65,7 +65,7 @@ class Maintenance:
         self._clock_watch = node.clock_watch
         self._files = world.files
         self._workers = world.workers
-        self._mend = mend
+        self._repair = repair
         self._quarantine = QuarantineExpiry(
             config, partitions, world.clock, world.workers, node.clock_watch.now_ms
         )
@@ -85,9 +85,9 @@ class Maintenance:
                 self._partitions.checkpoint_high_watermarks,
                 lambda: config.replica_high_watermark_checkpoint_interval_ms,
             ),
-            (self.forget_producers, lambda: config.producer_id_expiration_check_interval_ms),
+            (self.expire_producers, lambda: config.producer_id_expiration_check_interval_ms),
             (self._quarantine.expire, lambda: self._quarantine.interval_ms),
-            (self.make_use_of_room, lambda: _ROOM_MS),
+            (self.check_space, lambda: _ROOM_MS),
             (self.check_clock, lambda: _CLOCK_MS),
             (self.restore_descriptors, lambda: _DESCRIPTORS_MS),
         ]
@@ -161,13 +161,13 @@ class Maintenance:
     async def checkpoint(self) -> None:
         await self._partitions.checkpoint()
 
-    async def make_use_of_room(self) -> None:
+    async def check_space(self) -> None:
         """Check which directories are full, and reopen partitions that could not be created in one."""
         await self._full_directories.look()
         if self._partitions.any_refused:
             await self._controller.between_changes(self._partitions.reopen)
 
-    async def forget_producers(self) -> None:
+    async def expire_producers(self) -> None:
         now_ms = self._clock_watch.now_ms()
         if now_ms is None:
             return
@@ -203,7 +203,7 @@ class Maintenance:
             except CorruptLog as e:
                 log.error("compaction_failed", partition=partition.name, error=str(e))
                 # A log with known damage is skipped. If no damage is found, the log is never tried again.
-                if await self._mend(partition) is None:
+                if await self._repair(partition) is None:
                     self._uncleanable.add(partition)
 
     async def _dirtiest(self, tried: set[Partition]) -> tuple[Partition, Dirt] | None:

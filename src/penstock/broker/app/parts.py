@@ -86,7 +86,7 @@ class BrokerParts:
             partitions,
             world.clock,
             world.rng,
-            Loader(world.workers, self.metrics, lambda partition: self.scrubber.mend(partition)),
+            Loader(world.workers, self.metrics, lambda partition: self.scrubber.scrub_and_repair(partition)),
             self.topics.create,
             lambda: node.clock_watch.now_ms() is not None,
         )
@@ -133,7 +133,7 @@ class BrokerParts:
         self.lifecycle = None if internal is None else self._new_lifecycle(internal.listener)
         self.rejoining = None if internal is None else Rejoining(node)
         self.maintenance = Maintenance(
-            config, partitions, self.full_directories, node, world, self.scrubber.mend
+            config, partitions, self.full_directories, node, world, self.scrubber.scrub_and_repair
         )
         partitions.metadata_doubt = lambda: node.image_check.diverged
         node.clock_watch.on_change = partitions.trust_clock

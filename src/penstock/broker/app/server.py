@@ -67,7 +67,7 @@ async def _serve(config: BrokerConfig, ready: Callable[[str], None], topics: Seq
     gc.set_threshold(*_GC_THRESHOLDS)
     gc.enable()
     ready(broker.address)
-    await _until_the_end(broker, stopped)
+    await _wait_for_stop(broker, stopped)
     declaring.cancel()
     await broker.stop()
 
@@ -99,7 +99,7 @@ async def start_unless(stopped: asyncio.Event, broker: Broker) -> bool:
     return False
 
 
-async def _until_the_end(broker: Broker, stopped: asyncio.Event) -> None:
+async def _wait_for_stop(broker: Broker, stopped: asyncio.Event) -> None:
     """Return when the process gets a signal to stop; PenstockError if the node must leave its cluster."""
     loop = asyncio.get_running_loop()
     ends = [loop.create_task(event.wait()) for event in (stopped, broker.node.is_over)]

@@ -61,22 +61,22 @@ class Loader:
     the range (the partition has one replica, or all are damaged there), the shard is loaded without it.
     """
 
-    __slots__ = ("_mend", "_metrics", "_workers")
+    __slots__ = ("_metrics", "_repair", "_workers")
 
     def __init__(
         self,
         workers: Workers,
         metrics: Metrics,
-        mend: Callable[[Partition], Awaitable[Outcome | None]],
+        repair: Callable[[Partition], Awaitable[Outcome | None]],
     ) -> None:
         self._workers = workers
         self._metrics = metrics
-        self._mend = mend
+        self._repair = repair
 
     async def load(self, partition: Partition, make_shard: Callable[[], S]) -> S | None:
         """A new shard with all records of the log; None while a damaged log may still be repaired."""
         shard = await self._replayed(partition, make_shard)
-        if shard is None and await self._mend(partition) in (Outcome.MENDED, Outcome.LOST):
+        if shard is None and await self._repair(partition) in (Outcome.REPAIRED, Outcome.LOST):
             shard = await self._replayed(partition, make_shard, skip_damage=True)
         return shard
 

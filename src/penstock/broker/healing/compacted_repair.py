@@ -18,7 +18,7 @@ from penstock.broker.base.logs import get_logger
 from penstock.broker.healing.repair import (
     Outcome,
     RepairEnvironment,
-    is_here,
+    is_hosted,
     log_repaired,
     read_replica,
     try_each,
@@ -33,20 +33,20 @@ from penstock.storage.recovery import Corruption
 from penstock.storage.segment import LOG, Segment
 from penstock.storage.validation import check_replicated
 
-__all__ = ["needs_renewal", "renew_segment", "within_gaps"]
+__all__ = ["needs_rewrite", "rewrite_segment", "within_gaps"]
 
 log = get_logger("scrubber")
 #: batches after a range whose offsets must rise for the end of the range to count as found
 _LOOK_AHEAD: Final = 2
 
 
-def needs_renewal(partition: Partition, damage: Corruption) -> bool:
+def needs_rewrite(partition: Partition, damage: Corruption) -> bool:
     """Whether the batches of another replica may differ in size from the damaged range of a compacted log."""
     opened = partition.log
     return opened.config.compact or opened.segments.holding(damage.first_offset).is_compacted
 
 
-async def renew_segment(
+async def rewrite_segment(
     env: RepairEnvironment, partition: Partition, damage: Corruption, sources: Sequence[int]
 ) -> Outcome:
     """Rewrite the segment that contains `damage`, with all of its damaged ranges replaced."""
@@ -55,17 +55,21 @@ async def renew_segment(
     async with partition.rewriting:
         opened = partition.log
         if damage not in opened.recovery.corruption:
-            return Outcome.MENDED
+            return Outcome.REPAIRED
         segment = opened.segments.holding(damage.first_offset)
         damages = [each for each in opened.recovery.corruption if each.path == segment.path(LOG)]
-        if not is_here(partition) or damage not in damages or damages[-1].next_offset > opened.high_watermark:
+        if (
+            not is_hosted(partition)
+            or damage not in damages
+            or damages[-1].next_offset > opened.high_watermark
+        ):
             return Outcome.WAITS
         if segment is opened.segments.active:
             opened.roll()
-        return await _Renewing(env, partition, segment, damages, sources).run()
+        return await _SegmentRewrite(env, partition, segment, damages, sources).run()
 
 
-class _Renewing:
+class _SegmentRewrite:
     """The rewrite of one segment."""
 
     __slots__ = ("_damages", "_env", "_given_by", "_partition", "_segment", "_size", "_sources")
@@ -92,7 +96,7 @@ class _Renewing:
         in_thread = self._env.workers.in_thread
         swap = opened.swap([base_offset])
         outcome, size = await self._write()
-        if outcome is Outcome.MENDED:
+        if outcome is Outcome.REPAIRED:
             await in_thread(swap.commit)
             if self._is_there():
                 opened.replace_segments(swap, [base_offset], [(base_offset, size)])
@@ -100,7 +104,7 @@ class _Renewing:
                     opened.recovery.replaced(damage)
                     log_repaired(self._env, self._partition, damage, replica)
                 await in_thread(swap.finish)
-                return Outcome.MENDED
+                return Outcome.REPAIRED
             outcome = Outcome.WAITS
         await in_thread(swap.abandon)
         return outcome
@@ -112,7 +116,7 @@ class _Renewing:
         try:
             rewrite = await in_thread(SegmentRewrite, env.files, opened.path, self._segment)
             outcome = await self._fill(rewrite)
-            if outcome is Outcome.MENDED:
+            if outcome is Outcome.REPAIRED:
                 following = opened.segments.after(self._segment)
                 assert following is not None, "a segment to renew is sealed"
                 interval, now_ms = opened.config.index_interval_bytes, env.clock.now_ms()
@@ -130,10 +134,10 @@ class _Renewing:
             await in_thread(rewrite.keep, position, damage.position)
             position = damage.position + damage.size
             outcome = await self._add_range(rewrite, damage)
-            if outcome is not Outcome.MENDED:
+            if outcome is not Outcome.REPAIRED:
                 return outcome
         await in_thread(rewrite.keep, position, self._size)
-        return Outcome.MENDED
+        return Outcome.REPAIRED
 
     async def _add_range(self, rewrite: SegmentRewrite, damage: Corruption) -> Outcome:
         start = rewrite.size
@@ -160,7 +164,7 @@ class _Renewing:
         """Whether the log still has the segment unchanged: retention may have deleted it meanwhile."""
         segments = self._partition.log.segments
         return (
-            is_here(self._partition)
+            is_hosted(self._partition)
             and segments.holding(self._segment.base_offset) is self._segment
             and self._segment.size == self._size
         )

@@ -20,7 +20,7 @@ from penstock.broker.base.logs import get_logger
 from penstock.broker.healing.repair import (
     PIECE_BYTES,
     RepairEnvironment,
-    is_here,
+    is_hosted,
     others_in_sync,
     read_replica,
     repair_range,
@@ -93,7 +93,7 @@ class _Comparison:
                 log.debug("not_compared", partition=self._partition.name, replica=others[0], error=str(e))
                 continue
             if theirs != piece.batches:
-                await self._judge(sealed, piece, {others[0]: theirs}, others[1:])
+                await self._decide(sealed, piece, {others[0]: theirs}, others[1:])
 
     def _sealed(self) -> SealedSegment | None:
         """The segment, or None if it is no longer comparable.
@@ -104,7 +104,7 @@ class _Comparison:
         sealed = describe(partition.log, self._segment)
         if (
             sealed is None
-            or not is_here(partition)
+            or not is_hosted(partition)
             or partition.leader_epoch != self._leader_epoch
             or sealed.gaps_allowed
             or sealed.end_offset > partition.log.high_watermark
@@ -125,7 +125,7 @@ class _Comparison:
             offset = next_offset
         return batches
 
-    async def _judge(
+    async def _decide(
         self, sealed: SealedSegment, piece: _Piece, read: dict[int, bytearray], others: list[int]
     ) -> None:
         """Read the piece from the remaining replicas, and repair this one where it is corrupt."""

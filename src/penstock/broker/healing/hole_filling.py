@@ -21,7 +21,7 @@ from penstock.broker.healing.repair import (
     Outcome,
     RepairEnvironment,
     fetch_replica,
-    is_here,
+    is_hosted,
     leader_of,
     log_repaired,
     read_replica,
@@ -50,8 +50,8 @@ async def fill_hole(
     async with partition.rewriting:
         opened = partition.log
         if hole not in opened.recovery.corruption:
-            return Outcome.MENDED
-        if not is_here(partition) or not is_hole(opened, hole):
+            return Outcome.REPAIRED
+        if not is_hosted(partition) or not is_hole(opened, hole):
             return Outcome.WAITS
         leader = leader_of(env, partition)
         if hole.next_offset > opened.high_watermark:
@@ -100,7 +100,7 @@ class _Filling:
         swap = opened.swap(self._replaced())
         try:
             outcome = await try_each(self._partition, self._sources, self._copy)
-            if outcome is Outcome.MENDED and self._is_there():
+            if outcome is Outcome.REPAIRED and self._is_there():
                 replaced = self._replaced()
                 new = await in_thread(self._new.finish, replaced)
                 await in_thread(swap.commit)
@@ -108,14 +108,14 @@ class _Filling:
                     opened.replace_segments(swap, replaced, new)
                     await in_thread(swap.finish)
                     await self._filled()
-                    return Outcome.MENDED
+                    return Outcome.REPAIRED
                 outcome = Outcome.WAITS
         except OSError as e:
             error = self._partition.flusher.health.failed(e, f"cannot fill a hole of {opened.path}")
             log.warning("repair_failed", partition=self._partition.name, error=str(error))
             outcome = Outcome.WAITS
         await in_thread(swap.abandon)
-        return Outcome.MENDED if self._hole not in opened.recovery.corruption else outcome
+        return Outcome.REPAIRED if self._hole not in opened.recovery.corruption else outcome
 
     def _replaced(self) -> list[int]:
         """The base offset of an empty segment at the start of the hole: a new segment takes its file name."""
@@ -190,4 +190,4 @@ class _Filling:
 
     def _is_there(self) -> bool:
         """Whether the hole still exists."""
-        return is_here(self._partition) and self._hole in self._partition.log.recovery.corruption
+        return is_hosted(self._partition) and self._hole in self._partition.log.recovery.corruption

@@ -37,7 +37,7 @@ __all__ = [
     "all_in_sync",
     "fetch_replica",
     "has_other_replicas",
-    "is_here",
+    "is_hosted",
     "leader_of",
     "log_repaired",
     "others_in_sync",
@@ -71,14 +71,14 @@ class RepairEnvironment:
 class Outcome(Enum):
     """The result of repairing a damaged range."""
 
-    MENDED = "mended"
+    REPAIRED = "repaired"
     #: still damaged: a replica that may have the range is unreachable, or does not know that it is committed
     WAITS = "waits"
     #: no replica has the range
     LOST = "lost"
 
 
-def is_here(partition: Partition) -> bool:
+def is_hosted(partition: Partition) -> bool:
     """Whether this broker still hosts the replica, in a directory that is online."""
     return partition.hosted and partition.directory.health.offline is None
 
@@ -168,7 +168,7 @@ async def try_each(
     outcome = Outcome.LOST
     for replica in sources:
         try:
-            return Outcome.MENDED if await copy(replica) else Outcome.WAITS
+            return Outcome.REPAIRED if await copy(replica) else Outcome.WAITS
         except PenstockError as e:
             log.warning("repair_failed", partition=partition.name, source=replica, error=str(e))
             if not isinstance(e, ApiError) or e.code not in _HAS_NOT:
@@ -232,7 +232,7 @@ async def _sync(env: RepairEnvironment, partition: Partition, files: Iterable[Fi
 
 
 def _target(partition: Partition, damage: Corruption) -> File | None:
-    return repair_target(partition.log, damage) if is_here(partition) else None
+    return repair_target(partition.log, damage) if is_hosted(partition) else None
 
 
 def _within(fetched: memoryview, offset: int, damage: Corruption) -> tuple[memoryview, int]:

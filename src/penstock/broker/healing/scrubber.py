@@ -4,8 +4,8 @@ In each round every sealed segment of every replica of this broker is read, in p
 at `penstock.scrub.bytes.per.second`. Damaged ranges are logged. From then on neither clients nor followers
 are served these ranges until they have been replaced (`repair`). Then the same segments are compared with
 other replicas (`comparison`), which finds damage that no checksum shows. Beside the rounds, the repair of
-known damage is retried every minute. Coordinators cannot load a damaged log, so `mend` finds and repairs the
-damage of one replica at once.
+known damage is retried every minute. Coordinators cannot load a damaged log, so `scrub_and_repair` finds and
+repairs the damage of one replica at once.
 
 A clean shutdown writes the known damage to its manifest. After a crash the first round finds it again, soon
 after the start.
@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 
 from penstock.broker.base.logs import get_logger
 from penstock.broker.base.system_ports import OsFiles
-from penstock.broker.healing.compacted_repair import needs_renewal, renew_segment
+from penstock.broker.healing.compacted_repair import needs_rewrite, rewrite_segment
 from penstock.broker.healing.comparison import compare_replica
 from penstock.broker.healing.hole_filling import fill_hole
 from penstock.broker.healing.repair import (
@@ -29,7 +29,7 @@ from penstock.broker.healing.repair import (
     RepairEnvironment,
     all_in_sync,
     has_other_replicas,
-    is_here,
+    is_hosted,
     others_in_sync,
     repair_range,
 )
@@ -88,18 +88,18 @@ class Scrubber:
         self._tasks: list[asyncio.Task[None]] = []
         #: the replica that is being compared: only the comparison may repair it, from healthy replicas
         self._compared: Partition | None = None
-        #: the tasks of `mend`
-        self._mending: dict[Partition, asyncio.Task[Outcome | None]] = {}
+        #: the tasks of `scrub_and_repair`
+        self._scrubbing: dict[Partition, asyncio.Task[Outcome | None]] = {}
         #: the tasks of `repair_soon`
         self._repairing: dict[Partition, _Repair] = {}
 
     def start(self) -> None:
         loop = asyncio.get_running_loop()
-        self._tasks = [loop.create_task(self._scrub_in_rounds()), loop.create_task(self._mend_often())]
+        self._tasks = [loop.create_task(self._scrub_in_rounds()), loop.create_task(self._repair_in_rounds())]
 
     async def stop(self) -> None:
         repairs = [repair.task for repair in self._repairing.values()]
-        tasks = [*self._tasks, *self._mending.values(), *repairs]
+        tasks = [*self._tasks, *self._scrubbing.values(), *repairs]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -110,14 +110,14 @@ class Scrubber:
             await self.scrub_all()
             await asyncio.sleep(self._interval_s)
 
-    async def _mend_often(self) -> None:
+    async def _repair_in_rounds(self) -> None:
         """Repair known damage beside the rounds: one round may take a day.
 
         Every repair checks before each write that the range is still damaged, so two tasks may run at once.
         """
         while True:
             await asyncio.sleep(self._pause_s)
-            await self.mend_all()
+            await self.repair_all()
 
     @property
     def _interval_s(self) -> float:
@@ -130,7 +130,7 @@ class Scrubber:
     async def scrub_all(self) -> None:
         """Run one round over all replicas of this broker."""
 
-        async def tend(partition: Partition) -> None:
+        async def check(partition: Partition) -> None:
             await self.scrub(partition)
             await self.repair(partition)
             self._compared = partition
@@ -139,18 +139,18 @@ class Scrubber:
             finally:
                 self._compared = None
 
-        await self._each(tend)
+        await self._each(check)
 
-    async def mend_all(self) -> None:
+    async def repair_all(self) -> None:
         """Repair all known damage, except that of the replica that is being compared."""
 
-        async def mend(partition: Partition) -> None:
+        async def repair(partition: Partition) -> None:
             if partition is not self._compared:
                 if partition.log.file_lost:
                     await self._find_lost_files(partition)
                 await self.repair(partition)
 
-        await self._each(mend)
+        await self._each(repair)
 
     async def _each(self, task: Callable[[Partition], Awaitable[None]]) -> None:
         for partition in list(self._partitions):
@@ -161,23 +161,25 @@ class Scrubber:
             except Exception as e:
                 log.error("scrub_failed", partition=partition.name, error=repr(e), exc_info=e)
 
-    async def mend(self, partition: Partition) -> Outcome | None:
+    async def scrub_and_repair(self, partition: Partition) -> Outcome | None:
         """Find all damage of a replica and repair it now; None if there is none.
 
         The repair goes on if the caller is cancelled: a segment swap must not be interrupted.
         """
-        task = self._mending.get(partition)
+        task = self._scrubbing.get(partition)
         if task is None:
-            task = self._mending[partition] = asyncio.get_running_loop().create_task(self._mend(partition))
-            task.add_done_callback(partial(self._mended, partition))
+            task = self._scrubbing[partition] = asyncio.get_running_loop().create_task(
+                self._scrub_and_repair(partition)
+            )
+            task.add_done_callback(partial(self._repair_ended, partition))
         return await asyncio.shield(task)
 
-    def _mended(self, partition: Partition, task: asyncio.Task[Outcome | None]) -> None:
-        del self._mending[partition]
+    def _repair_ended(self, partition: Partition, task: asyncio.Task[Outcome | None]) -> None:
+        del self._scrubbing[partition]
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("scrub_failed", partition=partition.name, error=repr(error))
 
-    async def _mend(self, partition: Partition) -> Outcome | None:
+    async def _scrub_and_repair(self, partition: Partition) -> Outcome | None:
         for segment in list(partition.log.segments):
             await self._scrub_segment(partition, segment, at_once=True)
         return await self.repair(partition) if partition.log.recovery.corruption else None
@@ -199,7 +201,7 @@ class Scrubber:
 
     async def _repair_until_done(self, partition: Partition, due: asyncio.Event) -> None:
         pause_s = _FIRST_REPAIR_PAUSE_S
-        while is_here(partition) and blocking_damage(partition.log):
+        while is_hosted(partition) and blocking_damage(partition.log):
             due.clear()
             try:
                 await self.repair(partition)
@@ -226,7 +228,7 @@ class Scrubber:
         describe_now = describe_as_is if at_once else describe
         # Another process can read real files only, not the files in memory that tests use.
         in_worker = env.workers.in_process if isinstance(env.files, OsFiles) else env.workers.in_thread
-        while is_here(partition):
+        while is_hosted(partition):
             sealed = describe_now(partition.log, segment)
             if sealed is None or done.position >= sealed.size:
                 return
@@ -239,7 +241,7 @@ class Scrubber:
             except FileNotFoundError:
                 # Retention or compaction deleted it. If the file was lost, `_find_lost_files` finds that.
                 return
-            if not is_here(partition) or describe_now(partition.log, segment) != sealed:
+            if not is_hosted(partition) or describe_now(partition.log, segment) != sealed:
                 # The segment may have changed during the read.
                 return
             for damage in done.damage:
@@ -259,7 +261,7 @@ class Scrubber:
             # Retention and compaction remove segments from the log before they delete the files.
             if path not in lost or opened.segments.holding(segment.base_offset) is not segment:
                 continue
-            if not is_here(partition):
+            if not is_hosted(partition):
                 return
             if not files.exists(path):
                 damage = lose_segment(opened, segment)
@@ -298,13 +300,13 @@ class Scrubber:
         was_damaged = bool(blocking_damage(opened))
         for damage in list(opened.recovery.corruption):
             if is_hole(opened, damage):
-                mend: Callable[..., Awaitable[Outcome]] = fill_hole
+                repair_damage: Callable[..., Awaitable[Outcome]] = fill_hole
             else:
-                mend = renew_segment if needs_renewal(partition, damage) else repair_range
+                repair_damage = rewrite_segment if needs_rewrite(partition, damage) else repair_range
             # Both at the same moment: a replica that returns during the repair was not among its sources.
             sources, complete = others_in_sync(env, partition), all_in_sync(env, partition)
-            outcome = await mend(env, partition, damage, sources)
+            outcome = await repair_damage(env, partition, damage, sources)
             outcomes.add(Outcome.WAITS if outcome is Outcome.LOST and not complete else outcome)
         if was_damaged and not blocking_damage(opened):
             self._review([partition])
-        return next((o for o in (Outcome.WAITS, Outcome.LOST) if o in outcomes), Outcome.MENDED)
+        return next((o for o in (Outcome.WAITS, Outcome.LOST) if o in outcomes), Outcome.REPAIRED)

@@ -123,7 +123,7 @@ class ClusterNode:
         #: set when this node must leave its cluster after a failure
         self.is_over = asyncio.Event()
         #: called when the leader has changed
-        self.on_led: Callable[[], None] = _nothing
+        self.on_leader_change: Callable[[], None] = _nothing
 
     def _raft_node(self, directory_id: bytes) -> RaftNode:
         config, name = self._config, self.internal.name if self.internal is not None else ""
@@ -185,14 +185,14 @@ class ClusterNode:
         self.controller_loop.healer.observed()
         self._snapshots.applied(end_offset, size)
 
-    def led(self, epoch: int, leader_id: int) -> None:
+    def leader_changed(self, epoch: int, leader_id: int) -> None:
         self.controller.leader_changed()
         if self.internal is not None:
             self.controller_loop.leader_changed(leader_id, self.quorum.state.contact)
             self.balancer.leader_changed(leader_id)
         change, self._leader_change = self._leader_change, asyncio.Event()
         change.set()
-        self.on_led()
+        self.on_leader_change()
 
     def failed(self, error: PenstockError) -> None:
         """Stop deciding: this node could lose records. In a cluster the process ends."""

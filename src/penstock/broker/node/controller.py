@@ -69,10 +69,10 @@ class Controller:
         and applied.
         """
         async with self._turn:
-            await self._reach(self.next_offset)
+            await self._wait_until_applied(self.next_offset)
             result, end_offset = await self._quorum.run(lambda: self._append(decide))
             if end_offset is not None:
-                await self._reach(end_offset)
+                await self._wait_until_applied(end_offset)
                 self.on_changed()
             return result
 
@@ -108,7 +108,7 @@ class Controller:
         )
         return result, self._quorum.node.append(bytearray(batch)) + len(records)
 
-    async def _reach(self, end_offset: int) -> None:
+    async def _wait_until_applied(self, end_offset: int) -> None:
         """Wait until everything below `end_offset` is committed and applied, as long as this node leads."""
         if self._quorum.failure is not None:
             raise self._quorum.failure

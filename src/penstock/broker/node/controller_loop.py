@@ -117,14 +117,14 @@ class ControllerLoop:
         if connection is not None:
             self._callers[connection] = broker_id
 
-    def room_heard(self, broker_id: int, *, is_missing: bool) -> None:
+    def update_full_directories(self, broker_id: int, *, is_missing: bool) -> None:
         """A heartbeat names replicas in directories that are full or have failed, or no longer does."""
         if is_missing:
             self._without_room.add(broker_id)
         else:
             self._without_room.discard(broker_id)
 
-    def clock_heard(self, broker_id: int, clock_ms: int) -> int:
+    def compare_clock(self, broker_id: int, clock_ms: int) -> int:
         """Compare a broker's wall clock with the other brokers'; returns the clock for the response."""
         config, clocks = self._config, self.clocks
         was_off = broker_id in clocks.off
@@ -145,7 +145,7 @@ class ControllerLoop:
             log.info("broker_clock_right", broker=broker_id)
         return reference_ms
 
-    def checksum_heard(
+    def compare_checksum(
         self, broker_id: int, reported: ReportedChecksum, own: ImageChecksum | None
     ) -> ReportedChecksum | None:
         """Compare the checksum of a broker's image with the others'; returns the right one if known."""
@@ -175,7 +175,7 @@ class ControllerLoop:
     def connection_lost(self, connection: Connection) -> None:
         broker_id = self._callers.pop(connection, None)
         if broker_id is not None and self.sessions is not None:
-            self._peers.look_for(broker_id)
+            self._peers.probe(broker_id)
 
     def gone(self, broker_id: int) -> None:
         """End the session of a broker whose process has probably ended."""
@@ -231,7 +231,7 @@ class ControllerLoop:
         log.info("controller_active", node_id=self._config.node_id)
         for broker in self._image.brokers.values():
             if not broker.fenced and broker.id != self._config.node_id:
-                self._peers.look_for(broker.id)
+                self._peers.probe(broker.id)
         return found_cluster(self._image, self._config), None
 
     def _first_sessions(self) -> Sessions:

@@ -141,8 +141,8 @@ class ControllerService:
         controller_loop.sessions.heard(
             request.broker_id, request.broker_epoch, request.current_metadata_offset, controller_loop.now_ms()
         )
-        controller_loop.room_heard(request.broker_id, is_missing=bool(request.without_room))
-        reference_ms = controller_loop.clock_heard(request.broker_id, request.clock_ms)
+        controller_loop.update_full_directories(request.broker_id, is_missing=bool(request.without_room))
+        reference_ms = controller_loop.compare_clock(request.broker_id, request.clock_ms)
         lowest = controller_loop.sessions.lowest_offset(self._image)
         # Nearly every heartbeat changes nothing and need not wait for other changes.
         records, answer = heartbeat(self._image, controller_loop.policy, request, lowest)
@@ -150,10 +150,10 @@ class ControllerService:
             answer = await self._change(
                 lambda: heartbeat(self._image, controller_loop.policy, request, lowest)
             )
-            reference_ms = controller_loop.clock_heard(request.broker_id, -1)
+            reference_ms = controller_loop.compare_clock(request.broker_id, -1)
         answer.clock_ms = reference_ms
         if request.image_checksum is not None:
-            answer.image_checksum = controller_loop.checksum_heard(
+            answer.image_checksum = controller_loop.compare_checksum(
                 request.broker_id, request.image_checksum, self._image_check.latest
             )
         if answer.should_shut_down and controller_loop.sessions is not None:

@@ -88,7 +88,7 @@ def open_metadata_log(
     rng: Rng,
 ) -> Log:
     """The metadata log in `home`; an empty log if it is damaged and there are other voters."""
-    if damage is not None or files.is_dir(_way_out(home)):
+    if damage is not None or files.is_dir(_intermediate_path(home)):
         _set_aside(files, home, damage, clock, rng)
     opened = home.open_log(METADATA_TOPIC, 0, _CONFIG, clock, rng)
     if opened.recovery.corruption:
@@ -105,31 +105,31 @@ def open_metadata_log(
     return opened
 
 
-def _way_out(home: DataDirectory) -> str:
+def _intermediate_path(home: DataDirectory) -> str:
     return f"{home.partition_path(METADATA_TOPIC, 0).rpartition('/')[0]}/{_DAMAGED}"
 
 
 def _set_aside(
     files: Files, home: DataDirectory, damage: DamagedMetadata | None, clock: Clock, rng: Rng
 ) -> None:
-    path, way_out = home.partition_path(METADATA_TOPIC, 0), _way_out(home)
+    path, intermediate = home.partition_path(METADATA_TOPIC, 0), _intermediate_path(home)
     reason = "an earlier start was interrupted" if damage is None else str(damage)
     # Without a quorum state the node gets a new voter key, under which it has acknowledged no records.
     with suppress(FileNotFoundError):
         if damage is not None:
             files.write_atomic(f"{path}/{QUORUM_STATE}", encode_quorum_state(_marked(files, path, rng)))
-    files.makedirs(way_out)
+    files.makedirs(intermediate)
     for name in files.listdir(path):
         if name != QUORUM_STATE:
-            files.rename(f"{path}/{name}", f"{way_out}/{name}")
-    files.sync_dir(way_out)
+            files.rename(f"{path}/{name}", f"{intermediate}/{name}")
+    files.sync_dir(intermediate)
     files.sync_dir(path)
     if home.forget([StoredPartition(METADATA_TOPIC, 0, METADATA_TOPIC_ID)]):
         checkpoint = home.checkpoint()
         checkpoint.write()
         home.checkpointed(checkpoint)
     now_ms = clock.now_ms()
-    entry = home.quarantine.set_aside(METADATA_TOPIC, METADATA_TOPIC_ID, [(0, way_out)], reason, now_ms)
+    entry = home.quarantine.set_aside(METADATA_TOPIC, METADATA_TOPIC_ID, [(0, intermediate)], reason, now_ms)
     log.error(
         "metadata_damaged",
         reason=reason,

@@ -125,9 +125,9 @@ class Peers:
 
     def _lost(self, node_id: int, error: PeerGone) -> None:
         if not isinstance(error, PeerTimedOut):
-            self.look_for(node_id)
+            self.probe(node_id)
 
-    def look_for(self, node_id: int) -> None:
+    def probe(self, node_id: int) -> None:
         """Probe the process of `node_id`, unless a probe is in progress."""
         address = self._locate(node_id)
         if address is None or self._closed or node_id in self._probes:
@@ -138,7 +138,7 @@ class Peers:
         try:
             lives = await _is_alive_at(address)
         finally:
-            # Before the callback: from now on `look_for` starts a new probe.
+            # Before the callback: from now on `probe` starts a new probe.
             del self._probes[node_id]
         if not lives:
             self._not_found[node_id] = asyncio.get_running_loop().time() + _MISSING_S
@@ -155,7 +155,7 @@ async def _is_alive_at(address: tuple[str, int]) -> bool:
     return False
 
 
-class _Visit(asyncio.Protocol):
+class _ProbeConnection(asyncio.Protocol):
     """The protocol of a probe: records whether the other side closes the connection."""
 
     def __init__(self) -> None:
@@ -170,7 +170,7 @@ async def _accepts_connections(address: tuple[str, int]) -> bool:
     loop = asyncio.get_running_loop()
     try:
         async with asyncio.timeout(_PROBE_TIMEOUT_S):
-            transport, visit = await loop.create_connection(_Visit, *address)
+            transport, visit = await loop.create_connection(_ProbeConnection, *address)
     except OSError as e:
         return not nobody_listens(e)
     # A process that is ending may have accepted the connection: it then closes it with the others.

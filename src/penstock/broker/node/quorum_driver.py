@@ -41,7 +41,7 @@ class QuorumEvents(Protocol):
     def committed(self, end_offset: int) -> None:
         """All records below `end_offset` are committed."""
 
-    def led(self, epoch: int, leader_id: int) -> None:
+    def leader_changed(self, epoch: int, leader_id: int) -> None:
         """The epoch or its leader has changed; -1 for no leader."""
 
     def failed(self, error: PenstockError) -> None:
@@ -212,7 +212,7 @@ class QuorumDriver:
         if (ready.epoch, ready.leader_id) != self._led:
             self._led = (ready.epoch, ready.leader_id)
             log.debug("quorum_led", epoch=ready.epoch, leader=ready.leader_id)
-            self._events.led(*self._led)
+            self._events.leader_changed(*self._led)
         self._tick_at(ready.deadline_ms)
 
     async def _exchange(self, message: Message) -> None:

@@ -129,7 +129,7 @@ class Forwarding:
             if answer is None or answer.response_data is None:
                 return None
             response = decode_response(api, version, memoryview(answer.response_data))
-            if _has_changed_something(api, request, response):
+            if _has_changed_metadata(api, request, response):
                 await self._catch_up(answer.metadata_end)
             return response
 
@@ -177,11 +177,11 @@ class Forwarding:
         carried = {api.key: (api, handler) for api, handler in handlers.items()}
 
         async def serve(context: Context, envelope: EnvelopeRequest) -> EnvelopeResponse:
-            return await self._carry_out(context, envelope, carried)
+            return await self._execute(context, envelope, carried)
 
         return serve
 
-    async def _carry_out(
+    async def _execute(
         self,
         context: Context,
         envelope: EnvelopeRequest,
@@ -239,7 +239,7 @@ def _packed(host: str) -> bytes:
         return bytes(_IPV4_BYTES)
 
 
-def _has_changed_something(api: Api[Any, Any], request: Any, response: Any) -> bool:
+def _has_changed_metadata(api: Api[Any, Any], request: Any, response: Any) -> bool:
     """Whether a part of the request has succeeded and has changed the metadata."""
     if api in _READS or getattr(request, "validate_only", False):
         return False
