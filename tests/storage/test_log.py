@@ -25,6 +25,11 @@ def bases(data: bytes) -> list[int]:
     return [header.base_offset for _, header in iter_batches(data)]
 
 
+def test_a_new_log_holds_no_descriptor() -> None:
+    log = open_log(MemoryFiles())
+    assert [segment.file for segment in log.segments] == [None]
+
+
 def test_offsets_and_epoch_are_stamped_in_place_and_the_bytes_come_back() -> None:
     log = open_log()
     first, second = batch(3), batch(2)

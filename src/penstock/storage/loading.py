@@ -245,6 +245,8 @@ def _load_epochs(files: Files, path: str, names: list[str], segments: Segments) 
     # not know its epochs could not find where it diverges from another one: the batches have them.
     epochs = LeaderEpochs()
     if not segments.size:
+        # A new segment has an open file. With thousands of empty partitions the descriptors would run out.
+        segments.active.close_file()
         return epochs
     for segment in segments:
         with suppress(CorruptLog):
