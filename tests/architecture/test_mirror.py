@@ -39,7 +39,6 @@ ELSEWHERE = {
     "handlers/configs": "handlers/test_alter_configs",
     "handlers/log_dirs": "replica/test_data_directories",
     "handlers/producers": "produce/test_idempotence",
-    "handlers/replica_log_dirs": "replica/test_data_directories",
     "handlers/replica_log_info": "node/test_unclean_recovery",
     "handlers/topic_times": "handlers/test_describe_configs",
     "handlers/topics": "handlers/test_create_topics",

@@ -26,7 +26,6 @@ from penstock.broker.handlers.produce import ProduceHandler
 from penstock.broker.handlers.producers import ProducerHandlers
 from penstock.broker.handlers.quorum import QuorumHandlers
 from penstock.broker.handlers.quotas import alter_client_quotas, describe_client_quotas
-from penstock.broker.handlers.replica_log_dirs import ReplicaLogDirHandlers
 from penstock.broker.handlers.topics import TopicHandlers
 from penstock.broker.produce.pending import ProduceEnvironment
 from penstock.net.listener import Listener
@@ -189,7 +188,7 @@ class Routes:
             DESCRIBE_CONFIGS: self.configs.describe_configs,
             LIST_CONFIG_RESOURCES: self.configs.list_config_resources,
             DESCRIBE_LOG_DIRS: self.log_dirs.describe_log_dirs,
-            ALTER_REPLICA_LOG_DIRS: ReplicaLogDirHandlers(parts.partitions).alter_replica_log_dirs,
+            ALTER_REPLICA_LOG_DIRS: self.log_dirs.alter_replica_log_dirs,
             DESCRIBE_CLIENT_QUOTAS: describe_client_quotas,
             ALTER_CLIENT_QUOTAS: alter_client_quotas,
             **{api: forwarded(api, handler) for api, handler in self.forwarded.items()},

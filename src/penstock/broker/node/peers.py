@@ -113,7 +113,7 @@ class Peers:
     def _silent_for(self, node_id: int, now: float) -> float:
         """How long nothing has arrived from a node with pending requests; 0 if there are none."""
         peers = [peer for (node, _), peer in self._peers.items() if node == node_id]
-        since = [asked for peer in peers if (asked := peer.waits_since) is not None]
+        since = [at for peer in peers if (at := peer.waits_since) is not None]
         return now - max(min(since), *(peer.heard_at for peer in peers)) if since else 0.0
 
     def close(self) -> None:
