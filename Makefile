@@ -18,7 +18,7 @@ $(READY): pyproject.toml constraints.txt
 run: $(READY) ## the whole product, live: brokers, simulated GPUs, Spark, API (FOR=90 ends with a summary)
 	@$(PY) -m penstock telemetry demo $(if $(FOR),--for $(FOR)) $(if $(DATA),--data $(DATA)) $(ARGS)
 
-# Parts of the tests. Those that start other processes wait for them much of the time, so three share two cores well.
+# Parts of the tests. Those that start other processes wait for them much of the time, so four share two cores well.
 SIMULATION_TESTS := tests/testing/simulation
 BROKER_TESTS := tests/broker
 CLIENT_TESTS := tests/cli tests/client tests/docs tests/examples $(wildcard tests/testing/test_*.py)
@@ -42,8 +42,8 @@ check-replicas: $(READY)
 	$(PY) -m pytest -q --fast tests/broker/replica tests/broker/healing
 
 test: $(READY) ## everything that must hold: lint, tests, and other people's tests (fifteen minutes on two cores)
-	@echo "three parts run at once; each reports when it is done"
-	@$(MAKE) --no-print-directory --jobs=3 --keep-going --output-sync=line lint test-pipeline test-interop test-simulation test-brokers test-clients test-conformance test-core
+	@echo "four parts run at once; each reports when it is done"
+	@$(MAKE) --no-print-directory --jobs=4 --keep-going --output-sync=line lint test-pipeline test-interop test-simulation test-brokers test-clients test-conformance test-core
 
 test-core: $(READY) ## tests of everything below the broker, and of the tools around it
 	$(PY) -m pytest -q $(patsubst %,--ignore=%,$(PARTS))

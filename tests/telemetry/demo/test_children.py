@@ -10,6 +10,8 @@ import pytest
 
 from penstock.telemetry.demo.children import Child
 
+pytestmark = pytest.mark.process
+
 PATIENCE_S = 90.0
 
 
@@ -40,7 +42,6 @@ def test_one_that_said_nothing(tmp_path: Path) -> None:
     assert Child("silent", [], tmp_path).last_words() == "no output"
 
 
-@pytest.mark.process
 def test_what_it_leaves_behind_ends_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     reading, writing = os.pipe()
     orphan = "import os, time; os.fork() or time.sleep(600)"

@@ -40,6 +40,7 @@ def test_the_command_line_takes_the_commands(setting: Setting, command: str) -> 
     assert set(told.values()) & {setting.bootstrap, str(setting.tables), setting.tables}
 
 
+@pytest.mark.process
 def test_one_who_ends_before_its_time_is_named_with_its_last_words(broken: Show) -> None:
     broken.start()
     with pytest.raises(ShowBroken, match=r"the pipeline has ended \(exit code 2\): .*--shards.*pipeline.log"):
@@ -48,6 +49,7 @@ def test_one_who_ends_before_its_time_is_named_with_its_last_words(broken: Show)
     assert broken.produced is None
 
 
+@pytest.mark.process
 def test_thresholds_of_the_show_are_valid(broken: Show) -> None:
     broken.start()
     told = load_thresholds(broken.setting.thresholds.read_text())
