@@ -4,7 +4,7 @@ VENV := .venv
 PY := $(VENV)/bin/python
 READY := $(VENV)/.ready
 
-.PHONY: help run check check-core check-brokers check-replicas test test-core test-simulation test-brokers test-clients test-interop test-pipeline test-conformance lint format docs bench profile fuzz sim mutants chaos differential disasters exactly-once test-spark-next conformance clean
+.PHONY: help run check check-core check-brokers check-nodes check-replicas test test-core test-simulation test-brokers test-clients test-interop test-pipeline test-conformance lint format docs bench profile fuzz sim mutants chaos differential disasters exactly-once test-spark-next conformance clean
 .DEFAULT_GOAL := help
 
 help: ## show this list
@@ -29,14 +29,17 @@ PIPELINE_TESTS := tests/spark tests/telemetry $(KAFKA_TESTS)
 PARTS := $(SIMULATION_TESTS) $(BROKER_TESTS) $(CLIENT_TESTS) $(INTEROP_TESTS) $(PIPELINE_TESTS)
 
 check: $(READY) ## lint, and every fast test without child processes and Spark (three minutes)
-	@$(MAKE) --no-print-directory --jobs=4 --keep-going --output-sync=line lint check-core check-brokers check-replicas
+	@$(MAKE) --no-print-directory --jobs=5 --keep-going --output-sync=line lint check-core check-brokers check-nodes check-replicas
 
 check-core: $(READY)
 	$(PY) -m pytest -q --fast --ignore=tests/broker --ignore=tests/spark --ignore=tests/interop
 
 # Most of their time they wait for elections, timeouts and restarts, so they share a core.
 check-brokers: $(READY)
-	$(PY) -m pytest -q --fast tests/broker --ignore=tests/broker/replica --ignore=tests/broker/healing
+	$(PY) -m pytest -q --fast tests/broker --ignore=tests/broker/node --ignore=tests/broker/replica --ignore=tests/broker/healing
+
+check-nodes: $(READY)
+	$(PY) -m pytest -q --fast tests/broker/node
 
 check-replicas: $(READY)
 	$(PY) -m pytest -q --fast tests/broker/replica tests/broker/healing

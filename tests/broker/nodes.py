@@ -6,9 +6,11 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final
+from unittest.mock import patch
 
 import uvloop
 
+from penstock.broker.app import lifecycle
 from penstock.broker.app.broker import Broker
 from penstock.broker.app.server import system_world
 from penstock.broker.base.system_ports import SystemClock
@@ -93,6 +95,17 @@ class Cluster:
     async def stop(self, *nodes: int) -> None:
         """Stop nodes in good order, all that run if none is named."""
         await asyncio.gather(*(self.brokers.pop(node).stop() for node in nodes or list(self.brokers)))
+
+    async def stop_in_turn(self, *nodes: int) -> None:
+        """Stop all nodes in good order, one after the other.
+
+        The last one does not wait for an answer to its last heartbeat: no controller is left to send one.
+        """
+        *first, last = nodes
+        for node in first:
+            await self.stop(node)
+        with patch.object(lifecycle, "_FAREWELL_S", 0.02):
+            await self.stop(last)
 
     async def close(self) -> None:
         for client in self._clients:

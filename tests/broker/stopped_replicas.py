@@ -19,5 +19,4 @@ def values(partition: Partition) -> list[bytes]:
 
 
 async def stopped(nodes: Cluster) -> None:
-    for node in (3, 2, 1):
-        await nodes.stop(node)
+    await nodes.stop_in_turn(3, 2, 1)

@@ -123,8 +123,7 @@ def test_segments_lost_while_all_brokers_were_stopped_are_fetched_again(node: in
             await filled(nodes)
             segments = list(replica(nodes[node]).log.segments)
             # The last one to stop leads first: all others have left the ISR by then.
-            await nodes.stop(*(other for other in NODES if other != node))
-            await nodes.stop(node)
+            await nodes.stop_in_turn(*(other for other in NODES if other != node), node)
             loss(nodes, node, segments)
             await nodes.start()
             await whole_again(nodes)
@@ -139,8 +138,7 @@ def test_a_replica_that_got_its_segments_back_leads_with_everything(node: int, l
             others = [other for other in NODES if other != node]
             await filled(nodes, node, *others)
             segments = list(replica(nodes[node]).log.segments)
-            await nodes.stop(*others)
-            await nodes.stop(node)
+            await nodes.stop_in_turn(*others, node)
             remove(lost)(nodes, node, segments)
             await nodes.start()
             await whole_again(nodes)
@@ -190,8 +188,7 @@ def test_a_replica_with_a_hole_serves_nothing_across_it_and_is_not_in_sync() -> 
         async with cluster(3) as nodes:
             await filled(nodes)
             segments = {node: list(replica(nodes[node]).log.segments) for node in NODES}
-            await nodes.stop(2, 3)
-            await nodes.stop(1)
+            await nodes.stop_in_turn(2, 3, 1)
             for node in (2, 3):
                 remove(2)(nodes, node, segments[node])
             await nodes.start(2, 3)
@@ -216,8 +213,7 @@ def test_two_replicas_with_different_holes_complete_each_other(monkeypatch: pyte
         async with cluster(3) as nodes:
             await filled(nodes)
             segments = {node: list(replica(nodes[node]).log.segments) for node in NODES}
-            await nodes.stop(1, 2)
-            await nodes.stop(3)
+            await nodes.stop_in_turn(1, 2, 3)
             remove(1)(nodes, 1, segments[1])
             remove(2)(nodes, 2, segments[2])
             remove(3)(nodes, 3, segments[3])

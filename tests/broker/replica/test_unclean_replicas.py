@@ -38,8 +38,7 @@ def test_a_replica_that_was_removed_from_the_disk_does_not_lead_and_is_fetched_a
             await make_topic(nodes, 1, 2, 3, min_isr=2)
             for value in (b"one", b"two"):
                 assert (await produce(nodes, 1, value)).error_code == ErrorCode.NONE
-            for node in (3, 2, 1):
-                await nodes.stop(node)
+            await nodes.stop_in_turn(3, 2, 1)
             nodes.disks[1].rmtree(f"/data/topics/{NAME}")
             await nodes.start()
 
