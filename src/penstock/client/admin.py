@@ -169,7 +169,7 @@ class Admin:
         await self._one(lambda rk: rk.delete_consumer_groups([name], request_timeout=self._timeout))
 
     async def offsets(self, group: str) -> dict[TopicPartition, int]:
-        """What a group has committed: the offset of the next message to read, for each partition."""
+        """The committed offsets of a group: the next message to read, for each partition."""
         request = [ConsumerGroupTopicPartitions(group)]
         found = await self._one(
             lambda rk: rk.list_consumer_group_offsets(request, request_timeout=self._timeout)

@@ -160,7 +160,7 @@ class Consumer:
         return message
 
     async def poll(self, max_messages: int | None = None, *, wait: float = 1.0) -> list[Message]:
-        """What there is, as soon as there is something; an empty list after `wait` seconds."""
+        """The available messages, as soon as there are any; an empty list after `wait` seconds."""
         self._settle()
         deadline = time.monotonic() + wait
         while not self._fetcher.buffer:
@@ -291,7 +291,7 @@ class Consumer:
             await self._commit(self._processed | self._handed)
 
     async def committed(self) -> dict[TopicPartition, int]:
-        """What the group has committed of this consumer's partitions."""
+        """The committed offsets of this consumer's partitions."""
         rk = self._fetcher.rk
         found = await self._fetcher.call(lambda: rk.committed(rk.assignment(), timeout=10.0))
         return {TopicPartition(p.topic, p.partition): p.offset for p in found if p.offset >= 0}
@@ -317,7 +317,7 @@ class Consumer:
                 raise translated(done.error)
 
     def _settle(self) -> None:
-        """What was handed out is processed: the caller has come back for more."""
+        """Delivered messages count as processed: the caller has requested more."""
         if self._handed:
             self._processed.update(self._handed)
             self._handed.clear()

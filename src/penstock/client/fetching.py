@@ -171,7 +171,7 @@ class Fetcher:
         _ours(self.rk.resume, [_Place(*p) for p in chosen])
 
     def store(self, offsets: Offsets) -> None:
-        """What librdkafka is to commit when it is time."""
+        """Store the offsets that librdkafka commits next."""
         wanted = places(offsets)
         _ours(lambda: self.rk.store_offsets(offsets=wanted))
 

@@ -1,4 +1,4 @@
-"""What happens around a handler: attempts, then the dead-letter topic; and a span if the program traces."""
+"""Runs a handler: attempts, then the dead-letter topic, and a span if the program traces."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ class Lanes:
         return {tp: p.position for tp, p in self._progress.items() if p.position is not None}
 
     def unfinished(self) -> list[Message]:
-        """What was taken on, is ours still and is not finished, in the order of the offsets."""
+        """Unfinished messages of partitions that are still assigned, in the order of the offsets."""
         messages = [
             message
             for queue in self._lanes.values()

@@ -1,4 +1,4 @@
-"""What goes in and what comes out."""
+"""Records to send, deliveries, and consumed messages."""
 
 from __future__ import annotations
 

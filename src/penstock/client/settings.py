@@ -90,7 +90,7 @@ def check_threshold(threshold: int, compression: Compression, acks: Acks) -> Non
 
 
 def security_of(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """What another client needs of `settings` to be let in to the same cluster."""
+    """The security settings in `settings`, for another client of the same cluster."""
     return {k: v for k, v in settings.items() if k.startswith(("security.", "sasl.", "ssl.", "oauth"))}
 
 

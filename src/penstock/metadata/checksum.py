@@ -112,7 +112,7 @@ class Checksums:
         self._known[node] = found
 
     def expected(self, node: int, controller: int, registered: Iterable[int]) -> ImageChecksum | None:
-        """What the checksum of `node` should be at its offset; None where there is nothing to compare with.
+        """The expected checksum of `node` at its offset; None if there is nothing to compare with.
 
         The majority of the nodes at that offset decides. Where there is none, the controller decides, but not
         before other nodes had the time to report.

@@ -27,7 +27,7 @@ GROUP: Final = 32
 
 
 class Operation(IntEnum):
-    """What IncrementalAlterConfigs can do with a key."""
+    """The operations of IncrementalAlterConfigs."""
 
     SET = 0
     DELETE = 1

@@ -80,7 +80,7 @@ class Planned(NamedTuple):
 
 
 class Situation(NamedTuple):
-    """What the active controller knows beside the image."""
+    """The controller's knowledge besides the image."""
 
     #: for how many milliseconds brokers have been gone
     gone: Mapping[int, float]
@@ -110,7 +110,7 @@ class Cancel(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """What to do now; `sharing`, `planned` and `settled` are for the next situation."""
+    """The actions to take now; `sharing`, `planned` and `settled` are for the next situation."""
 
     start: list[Start]
     cancel: list[Cancel]
@@ -158,7 +158,7 @@ def records_of(image: ClusterImage, policy: Policy, decision: Decision) -> tuple
 
 
 def obstacles(image: ClusterImage, settings: Settings, situation: Situation) -> list[str]:
-    """What keeps replicas of brokers that are gone for too long from being rebuilt."""
+    """The obstacles to rebuilding the replicas of missing brokers."""
     return list(_Healing(image, settings, situation).obstacles())
 
 

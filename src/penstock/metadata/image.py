@@ -63,7 +63,7 @@ FeatureRanges: TypeAlias = dict[str, tuple[int, int]]
 
 
 def unified_name(name: str) -> str:
-    """What metrics make of a topic's name; two topics may not share it."""
+    """A topic's name in metrics; two topics must not share it."""
     return name.replace(".", "_")
 
 

@@ -24,7 +24,7 @@ PartitionKey: TypeAlias = tuple[TopicId, int]
 
 
 class Origin(IntEnum):
-    """What started a reassignment."""
+    """The origin of a reassignment."""
 
     #: a request, as AlterPartitionReassignments
     REQUEST = 0

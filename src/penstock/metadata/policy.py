@@ -29,7 +29,7 @@ class Strategy(Enum):
 
 
 class Policy(NamedTuple):
-    """What holds where nothing else is set, by the active controller's config file."""
+    """The defaults, from the active controller's config file."""
 
     unclean_leader_election: bool = False
     unclean_recovery: Strategy = Strategy.BALANCED

@@ -153,7 +153,10 @@ class _Plan:
         return moved
 
     def _candidates(self, held: Collection[_Placed], receiver: int) -> list[_Placed]:
-        """What could go to the receiver, the best first: of a partition one replica, if that is enough."""
+        """The replicas that could move to the receiver, the best first.
+
+        One per partition if that is enough.
+        """
         return sorted(
             (placed for placed in held if receiver not in placed.nodes),
             key=lambda placed: (placed.moved, -self._score(placed, receiver), placed.name),

@@ -80,7 +80,7 @@ def check_new_partitions(count: int) -> None:
 
 
 class NewTopics:
-    """What topics that one change makes have to know of each other: their names, and where replicas went."""
+    """Shared state of the topics that one change creates: their names, and the places of their replicas."""
 
     def __init__(self, image: ClusterImage) -> None:
         self.load = Load(image)

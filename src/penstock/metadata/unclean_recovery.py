@@ -26,7 +26,7 @@ __all__ = ["Recovery", "ReplicaReport", "Reports", "is_current", "most_complete"
 
 
 class ReplicaReport(NamedTuple):
-    """What a replica's log holds, as its broker says."""
+    """The report of a broker about a replica's log."""
 
     broker: int
     #: of the registration that the report came from
@@ -52,7 +52,10 @@ Reports: TypeAlias = Mapping[int, ReplicaReport | ErrorCode]
 
 
 class Recovery(NamedTuple):
-    """What comes of one partition: a record that elects a leader, or brokers to wait for, and why."""
+    """The decision on one partition.
+
+    A record that elects a leader, or the brokers to wait for, with reasons.
+    """
 
     record: PartitionChangeRecord | None
     elected: ReplicaReport | None

@@ -39,7 +39,7 @@ MAX_IN_FLIGHT: Final = 256
 
 
 class Application(Protocol):
-    """What is served."""
+    """The application behind a connection."""
 
     def serve(self, connection: Connection, frame: memoryview) -> Answer:
         """Answer one frame; ProtocolError closes the connection."""

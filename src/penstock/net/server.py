@@ -41,7 +41,7 @@ class Limits:
 
 @dataclass(slots=True)
 class ConnectionCounts:
-    """What happened to connections, for the metrics."""
+    """Counters of connections, for the metrics."""
 
     accepted: int = 0
     refused: int = 0

@@ -96,7 +96,7 @@ def starts_epoch(batch: Buffer, epoch: int) -> bool:
 
 
 class SnapshotMark(NamedTuple):
-    """What a control batch of a snapshot says."""
+    """The control record in a control batch of a snapshot."""
 
     is_header: bool = False
     is_footer: bool = False
@@ -105,7 +105,7 @@ class SnapshotMark(NamedTuple):
 
 
 def snapshot_point(batch: Buffer) -> SnapshotMark:
-    """What a control batch of a snapshot says about the snapshot's beginning and end."""
+    """The header or footer of a snapshot in a control batch."""
     for record in iter_records(batch):
         decoded = decode_control_record(record.key, record.value)
         if isinstance(decoded, SnapshotHeaderRecord):

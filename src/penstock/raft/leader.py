@@ -1,4 +1,4 @@
-"""What a leader knows of the others: how far each has come, and so what is committed."""
+"""The state of a leader: the positions of the other nodes, and the high watermark that follows from them."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ class RaftLog(Protocol):
 
     @property
     def committed_offset(self) -> int:
-        """What the disk knows to be committed, at most the end offset: everything below, perhaps more."""
+        """The checkpointed high watermark, at most the end offset; the real one may be higher."""
         ...
 
     def end_offset_for_epoch(self, epoch: int) -> LogPoint:

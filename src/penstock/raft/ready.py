@@ -71,7 +71,7 @@ class Reply(NamedTuple):
 
 
 class Outbox:
-    """What the node has to hand out with the next `Ready`, beside its state."""
+    """The content of the next `Ready`, except for the durable state."""
 
     __slots__ = ("installed", "messages", "replies", "truncated_to")
 

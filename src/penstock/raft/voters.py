@@ -98,7 +98,7 @@ class VoterHistory:
         del self._offsets[keep:], self._sets[keep:]
 
     def start_at(self, offset: int) -> None:
-        """What is below `offset` is in a snapshot: only the set that holds there matters."""
+        """Records below `offset` are in a snapshot: keep only the set that is in effect there."""
         drop = max(0, bisect_left(self._offsets, offset) - 1)
         del self._offsets[:drop], self._sets[:drop]
 

@@ -63,7 +63,7 @@ def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
 
 
 def decompress(codec: Codec, data: Buffer, limit: int = DECOMPRESSED_BYTES_MAX) -> bytes:
-    """What `data` holds. RecordListTooLarge beyond `limit` bytes, CorruptMessage where it cannot be read."""
+    """Decompress `data`. Raises RecordListTooLarge beyond `limit` bytes, CorruptMessage if it is invalid."""
     if codec is Codec.NONE:
         if len(data) > limit:
             raise _too_large(codec, limit)

@@ -79,7 +79,7 @@ def control_type(key: bytes | None) -> int:
 
 
 def parse_end_transaction(batch: Buffer) -> EndTransaction | None:
-    """What the control batch `batch` ends, or None where it is another kind of control batch."""
+    """The marker (COMMIT or ABORT) in the control batch `batch`; None for another kind of control batch."""
     record = next(iter_records(batch, _MARKER_BYTES_MAX), None)
     if record is None:
         return None

@@ -31,7 +31,7 @@ class History(Protocol):
 
 
 class ReplicaLog(Protocol):
-    """What replication has to know about a log; `storage.Log` is one."""
+    """The interface of a log for replication; `storage.Log` implements it."""
 
     @property
     def end_offset(self) -> int: ...

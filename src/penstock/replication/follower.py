@@ -38,7 +38,7 @@ _FIRST_BACKOFF_MS: Final = 10
 
 
 class FetchPosition(NamedTuple):
-    """What a Fetch says about one partition."""
+    """One partition of a Fetch request."""
 
     fetch_offset: int
     last_fetched_epoch: int
@@ -51,7 +51,7 @@ _new_position: Final = tuple.__new__
 
 
 class FetchAnswer(NamedTuple):
-    """What the leader says about one partition, apart from the records."""
+    """One partition of a Fetch response, without the records."""
 
     error: ErrorCode = ErrorCode.NONE
     high_watermark: int = -1
@@ -185,7 +185,7 @@ class FollowerState:
         return self.failed(now_ms)
 
     def succeeded(self) -> None:
-        """What the leader sent is in our log: the next trouble is a new one."""
+        """The leader's records were appended: reset the backoff."""
         self._pause_ms = _FIRST_BACKOFF_MS
 
     def failed(self, now_ms: int) -> Hold:

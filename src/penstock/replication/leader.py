@@ -31,7 +31,7 @@ ANY_BROKER_EPOCH: Final = -1
 
 
 class RegisteredBroker(Protocol):
-    """What the metadata says about a broker."""
+    """A broker in the metadata."""
 
     @property
     def epoch(self) -> int: ...
@@ -55,7 +55,7 @@ class IsrProposal(NamedTuple):
 
 
 class Reaction(Enum):
-    """What to do about a refused proposal."""
+    """The reaction to a refused proposal."""
 
     #: send it again, after a pause
     RETRY = auto()

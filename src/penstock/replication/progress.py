@@ -17,7 +17,7 @@ NEVER: Final = -(1 << 62)
 
 
 class FollowerProgress:
-    """What one follower has fetched from this leader in this leader epoch."""
+    """The position of one follower in this leader epoch."""
 
     __slots__ = (
         "_fetched_at",

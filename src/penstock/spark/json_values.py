@@ -107,7 +107,7 @@ def _are_braced(values: Any) -> bool:
 
 
 def _python_type(kind: sql.DataType, where: str, *, raw_maps: bool = False) -> Any:
-    """What msgspec checks and makes; WrongOption names the field that cannot be.
+    """The type that msgspec validates and creates; WrongOption names an unsupported field.
 
     With `raw_maps` it leaves maps as they are written, for `_raw_map_column`.
     """

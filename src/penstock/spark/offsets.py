@@ -59,7 +59,7 @@ class Position:
 
 
 def to_json(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
-    """What Spark keeps; its keys are in order."""
+    """The JSON of offsets that Spark stores, with sorted keys."""
     tree: dict[str, dict[str, int]] = {}
     for (topic, partition), offset in sorted(offsets.items()):
         tree.setdefault(topic, {})[str(partition)] = offset

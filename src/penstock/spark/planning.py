@@ -1,4 +1,4 @@
-"""What a batch reads and how it is cut into tasks: pure functions of offsets and options.
+"""Plans the ranges and tasks of a batch: pure functions of offsets and options.
 
 They follow Spark's Kafka connector, so that a query that moves over reads the same: a limit is shared out by
 how much each partition has, and ranges are cut into parts of equal size.
@@ -22,7 +22,7 @@ __all__ = ["OffsetRange", "check_order", "limited", "plan", "ranges_between"]
 
 @dataclass(frozen=True)
 class OffsetRange(InputPartition):
-    """What one task reads: offsets `start` to `stop`, without `stop`, of one partition of a topic."""
+    """The range of one task: offsets `start` to `stop`, exclusive, of one partition of a topic."""
 
     topic: str
     partition: int
@@ -37,7 +37,7 @@ class OffsetRange(InputPartition):
 def ranges_between(
     start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]
 ) -> list[OffsetRange]:
-    """What lies between two offsets. A partition that `start` does not know is new: it is read from 0."""
+    """The ranges between two offsets. A partition that is missing in `start` is new: it is read from 0."""
     ranges = [OffsetRange(*partition, start.get(partition, 0), stop) for partition, stop in end.items()]
     return sorted((each for each in ranges if each.size > 0), key=lambda each: (each.topic, each.partition))
 

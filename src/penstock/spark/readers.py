@@ -40,7 +40,7 @@ JsonOffsets: TypeAlias = dict[str, dict[str, int]]
 
 
 class _RangeTasks:
-    """What both readers share: how ranges become tasks, and what a task does with its range."""
+    """Shared by both readers: planning tasks from ranges, and reading the range of a task."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         self._options = options

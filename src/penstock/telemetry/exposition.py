@@ -21,7 +21,7 @@ class MalformedExposition(PenstockError):
 
 @dataclass(slots=True)
 class Exposition:
-    """What one text held. Every line is in one of the three."""
+    """The content of one text. Every line is in one of the three."""
 
     samples: list[Sample] = field(default_factory=list)
     #: of metrics that are no DCGM fields we know, or that name no GPU

@@ -47,7 +47,7 @@ class Blank(Enum):
 
 
 class Verdict(StrEnum):
-    """What is to be thought of a value."""
+    """The verdict on a value."""
 
     VALID = "valid"
     BLANK = "blank"

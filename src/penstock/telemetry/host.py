@@ -1,4 +1,4 @@
-"""What a host measures of itself, from Linux' /proc: load, processors, memory, disks, network.
+"""Metrics of a host, from Linux' /proc: load, processors, memory, disks, network.
 
     key      the host
     value    {"timestamp": "2025-07-18T20:42:34.000Z", "metric_name": "system_memory_used_bytes",

@@ -21,7 +21,7 @@ _HOUR_MS: Final = 3_600_000
 
 
 def why_not_kept(topic: str, configs: Mapping[str, str], sample_ms: int, now_ms: int) -> str | None:
-    """What happens to a sample of this time, and what to do about it; None if the topic keeps it."""
+    """A warning for a sample of this time, with the remedy; None if the topic keeps it."""
     policies = [policy.strip() for policy in configs.get("cleanup.policy", "delete").split(",")]
     if "compact" in policies:
         return (

@@ -50,7 +50,7 @@ class Origin(NamedTuple):
 
 
 def origin(labels: Mapping[str, str], hostname: str = "") -> Origin:
-    """What labels say, in one spelling; empty ones say nothing. `hostname` stands in for a missing one."""
+    """The labels in one spelling, without empty ones. `hostname` replaces a missing host."""
     left = {name: value for name, value in labels.items() if value}
     uuid = _take(left, _UUID)
     host = _take(left, _HOST) or hostname

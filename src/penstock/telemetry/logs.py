@@ -49,7 +49,7 @@ class UnknownLayout(PenstockError):
 
 @dataclass(slots=True)
 class Counts:
-    """What became of a file's values."""
+    """Counts of a file's values."""
 
     samples: int = 0
     #: there is no value: [N/A], [Not Supported], empty, not a number

@@ -84,7 +84,7 @@ _decoder: Final = msgspec.json.Decoder(_Document)
 
 
 def headers(source: str) -> list[tuple[str, bytes]]:
-    """What every message of a collector carries."""
+    """The headers of every message of a collector."""
     return [
         ("source", source.encode()),
         ("version", VERSION.encode()),

@@ -1,4 +1,4 @@
-"""What GPU models may draw, by NVIDIA's data sheets: for exporters that do not send the power limit."""
+"""Power limits of GPU models, from NVIDIA's data sheets, for exporters that do not send them."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ class WrongWorkloadLabels(PenstockError):
 
 
 class Workload(NamedTuple):
-    """What holds a GPU; all None if nothing does. `job` is the first of the labels that name no pod."""
+    """The workload of a GPU; all None if there is none. `job` is the first label that is not `pod`."""
 
     name: str | None
     job: str | None

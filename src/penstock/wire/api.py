@@ -1,4 +1,4 @@
-"""What an API of the protocol is: its key, its versions and the tables of its two messages."""
+"""An API of the protocol: its key, its versions and the tables of its two messages."""
 
 from __future__ import annotations
 

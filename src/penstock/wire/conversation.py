@@ -110,7 +110,7 @@ class Conversation:
     # -- asking ---------------------------------------------------------------------------------------
 
     def handshake(self) -> list[Part]:
-        """What to send next so that the conversation gets ready: nothing while, or once, it is."""
+        """The next bytes of the handshake; empty while a response is pending, and once it is done."""
         if self.peer is not None or self._handshake_id is not None:
             return []
         request = ApiVersionsRequest(client_software_name="penstock", client_software_version=__version__)

@@ -131,7 +131,7 @@ class _DecoderSource(Source):
         return "n - 1"
 
     def _begin_value(self, field: Field, target: str) -> None:
-        """What happens where `n` says null, and the beginning of what happens otherwise."""
+        """The branch for a null length `n`, and the start of the other branch."""
         null = "n == 0" if self._flexible else "n == -1"
         if in_versions(field.nullable, self._version):
             self.line(f"if {null}: {target} = None")

@@ -1,4 +1,4 @@
-"""What the two generators share: the layout of a structure in a version, and source text in the making."""
+"""Shared by the two generators: the layout of a structure in a version, and the generated source text."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ Skeleton: TypeAlias = Callable[[int, tuple[int, int, int]], tuple[bytes]]
 
 
 class RequestHeader(NamedTuple):
-    """What comes before a request's body. Nothing is known about the API or version that it names."""
+    """The header of a request. Its API and version may be unknown."""
 
     api_key: int
     api_version: int

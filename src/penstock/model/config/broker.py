@@ -200,7 +200,7 @@ class BrokerConfig(Mapping[str, ConfigValue]):
 
     @property
     def static(self) -> Mapping[str, str]:
-        """What the broker was started with, as text."""
+        """The configs that the broker was started with, as text."""
         return self._static
 
     @property

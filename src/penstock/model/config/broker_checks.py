@@ -1,4 +1,4 @@
-"""What a broker's config values are checked for together, and which may change while it runs."""
+"""Checks of a broker's config values together, and of changes at runtime."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def check_dynamic_name(name: str, *, cluster_wide: bool) -> None:
 
 
 def check_together(values: Mapping[str, ConfigValue]) -> None:
-    """What no value can be checked for alone, or that has parts."""
+    """Check values that depend on each other, or that have several parts."""
     parse_connection_overrides(values)
     if values["broker.id"] != values["node.id"]:
         raise InvalidConfig("node.id and broker.id must be the same: set only node.id")

@@ -1,7 +1,7 @@
-"""What a config key is: its type, default and limits, and how its values read and write as text.
+"""Config keys: type, default and limits, and the conversion of values from and to text.
 
 A value is parsed once, where it enters (a file, a flag, an AlterConfigs request), and is typed from then on.
-`InvalidConfig` says what is wrong with a value and what would be right.
+`InvalidConfig` has the error of a value and the valid values.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ class ConfigKey(NamedTuple):
         return str(value)
 
     def limits(self) -> str:
-        """What the key accepts beyond its type, for people; empty where the type says it all."""
+        """The limits of the key beyond its type, as text; empty if there are none."""
         if self.choices:
             return "one of " + ", ".join(self.choices)
         if self.low is not None and self.high is not None:

@@ -1,7 +1,7 @@
-"""What a broker is started with, put together from its sources: defaults, file, environment, flags.
+"""Combines the configs of a broker's start from their sources: defaults, file, environment, flags.
 
-A stronger source takes back what a weaker one said about the same thing under another name, so that
-`PENSTOCK_LOG_RETENTION_HOURS` goes before a file's `log.retention.ms`.
+A stronger source also overrides other names for the same setting in a weaker one, so that
+`PENSTOCK_LOG_RETENTION_HOURS` overrides a file's `log.retention.ms`.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ _UNLIMITED = "-1"
 
 
 class Unit(Enum):
-    """What a setting measures."""
+    """The unit of a setting."""
 
     NONE = "text"
     SIZE = "size"

@@ -1,4 +1,4 @@
-"""What requests are answered with. Rows are those of `queries`; names carry units."""
+"""The responses of the API. Rows are those of `queries`; names have units."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class UtilizationAnswer(_Answer):
 
 
 class EnergyAnswer(_Answer):
-    """What each group has used, the most first."""
+    """The energy of each group, the highest first."""
 
     by: str
     energy_wh: Annotated[

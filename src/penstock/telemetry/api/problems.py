@@ -1,4 +1,4 @@
-"""What goes wrong, as users of the API see it: one JSON form (RFC 9457) that names the parameter at fault."""
+"""The errors of the API: one JSON format (RFC 9457) that names the wrong parameter."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def handle_problems(app: FastAPI) -> None:
 
 
 def _fault(told: Mapping[str, Any]) -> Fault:
-    """What a failed validation says, in terms of the request."""
+    """The errors of a failed validation, by parameter of the request."""
     place = told["loc"]
     parameter = told.get("ctx", {}).get("parameter") or str(place[1] if len(place) > 1 else place[0])
     given = told.get("input")

@@ -1,4 +1,4 @@
-"""What is true in the end: every message accounted for, and alerts against the simulator's ground truth."""
+"""The outcome of the demo: every message accounted for, and alerts against the simulator's ground truth."""
 
 from __future__ import annotations
 

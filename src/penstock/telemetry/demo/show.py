@@ -45,7 +45,7 @@ class ShowBroken(PenstockError):
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What is shown, and where it is found."""
+    """The settings of the demo, and its files and addresses."""
 
     bootstrap: str
     folder: Path
@@ -122,7 +122,7 @@ class Show:
 
     @property
     def produced(self) -> dict[str, Any] | None:
-        """What the simulator says it has sent, once it has ended."""
+        """The simulator's count of sent messages, once it has ended."""
         if self._simulator.exit_code != 0:
             return None
         told: dict[str, Any] = json.loads(self._simulator.output.read_text())

@@ -1,4 +1,4 @@
-"""What is seen of the show: one live picture on a terminal, a line now and then anywhere else."""
+"""The output of the demo: a live view on a terminal, a line at intervals elsewhere."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ Pending: TypeAlias = dict[int, Window]
 
 
 class Admission(NamedTuple):
-    """What became of each sample, as masks, and all samples whose window is open."""
+    """The verdict of each sample, as masks, and all samples whose window is open."""
 
     taken: Mask
     late: Mask

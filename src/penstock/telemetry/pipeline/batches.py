@@ -67,7 +67,10 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class _Begun:
-    """What a batch was first tried with. Another try has the same, whatever the settings are by then."""
+    """The settings of a batch's first attempt.
+
+    Later attempts use the same, also if the settings have changed.
+    """
 
     read_at_ms: int
     delay_ms: int

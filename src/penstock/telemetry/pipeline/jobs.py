@@ -36,7 +36,7 @@ SparkError: Final = PySparkException
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What is read, and where it goes: a directory or an object store's URL."""
+    """The input and output of a query; the output is a directory or an object store's URL."""
 
     bootstrap: str
     topic: str
@@ -112,7 +112,7 @@ class Started:
         return True
 
     def progress(self) -> Mapping[str, Any] | None:
-        """What Spark says of the last batch; None before the first."""
+        """Spark's progress report of the last batch; None before the first."""
         with _explained():
             return self.query.lastProgress
 

@@ -1,4 +1,4 @@
-"""What goes back to topics: dead letters, from executors, and alerts, from the driver. At least once."""
+"""Publishes to topics, at least once: dead letters from executors, alerts from the driver."""
 
 from __future__ import annotations
 

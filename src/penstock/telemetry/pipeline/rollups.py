@@ -40,7 +40,7 @@ class Counters(NamedTuple):
 
 
 class Summaries(NamedTuple):
-    """What was measured of each series, in order of series: columns beside each other."""
+    """The samples of each series as columns, in order of series."""
 
     series: Ints
     n: Ints

@@ -1,4 +1,4 @@
-"""What happens to the samples of one shard's GPUs in one batch: the stages that need memory, in one task.
+"""Processes the samples of one shard's GPUs in one batch: the stateful stages, in one task.
 
 A shard's state is a few columns of numbers. `advance` is a pure function of it, of the batch's rows and of
 the watermark; the order in which rows arrive does not matter.
@@ -53,7 +53,7 @@ _COUNTERS: Final = pa.schema([("series", pa.int64()), ("at", pa.int64()), ("valu
 
 @dataclass(frozen=True, slots=True)
 class ShardState:
-    """What a shard remembers. A GPU's number is its row in `gpus`, for ever."""
+    """The state of a shard. A GPU's number is its row in `gpus` and never changes."""
 
     gpus: Any = field(default_factory=GPUS.empty_table)
     #: samples whose window of ten seconds is open
@@ -110,7 +110,7 @@ class Counts(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What a batch gives: the next state, rows by table, the samples that were taken, and counts."""
+    """The result of a batch: the next state, rows by table, the accepted samples, and counts."""
 
     state: ShardState
     rows: dict[str, Any]

@@ -202,7 +202,7 @@ def _add_columns(opened: DeltaTable, table: str) -> None:
 
 
 def _stats(table: str, file: DataFile) -> str:
-    """What lets a reader pass a file over: how many rows, and of which time."""
+    """Statistics that let a reader skip a file: the number of rows and the range of times."""
     column = TABLES[table].names[0]
     return json.dumps(
         {"numRecords": file.rows, "minValues": {column: file.low}, "maxValues": {column: file.high}}

@@ -1,4 +1,4 @@
-"""What an executor does for one shard in one batch: state in; files of tables and the next state out.
+"""The task of an executor for one shard in one batch: state in; files of tables and the next state out.
 
 A task may run twice, at the same time or after a crash: it writes under names of its own, and nothing that it
 writes counts before the driver says so.

@@ -156,7 +156,7 @@ def _encoded(column: Any) -> Any:
 
 
 def _each(texts: Any, meaning: Callable[[str], int], nothing: int) -> Ints:
-    """What each text means, and `nothing` for null."""
+    """The meaning of each text; `nothing` for null."""
     meanings = np.array([*map(meaning, texts.dictionary.to_pylist()), nothing], np.int64)
     found: Ints = meanings[texts.indices.fill_null(len(meanings) - 1).to_numpy()]
     return found

@@ -84,7 +84,7 @@ class Utilization:
 
 @dataclass(frozen=True, slots=True)
 class Energy:
-    """What a group's GPUs have used, and their mean power while they were measured.
+    """The energy of a group's GPUs, and their mean power while they were measured.
 
     `measured_by` says how: by energy counters, by integrating power for GPUs that have none, or both.
     """
@@ -197,7 +197,7 @@ def utilization(rows: Any, by: str) -> list[Utilization]:
 
 
 def _or_less(measured: float | None) -> float:
-    """What was not measured comes after all that was."""
+    """Sort missing measurements after all others."""
     return -1.0 if measured is None else measured
 
 

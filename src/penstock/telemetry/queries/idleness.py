@@ -43,7 +43,7 @@ class Idle:
 
 @dataclass(frozen=True, slots=True)
 class IdleGroup:
-    """What a group's GPUs waste."""
+    """The unused GPU time of a group."""
 
     group: str | None
     gpus: int
@@ -67,7 +67,10 @@ class Idleness:
 def fake_busy(
     told: Thresholds, util: float, active: float | None, power_w: float | None, limit_w: float | None
 ) -> str | None:
-    """What says that a GPU is busy in name only, by its means or its newest values; None if nothing does."""
+    """The evidence that a GPU is busy in name only, from its means or newest values.
+
+    None without evidence.
+    """
     limit = told.fake_busy
     if util < limit.gpu_util_min_percent:
         return None

@@ -1,4 +1,4 @@
-"""What is true now, from the newest sample of each GPU: no rule waits here, and no window must be closed.
+"""The current state of each GPU, from its newest sample: without waiting times and closed windows.
 
 A recording with one scrape is enough. What needs two samples (counters) or a time (an alert) is not judged.
 """

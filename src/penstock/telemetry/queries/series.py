@@ -73,7 +73,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """What a metric did in a window that starts at `timestamp`.
+    """The statistics of a metric in a window that starts at `timestamp`.
 
     Quantiles are those of gauges, within 1 %. `increase`, in the metric's unit and over `covered_s` seconds,
     is that of counters. A window that the end of a backfill has split has neither quantiles nor a last value.

@@ -41,7 +41,7 @@ class Span(NamedTuple):
         return self.end - self.start
 
     def within(self, other: Span) -> Span:
-        """What both have in common; empty where that is nothing."""
+        """The intersection of both; empty if there is none."""
         start = max(self.start, other.start)
         return Span(start, max(start, min(self.end, other.end)))
 

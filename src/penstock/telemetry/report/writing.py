@@ -1,4 +1,4 @@
-"""What a report says, and its files."""
+"""The content of a report, and its files."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _UTIL, _SM_ACTIVE, _POWER = 203, 1002, 155
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What was written. Without samples there is nothing but a summary that says so."""
+    """The written files; without samples there is only a summary."""
 
     summary: str
     sections: list[Section]

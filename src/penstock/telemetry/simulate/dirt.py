@@ -75,7 +75,7 @@ class Dirt:
         self._held_ever = 0
 
     def soil(self, messages: Sequence[Message], now_s: float, end_s: float) -> list[Message]:
-        """What is sent at `now_s`: most of `messages`, and of earlier ones those that are due.
+        """The messages to send at `now_s`: most of `messages`, and earlier ones that are due.
 
         Nothing is chosen to be late that would not be due before the run's last tick.
         """

@@ -83,7 +83,7 @@ _LEMON_EVENTS: Final = (4, 8)
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What is wrong from `start_s` until `end_s` of a run; without a `gpu` it is the whole host."""
+    """A fault from `start_s` until `end_s` of a run; without a `gpu` it affects the whole host."""
 
     fault_class: FaultClass
     gpu: int | None

@@ -30,7 +30,7 @@ class JobKind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What runs on some GPUs."""
+    """A workload on some GPUs."""
 
     name: str
     kind: JobKind

@@ -1,4 +1,4 @@
-"""What the GPUs of a simulated fleet measure, tick by tick, all of them at once.
+"""Computes the metrics of all GPUs of a simulated fleet, tick by tick.
 
 Load comes first; clocks, power, temperature, memory and counters follow from it. The figures are those of an
 H200 as we captured one: 75 W and 36 °C idle, 700 W and 62 °C at full load, 345 to 1980 MHz.

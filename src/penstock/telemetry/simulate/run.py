@@ -29,7 +29,7 @@ _FOREVER: Final = float("inf")
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """What to simulate. Everything that is sent follows from this."""
+    """The options of a simulation, which determine all messages."""
 
     hosts: int
     seed: int
@@ -93,7 +93,7 @@ class Simulation:
         self._outlet.send(self._dirt.rest())
 
     def summary(self) -> dict[str, Any]:
-        """What was sent: `sent` is the sum of the counts behind it."""
+        """The counts of sent messages: `sent` is the sum of the others."""
         tally = self._dirt.tally
         return {
             "seed": self.scenario.seed,

@@ -1,4 +1,4 @@
-"""What detectors look at: for each GPU and step of ten seconds, the last value of each field that matters."""
+"""The features of detectors: the last value of each relevant field, per GPU and step of ten seconds."""
 
 from __future__ import annotations
 

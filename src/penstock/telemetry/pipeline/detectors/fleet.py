@@ -1,4 +1,4 @@
-"""What detectors remember of every GPU: last values, smoothed values and rates, and which alerts are open.
+"""The state of the detectors for every GPU: last values, smoothed values and rates, and open alerts.
 
 One row of every array is one GPU, in the order in which they were first heard of. Values that were never
 measured are NaN. Times are milliseconds of the samples' own time, 0 for never.

@@ -147,7 +147,7 @@ def fake_busy(fleet: Fleet, heard: Ints, step_ms: int, told: Thresholds) -> Find
 
 
 def _power_limits(fleet: Fleet) -> Floats:
-    """What each GPU may draw, as it says itself or as its model does; NaN where neither is known."""
+    """The power limit of each GPU, its own or its model's; NaN if neither is known."""
     own = np.where(
         np.isnan(fleet.last[:, _LIMIT_ENFORCED]), fleet.last[:, _LIMIT_SET], fleet.last[:, _LIMIT_ENFORCED]
     )
