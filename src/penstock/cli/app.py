@@ -28,7 +28,7 @@ __all__ = ["app"]
 app = typer.Typer(
     name="penstock",
     no_args_is_help=True,
-    add_completion=False,  # `completion` has its own, which says how to mend what fails
+    add_completion=False,  # `completion` has its own, with errors that name the remedy
     # Help is as wide as the terminal; lines longer than this are hard to read.
     context_settings={"max_content_width": 160},
     rich_markup_mode=None,

@@ -100,7 +100,7 @@ class Consumer:
         self._decode_value = decoder(value_serializer)
         self._max_batch = max_batch
         self._closing = False
-        #: the next offsets: of what was handed out last, and of all that is processed
+        #: the next offsets: of the messages delivered last, and of all processed messages
         self._handed: dict[TopicPartition, int] = {}
         self._processed: dict[TopicPartition, int] = {}
         self._store_due = False
@@ -192,7 +192,7 @@ class Consumer:
         await self._fetcher.fill(self._max_batch, wait)
 
     async def _claim(self) -> None:
-        """At most once: what is buffered is committed before any of it is handed out."""
+        """At most once: buffered messages are committed before any of them is delivered."""
         fetcher = self._fetcher
         if self._at_most_once and fetcher.unclaimed:
             await self._commit(
@@ -278,9 +278,9 @@ class Consumer:
     # -- positions
 
     async def commit(self, offsets: Message | Offsets | None = None) -> None:
-        """Commit, and wait for the broker's word.
+        """Commit, and wait for the broker's response.
 
-        Without an argument: all that was handed out, the message in hand included. With a message: up to and
+        Without an argument: all delivered messages, including the current one. With a message: up to and
         including it. With offsets: those, each the offset of the next message to read.
         """
         if isinstance(offsets, Message):

@@ -111,7 +111,7 @@ _ADVICE = {
 
 
 def translated(error: Any) -> Refused:
-    """A `KafkaError`, or the `KafkaException` around one, as an error of ours."""
+    """Translate a `KafkaError`, or the `KafkaException` around one, to a ClientError."""
     error = error.args[0] if isinstance(error, Exception) else error
     code, text = int(error.code()), f"{error.name()}: {error.str()}"
     if code in _UNREACHABLE:

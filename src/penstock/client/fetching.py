@@ -61,7 +61,7 @@ class Fetcher:
         self._rk: Any = None
         self._closed = False
         self._fetching: asyncio.Future[list[Any]] | None = None
-        #: messages that are to be handed out, and those of partitions that are paused
+        #: messages to deliver, and those of paused partitions
         self.buffer: deque[Any] = deque()
         self._held: deque[Any] = deque()
         #: whether the buffer has got messages; the waiter resets it
@@ -99,7 +99,7 @@ class Fetcher:
         return self._rk
 
     async def call(self, function: Callable[..., T], *arguments: Any) -> T:
-        """A blocking call, away from the event loop, with errors of ours."""
+        """Run a blocking call outside the event loop, with translated errors."""
         try:
             return await self._loop.run_in_executor(self._threads, function, *arguments)
         except KafkaException as e:
@@ -149,7 +149,7 @@ class Fetcher:
             raise translated(errors[0])
 
     def put_back(self, messages: Iterable[Message]) -> None:
-        """Messages that were handed out and not dealt with: they are the next again."""
+        """Put delivered but unprocessed messages back: they are delivered next."""
         self.buffer.extendleft(message.raw for message in reversed(list(messages)))
 
     # -- positions
@@ -227,7 +227,7 @@ class Fetcher:
 
 
 def _ours(function: Callable[..., T], *arguments: Any) -> T:
-    """A call that does not block, with errors of ours."""
+    """Run a call that does not block, with translated errors."""
     try:
         return function(*arguments)
     except KafkaException as e:

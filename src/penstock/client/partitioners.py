@@ -1,7 +1,7 @@
-"""Which partition a message without one goes to.
+"""Chooses the partition of a message.
 
 `"key_hash"`, the default, is murmur2 as Java clients use it, and `"crc32"` is the CRC-32 of the key: with
-either, one key is in one partition whichever client sends it. Messages without a key stay with a random
+either, one key is in one partition for all clients. Messages without a key stay with a random
 partition for a batch, or take turns (`keyless="round_robin"`). Any function of the key's bytes and the number
 of partitions will do instead.
 """

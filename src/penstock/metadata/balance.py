@@ -33,7 +33,7 @@ _KEPT: Final = 0.5
 _MEASUREMENTS_MIN: Final = 3
 #: bytes per second and broker, below which a cluster is idle: nothing is won by moving
 _IDLE_BELOW: Final = 1024.0
-#: the share of the rate of copying that a partition may take in meanwhile: a copy must come to an end
+#: the highest write rate of a moving partition, as a share of the copying rate: a copy must end
 _CATCHES_UP: Final = 0.5
 
 
@@ -45,7 +45,7 @@ class Measured(NamedTuple):
 
 
 class LoadMeter:
-    """Bytes per second that partitions take in, by how much their leaders' logs grow."""
+    """The write load of partitions in bytes per second, from the growth of their leaders' logs."""
 
     __slots__ = ("_at_ms", "_last", "_measurements", "loads")
 

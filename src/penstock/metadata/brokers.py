@@ -199,7 +199,7 @@ def _refuse_last_in_sync(image: ClusterImage, broker_id: int, changes: Iterable[
 
 
 def fence_broker(image: ClusterImage, policy: Policy, broker_id: int) -> list[Struct]:
-    """Take everything from a broker that is no longer heard of."""
+    """Fence a broker whose session has expired, and move its leaderships."""
     broker = image.brokers[broker_id]
     if broker.fenced:
         return []

@@ -45,7 +45,7 @@ class Sessions:
         self._sessions[broker] = _Session(epoch, now_ms + self._timeout_ms, metadata_offset)
 
     def alive(self, broker: int, now_ms: float) -> bool:
-        """Whether the broker's latest registration has been heard of within the timeout."""
+        """Whether the broker's latest registration has sent a heartbeat within the timeout."""
         session = self._sessions.get(broker)
         return session is not None and now_ms < session.expires
 
@@ -59,7 +59,7 @@ class Sessions:
             session.expires = _GONE
 
     def spare(self, until_ms: float) -> None:
-        """Let no silence end a session before: brokers that live have had no chance to be heard."""
+        """Let no session expire before this time: heartbeats of live brokers could not be received."""
         for session in self._sessions.values():
             if session.expires != _GONE:
                 session.expires = max(session.expires, until_ms)

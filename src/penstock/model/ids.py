@@ -9,7 +9,7 @@ from typing import NamedTuple, NewType
 TopicId = NewType("TopicId", bytes)
 
 NO_TOPIC_ID = TopicId(bytes(16))
-#: The ids that mean something to the protocol itself; never handed out to a topic.
+#: Ids that are reserved by the protocol; never assigned to a topic.
 METADATA_TOPIC_ID = TopicId(bytes(15) + b"\x01")
 RESERVED_TOPIC_IDS = frozenset({NO_TOPIC_ID, METADATA_TOPIC_ID})
 

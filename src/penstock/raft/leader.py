@@ -34,7 +34,7 @@ class Replica:
         #: everything below it is on the follower's disk
         self.end_offset = -1
         self.last_fetch_ms = -1.0
-        #: when the leader last heard of it in any way; starts when it began to count, as a grace
+        #: time of the last request of any kind; starts when the node began to count, as a grace period
         self.contact_ms = now_ms
         #: when it last had all that the leader had then
         self.caught_up_ms = -1.0
@@ -118,7 +118,7 @@ class Leader:
         return end_offset > self.epoch_start_offset
 
     def majority_contact_ms(self, voters: VoterSet, own: ReplicaKey, now_ms: float) -> float:
-        """When a majority, this leader included if it votes, was last heard of."""
+        """The latest time after which a majority, this leader included if it votes, was in contact."""
         contacts = sorted(
             now_ms
             if voter.key.id == own.id and voters.has(own)

@@ -70,7 +70,7 @@ class RaftLog(Protocol):
         ...
 
     def write_snapshot(self, snapshot: LogPoint, position: int, chunk: Buffer) -> None:
-        """Bytes of a snapshot that is being fetched; position 0 starts it anew."""
+        """Bytes of a snapshot that is being fetched; position 0 starts it again."""
         ...
 
     def install_snapshot(self, snapshot: LogPoint) -> VoterSet | None:

@@ -230,7 +230,7 @@ class RaftNode:
     # -- consequences
 
     def take(self) -> Ready:
-        """The consequences of the events so far; each is handed out once."""
+        """The consequences of the events so far; each is returned once."""
         quorum = self.quorum
         if quorum.is_leader:
             self._leading.commit()

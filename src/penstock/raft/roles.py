@@ -14,7 +14,7 @@ __all__ = ["Follower", "LeaderContact", "Nominee", "Resigned", "Role", "Unattach
 
 
 class LeaderContact(NamedTuple):
-    """When the leader that a node followed last was last heard of: its answers, or that it leads."""
+    """The last contact with the leader that a node followed last: a response, or BeginQuorumEpoch."""
 
     node: int
     at_ms: float

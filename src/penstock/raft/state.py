@@ -43,7 +43,7 @@ class Recovery(StrEnum):
     NEW = "new"
     #: the log was damaged and set aside
     DAMAGED = "damaged"
-    #: an operator has the node fetch everything anew, and vote afterwards, under a new voter key
+    #: on an operator's request the node fetches everything again, and votes afterwards under a new voter key
     REJOINING = "rejoining"
 
 

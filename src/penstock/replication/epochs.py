@@ -64,7 +64,7 @@ def diverging_epoch(
 
 
 def epoch_end(log: ReplicaLog, leader_epoch: int, epoch: int) -> EpochEnd:
-    """As the log's, which hears of an epoch with its first record.
+    """Like the log's own method, which learns of an epoch with its first record.
 
     A leader that has not written yet, or that skipped epochs others wrote in, still knows what they may have
     in common with it: everything it holds.

@@ -136,7 +136,10 @@ class FetchPlan:
             self._session_epoch = 1 if self._session_epoch == _LAST_EPOCH else self._session_epoch + 1
 
     def failed(self, session_known: bool = True) -> None:
-        """The request got lost or its session refused: name all anew, close a session that may live."""
+        """The request was lost or its session refused.
+
+        Start a new session with all partitions, close the old one.
+        """
         self._session_epoch = _FULL
         if not session_known:
             self._session_id = _NO_SESSION

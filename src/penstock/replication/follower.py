@@ -33,7 +33,7 @@ __all__ = [
     "Truncate",
 ]
 
-#: the first pause, which doubles: a leader that has not heard of its election yet will within moments
+#: the first pause, which doubles: a leader without the metadata of its election gets it within moments
 _FIRST_BACKOFF_MS: Final = 10
 
 
@@ -167,7 +167,7 @@ class FollowerState:
         if answer.error is ErrorCode.FENCED_LEADER_EPOCH:
             self.fenced = True
             return Hold.FENCED
-        # The leader has not heard of its epoch yet, is moving, or in trouble: all of it passes.
+        # The leader has not applied its epoch yet, is moving, or has an error: all of these are transient.
         return self.failed(now_ms)
 
     def offsets_listed(self, sent: FetchPosition, leader_start: int, leader_end: int, now_ms: int) -> Step:

@@ -14,7 +14,7 @@ Pace: TypeAlias = Callable[[float], bool]
 
 
 def paced(speed: float, stop: Event, clock: Callable[[], float] = time.monotonic) -> Pace:
-    """`speed` of its seconds pass in one of ours; a speed of 0 never waits."""
+    """`speed` simulated or recorded seconds pass per second; a speed of 0 never waits."""
     began = clock()
 
     def wait(second: float) -> bool:

@@ -18,7 +18,7 @@ from penstock.wire.schema import Struct
 __all__ = ["Decoder", "Encoder", "Part", "decoder", "encoder"]
 
 S = TypeVar("S", bound=Struct)
-#: What an encoded message consists of: bytes of ours, and record batches exactly as they were handed in.
+#: The parts of an encoded message: encoded bytes, and record batches unchanged.
 Part: TypeAlias = Buffer | FileRange
 #: `decode(buffer, offset)`: the message at `offset`; ProtocolError and nothing else where there is none.
 Decoder: TypeAlias = Callable[[memoryview, int], S]

@@ -41,7 +41,7 @@ from penstock.wire.messages import (
 
 __all__ = ["MAX_IN_FLIGHT", "Conversation", "Response", "common_version"]
 
-#: As many requests as a Penstock broker takes in before it stops reading.
+#: The number of requests that a Penstock broker accepts before it stops reading.
 MAX_IN_FLIGHT: Final = 256
 _INT32_MAX: Final = 0x7FFFFFFF
 _ERROR_CODE: Final = struct.Struct(">h")

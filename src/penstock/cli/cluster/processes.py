@@ -81,7 +81,7 @@ def uninterrupted() -> Iterator[None]:
     try:
         yield
     finally:
-        # Ctrl-C last: as soon as it is heard, the rest of this is left out.
+        # Ctrl-C last: its handler raises, which skips the rest of this.
         for handled, handler in reversed(before.items()):
             signal.signal(handled, handler)
         for number in heard:

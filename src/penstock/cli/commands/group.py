@@ -144,7 +144,7 @@ def _described(cluster: Cluster, name: str) -> dict[str, Any]:
     from penstock.cli.failure import Failure
 
     group = cluster.wait(cluster.admin.describe_consumer_groups([name])[name], name)
-    if group.state is ConsumerGroupState.DEAD:  # what brokers say of a group that they have never heard of
+    if group.state is ConsumerGroupState.DEAD:  # the description of an unknown group
         raise Failure(f"no group {name}: `penstock group list` lists the groups")
     return {
         "group": name,

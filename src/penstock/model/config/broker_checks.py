@@ -17,7 +17,7 @@ __all__ = ["check_dynamic_name", "check_together", "topic_default"]
 def check_dynamic_name(name: str, *, cluster_wide: bool) -> None:
     """Refuse a name that cannot be changed while brokers run, or not for all of them at once.
 
-    Like Kafka, take a name that is none of ours: a plugin or a tool may have its configs there.
+    Like Kafka, accept unknown names: a plugin or a tool may have its configs there.
     """
     key = BROKER_KEYS.get(name)
     if key is None:

@@ -54,7 +54,7 @@ class _Answer(BaseModel):
 
 
 class GpuPage(_Answer):
-    """GPUs that were heard of in the time window, by id."""
+    """GPUs with samples in the time range, by id."""
 
     items: list[Gpu]
     next_cursor: NextCursor

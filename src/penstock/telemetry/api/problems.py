@@ -51,7 +51,7 @@ class BadParameter(PenstockError):
 
 
 class UnknownGpu(PenstockError):
-    """Nothing was heard of this GPU."""
+    """There are no samples of this GPU."""
 
 
 def handle_problems(app: FastAPI) -> None:

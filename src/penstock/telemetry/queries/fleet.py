@@ -243,7 +243,7 @@ def _used(fields: dict[int, dict[str, Any]]) -> list[tuple[float, float, str]]:
 
 
 def health(rows: Any, gpus: Iterable[Gpu], incidents: Iterable[Incident]) -> list[Health]:
-    """The state of these GPUs, and of those that have an open alert but were not heard of; worst first."""
+    """The state of these GPUs, and of those with an open alert but without samples; worst first."""
     measured = by_field(rows, "gpu_id")
     by_subject: dict[str, list[Incident]] = {}
     places = {gpu.gpu_id: (gpu.hostname, gpu.workload, gpu.pod, gpu.job) for gpu in gpus}

@@ -78,7 +78,7 @@ def is_of_gpu() -> pc.Expression:
 
 
 def find_gpus(reader: TableReader, span: Span, only: Only = ALL) -> list[Gpu]:
-    """The GPUs that were heard of in a span, by their ids; `only` is about their newest state."""
+    """The GPUs with samples in a time range, by id; `only` filters by their newest state."""
     keys = {name: pc.field(name) for name in ABOUT}
     found = []
     for piece in reader.cover(span, (*ROLLUPS, SAMPLES)):

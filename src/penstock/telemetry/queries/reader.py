@@ -133,7 +133,7 @@ class TableReader:
         try:
             return scan(self._dataset(table, span))
         except FileNotFoundError:
-            # The table was made anew, or vacuumed past our snapshot: look again, once.
+            # The table was created again, or vacuumed past our snapshot: retry once.
             with self._lock:
                 self._snapshots.pop(table, None)
             return scan(self._dataset(table, span))

@@ -1,6 +1,6 @@
 """The state of the detectors for every GPU: last values, smoothed values and rates, and open alerts.
 
-One row of every array is one GPU, in the order in which they were first heard of. Values that were never
+One row of every array is one GPU, in the order of their first samples. Values that were never
 measured are NaN. Times are milliseconds of the samples' own time, 0 for never.
 """
 
@@ -67,7 +67,7 @@ class Fleet:
 
     @property
     def newest_ms(self) -> int:
-        """The newest step that any GPU was heard of in; 0 if none was."""
+        """The newest step with a sample of any GPU; 0 if there is none."""
         return int(self.seen_ms.max(initial=0))
 
     def heard(
@@ -93,7 +93,7 @@ class Fleet:
         now = np.where(COUNTERS, rate, values)
         self.smooth[numbers] = _eased(self.smooth[numbers], now, elapsed_s, smoothing_s)
         corrected = now[:, _SBE]
-        # From zero, so that one error of a GPU that was never heard of before does not count as many.
+        # From zero, so that one error of a new GPU does not count as many.
         self.corrected[numbers] = _eased(self.corrected[numbers], corrected, elapsed_s[:, 0], corrected_s)
         self.last[numbers] = np.where(np.isnan(values), last, values)
         self.seen_ms[numbers] = np.maximum(before_ms, step_ms)
@@ -130,7 +130,7 @@ class Fleet:
             self.held = np.concatenate([self.held, np.zeros((more, len(self.rules), 3), dtype=np.int64)])
 
     def to_table(self) -> Any:
-        """All of it, for keeping. `gained` is of one step only and starts anew."""
+        """The state to store. `gained` belongs to one step and is not stored."""
         size = len(self.gpu_ids)
 
         def lists(matrix: Any) -> Any:

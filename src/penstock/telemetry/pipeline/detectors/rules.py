@@ -90,7 +90,7 @@ def _has_workload(fleet: Fleet) -> Any:
 
 
 def _only(heard: Ints, fleet: Fleet, known: Any) -> Any:
-    """Of `known`, those that were heard of in this step."""
+    """Of `known`, those with a sample in this step."""
     mask = np.zeros(len(fleet.gpu_ids), dtype=bool)
     mask[heard] = True
     return mask & known
@@ -258,7 +258,7 @@ def ecc(fleet: Fleet, heard: Ints, step_ms: int, told: Thresholds) -> Finding:
 
 
 def xid(fleet: Fleet, heard: Ints, step_ms: int, told: Thresholds) -> Finding:
-    """The driver keeps the last code, so one that was there when a GPU was first heard of says nothing."""
+    """The driver keeps the last code, so the code in a GPU's first sample does not indicate a new event."""
     code, has_changed = fleet.last[:, _XID], fleet.gained[:, _XID] > 0
     is_open = fleet.held[:, fleet.rules.index("xid"), 2] > 0
     bad = (np.nan_to_num(code) != 0) & (has_changed | is_open)
