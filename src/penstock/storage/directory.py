@@ -110,7 +110,7 @@ class DataDirectory:
     ) -> DataDirectory:
         """Open `path`, formatting it if it is new; DirectoryRefused if it is another broker's, or in use.
 
-        Without a `cluster_id`, the directory's own is taken, or a new one if it has none.
+        Without a `cluster_id` the directory keeps its own, or gets a new one if it has none.
         """
         try:
             if not files.exists(f"{path}/{TOPICS}"):
@@ -174,12 +174,12 @@ class DataDirectory:
     def sync(self, plans: Sequence[FlushPlan]) -> None:
         """Carry out plans of logs of this directory, in a worker thread; StorageError if one fails.
 
-        Many are carried out by one sync of the whole volume: each file's own would cost a disk as much.
+        Many plans are carried out by one sync of the whole volume: the sync of one file costs a disk as much.
         """
         synced = False
         if len(plans) >= MANY_FILES:
-            # The lock has been open since before the first write, so it hears of every failed one, which may
-            # be of another's file: then each of our files says for itself.
+            # The lock file has been open since before the first write, so its sync reports every failed write
+            # on the volume. The failed file may not be one of these: then each file is synced by itself.
             with suppress(OSError):
                 synced = self._lock.sync_volume()
         for plan in plans:
@@ -194,14 +194,14 @@ class DataDirectory:
             raise self.health.failed(e, f"cannot look at {self.path}") from e
 
     def keep_reserve(self) -> None:
-        """Keep room for bad times; a disk that has none is full from the start. Touches files only."""
+        """Write the reserve; a disk without space for it is full from the start. Touches files only."""
         try:
             self._reserve.fill()
         except OSError as e:
             self.health.failed(e, f"cannot write {self._reserve.path}")
 
     def has_room(self) -> bool:
-        """Returns true if a disk that was full has room again, the reserve included. Touches files only."""
+        """Returns true if a full disk has space again, including the reserve. Touches files only."""
         try:
             return self._reserve.refill()
         except OSError:
@@ -234,10 +234,10 @@ class DataDirectory:
         return self.folders.partition_path(topic, partition)
 
     def forget(self, partitions: Iterable[StoredPartition]) -> bool:
-        """Before new partitions are made: forget earlier ones of their names, whose logs were longer.
+        """Before new partitions are created: forget earlier partitions of the same names.
 
-        True if a checkpoint on the disk may still speak of those: another has to be written first, or a crash
-        would have the new logs recovered by the old ones' offsets.
+        Returns true if a checkpoint on the disk may have their offsets. Another checkpoint has to be written
+        first: after a crash, recovery would apply the old offsets to the new logs.
         """
         keys = {TopicPartition(topic, partition) for topic, partition, _ in partitions}
         self.shutdown.forget(keys)
@@ -245,7 +245,7 @@ class DataDirectory:
         return self._checkpoints.may_be_written(keys)
 
     def create_partitions(self, partitions: Iterable[StoredPartition]) -> None:
-        """Make places for logs, durably. Touches files only; syncs once per topic, however many they are."""
+        """Create partition folders durably. Touches files only; syncs once per topic."""
         self.health.check()
         try:
             self.folders.create(partitions)
@@ -255,7 +255,7 @@ class DataDirectory:
     def open_log(
         self, topic: str, partition: int, config: LogConfig, clock: Clock, rng: Rng | None = None
     ) -> Log:
-        """The log of a partition that is here; it is closed with the directory, or by `close_log`."""
+        """Open the log of a partition; it is closed with the directory, or by `close_log`."""
         log = self.load_log(topic, partition, config, clock, rng)
         self.adopt(topic, partition, log)
         return log
@@ -263,7 +263,7 @@ class DataDirectory:
     def load_log(
         self, topic: str, partition: int, config: LogConfig, clock: Clock, rng: Rng | None = None
     ) -> Log:
-        """As `open_log`, but touches files only: `adopt` the log where the directory is owned.
+        """As `open_log`, but touches files only; the owner of the directory has to `adopt` the log.
 
         A log that does not match the manifest of the last clean shutdown is recovered, and is in
         `shutdown.unclean`.
@@ -284,8 +284,8 @@ class DataDirectory:
             return log
         self.shutdown.unclean[key] = reason
         if topic == METADATA_TOPIC:
-            # Recovery would put what is missing down as damage in the log's middle. The quorum has its own
-            # way to fetch what a voter lacks.
+            # Recovery would report missing records as damage in the middle of the log. A voter fetches them
+            # from the quorum instead.
             return log
         log.close(clean=False)
         return self._load(key, config, clock, rng, None)
@@ -313,7 +313,7 @@ class DataDirectory:
         return log
 
     def adopt(self, topic: str, partition: int, log: Log) -> None:
-        """Keep a log that was loaded from here with the others."""
+        """Add a log that `load_log` has opened."""
         key = TopicPartition(topic, partition)
         log.durability.before_truncation = lambda: self._before_truncation(key, log)
         log.save_start = self._write_checkpoint
@@ -322,9 +322,9 @@ class DataDirectory:
         self._logs[key] = log
 
     def _before_truncation(self, key: TopicPartition, log: Log) -> None:
-        """A log's recovery point has been lowered: the disk must not have a higher one when it is cut.
+        """Before a truncation: write a checkpoint if the one on the disk has a higher recovery point.
 
-        That it has is rare: what is cut is newer than the last checkpoint, mostly.
+        That is rare: truncated records are usually newer than the last checkpoint.
         """
         if self._checkpoints.is_above(key, log.recovery_point):
             self._write_checkpoint()
@@ -341,13 +341,13 @@ class DataDirectory:
         self._checkpoints.remember(key, log)
 
     def remove_partition(self, topic: str, partition: int) -> PartitionRemoval:
-        """Let go of one partition, its log open or not."""
+        """Remove one partition, whether its log is open or not."""
         self.let_go(topic, partition)
         path, aside = self.partition_path(topic, partition), self.folders.aside(f"{topic}-{partition}")
         return PartitionRemoval(self._files, self.health, path, aside)
 
     def remove_topic(self, topic: str, partitions: Iterable[int]) -> PartitionRemoval:
-        """Let go of a topic, all of whose partitions that are here are given: they go in one step."""
+        """Remove a topic in one step; `partitions` are all its partitions in this directory."""
         for partition in partitions:
             self.let_go(topic, partition)
         path, aside = self.folders.topic_path(topic), self.folders.aside(topic)
@@ -360,11 +360,11 @@ class DataDirectory:
     def quarantine_partitions(
         self, topic: str, partitions: Iterable[int], reason: str, *, forget: bool = True
     ) -> QuarantineEntry:
-        """Set partitions of one topic aside, durably: their places are free then, and nothing is deleted.
+        """Move partitions of one topic to the quarantine, durably. Nothing is deleted.
 
-        Touches files. A caller in a worker thread has `let_go` called first, in the event loop's thread.
-        Without `forget`, the offsets under these names stay: they may be a misplaced folder's. StorageError
-        if the disk refuses.
+        Touches files. If it runs in a worker thread, `let_go` has to be called in the event loop's thread
+        before. Without `forget`, the offsets of these names stay: they may belong to a misplaced folder.
+        StorageError if the disk refuses.
         """
         indexes = list(partitions)
         for partition in indexes if forget else ():
@@ -399,11 +399,11 @@ class DataDirectory:
         self._checkpoints.keep_high_watermark(key, self._logs[key].high_watermark)
 
     def checkpoint_high_watermarks(self) -> Checkpoint | None:
-        """Only the high watermarks, which move all the time; `write` it in a worker thread."""
+        """The current high watermarks; `write` it in a worker thread. None if there are none."""
         return self._checkpoints.take_high_watermarks(self._logs)
 
     def checkpointed(self, written: Checkpoint) -> None:
-        """`written` is on the disk: what only earlier ones spoke of is gone from there."""
+        """`written` is on the disk, and replaces earlier checkpoints there."""
         self._checkpoints.written(written)
         for key, start in written.log_starts.items():
             log = self._logs.get(key)

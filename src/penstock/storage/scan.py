@@ -47,7 +47,7 @@ class ColdIndexes(ColdPages):
 
 
 class CorruptLog(BrokerError):
-    """Bytes of our own log that are not what was written: ours to report, not the reader's fault."""
+    """Damaged bytes in a log of this broker: the reader gets CORRUPT_MESSAGE, and the broker reports them."""
 
     CODE = ErrorCode.CORRUPT_MESSAGE
 

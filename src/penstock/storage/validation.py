@@ -260,7 +260,7 @@ def _whole_size(batches: memoryview, position: int) -> int | None:
 
 
 def _malformed(batches: memoryview, position: int, client: bool) -> ApiError:
-    """Why there is no batch of ours at `position`."""
+    """The error for bytes at `position` that are not a batch of format version 2."""
     if client:
         try:
             one_batch(batches)

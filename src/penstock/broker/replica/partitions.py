@@ -43,7 +43,7 @@ from penstock.storage.removal import Removal
 __all__ = ["CheckMetadata", "Partitions"]
 
 log = get_logger("partitions")
-#: partitions to take in before others get a turn
+#: partitions to host before other tasks get a turn
 _SLICE: Final = 64
 #: checks the metadata without changing a file; returns the function that opens its log in a data directory
 CheckMetadata: TypeAlias = Callable[[], Callable[[DataDirectory], Log]]
@@ -155,9 +155,10 @@ class Partitions(PartitionTable):
         return here
 
     async def _load_missing(self, topic: TopicImage, indexes: Sequence[int]) -> None:
-        """Partitions that should be here: made anew only if they cannot be where we do not see them.
+        """Create assigned partitions that no data directory has, unless a data directory is missing.
 
-        One that the controller counts on is reported, so that its empty log never leads. The others are new.
+        A replica in the ISR or ELR is reported to the controller, so that its empty log never leads. The
+        others are new.
         """
         log.warning("partitions_missing", topic=topic.name, partitions=indexes)
         slots = self.slots(topic)
@@ -170,7 +171,7 @@ class Partitions(PartitionTable):
             await self.add({topic.id: indexes})
 
     async def add(self, added: Mapping[TopicId, Sequence[int]]) -> None:
-        """Start hosting new partitions, each in the directory that holds the fewest."""
+        """Host new partitions, each in the directory with the fewest."""
         wanted = []
         for topic_id, indexes in added.items():
             topic = self._image.topics_by_id[topic_id]
@@ -181,7 +182,7 @@ class Partitions(PartitionTable):
             await self._make(directory, placed)
 
     async def release(self, topic: TopicImage, index: int) -> None:
-        """Host a partition no longer, if it was here at all: its replicas are elsewhere."""
+        """Stop hosting a partition, if it was hosted: its replicas are on other brokers."""
         slot = self.slots(topic).get(index)
         self.slots(topic)[index] = ErrorCode.NOT_LEADER_OR_FOLLOWER
         directory = self._let_go(topic.name, index, slot)
@@ -222,7 +223,7 @@ class Partitions(PartitionTable):
                 await host(directory, [WantedLog(topic, index, config)])
 
     async def _make(self, directory: DataDirectory, wanted: Sequence[WantedLog]) -> None:
-        """Have places for new partitions, and host them."""
+        """Create the folders of new partitions, and host them."""
         stored = [StoredPartition(topic.name, index, topic.id) for topic, index, _ in wanted]
         try:
             if directory.forget(stored):
@@ -235,7 +236,7 @@ class Partitions(PartitionTable):
             await self._host(directory, wanted)
 
     async def remove(self, topic_ids: Iterable[TopicId]) -> list[str]:
-        """Stop hosting topics, whose names were those returned; their files go in the background."""
+        """Stop hosting topics; returns their names. Their files are deleted in the background."""
         names = []
         removals: dict[DataDirectory, list[tuple[str, list[int], PartitionRemoval]]] = {}
         for nth, topic_id in enumerate(topic_ids, 1):
@@ -256,7 +257,7 @@ class Partitions(PartitionTable):
         return names
 
     def _let_go(self, name: str, index: int, slot: Slot | None) -> DataDirectory | None:
-        """Serve a partition no longer; the directory that holds it, if any does."""
+        """Stop serving a partition; returns its directory, if it has one."""
         if isinstance(slot, Partition):
             slot.retire()
             slot.flusher.forget(slot)
@@ -267,20 +268,20 @@ class Partitions(PartitionTable):
     async def _set_aside(
         self, directory: DataDirectory, removed: Sequence[tuple[str, list[int], PartitionRemoval]]
     ) -> None:
-        """Free the places of partitions. Their logs are deleted later, or quarantined if in doubt."""
+        """Move the folders of partitions away. Their logs are deleted later, or quarantined if in doubt."""
         removal = await set_aside(self._workers, directory, removed, self.metadata_doubt())
         if removal is not None:
             self.delete_later(removal, self._flushers[directory])
 
     def reconfigure(self, name: str, overrides: Mapping[str, str]) -> None:
-        """Take over a topic's changed configs."""
+        """Apply the changed configs of a topic."""
         config = self._log_config(overrides)
         for slot in self.of_topic(name).values():
             if isinstance(slot, Partition):
                 slot.reconfigure(config)
 
     async def checkpoint(self) -> None:
-        """Write down how far the logs are safe, so that recovery need not look below."""
+        """Checkpoint recovery points and log starts, so that recovery skips what is on the disk."""
         for directory in self._flushers:
             if directory.health.offline is None:
                 try:
@@ -289,14 +290,14 @@ class Partitions(PartitionTable):
                     log.error("checkpoint_failed", directory=directory.path, error=str(e))
 
     async def checkpoint_directory(self, directory: DataDirectory) -> None:
-        """As `checkpoint`, for one directory; one at a time, so that an older one never comes last."""
+        """As `checkpoint`, for one directory; one at a time, so that the newest is written last."""
         async with self._checkpointing[directory]:
             checkpoint = directory.checkpoint()
             await self._workers.in_thread(checkpoint.write)
             directory.checkpointed(checkpoint)
 
     async def checkpoint_high_watermarks(self) -> None:
-        """Write down what is committed, so that a replica knows after a restart."""
+        """Checkpoint high watermarks, so that replicas have them after a restart."""
         for directory in self._flushers:
             if directory.health.offline is None:
                 async with self._checkpointing[directory]:
@@ -320,7 +321,7 @@ class Partitions(PartitionTable):
         await close_cleanly(self._workers, directory, broker_epoch, self._config.background_threads)
 
     def abandon(self) -> None:
-        """Let go of the directories; the next start has to look at everything that was opened."""
+        """Close the directories without a manifest: the next start recovers every log that was open."""
         for flusher in self._flushers.values():
             flusher.abandon()
         for directory in self.data.opened:
@@ -335,14 +336,14 @@ class Partitions(PartitionTable):
     def _refuse(
         self, topic: TopicImage, index: int, directory: DataDirectory, error: StorageError, *, made: bool
     ) -> None:
-        """Keep a partition's place until its directory can hold it; it must not come up empty elsewhere."""
+        """Mark a partition as offline and retry later; it must not be created empty in another directory."""
         self.slots(topic)[index] = ErrorCode.KAFKA_STORAGE_ERROR
         new = self._refused.add(RefusedPartition(topic, index, directory, made), error)
         if new and directory.health.is_well:  # the reason is the partition's own: others have to lead
             self.mark_unclean(topic.id, index, str(error))
 
     async def _host(self, directory: DataDirectory, wanted: Sequence[WantedLog]) -> None:
-        """Open the logs of partitions that have their places, and serve them."""
+        """Open the logs of partitions whose folders exist, and serve them."""
         if not wanted:
             return
         loaded = await self._workers.in_thread(load_logs, directory, wanted, self._clock, self._rng)
@@ -375,7 +376,7 @@ class Partitions(PartitionTable):
             self.on_hosted(partition)
 
     def delete_later(self, removal: Removals | Removal, flusher: Flusher | None = None) -> None:
-        """Have a worker thread free what was let go of, once `flusher` does not keep it open any more."""
+        """Delete removed files in a worker thread, once `flusher` does not have them open any more."""
 
         async def delete() -> None:
             if flusher is not None:
