@@ -261,7 +261,7 @@ def _high_watermark(node: Node, partition: TopicPartition) -> int:
 
 
 def _is_ahead(nodes: list[Node], controller: Node) -> bool:
-    """Whether somebody has records of the quorum that the disk of its leader does not."""
+    """Whether a node has records of the quorum that are not on the disk of its leader."""
     if controller.broker is None:
         return False
     flushed = controller.broker.node.quorum.state.flushed_offset

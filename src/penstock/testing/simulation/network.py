@@ -1,4 +1,4 @@
-"""The network between processes: who can connect to whom, and what the wire does to TCP.
+"""The network between processes: which hosts reach each other, and what the links do to TCP.
 
 TCP loses, repeats and reorders nothing within a connection; what a bad network does to it is to stall it, to
 cut it, or to let one side believe that it lives. So that is what happens here: a lost segment costs a
@@ -26,7 +26,7 @@ __all__ = ["Link", "Network", "SimServer"]
 _FIRST_PORT: Final = 32768
 #: every interface, of which a simulated host has one
 _ANY_ADDRESS: Final = ("", "0.0.0.0", "::")
-#: how long a connect goes on where nobody answers, and how often it knocks
+#: how long a connect goes on without an answer, and the pause between its attempts
 _CONNECT_S: Final = 20.0
 _KNOCK_S: Final = 1.0
 
@@ -125,7 +125,7 @@ class Network:
         self._links.clear()
 
     def host_down(self, host: str) -> None:
-        """The machine is off: nobody hears of it."""
+        """Switch the machine off: its peers get no message about it."""
         self._down[host] = None
         for wire in self._live():
             wire.host_died(host)
@@ -198,7 +198,7 @@ class Network:
     async def connect(
         self, process: Process, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int
     ) -> tuple[SimTransport, asyncio.BaseProtocol]:
-        """As `loop.create_connection`: refused where nobody listens, slow where nobody answers."""
+        """As `loop.create_connection`: refused where no server listens, times out where no host answers."""
         give_up_at = self._kernel.time() + _CONNECT_S
         while True:
             await asyncio.sleep(self.delay_s(process.host, host, 0) + self.delay_s(host, process.host, 0))

@@ -83,7 +83,7 @@ class Options:
         )
         if nodes == 1:
             return drawn
-        # A cluster has to come up first, and to notice who is gone.
+        # A cluster takes longer: it has to start, and to detect failed brokers.
         drawn = replace(drawn, voters=nodes, duration_s=drawn.duration_s + 3, faults=drawn.faults + 2)
         drawn = replace(drawn, roll_ms=rng.choice((None, _ROLL_MS)))
         if rng.random() < _DIRECTED:
