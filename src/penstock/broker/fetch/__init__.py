@@ -2,5 +2,5 @@
 
 Owns: reading, waiting fetches, clients' fetch sessions, and the shortcut for repeated fetches.
 Imports: `broker.replica` and `broker.base`.
-Used by: the handlers of Fetch and `broker.request`. `broker.app` composes it.
+Used by: the handlers of Fetch. `broker.app` composes it.
 """
