@@ -167,7 +167,7 @@ def test_a_wrong_address_is_reported_before_messages_time_out() -> None:
             with pytest.raises(NotReachable, match=f"no broker responded at {address} within 0.2 s"):
                 await producer.send("topic", b"x")
             producer.send_nowait("topic", b"y")
-            with pytest.raises(DeliveryFailed, match="no broker answered"):
+            with pytest.raises(DeliveryFailed, match="no broker responded"):
                 await producer.flush()
 
     with socket.socket() as taken:

@@ -60,7 +60,7 @@ def test_a_zone_of_its_own_counts_for_more_than_being_up() -> None:
 
 
 def test_nobody_who_is_up_is_nobody_to_lead() -> None:
-    with pytest.raises(InvalidReplicationFactor, match="nobody could lead"):
+    with pytest.raises(InvalidReplicationFactor, match="would have no leader"):
         create(cluster([("", "1"), ("", "2")], fenced=[1, 2]), "t", 1, 1)
 
 
