@@ -28,5 +28,5 @@ def test_levels_are_raised_when_every_broker_has_said_what_it_knows() -> None:
         with pytest.raises(Failure, match=r"^features: Invalid update version 99 for feature group\.version"):
             raise_levels(line, [Raise("group.version", 1, 99)])
         running.kill(2)
-        with pytest.raises(Failure, match=r"^broker 2 does not answer"):
+        with pytest.raises(Failure, match=r"^broker 2 does not respond"):
             possible_raises(line)
