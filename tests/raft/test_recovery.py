@@ -147,6 +147,21 @@ def test_a_new_disk_does_not_vote_for_a_log_that_has_records() -> None:
     assert not node.sent(VoteRequest)
 
 
+@pytest.mark.parametrize("leader", [1, 2])
+def test_new_disks_elect_none_of_them_once_they_have_heard_of_a_leader(leader: int) -> None:
+    """Its disk may be one of the new ones: the voter that answers has followed it, and may have records."""
+    node = Scripted(state=NEW, static=STATIC)
+    node.wait(0)
+    request = node.core.quorum.pending_fetch
+    assert isinstance(request, FetchRequest)
+    node.answered(3, request, FetchResponse(ErrorCode.FENCED_LEADER_EPOCH, 2, leader))
+    assert not granted(node.asked(vote(2, 2, LogPoint(0, 0), pre_vote=True)))
+    assert not granted(node.asked(vote(2, 3, LogPoint(0, 0))))
+    for _ in range(20):
+        node.wait(1000)
+        assert not node.sent(VoteRequest)
+
+
 def test_a_new_disk_in_an_old_cluster_counts_when_it_has_everything() -> None:
     node = Scripted(state=NEW, static=STATIC)
     _, request = node.follow(2, 6)

@@ -77,7 +77,7 @@ class Quorum:
         self.high_watermark = max(
             log.snapshot.offset if log.snapshot is not None else log.start_offset, log.committed_offset
         )
-        #: whether another replica has shown that it has records: then the cluster is not new
+        #: whether another replica has records, or knows of a leader: then the cluster is not new
         self.cluster_exists = False
         #: everything below is on this node's disk; <= the log's end
         self.flushed_offset = log.end_offset
@@ -224,7 +224,10 @@ class Quorum:
             self.outbox.send(node, request)
 
     def observe(self, epoch: int, leader_id: int) -> None:
-        """Follow the leader that a peer's message names, if it is new. Older epochs change nothing."""
+        """Follow the leader that a peer's message names, if it is new. Older epochs change no role."""
+        if leader_id != NO_NODE:
+            # Leaders start their epoch with a record, this node too if its disk has been replaced since.
+            self.cluster_exists = True
         if leader_id == self.key.id:
             leader_id = NO_NODE
         if epoch > self.epoch:
