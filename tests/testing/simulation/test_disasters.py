@@ -9,6 +9,7 @@ import pytest
 
 from penstock.model.ids import TopicPartition
 from penstock.records.record import Record, build_batch
+from penstock.storage.checkpoint import format_checked
 from penstock.testing.disk import FaultyDisk
 from penstock.testing.simulation.__main__ import main
 from penstock.testing.simulation.checkers import ClientChecker, Violation
@@ -20,6 +21,7 @@ from penstock.testing.simulation.disasters.small_files import WAYS
 from penstock.testing.simulation.disasters.steps import damage_of
 from penstock.testing.simulation.history import Acked, Batch, Read, Sent
 from penstock.testing.simulation.invariants import PartitionInvariants, PartitionView, ReplicaView
+from penstock.testing.simulation.observation import Observation
 from penstock.testing.simulation.scenario import Options, Simulation, simulate
 
 #: a seed of each; where one lost something, or never came to rest, before brokers had the rules, that one
@@ -197,6 +199,44 @@ def test_a_disaster_that_breaks_off_is_assessed(simulation: Simulation) -> None:
     assert damage_of(simulation.cluster).outlook is Outlook.WHOLE
     damage_of(simulation.cluster).assess_rest()
     assert damage_of(simulation.cluster).outlook is Outlook.REFUSED
+
+
+@pytest.mark.parametrize(
+    ("durable", "clean", "outlook"),
+    [
+        pytest.param(2, False, Outlook.REFUSED, id="recorded as durable"),
+        pytest.param(1, True, Outlook.REFUSED, id="stopped cleanly"),
+        pytest.param(1, False, Outlook.WHOLE, id="looks like a torn tail"),
+    ],
+)
+def test_a_flipped_voter_may_vote_only_where_a_crash_can_have_done_it(
+    simulation: Simulation, monkeypatch: pytest.MonkeyPatch, durable: int, clean: bool, outlook: Outlook
+) -> None:
+    monkeypatch.setattr(Observation, "committed_metadata", 2)
+    damage, nodes = damage_of(simulation.cluster), simulation.cluster.nodes
+    for node in nodes:
+        path, top = damage.metadata_path(node), node.directories[0]
+        tampering.write(node.disk, f"{path}/{0:020}.log", _batch(0, b"a") + _batch(1, b"b"))
+        lines = format_checked([f"__cluster_metadata 0 {durable}"])
+        tampering.write(node.disk, f"{top}/recovery-point-offset-checkpoint", lines)
+        if clean:
+            tampering.write(node.disk, f"{top}/clean-shutdown", b"")
+    damage.spoil_vote(nodes[0], "removed")
+    with monkeypatch.context() as patched:
+        # Of the two batches, the second.
+        patched.setattr(
+            copies, "covered", lambda *_: [(f"{damage.metadata_path(nodes[1])}/{0:020}.log", 100, 101)]
+        )
+        damage.flip_metadata(nodes[1], Random(1))
+    damage.assess()
+    assert damage.outlook is outlook
+
+
+def test_a_wiped_disk_has_no_metadata_to_flip(simulation: Simulation) -> None:
+    damage, node = damage_of(simulation.cluster), simulation.cluster.nodes[0]
+    damage.wipe(node)
+    with pytest.raises(StateNotReached):
+        damage.flip_metadata(node, Random(1))
 
 
 def _sent(*values: bytes) -> Batch:

@@ -4,8 +4,9 @@ Metadata decides which topics exist, so a damaged record must never be applied. 
 cover its base offset and its leader epoch. Unlike a topic's log, the metadata log has neither gaps nor
 falling epochs, and every epoch starts with a control record, so base offset and epoch are checked as well.
 
-Bytes above the durable offset may be the torn tail of an append that a crash has interrupted. They were not
-acknowledged, and recovery truncates them. Any other invalid bytes are damage.
+Invalid bytes above the durable offset may be the torn tail of an append that a crash has interrupted, and
+recovery truncates them. Damage to records that were synced after the last checkpoint looks the same. Other
+invalid bytes are damage.
 """
 
 from __future__ import annotations

@@ -18,6 +18,7 @@ from random import Random
 from typing import Final
 
 from penstock.broker.app.broker import Broker
+from penstock.broker.node.metadata_check import recorded
 from penstock.model.ids import METADATA_TOPIC, OFFSETS_TOPIC, TopicPartition
 from penstock.storage.memory import Directory
 from penstock.testing.simulation.checkers import ClientChecker, Violation
@@ -41,6 +42,8 @@ class Voter(Enum):
     STALE = "stale"
     #: it must not vote: its log is damaged, or its disk is a new one
     DAMAGED = "damaged"
+    #: a bit of its log has changed: DAMAGED, or STALE where the damage looks like a torn tail
+    FLIPPED = "flipped"
 
 
 class Outlook(Enum):
@@ -175,12 +178,15 @@ class Damage:
         self._observation.quorum_recovered()
 
     def flip_metadata(self, node: Node, rng: Random) -> None:
-        """Invert a bit of the metadata log that no start can overlook."""
-        places = self._metadata_places(node)
+        """Invert a bit of the newest metadata snapshot, or of committed records behind it."""
+        places = self._metadata_places(node) if node.disk.is_dir(self.metadata_path(node)) else []
         if not places:
             raise StateNotReached
         path, begin, end = rng.choice(places)
+        voted = self._voters[node.id] is not Voter.DAMAGED
         self.flip(node, path, rng.randrange(begin, end), rng.randrange(8))
+        if voted:
+            self._voters[node.id] = Voter.FLIPPED
 
     def litter(self, node: Node, folder: Folder, rng: Random) -> None:
         """Put files and links into a data directory that no broker made."""
@@ -274,15 +280,29 @@ class Damage:
         committed, majority = observation.committed_metadata, len(self._nodes) // 2 + 1
         behind = sound = 0
         for node in self._nodes:
-            if self._voters[node.id] is Voter.DAMAGED:
+            voter = self._voter(node)
+            if voter is Voter.DAMAGED:
                 continue
             sound += 1
             path = self.metadata_path(node)
             lacks = copies.end_offset(node.disk, path) < committed
-            behind += lacks or self._voters[node.id] is Voter.STALE
+            behind += lacks or voter is Voter.STALE
         if sound < majority:
             return Outlook.REFUSED
         return Outlook.KEPT if behind >= majority else Outlook.WHOLE
+
+    def _voter(self, node: Node) -> Voter:
+        """What is left of a voter, where a flipped bit is told apart from a torn tail by the node's own disk.
+
+        After a kill or a power loss, a start cuts off what is damaged above all that the data directory
+        records as durable. The last records that were synced before are not recorded yet.
+        """
+        voter, path = self._voters[node.id], self.metadata_path(node)
+        if voter is not Voter.FLIPPED:
+            return voter
+        known, damaged = recorded(node.disk, path), copies.damaged_offset(node.disk, path)
+        is_torn = damaged is not None and damaged >= known.durable and not known.clean
+        return Voter.STALE if is_torn else Voter.DAMAGED
 
     # -- in the end
 
