@@ -1,9 +1,9 @@
-"""From a frame to its handler and back.
+"""Routes a frame to its handler, and the handler's response back.
 
-A handler is `handler(context, request)`. It returns the response, a `Deferred` of it, or None where the
-request wants no answer; handlers off the hot path may be coroutines, and one on it may answer with a writer
-and what it is to write (as `response_skeleton` and `replica_fetch.write_response`). Handlers answer what they
-foresee with error codes; what nobody foresaw is logged and costs the connection that asked.
+A handler is `handler(context, request)`. It returns the response, a `Deferred` of it, or None if the request
+gets no response. A handler off the hot path may be a coroutine. A handler on it may return a writer and its
+content (as `response_skeleton` and `replica_fetch.write_response`). Handlers turn expected errors into error
+codes. An unexpected error is logged, and closes the connection of the request.
 """
 
 from __future__ import annotations
@@ -187,7 +187,7 @@ class Dispatcher:
         return response
 
     def spawn(self, context: Context, work: Coroutine[Any, Any, T]) -> Deferred[T]:
-        """Run `work` as a task; an error that it did not foresee costs the connection that asked."""
+        """Run `work` as a task; an unexpected error closes the connection of the request."""
         response: Deferred[T] = Deferred()
 
         async def run() -> None:
@@ -202,7 +202,7 @@ class Dispatcher:
         return response
 
     def failed(self, context: Context, error: Exception) -> None:
-        """Close the connection of a request whose answer met an error that nobody foresaw."""
+        """Close the connection of a request that met an unexpected error."""
         context.connection.fail(str(self._bug(context, error)))
 
     def _bug(self, context: Context, error: Exception) -> ProtocolError:
