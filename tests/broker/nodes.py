@@ -104,7 +104,7 @@ class Cluster:
         *first, last = nodes
         for node in first:
             await self.stop(node)
-        with patch.object(lifecycle, "_FAREWELL_S", 0.02):
+        with patch.object(lifecycle, "_SHUTDOWN_PATIENCE_S", 0.02):
             await self.stop(last)
 
     async def close(self) -> None:

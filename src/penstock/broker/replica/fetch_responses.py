@@ -51,7 +51,7 @@ def _answer(data: PartitionData) -> FetchAnswer:
 
 
 def cut_log(partition: Partition, step: Step) -> None:
-    """Cut the log where it differs from the leader's, if `step` asks for it."""
+    """Cut the log where it differs from the leader's, if `step` says so."""
     if isinstance(step, Truncate):
         report = log.info if step.committed_lost is False else log.error
         report(
