@@ -192,6 +192,7 @@ def scores(seeds: list[int], hosts: int, without: tuple[int, ...] = ()) -> dict[
     return {each.value: (hit / max(n, 1), true / max(m, 1)) for each, (hit, n, true, m) in found.items()}
 
 
+@pytest.mark.slow
 def test_faults_of_a_small_fleet_are_found() -> None:
     for fault_class, (recall, precision) in scores([11], hosts=40).items():
         assert recall >= 0.95, fault_class
@@ -201,6 +202,7 @@ def test_faults_of_a_small_fleet_are_found() -> None:
 PROFILING, LIMITS = (1002,), (160, 164)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("without", [PROFILING, PROFILING + LIMITS])
 def test_fake_busy_is_found_without_profiling_fields(without: tuple[int, ...]) -> None:
     """By power against the limit that the GPU, or its model, has."""

@@ -18,6 +18,7 @@ def run(*arguments: str) -> int:
     )
 
 
+@pytest.mark.slow
 def test_the_command(tables: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert run("--tables", str(tables), "--out", str(tmp_path / "out"), "--hours", "1") == 0
     output, errors = capfd.readouterr()
@@ -40,6 +41,7 @@ def test_a_file_in_the_way(tables: Path, tmp_path: Path, capfd: pytest.CaptureFi
     assert capfd.readouterr().err == f"penstock: --out {tmp_path / 'file'} is a file; name a folder\n"
 
 
+@pytest.mark.slow
 def test_tables_in_an_object_store(tables: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """It is told by options alone where the store is and who asks; the store knows nobody else."""
     with serving(tables.parent) as options:

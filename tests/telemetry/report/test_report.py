@@ -36,6 +36,7 @@ def made(tables: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
+@pytest.mark.slow
 def test_the_same_data_gives_the_same_files(tables: Path, tmp_path: Path, made: Path) -> None:
     report = write_report(TableReader(str(tables)), tmp_path)
     assert {path.name for path in report.files} == {path.name for path in made.iterdir()}
@@ -55,6 +56,7 @@ def test_plots_are_pictures_of_a_sane_size(made: Path, name: str) -> None:
     assert (made / name).stat().st_size > 10_000
 
 
+@pytest.mark.slow
 def test_other_data_gives_other_plots(made: Path, tmp_path: Path) -> None:
     make_tables(tmp_path / "tables", 40)
     write_report(TableReader(str(tmp_path / "tables")), tmp_path / "out")
@@ -103,6 +105,7 @@ def test_windows_that_have_not_closed(tmp_path: Path) -> None:
     assert "4 GPUs" in report.summary
 
 
+@pytest.mark.slow
 def test_what_was_not_measured_is_not_zero_and_a_closing_makes_it_known(tmp_path: Path) -> None:
     pipeline = SmallPipeline(tmp_path / "tables")
     pipeline.run_batches([0, 90])
