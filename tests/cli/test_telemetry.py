@@ -176,7 +176,7 @@ def test_a_target_that_is_down(penstock: Command) -> None:
         (["simulate", "--late", "0.6", "--malformed", "0.6"], "must not exceed 1 together"),
         (["simulate", "--start", "soon"], "--start 'soon' is neither milliseconds nor a time"),
         (["simulate", "--labels", "/nowhere/faults"], "No such file or directory: '/nowhere/faults'"),
-        (["replay", "no-such.csv"], "no-such.csv is no file"),
+        (["replay", "no-such.csv"], "no-such.csv is not a file"),
         (["replay", __file__], "neither a DCGM snapshot"),
         (["replay", __file__, "--shard", "2/2"], "--shard '2/2' is not I/N"),
         (["scrape"], "nothing to scrape: give URLs, or --targets FILE"),
