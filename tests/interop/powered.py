@@ -123,9 +123,12 @@ class Machine:
         workers = SystemWorkers(lambda: 2)
         off = asyncio.Event()
         self._disk.when_off = partial(_tell, self._loop, off)
-        broker = await Broker.open(
-            BrokerConfig(self._config), World(SystemClock(), SystemRng(), self._disk, workers)
-        )
+        try:
+            world = World(SystemClock(), SystemRng(), self._disk, workers)
+            broker = await Broker.open(BrokerConfig(self._config), world)
+        except BaseException:
+            workers.close()
+            raise
         try:
             if await _unless(off, broker.start()):
                 up.set()

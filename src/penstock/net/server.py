@@ -138,8 +138,7 @@ class Server:
         self._stopping = True
         if self._sweep is not None:
             self._sweep.cancel()
-        for server in self._servers:
-            server.close()
+        self.release()
         self._emptied.clear()
         for connection in list(self.connections):
             connection.close()
@@ -150,6 +149,11 @@ class Server:
             connection.abort()
         if self.connections:
             await self._emptied.wait()
+
+    def release(self) -> None:
+        """Give up the addresses."""
+        for server in self._servers:
+            server.close()
 
     def call_soon(self, callback: Callable[[], None]) -> None:
         """Call once all frames are served that arrived together, before they are answered; if none, soon."""

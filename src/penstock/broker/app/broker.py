@@ -79,6 +79,12 @@ class Broker:
             partitions.abandon()
             world.workers.close()
             raise
+        except BaseException:
+            # The process ends here, or a test lets the power go: only the addresses are given up.
+            server.release()
+            if internal is not None:
+                internal.release()
+            raise
 
     def __init__(self, parts: BrokerParts) -> None:
         self.parts = parts

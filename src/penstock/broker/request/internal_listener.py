@@ -30,6 +30,10 @@ class InternalListener:
     async def stop(self) -> None:
         await self._server.stop()
 
+    def release(self) -> None:
+        """Give up the address."""
+        self._server.release()
+
 
 def listener_at(endpoint: Endpoint) -> Listener:
     return Listener(
