@@ -14,7 +14,13 @@ from typing import NamedTuple
 
 from penstock.ports import File, Files
 from penstock.records.batch import LOG_OVERHEAD
-from penstock.records.header_fields import BASE_OFFSET, BATCH_LENGTH, LAST_OFFSET_DELTA, MAX_TIMESTAMP
+from penstock.records.header_fields import (
+    BASE_OFFSET,
+    BATCH_LENGTH,
+    LAST_OFFSET_DELTA,
+    LEADER_EPOCH,
+    MAX_TIMESTAMP,
+)
 from penstock.storage.config import FOREVER
 from penstock.storage.log import Log
 from penstock.storage.recovery import BatchSearch, Corruption, whole_batches
@@ -45,6 +51,8 @@ class SealedSegment(NamedTuple):
     end_offset: int
     #: true if compaction may have left offsets out
     gaps_allowed: bool
+    #: the newest leader epoch of the log; no checksum covers the epoch of a batch
+    newest_epoch: int
 
 
 class Piece(NamedTuple):
@@ -72,7 +80,12 @@ def describe_as_is(log: Log, segment: Segment) -> SealedSegment | None:
     following = log.segments.after(segment)
     end_offset = log.end_offset if following is None else following.base_offset
     return SealedSegment(
-        segment.path(LOG), segment.size, segment.base_offset, end_offset, segment.is_compacted
+        segment.path(LOG),
+        segment.size,
+        segment.base_offset,
+        end_offset,
+        segment.is_compacted,
+        log.leader_epochs.latest,
     )
 
 
@@ -102,6 +115,13 @@ class _Scrub(BatchSearch):
         if self._position >= end and self.next_offset < self._limit and not self._gaps_allowed:
             self._damaged(end, self._limit)
         return Piece(self._position, self.next_offset, tuple(self._damage))
+
+    def _is_left_over(self, header: tuple[int, ...], next_offset: int) -> bool:
+        """Returns true if a batch claims an epoch that the log never had: a bit of it has changed.
+
+        A follower refuses such a batch, so it could never catch up.
+        """
+        return 0 <= self._sealed.newest_epoch < header[LEADER_EPOCH]
 
     def _walk(self, file: File, until: int) -> None:
         """Go over sound batches, to the first that is not or that starts at `until` or later."""
