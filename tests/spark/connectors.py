@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
+from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -17,6 +17,8 @@ __all__ = ["REFUSED", "Connector", "Stream", "as_plain", "numbers", "offsets_jso
 REFUSED = (PySparkException, Py4JJavaError)
 
 _PATIENCE_S = 300
+_TRIES: Final = 4
+_NOT_STARTED: Final = "Python worker failed to connect back"
 
 
 @dataclass(frozen=True)
@@ -78,9 +80,19 @@ class Stream:
         return self._writer.trigger(processingTime="0 seconds").start()
 
     def run(self) -> list[list[int]]:
-        """What there is, and end: the batches of this run."""
-        self.batches.clear()
-        assert self._writer.trigger(availableNow=True).start().awaitTermination(_PATIENCE_S)
+        """Read to the end: the batches of this run.
+
+        Spark gives a Python worker ten seconds to start, which a loaded machine may exceed. A query that
+        failed for that alone, before its first batch, runs again.
+        """
+        for left in reversed(range(_TRIES)):
+            self.batches.clear()
+            try:
+                assert self._writer.trigger(availableNow=True).start().awaitTermination(_PATIENCE_S)
+                break
+            except StreamingQueryException as error:
+                if _NOT_STARTED not in str(error) or self.batches or not left:
+                    raise
         return list(self.batches)
 
     def _take(self, rows: DataFrame, _: int) -> None:
