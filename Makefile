@@ -44,7 +44,7 @@ check-nodes: $(READY)
 check-replicas: $(READY)
 	$(PY) -m pytest -q --fast tests/broker/replica tests/broker/healing
 
-test: $(READY) ## everything that must hold: lint, tests, and other people's tests (fifteen minutes on two cores)
+test: $(READY) ## everything that must hold: lint, tests, and other people's tests (twenty minutes on two cores)
 	@echo "four parts run at once; each reports when it is done"
 	@$(MAKE) --no-print-directory --jobs=4 --keep-going --output-sync=line lint test-pipeline test-interop test-simulation test-brokers test-clients test-conformance test-core
 
