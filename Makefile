@@ -28,7 +28,7 @@ KAFKA_TESTS := tests/client/test_survival.py tests/broker/produce/test_poison.py
 PIPELINE_TESTS := tests/spark tests/telemetry $(KAFKA_TESTS)
 PARTS := $(SIMULATION_TESTS) $(BROKER_TESTS) $(CLIENT_TESTS) $(INTEROP_TESTS) $(PIPELINE_TESTS)
 
-check: $(READY) ## lint, and every fast test without child processes and Spark (three minutes)
+check: $(READY) ## lint, and every fast test without child processes and Spark
 	@$(MAKE) --no-print-directory --jobs=5 --keep-going --output-sync=line lint check-core check-brokers check-nodes check-replicas
 
 check-core: $(READY)
