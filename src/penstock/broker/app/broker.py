@@ -101,14 +101,12 @@ class Broker:
         self.internal = parts.internal
         self.partitions = parts.partitions
         self.node = parts.node
-        self.producer_ids = parts.producer_ids
         self.forwarding = parts.forwarding
         self.groups = parts.groups
         self.replicas = parts.replicas
         self.repairs = parts.repairs
         self.scrubber = parts.scrubber
         self.full_directories = parts.full_directories
-        self.fetch_sessions = parts.fetch_sessions
         self.lifecycle = parts.lifecycle
         self.rejoining = parts.rejoining
         self.maintenance = parts.maintenance

@@ -292,10 +292,10 @@ class Damage:
         return Outlook.KEPT if behind >= majority else Outlook.WHOLE
 
     def _voter(self, node: Node) -> Voter:
-        """What is left of a voter, where a flipped bit is told apart from a torn tail by the node's own disk.
+        """The state of a voter's metadata log, going by its own disk where a bit was flipped.
 
-        After a kill or a power loss, a start cuts off what is damaged above all that the data directory
-        records as durable. The last records that were synced before are not recorded yet.
+        After a kill or a power loss, a start takes damage above the recorded durable offset for a torn tail,
+        and cuts it off. The durable offset is recorded later than the last sync, so it may be too low.
         """
         voter, path = self._voters[node.id], self.metadata_path(node)
         if voter is not Voter.FLIPPED:
