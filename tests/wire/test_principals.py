@@ -5,10 +5,11 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from kio.schema.default_principal_data.v0.data import DefaultPrincipalData
+from kio.schema.default_principal_data.v0 import data as oracle
 
 from penstock.model.errors import ProtocolError
-from penstock.wire.principals import Principal, decode_principal, encode_principal
+from penstock.security.principal import Principal
+from penstock.wire.principals import DefaultPrincipalData, decode_principal, encode_principal
 from tests.wire.instances import instance
 from tests.wire.oracles import Kio
 
@@ -22,9 +23,11 @@ def test_golden_bytes() -> None:
 def test_oracle_agrees() -> None:
     random = Random("principals")
     for _ in range(20):
-        principal = instance(Principal, 0, random)
+        data = instance(DefaultPrincipalData, 0, random)
+        data.token_authenticated = False
+        principal = Principal(data.type, data.name)
         encoded = encode_principal(principal)
-        assert encoded == b"\0\0" + Kio().encode(DefaultPrincipalData, 0, principal)
+        assert encoded == b"\0\0" + Kio().encode(oracle.DefaultPrincipalData, 0, data)
         assert decode_principal(encoded) == principal
 
 

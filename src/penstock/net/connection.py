@@ -23,6 +23,7 @@ from penstock.net.deferred import Deferred
 from penstock.net.listener import Listener
 from penstock.net.output import Output
 from penstock.ports import Buffer, FileRange
+from penstock.security.principal import Session, canonical_address
 
 __all__ = ["Answer", "Application", "Connection", "ConnectionHost"]
 
@@ -92,7 +93,7 @@ class Connection(asyncio.BufferedProtocol):
         "listener",
         "memo",
         "peer",
-        "principal",
+        "session",
         "software",
     )
 
@@ -102,7 +103,8 @@ class Connection(asyncio.BufferedProtocol):
         self.peer = ""
         #: the peer's host, without its port
         self.address = ""
-        self.principal = "User:ANONYMOUS"
+        #: the principal and its address; replaced when the peer authenticates
+        self.session = Session(listener=listener.name)
         #: (name, version) that the client said of itself in ApiVersions
         self.software: tuple[str, str] | None = None
         #: the requests that the peer repeats; set by the application, None if there are none
@@ -130,8 +132,12 @@ class Connection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         peername = transport.get_extra_info("peername")
-        self.peer = f"{peername[0]}:{peername[1]}" if peername else "?"
-        self.address = self.peer.rpartition(":")[0]
+        if peername:
+            self.address = canonical_address(peername[0])
+            self.peer = f"{self.address}:{peername[1]}"
+        else:
+            self.peer = "?"
+        self.session = Session(listener=self.listener.name, host=self.address)
         self.active_at = self._server.loop.time()
         self._output = Output(self._server.loop, self._transport, self._output_changed)
         self._server.admit(self)

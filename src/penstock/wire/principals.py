@@ -7,30 +7,35 @@ from struct import Struct as Packer
 from typing import Final
 
 from penstock.model.errors import ProtocolError
+from penstock.security.principal import Principal
 from penstock.wire.compiler import Decoder, Encoder, decoder, encoder
 from penstock.wire.schema import Struct, boolean, string
 
-__all__ = ["Principal", "decode_principal", "encode_principal"]
+__all__ = ["decode_principal", "encode_principal"]
 
 _VERSION: Final = 0
 _PREFIX: Final = Packer(">h")
 
 
-class Principal(Struct):
+class DefaultPrincipalData(Struct):
     type: str = string()
     name: str = string()
     token_authenticated: bool = boolean()
 
 
 @cache
-def _codec() -> tuple[Encoder[Principal], Decoder[Principal]]:
+def _codec() -> tuple[Encoder[DefaultPrincipalData], Decoder[DefaultPrincipalData]]:
     """Compiled on first use: a broker that forwards nothing needs neither."""
-    return encoder(Principal, _VERSION, flexible=True), decoder(Principal, _VERSION, flexible=True)
+    return (
+        encoder(DefaultPrincipalData, _VERSION, flexible=True),
+        decoder(DefaultPrincipalData, _VERSION, flexible=True),
+    )
 
 
 def encode_principal(principal: Principal) -> bytes:
     encode, _ = _codec()
-    return _PREFIX.pack(_VERSION) + b"".join(encode(principal))  # type: ignore[arg-type]  # bytes of ours
+    data = DefaultPrincipalData(type=principal.type, name=principal.name)
+    return _PREFIX.pack(_VERSION) + b"".join(encode(data))  # type: ignore[arg-type]  # bytes of ours
 
 
 def decode_principal(data: bytes) -> Principal:
@@ -38,4 +43,5 @@ def decode_principal(data: bytes) -> Principal:
     _, decode = _codec()
     if len(data) < _PREFIX.size or _PREFIX.unpack_from(data)[0] != _VERSION:
         raise ProtocolError(f"principal of {len(data)} bytes, or of a version other than {_VERSION}")
-    return decode(memoryview(data), _PREFIX.size)
+    found = decode(memoryview(data), _PREFIX.size)
+    return Principal(found.type, found.name)

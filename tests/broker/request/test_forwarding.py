@@ -19,6 +19,7 @@ from penstock.broker.request.forwarding import Caller
 from penstock.metadata.image import BROKER, TOPIC
 from penstock.model.errors import ErrorCode
 from penstock.net.client import PeerLost
+from penstock.security.principal import Principal
 from penstock.wire.api import Api
 from penstock.wire.apis.allocate_producer_ids import ALLOCATE_PRODUCER_IDS, AllocateProducerIdsRequest
 from penstock.wire.apis.alter_partition import ALTER_PARTITION, AlterPartitionRequest
@@ -351,7 +352,7 @@ def test_who_asked_reaches_the_controller(monkeypatch: pytest.MonkeyPatch) -> No
     seen: list[tuple[str, str, str | None]] = []
 
     async def serve(_: TopicHandlers, context: Context, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
-        seen.append((context.principal, context.host, context.client_id))
+        seen.append((str(context.principal), context.host, context.client_id))
         return DeleteTopicsResponse()
 
     monkeypatch.setattr(TopicHandlers, "delete_topics", serve)
@@ -364,7 +365,7 @@ def test_who_asked_reaches_the_controller(monkeypatch: pytest.MonkeyPatch) -> No
             node = await follower(nodes)
             request = DeleteTopicsRequest(timeout_ms=5000)
             await nodes.ask(node, DELETE_TOPICS, request)
-            alice = Caller("User:alice", "2001:db8::7", "alices-client")
+            alice = Caller(Principal("User", "alice"), "2001:db8::7", "alices-client")
             await nodes[node].forwarding.forward(DELETE_TOPICS, 6, request, nowhere, alice)
 
     run(main())

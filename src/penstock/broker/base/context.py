@@ -9,6 +9,7 @@ from penstock.broker.base.metrics import ApiStats
 from penstock.net.connection import Connection
 from penstock.net.deferred import Deferred
 from penstock.net.listener import Listener
+from penstock.security.principal import Principal, Session
 
 __all__ = ["AsyncHandler", "Context", "Handler", "RequestTasks"]
 
@@ -48,13 +49,18 @@ class Context:
         return self.connection.listener
 
     @property
-    def principal(self) -> str:
-        return self.connection.principal
+    def session(self) -> Session:
+        """The principal of the request, and the address that it came from."""
+        return self.connection.session
+
+    @property
+    def principal(self) -> Principal:
+        return self.session.principal
 
     @property
     def host(self) -> str:
         """The address that the request came from."""
-        return self.connection.peer.rpartition(":")[0]
+        return self.session.host
 
     def failed(self, error: Exception) -> None:
         """Close the connection: an unexpected error arose after the handler had returned."""

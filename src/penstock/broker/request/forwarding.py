@@ -18,6 +18,7 @@ from penstock.broker.node.cluster_node import ClusterNode, ControllerUnavailable
 from penstock.broker.node.controller import NotController
 from penstock.metadata.topics import NewTopic
 from penstock.model.errors import ApiError, ErrorCode, ProtocolError, TopicAlreadyExists
+from penstock.security.principal import ANONYMOUS, Principal, Session, canonical_address
 from penstock.wire.api import Api
 from penstock.wire.apis.create_topics import (
     CREATE_TOPICS,
@@ -30,7 +31,7 @@ from penstock.wire.apis.describe_quorum import DESCRIBE_QUORUM
 from penstock.wire.apis.envelope import ENVELOPE, EnvelopeRequest, EnvelopeResponse
 from penstock.wire.apis.list_partition_reassignments import LIST_PARTITION_REASSIGNMENTS
 from penstock.wire.messages import decode_request_header, decode_response, encode_request, encode_response
-from penstock.wire.principals import Principal, decode_principal, encode_principal
+from penstock.wire.principals import decode_principal, encode_principal
 
 __all__ = ["Caller", "Forwarding"]
 
@@ -49,31 +50,27 @@ _IPV4_BYTES: Final = 4
 class Caller(NamedTuple):
     """The client of a forwarded request: the fields of an envelope beside the request."""
 
-    principal: str
+    principal: Principal
     #: the client's address
     host: str
     client_id: str | None
 
 
-_THE_BROKER: Final = Caller("User:ANONYMOUS", "127.0.0.1", None)
+_THE_BROKER: Final = Caller(ANONYMOUS, "127.0.0.1", None)
 
 
 class _ForwardedContext(Context):
     """The context of a request in an envelope: the client's, not that of the broker that forwarded it."""
 
-    __slots__ = ("_caller",)
+    __slots__ = ("_session",)
 
     def __init__(self, outer: Context, caller: Caller, version: int, stats: ApiStats) -> None:
         super().__init__(outer.tasks, outer.connection, caller.client_id, version, stats)
-        self._caller = caller
+        self._session = Session(caller.principal, outer.listener.name, caller.host)
 
     @property
-    def principal(self) -> str:
-        return self._caller.principal
-
-    @property
-    def host(self) -> str:
-        return self._caller.host
+    def session(self) -> Session:
+        return self._session
 
 
 class Forwarding:
@@ -209,26 +206,24 @@ class Forwarding:
 
 def _envelope(api: Api[Any, Any], version: int, request: Any, caller: Caller) -> EnvelopeRequest:
     frame = b"".join(encode_request(api, version, 0, caller.client_id, request))  # type: ignore[arg-type]
-    kind, _, name = caller.principal.partition(":")
     return EnvelopeRequest(
         request_data=frame[_SIZE:],
-        request_principal=encode_principal(Principal(type=kind, name=name)),
+        request_principal=encode_principal(caller.principal),
         client_host_address=_packed(caller.host),
     )
 
 
 def _caller_in(envelope: EnvelopeRequest, client_id: str | None) -> Caller:
     """The client that sent the request to the broker that forwarded it."""
-    name = _THE_BROKER.principal
+    principal = ANONYMOUS
     if envelope.request_principal is not None:
         principal = decode_principal(envelope.request_principal)
-        name = f"{principal.type}:{principal.name}"
     try:
         address = bytes(envelope.client_host_address)
         host = inet_ntop(AF_INET if len(address) == _IPV4_BYTES else AF_INET6, address)
     except ValueError as e:
         raise ProtocolError("the envelope has no valid client address") from e
-    return Caller(name, host, client_id)
+    return Caller(principal, canonical_address(host), client_id)
 
 
 def _packed(host: str) -> bytes:
