@@ -97,9 +97,20 @@ def test_each_row_is_about_a_module() -> None:
     assert set(ELSEWHERE) <= set(modules())
 
 
-def test_packages_of_tests_have_the_names_of_packages() -> None:
-    packages = {path.name for path in SOURCES.iterdir() if path.is_dir() and path.name != "__pycache__"}
-    assert {path.parent.name for path in TESTS.glob("*/test_*.py")} <= packages
+@pytest.mark.parametrize("package", ["broker", "cli"])
+def test_packages_of_tests_have_the_names_of_packages(package: str) -> None:
+    packages = {path.parent.name for path in (ROOT / "src/penstock" / package).glob("*/__init__.py")}
+    assert {path.parent.name for path in (ROOT / "tests" / package).glob("*/test_*.py")} <= packages
+
+
+def test_tests_of_the_command_line_lie_beside_what_they_test() -> None:
+    """A test that has the name of a module of `cli` is in the package of that module."""
+    sources, tests = ROOT / "src/penstock/cli", ROOT / "tests/cli"
+    modules = {path.relative_to(sources).with_suffix("") for path in sources.rglob("*.py")}
+    names = {module.name for module in modules}
+    found = {path.relative_to(tests).with_suffix("") for path in tests.rglob("test_*.py")}
+    meant = {test.with_name(test.name.removeprefix("test_")) for test in found}
+    assert {module for module in meant if module.name in names} <= modules
 
 
 def test_no_test_imports_another_test() -> None:

@@ -1,73 +1,17 @@
-"""The command as users run it: its own process, against a broker that is one, too."""
+"""The command against a broker that all tests of client commands share."""
 
 from __future__ import annotations
 
 import io
-import os
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
-from typing import Protocol
 
 import pytest
 
 from penstock.cli.app import app
 from penstock.cli.failure import guarded
-
-PENSTOCK = [sys.executable, "-m", "penstock"]
-WAIT_S = 90
-
-
-class Command(Protocol):
-    def __call__(self, *arguments: str, input: str | None = None) -> subprocess.CompletedProcess[str]: ...
-
-
-def run(
-    *arguments: str, input: str | None = None, bootstrap: str | None = None
-) -> subprocess.CompletedProcess[str]:
-    """Run `penstock` to its end. Whatever it did, no traceback may have reached the user."""
-    environment = {**os.environ, "PENSTOCK_BOOTSTRAP": bootstrap or "127.0.0.1:1"}
-    done = subprocess.run(
-        [*PENSTOCK, *arguments], input=input, capture_output=True, text=True, timeout=WAIT_S, env=environment
-    )
-    assert "Traceback" not in done.stderr
-    return done
-
-
-def consecutive_free_ports(count: int) -> int:
-    """The first of some ports that nobody has, below those that systems give to whoever asks for any."""
-    for first in range(21_000, 31_000, count):
-        try:
-            for port in range(first, first + count):
-                socket.create_server(("127.0.0.1", port)).close()
-        except OSError:
-            continue
-        return first
-    raise AssertionError("no free ports")
-
-
-@contextmanager
-def running_broker(*arguments: str, cwd: Path | None = None) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """A broker on a free port, and the address on its ready line."""
-    process = subprocess.Popen(
-        [*PENSTOCK, "up", "--port", "0", *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        cwd=cwd,
-    )
-    try:
-        assert process.stdout is not None
-        assert process.stderr is not None
-        line = process.stdout.readline()
-        assert line.startswith("ready "), process.stderr.read()
-        yield process, line.split()[1]
-    finally:
-        process.kill()
-        process.communicate()
+from tests.cli.running import Command, running_broker
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,7 @@ import pytest
 
 from penstock.cli.app import app
 from penstock.cli.completion import prepare_completion, rejoined
-from tests.cli.conftest import WAIT_S, Command
+from tests.cli.running import WAIT_S, Command
 
 
 @pytest.mark.parametrize(

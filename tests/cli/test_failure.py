@@ -13,7 +13,7 @@ import typer
 from penstock.cli.app import app
 from penstock.cli.failure import Failure, guarded, misused
 from penstock.model.errors import InvalidConfig, StorageError
-from tests.cli.conftest import WAIT_S
+from tests.cli.running import WAIT_S
 
 
 def raises(error: BaseException) -> Callable[[], None]:

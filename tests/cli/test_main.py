@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import penstock
-from tests.cli.conftest import PENSTOCK, WAIT_S
+from tests.cli.running import PENSTOCK, WAIT_S
 
 pytestmark = pytest.mark.process
 

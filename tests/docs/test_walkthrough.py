@@ -14,7 +14,7 @@ import pytest
 from penstock.cli.cluster.broker_home import homes_in
 from penstock.cli.cluster.starting import stop_again
 from penstock.model.config import load_config_file
-from tests.cli.conftest import consecutive_free_ports
+from tests.cli.running import consecutive_free_ports
 from tests.docs.walkthrough import ROOT, Shell, blocks, pages, running_broker
 
 pytestmark = pytest.mark.process

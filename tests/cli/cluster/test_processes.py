@@ -23,7 +23,7 @@ from penstock.cli.cluster.processes import (
     wait_for_end,
     write_pid_file,
 )
-from tests.cli.conftest import WAIT_S
+from tests.cli.running import WAIT_S
 
 pytestmark = pytest.mark.process
 

@@ -15,7 +15,7 @@ from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from penstock.telemetry.message import MalformedSample, decode
-from tests.cli.conftest import PENSTOCK, WAIT_S, Command
+from tests.cli.running import PENSTOCK, WAIT_S, Command
 
 
 def reader() -> Consumer:

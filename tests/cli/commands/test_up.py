@@ -13,7 +13,7 @@ from typing import cast
 
 import pytest
 
-from tests.cli.conftest import PENSTOCK, WAIT_S, run, running_broker
+from tests.cli.running import PENSTOCK, WAIT_S, run, running_broker
 
 pytestmark = pytest.mark.process
 

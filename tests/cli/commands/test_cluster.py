@@ -26,7 +26,7 @@ from penstock.cli.connection import Cluster
 from penstock.cli.direct import DirectLine
 from penstock.cli.failure import guarded
 from penstock.metadata.image import ClusterImage
-from tests.cli.conftest import consecutive_free_ports
+from tests.cli.running import consecutive_free_ports
 
 pytestmark = pytest.mark.process
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from penstock.telemetry.pipeline.tables import Tables
-from tests.cli.conftest import PENSTOCK, Command
+from tests.cli.running import PENSTOCK, Command
 
 pytestmark = pytest.mark.process
 

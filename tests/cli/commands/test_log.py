@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import PENSTOCK, WAIT_S, run, running_broker
+from tests.cli.running import PENSTOCK, WAIT_S, run, running_broker
 
 pytestmark = pytest.mark.process
 

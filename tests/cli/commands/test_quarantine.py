@@ -15,7 +15,7 @@ from penstock.storage.directory import DataDirectory
 from penstock.testing import broker
 from tests.broker.raw import RawClient
 from tests.broker.requests import Topic, append, create_topic, delete_topic, read_all
-from tests.cli.conftest import run
+from tests.cli.running import run
 
 pytestmark = pytest.mark.process
 

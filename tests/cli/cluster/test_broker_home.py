@@ -20,7 +20,7 @@ from penstock.cli.commands.cluster import stop
 from penstock.cli.failure import Failure
 from penstock.model.config import BrokerConfig, DeclaredTopic
 from penstock.model.errors import InvalidConfig
-from tests.cli.conftest import consecutive_free_ports
+from tests.cli.running import consecutive_free_ports
 
 PLAN = ClusterPlan(brokers=3, port=0)
 

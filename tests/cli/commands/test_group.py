@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer
 
-from tests.cli.conftest import PENSTOCK, WAIT_S, Command
+from tests.cli.running import PENSTOCK, WAIT_S, Command
 
 _numbers = count()
 
