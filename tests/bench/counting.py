@@ -11,6 +11,8 @@ import gc
 import os
 import socket
 import sys
+import threading
+import time
 import tracemalloc
 from collections.abc import Generator, Sequence
 from types import FrameType
@@ -106,6 +108,29 @@ class Peer:
         self._there.close()
 
 
+class OtherThreads:
+    """The threads that run now, such as those of brokers that other tests share.
+
+    They allocate memory whenever they run, and memory is counted for the whole process.
+    """
+
+    def __init__(self) -> None:
+        here = threading.get_ident()
+        threads = [each.ident for each in threading.enumerate() if each.ident not in (None, here)]
+        self._clocks = [time.pthread_getcpuclockid(ident) for ident in threads if ident is not None]
+
+    def cpu_ns(self) -> int:
+        """The processor time that they have used; equal before and after means that none of them has run."""
+        return sum(map(_read_clock, self._clocks))
+
+
+def _read_clock(clock: int) -> int:
+    try:
+        return time.clock_gettime_ns(clock)
+    except OSError:  # its thread has ended
+        return 0
+
+
 class StepCounter:
     """Counts what the interpreter does, outside this module."""
 
@@ -140,10 +165,13 @@ class StepCounter:
                 self.system_calls += 1
 
 
-async def cost_of(peer: Peer, exchanges: Sequence[Sequence[bytes]], warm_up: int) -> Cost:
+async def cost_of(
+    peer: Peer, exchanges: Sequence[Sequence[bytes]], warm_up: int, others: OtherThreads
+) -> Cost:
     """What one exchange costs: its frames sent in turn, all answered by the end of the loop's next turn.
 
     The first `warm_up` exchanges are not counted, the others are split between the two kinds of counting.
+    Memory is not counted for an exchange during which one of the `others` has run.
     """
     half = (len(exchanges) - warm_up) // 2
     for frames in exchanges[:warm_up]:
@@ -157,14 +185,14 @@ async def cost_of(peer: Peer, exchanges: Sequence[Sequence[bytes]], warm_up: int
         writes, size = peer.answers()
         assert size, "no answer"
         calls += writes
-    peak, kept = await _memory(peer, exchanges[-half:])
+    peak, kept = await _memory(peer, exchanges[-half:], others)
     return Cost(
         counter.opcodes / half,
         counter.python_calls / half,
         counter.c_calls / half,
         (counter.system_calls + calls) / half,
         peak,
-        kept / half,
+        kept,
     )
 
 
@@ -181,21 +209,30 @@ class _Turn:
         yield
 
 
-async def _memory(peer: Peer, exchanges: Sequence[Sequence[bytes]]) -> tuple[int, int]:
-    """(the most held at once during any exchange, blocks kept by all of them)."""
+async def _memory(
+    peer: Peer, exchanges: Sequence[Sequence[bytes]], others: OtherThreads
+) -> tuple[float, float]:
+    """(the most held at once during any exchange, blocks kept per exchange)."""
+    counted = peak = kept = 0
     gc.collect()
     gc.disable()
     tracemalloc.start()
     try:
-        blocks = sys.getallocatedblocks()
-        peak = 0
         for frames in exchanges:
+            used_ns = others.cpu_ns()
+            blocks = sys.getallocatedblocks()
             held, _ = tracemalloc.get_traced_memory()
             tracemalloc.reset_peak()
             await _exchange(peer, frames)
-            peak = max(peak, tracemalloc.get_traced_memory()[1] - held)
+            most = tracemalloc.get_traced_memory()[1] - held
             peer.answers()
-        return peak, sys.getallocatedblocks() - blocks
+            more = sys.getallocatedblocks() - blocks
+            if others.cpu_ns() == used_ns:
+                counted += 1
+                peak = max(peak, most)
+                kept += more
     finally:
         tracemalloc.stop()
         gc.enable()
+    assert counted > len(exchanges) / 4, f"other threads ran during {len(exchanges) - counted} exchanges"
+    return peak, kept / counted
