@@ -4,6 +4,9 @@ VENV := .venv
 PY := $(VENV)/bin/python
 READY := $(VENV)/.ready
 
+# Without stored bytecode each process compiles what it imports: a second for a broker, and tests start hundreds.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help run check check-core check-brokers check-nodes check-replicas test test-core test-simulation test-brokers test-clients test-interop test-pipeline test-conformance lint format docs bench profile fuzz sim mutants chaos differential disasters exactly-once test-spark-next conformance clean
 .DEFAULT_GOAL := help
 
@@ -19,6 +22,7 @@ run: $(READY) ## the whole product, live: brokers, simulated GPUs, Spark, API (F
 	@$(PY) -m penstock telemetry demo $(if $(FOR),--for $(FOR)) $(if $(DATA),--data $(DATA)) $(ARGS)
 
 # Parts of the tests. Those that start other processes wait for them much of the time, so four share two cores well.
+# `make test` starts the longest ones first.
 SIMULATION_TESTS := tests/testing/simulation
 BROKER_TESTS := tests/broker
 CLIENT_TESTS := tests/cli tests/client tests/docs tests/examples $(wildcard tests/testing/test_*.py)
@@ -46,7 +50,7 @@ check-replicas: $(READY)
 
 test: $(READY) ## everything that must hold: lint, tests, and other people's tests (twenty minutes on two cores)
 	@echo "four parts run at once; each reports when it is done"
-	@$(MAKE) --no-print-directory --jobs=4 --keep-going --output-sync=line lint test-pipeline test-interop test-simulation test-brokers test-clients test-conformance test-core
+	@$(MAKE) --no-print-directory --jobs=4 --keep-going --output-sync=line lint test-pipeline test-clients test-conformance test-core test-simulation test-brokers test-interop
 
 test-core: $(READY) ## tests of everything below the broker, and of the tools around it
 	$(PY) -m pytest -q $(patsubst %,--ignore=%,$(PARTS))
