@@ -14,7 +14,7 @@ from penstock.storage.lookup import TimestampOffset
 from penstock.storage.memory import MemoryFiles
 from penstock.storage.recovery import Corruption
 from penstock.storage.scrub import note_damage
-from penstock.storage.segment import LOG
+from penstock.storage.segment_files import LOG
 
 PATH = "/data/topics/t/partition-0"
 NOW_MS = 1_700_000_000_000

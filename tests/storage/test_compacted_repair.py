@@ -11,7 +11,7 @@ from penstock.records.record import iter_batches
 from penstock.storage.compacted_repair import SegmentRewrite
 from penstock.storage.log import Log
 from penstock.storage.memory import MemoryFiles
-from penstock.storage.segment import LOG
+from penstock.storage.segment_files import LOG
 from penstock.testing.disk import FaultyDisk, PowerLoss
 from tests.storage.compacted import CompactedLog
 from tests.storage.logs import flush

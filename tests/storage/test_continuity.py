@@ -18,7 +18,7 @@ from penstock.storage.log import Log
 from penstock.storage.memory import MemoryFiles
 from penstock.storage.scan import CorruptLog
 from penstock.storage.scrub import Piece, describe, scrub
-from penstock.storage.segment import COMPACTED, LOG, SUFFIXES, file_name
+from penstock.storage.segment_files import COMPACTED, LOG, SUFFIXES, file_name
 from tests.storage.compacted import COMPACT, CompactedLog
 from tests.storage.logs import CLOCK, PATH, Tokens, batch, flush, note_rot, open_log, records
 

@@ -9,7 +9,7 @@ from penstock.storage.directory import DataDirectory, StoredPartition
 from penstock.storage.dump import UnknownFile, dump, verify
 from penstock.storage.log import Log
 from penstock.storage.memory import MemoryFiles
-from penstock.storage.segment import file_name
+from penstock.storage.segment_files import file_name
 from tests.storage.logs import CLOCK, NOW_MS, PATH, Tokens, append_marker, batch, idempotent, marker, open_log
 
 FIRST = f"{0:020d}"

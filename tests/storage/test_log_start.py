@@ -11,7 +11,7 @@ from penstock.storage.directory import DataDirectory, StoredPartition
 from penstock.storage.log import Log
 from penstock.storage.memory import MemoryFiles
 from penstock.storage.scan import CorruptLog
-from penstock.storage.segment import LOG
+from penstock.storage.segment_files import LOG
 from tests.storage.logs import CLOCK, NOW_MS, Tokens, batch, flush, records
 
 STARTS = "/data/log-start-offset-checkpoint"

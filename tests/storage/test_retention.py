@@ -12,7 +12,7 @@ from penstock.storage.log import Log
 from penstock.storage.memory import MemoryFiles
 from penstock.storage.removal import Removal
 from penstock.storage.scan import ColdPages
-from penstock.storage.segment import TIME_INDEX, file_name
+from penstock.storage.segment_files import TIME_INDEX, file_name
 from penstock.testing.disk import FaultyDisk
 from tests.storage.logs import (
     NOW_MS,

@@ -20,7 +20,7 @@ from penstock.storage.scrub import (
     scrub,
     sealed_segments,
 )
-from penstock.storage.segment import LOG
+from penstock.storage.segment_files import LOG
 from tests.storage.logs import NOW_MS, PATH, batch, open_log, record_at_or_after, stored
 
 BATCHES = 6

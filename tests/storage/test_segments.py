@@ -6,7 +6,8 @@ import pytest
 
 from penstock.records.record import Record, build_batch
 from penstock.storage.memory import MemoryFiles
-from penstock.storage.segment import OFFSET_INDEX, Segment, file_name
+from penstock.storage.segment import Segment
+from penstock.storage.segment_files import OFFSET_INDEX, file_name
 from penstock.storage.segments import SegmentCache
 from tests.storage.logs import PATH, batch, flush, open_log, records
 

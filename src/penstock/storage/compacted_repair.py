@@ -13,7 +13,8 @@ from __future__ import annotations
 from typing import Final
 
 from penstock.ports import Buffer, Files
-from penstock.storage.segment import LOG, Segment, file_name
+from penstock.storage.segment import Segment
+from penstock.storage.segment_files import LOG, file_name
 from penstock.storage.swap import CLEANED, write_manifest
 
 __all__ = ["SegmentRewrite"]

@@ -30,7 +30,8 @@ from penstock.storage.index import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES
 from penstock.storage.memory import MemoryFiles
 from penstock.storage.recovery import whole_batches
 from penstock.storage.scan import CorruptLog
-from penstock.storage.segment import LOG, OFFSET_INDEX, TIME_INDEX, Segment, file_name
+from penstock.storage.segment import Segment
+from penstock.storage.segment_files import LOG, OFFSET_INDEX, TIME_INDEX, file_name
 from penstock.storage.swap import CLEANED, write_manifest
 from penstock.storage.transactions import AbortedTransaction
 

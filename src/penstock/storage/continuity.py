@@ -26,7 +26,8 @@ from penstock.records.header_fields import BASE_OFFSET, BATCH_LENGTH, LAST_OFFSE
 from penstock.storage.index import OFFSET_ENTRY_BYTES, IndexDamaged, OffsetIndex
 from penstock.storage.recovery import Corruption, whole_batches
 from penstock.storage.scan import CorruptLog, plausible, scan
-from penstock.storage.segment import LOG, OFFSET_INDEX, Segment
+from penstock.storage.segment import Segment
+from penstock.storage.segment_files import LOG, OFFSET_INDEX
 
 __all__ = ["MISPLACED", "SoundEnd", "find_holes", "last_indexed", "set_misplaced_aside", "sound_end"]
 

@@ -24,14 +24,14 @@ from penstock.storage.index import IndexDamaged, OffsetIndex, TimeIndex
 from penstock.storage.loading import EPOCHS_FILE
 from penstock.storage.offset_checkpoints import recorded_offsets
 from penstock.storage.recovery import whole_batches
-from penstock.storage.segment import (
+from penstock.storage.segment import Segment
+from penstock.storage.segment_files import (
     COMPACTED,
     LOG,
     OFFSET_INDEX,
     SNAPSHOT,
     TIME_INDEX,
     TRANSACTION_INDEX,
-    Segment,
     file_name,
 )
 from penstock.storage.snapshot import decode_snapshot

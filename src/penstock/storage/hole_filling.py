@@ -19,7 +19,8 @@ from penstock.storage.config import LogConfig
 from penstock.storage.loading import load_producers
 from penstock.storage.producers import ProducerStates
 from penstock.storage.recovery import Corruption, replay_batch
-from penstock.storage.segment import SNAPSHOT, Segment
+from penstock.storage.segment import Segment
+from penstock.storage.segment_files import SNAPSHOT
 from penstock.storage.segments import Segments
 from penstock.storage.swap import CLEANED, write_manifest
 from penstock.storage.validation import check_replicated

@@ -12,7 +12,8 @@ from collections.abc import Iterable
 from penstock.ports import Files
 from penstock.storage.log import Log
 from penstock.storage.recovery import Corruption
-from penstock.storage.segment import LOG, Segment
+from penstock.storage.segment import Segment
+from penstock.storage.segment_files import LOG
 
 __all__ = [
     "blocking_damage",

@@ -31,16 +31,15 @@ from penstock.storage.producers import ProducerStates
 from penstock.storage.recovery import Corruption, RecoveryReport, SegmentRecovery, replay_batch
 from penstock.storage.removal import DELETED, set_aside
 from penstock.storage.scan import CorruptLog, scan
-from penstock.storage.segment import (
+from penstock.storage.segment import NO_TAIL, Segment
+from penstock.storage.segment_files import (
     COMPACTED,
     LOG,
-    NO_TAIL,
     OFFSET_INDEX,
     SNAPSHOT,
     SUFFIXES,
     TIME_INDEX,
     TRANSACTION_INDEX,
-    Segment,
     file_name,
 )
 from penstock.storage.segments import Segments

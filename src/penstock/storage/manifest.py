@@ -23,7 +23,8 @@ from penstock.model.ids import TopicPartition
 from penstock.records.checksum import crc32c
 from penstock.storage.loading import ClosedLog
 from penstock.storage.log import Log
-from penstock.storage.segment import LOG, NO_TAIL, base_offset_of, file_name
+from penstock.storage.segment import NO_TAIL
+from penstock.storage.segment_files import LOG, base_offset_of, file_name
 
 __all__ = [
     "NOT_LISTED",

@@ -44,7 +44,8 @@ from penstock.storage.config import FOREVER, LogConfig
 from penstock.storage.epochs import LeaderEpochs
 from penstock.storage.producers import ProducerStates
 from penstock.storage.scan import CorruptLog, plausible, scan
-from penstock.storage.segment import LOG, Damage, Segment
+from penstock.storage.segment import Segment
+from penstock.storage.segment_files import LOG, Damage
 from penstock.storage.transactions import AbortedTransaction
 
 __all__ = ["BatchSearch", "Corruption", "RecoveryReport", "SegmentRecovery", "replay_batch", "whole_batches"]

@@ -12,7 +12,8 @@ from contextlib import suppress
 from typing import Final
 
 from penstock.ports import Files
-from penstock.storage.segment import SUFFIXES, Segment
+from penstock.storage.segment import Segment
+from penstock.storage.segment_files import SUFFIXES
 
 __all__ = ["DELETED", "Removal", "set_aside"]
 

@@ -8,9 +8,11 @@ makes a segment too old has to agree with the batches.
 from __future__ import annotations
 
 from penstock.ports import Files
+from penstock.records.header_fields import BASE_OFFSET, LAST_OFFSET_DELTA, MAX_TIMESTAMP
 from penstock.storage.config import LogConfig
-from penstock.storage.scan import CorruptLog
-from penstock.storage.segment import LOG, Segment
+from penstock.storage.scan import CorruptLog, scan
+from penstock.storage.segment import Segment
+from penstock.storage.segment_files import LOG
 from penstock.storage.segments import Segments
 
 __all__ = ["expired_segments", "segments_before"]
@@ -66,10 +68,40 @@ def _too_old(
     timestamp = segment.max_timestamp(cached_only)
     if segment.size and now_ms - timestamp > config.retention_ms:
         try:
-            timestamp = segment.proven_max_timestamp(cached_only)
+            timestamp = _proven_max_timestamp(segment, cached_only)
         except CorruptLog:
             # The scrubber repairs the damage; until then nothing shows how old the records are.
             return False
     if timestamp < 0:
         timestamp = files.modified_ms(segment.path(LOG))
     return now_ms - timestamp > config.retention_ms
+
+
+def _proven_max_timestamp(segment: Segment, cached_only: bool) -> int:
+    """The largest timestamp of `segment`, compared with the batches: the time index has no checksum.
+
+    Two headers are read: of the batch that the index names, and of the last one. Where they contradict the
+    index, it is rebuilt. CorruptLog if the batches cannot be read.
+    """
+    timestamp = segment.max_timestamp(cached_only)
+    if segment.damage or _has_timestamp(segment, timestamp, cached_only):
+        return timestamp
+    segment.distrust_indexes(cached_only)
+    return segment.max_timestamp(cached_only)
+
+
+def _has_timestamp(segment: Segment, timestamp: int, cached_only: bool) -> bool:
+    """Returns true if the batch of the largest timestamp has it, and the last batch has no larger one."""
+    end, file, size = segment.max_timestamp_end, segment.open_file(), segment.size
+    try:
+        positions = segment.offsets(cached_only).positions
+        *_, (_, last) = scan(file, positions[-1] if positions else 0, size, cached_only)
+        if timestamp < 0:
+            return bool(last[MAX_TIMESTAMP] < 0)
+        _, named = next(scan(file, segment.find(end, cached_only), size, cached_only))
+    except (CorruptLog, StopIteration, ValueError):
+        return False
+    return bool(
+        named[MAX_TIMESTAMP] == timestamp >= last[MAX_TIMESTAMP]
+        and named[BASE_OFFSET] + named[LAST_OFFSET_DELTA] == end
+    )

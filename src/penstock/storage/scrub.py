@@ -25,7 +25,8 @@ from penstock.storage.config import FOREVER
 from penstock.storage.log import Log
 from penstock.storage.recovery import BatchSearch, Corruption, whole_batches
 from penstock.storage.scan import scan
-from penstock.storage.segment import LOG, Damage, Segment
+from penstock.storage.segment import Segment
+from penstock.storage.segment_files import LOG, Damage
 
 __all__ = [
     "Piece",

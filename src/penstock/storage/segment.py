@@ -9,81 +9,38 @@ With `cached_only` reads raise `ColdPages` instead of waiting for the disk.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator
-from contextlib import suppress
 from itertools import islice
-from typing import Final, NamedTuple
+from typing import Final
 
 from penstock.ports import Buffer, File, Files
 from penstock.records.batch import LOG_OVERHEAD
 from penstock.records.header_fields import BASE_OFFSET, BATCH_LENGTH, LAST_OFFSET_DELTA, MAX_TIMESTAMP
 from penstock.storage.index import RELATIVE_MAX, TIME_ENTRY_BYTES, IndexDamaged, OffsetIndex, TimeIndex
-from penstock.storage.scan import ColdIndexes, CorruptLog, find_batch, read_bytes, scan
+from penstock.storage.index_files import add_last_batch, read_indexes, read_last_entry, write_indexes
+from penstock.storage.scan import ColdIndexes, CorruptLog, find_batch, scan
+from penstock.storage.segment_files import (
+    COMPACTED,
+    LOG,
+    TIME_INDEX,
+    TRANSACTION_INDEX,
+    Coverage,
+    Damage,
+    file_name,
+    read_marker,
+    write_marker,
+)
 from penstock.storage.transactions import TransactionIndex
 
-__all__ = [
-    "COMPACTED",
-    "LOG",
-    "NO_TAIL",
-    "OFFSET_INDEX",
-    "SNAPSHOT",
-    "SUFFIXES",
-    "TIME_INDEX",
-    "TRANSACTION_INDEX",
-    "Coverage",
-    "Damage",
-    "Segment",
-    "base_offset_of",
-    "file_name",
-]
-
-LOG: Final = ".log"
-OFFSET_INDEX: Final = ".index"
-TIME_INDEX: Final = ".timeindex"
-TRANSACTION_INDEX: Final = ".txnindex"
-SNAPSHOT: Final = ".snapshot"
-#: A file beside a segment in which, or behind which, offsets may be missing: it was compacted, here or where
-#: it is a copy from. Elsewhere an offset that is missing is one that has been lost. For a sealed segment it
-#: says what belongs there (`Coverage`); it is empty for the last one, and where release 0.1.0 wrote it.
-COMPACTED: Final = ".compacted"
-#: every file that may belong to a segment, the one that makes it a segment first
-SUFFIXES: Final = (LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX, SNAPSHOT, COMPACTED)
+__all__ = ["NOT_WORKED_OUT", "NO_TAIL", "Segment"]
 
 #: below every timestamp
 NOT_WORKED_OUT: Final = -(2**63)
 _ENTRIES_MAX: Final = 2**31
 #: How many of the latest batches the last segment finds without its index, at least; bounds memory.
 _RECENT_BATCHES: Final = 32
-
-
-def file_name(offset: int) -> str:
-    """The name, without suffix, of what belongs to `offset`."""
-    return f"{offset:020d}"
-
-
-def base_offset_of(path: str) -> int:
-    """The offset that a segment's file is named after."""
-    return int(path.rpartition("/")[2].partition(".")[0])
-
-
 #: the position of no batch
 NO_TAIL: Final = -1
-
-
-class Damage(NamedTuple):
-    """Bytes [position, end) of a segment that are not what was written; sound again from `next_offset` on."""
-
-    position: int
-    end: int
-    next_offset: int
-
-
-class Coverage(NamedTuple):
-    """The end of a sealed segment of a compacted log, which its batches need not reach, and its size."""
-
-    next_offset: int
-    size: int
 
 
 class Segment:
@@ -171,21 +128,12 @@ class Segment:
 
         `next_offset` is where a segment that is sealed, and has its final size, ends.
         """
-        file = self._files.open(self._path + COMPACTED, create=True)
-        if file.size():
-            file.truncate(0)
-        if next_offset is not None:
-            file.append(f"{next_offset} {self.size}\n".encode())
-        return file
+        coverage = None if next_offset is None else Coverage(next_offset, self.size)
+        return write_marker(self._files, self._path + COMPACTED, coverage)
 
     def coverage(self) -> Coverage | None:
         """The content of the marker of a compacted segment; None if it is empty."""
-        try:
-            line, newline, _ = self._files.read(self._path + COMPACTED).partition(b"\n")
-            next_offset, size = line.split()
-        except (FileNotFoundError, ValueError):
-            return None
-        return Coverage(int(next_offset), int(size)) if newline else None
+        return read_marker(self._files, self._path + COMPACTED)
 
     @property
     def is_compacted(self) -> bool:
@@ -240,17 +188,24 @@ class Segment:
 
     def _load_indexes(self, cached_only: bool) -> None:
         try:
-            offsets = OffsetIndex.decode(self._read_index(OFFSET_INDEX, cached_only), self.size)
-            times = TimeIndex.decode(self._read_index(TIME_INDEX, cached_only))
-            self._check_last_entry(offsets, cached_only)
+            self._offsets, self._times = read_indexes(
+                self._files, self._path, self.open_file, self.base_offset, self.size, cached_only
+            )
         except (IndexDamaged, FileNotFoundError):
-            if cached_only:
-                self._adopt_indexes()
-            else:
-                self.rebuild_indexes()
+            self._renew_indexes(cached_only)
         else:
-            self._offsets, self._times = offsets, times
-            self.unindexed_bytes = self.size - (offsets.positions[-1] if offsets.positions else 0)
+            self.unindexed_bytes = self.size - self.tail()
+
+    def distrust_indexes(self, cached_only: bool = False) -> None:
+        """Replace indexes that contradict the batches; CorruptLog if the batches cannot be read."""
+        self._max_timestamp = self._offsets = self._times = None
+        self._renew_indexes(cached_only)
+
+    def _renew_indexes(self, cached_only: bool) -> None:
+        if cached_only:
+            self._adopt_indexes()
+        else:
+            self.rebuild_indexes()
 
     def _adopt_indexes(self) -> None:
         """Take over the indexes that a worker thread has rebuilt, or have it rebuild them."""
@@ -275,20 +230,6 @@ class Segment:
             self.rebuilt = e
         else:
             self.rebuilt = twin
-
-    def _read_index(self, suffix: str, cached_only: bool) -> bytes:
-        file = self._files.open(self._path + suffix)
-        return read_bytes(file, file.size(), 0, cached_only)
-
-    def _check_last_entry(self, offsets: OffsetIndex, cached_only: bool) -> None:
-        """Check one batch: an index of another file does not match it."""
-        if offsets.positions:
-            try:
-                _, header = next(scan(self.open_file(), offsets.positions[-1], self.size, cached_only))
-            except CorruptLog as e:
-                raise IndexDamaged("its last entry points to no batch") from e
-            if header[BASE_OFFSET] + header[LAST_OFFSET_DELTA] - self.base_offset != offsets.ends[-1]:
-                raise IndexDamaged("its last entry does not name the end of a batch")
 
     # -- indexes from batches
 
@@ -357,38 +298,6 @@ class Segment:
             self._max_timestamp_end = self.base_offset + end
         return self._max_timestamp
 
-    def proven_max_timestamp(self, cached_only: bool = False) -> int:
-        """As `max_timestamp`, compared with the batches: the time index has no checksum.
-
-        Two headers are read: of the batch that the index names, and of the last one. Where they contradict
-        the index, it is rebuilt. CorruptLog if the batches cannot be read.
-        """
-        timestamp = self.max_timestamp(cached_only)
-        if self.damage or self._has_timestamp(timestamp, cached_only):
-            return timestamp
-        self._max_timestamp = self._offsets = self._times = None
-        if cached_only:
-            self._adopt_indexes()
-        else:
-            self.rebuild_indexes()
-        return self.max_timestamp(cached_only)
-
-    def _has_timestamp(self, timestamp: int, cached_only: bool) -> bool:
-        """Returns true if the batch of the largest timestamp has it, and the last batch has no larger one."""
-        end = self._max_timestamp_end
-        try:
-            positions = self.offsets(cached_only).positions
-            *_, (_, last) = scan(self.open_file(), positions[-1] if positions else 0, self.size, cached_only)
-            if timestamp < 0:
-                return bool(last[MAX_TIMESTAMP] < 0)
-            _, named = next(scan(self.open_file(), self.find(end, cached_only), self.size, cached_only))
-        except (CorruptLog, StopIteration, ValueError):
-            return False
-        return bool(
-            named[MAX_TIMESTAMP] == timestamp >= last[MAX_TIMESTAMP]
-            and named[BASE_OFFSET] + named[LAST_OFFSET_DELTA] == end
-        )
-
     @property
     def max_timestamp_end(self) -> int:
         """The last offset of the batch that has `max_timestamp`; valid after a call of that."""
@@ -396,46 +305,19 @@ class Segment:
 
     def last_entry(self, suffix: str, entry_bytes: int, cached_only: bool = False) -> bytes:
         """The last entry of an index file; nothing if there is none, or the file is missing or torn."""
-        try:
-            file = self._files.open(self._path + suffix)
-        except FileNotFoundError:
-            return b""
-        size = file.size()
-        if size < entry_bytes or size % entry_bytes:
-            return b""
-        return read_bytes(file, entry_bytes, size - entry_bytes, cached_only)
+        return read_last_entry(self._files, self._path + suffix, entry_bytes, cached_only)
 
     def save_indexes(self) -> list[File]:
         """Bring the index files up to date; returns what has to be synced for them to last."""
         if self.indexes_saved:
             return []
         offsets, times = self.offsets(), self.times()
-        self._index_last_batch(offsets)
+        if self.size:
+            add_last_batch(offsets, self.base_offset, self.scan)
         times.add(self.max_timestamp(), self._max_timestamp_end - self.base_offset)
-        written = [
-            self._write_index(OFFSET_INDEX, offsets.encode()),
-            self._write_index(TIME_INDEX, times.encode()),
-        ]
+        written = write_indexes(self._files, self._path, offsets, times)
         self.indexes_saved = True
         return written
-
-    def _index_last_batch(self, offsets: OffsetIndex) -> None:
-        """Have the index end with the last batch, so that opening the segment finds its end at once."""
-        if self.size:
-            indexed = offsets.positions[-1] if offsets.positions else 0
-            # If the file was damaged meanwhile, the next open has to find the end.
-            with suppress(CorruptLog):
-                for position, header in deque(self.scan(indexed), maxlen=1):
-                    if position > indexed:
-                        offsets.add(
-                            header[BASE_OFFSET] + header[LAST_OFFSET_DELTA] - self.base_offset, position
-                        )
-
-    def _write_index(self, suffix: str, data: bytes) -> File:
-        file = self._files.open(self._path + suffix, create=True)
-        file.truncate(0)
-        file.append(data)
-        return file
 
     def limit_indexes(self, bytes_max: int) -> None:
         """Have `full` say when an index file reaches `bytes_max`; one time entry is kept for the seal."""
@@ -500,7 +382,7 @@ class Segment:
         self.transactions.cut(offset)
         self.indexes_saved = False
         self.recent.clear()
-        self.unindexed_bytes = position - (offsets.positions[-1] if offsets.positions else 0)
+        self.unindexed_bytes = position - self.tail()
         self._max_timestamp = None
         if not position:
             self.first_timestamp = None

@@ -18,7 +18,8 @@ from penstock.storage.config import LogConfig
 from penstock.storage.flush import ClosedFile, Unsynced
 from penstock.storage.removal import Removal, set_aside
 from penstock.storage.scan import ColdPages, read_bytes, scan
-from penstock.storage.segment import LOG, NOT_WORKED_OUT, SNAPSHOT, Segment, file_name
+from penstock.storage.segment import NOT_WORKED_OUT, Segment
+from penstock.storage.segment_files import LOG, SNAPSHOT, file_name
 from penstock.storage.segments import SegmentCache, Segments
 
 __all__ = ["SegmentStore"]

@@ -13,7 +13,7 @@ from typing import Final
 from penstock.ports import File, Files
 from penstock.storage.checkpoint import format_checkpoint, parse_checkpoint
 from penstock.storage.health import Health
-from penstock.storage.segment import LOG, SNAPSHOT, SUFFIXES, file_name
+from penstock.storage.segment_files import LOG, SNAPSHOT, SUFFIXES, file_name
 
 __all__ = ["CLEANED", "SWAP_DIRECTORIES", "Swap", "finish_interrupted_swaps", "write_manifest"]
 

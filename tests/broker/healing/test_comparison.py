@@ -16,7 +16,7 @@ from penstock.ports import Files
 from penstock.records.batch import CRC_START, read_header
 from penstock.records.checksum import crc32c
 from penstock.records.record import iter_batches
-from penstock.storage.segment import LOG
+from penstock.storage.segment_files import LOG
 from tests.broker.nodes import Cluster, cluster, eventually, run
 from tests.broker.replication import described, make_topic, produce, replica, stored
 from tests.broker.sealed_topics import VALUES, sealed_topic

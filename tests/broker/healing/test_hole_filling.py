@@ -8,7 +8,8 @@ import pytest
 
 from penstock.model.errors import ErrorCode
 from penstock.storage.holes import holes
-from penstock.storage.segment import LOG, SUFFIXES, Segment
+from penstock.storage.segment import Segment
+from penstock.storage.segment_files import LOG, SUFFIXES
 from tests.broker.nodes import Cluster, cluster, eventually, run
 from tests.broker.replication import described, fetch, make_topic, produce, replica, values_of
 

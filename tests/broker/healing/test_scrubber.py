@@ -14,7 +14,7 @@ from penstock.broker.base.system_ports import OsFiles
 from penstock.broker.healing.scrubber import Scrubber
 from penstock.broker.replica.partition import Partition
 from penstock.model.errors import ErrorCode, PenstockError
-from penstock.storage.segment import LOG
+from penstock.storage.segment_files import LOG
 from tests.broker.nodes import Cluster, cluster, eventually, run
 from tests.broker.replication import (
     described,

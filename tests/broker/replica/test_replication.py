@@ -12,7 +12,7 @@ from penstock.model.errors import ErrorCode, StorageError
 from penstock.storage.log import Log
 from penstock.storage.recovery import Corruption
 from penstock.storage.scrub import note_damage
-from penstock.storage.segment import LOG
+from penstock.storage.segment_files import LOG
 from penstock.wire.apis.alter_partition_reassignments import (
     ALTER_PARTITION_REASSIGNMENTS,
     AlterPartitionReassignmentsRequest,

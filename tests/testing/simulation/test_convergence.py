@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from penstock.records.record import Record
-from penstock.storage.segment import LOG
+from penstock.storage.segment_files import LOG
 from penstock.testing.simulation.cluster import SimCluster
 from penstock.testing.simulation.cluster_roles import newest_image, replica_on
 from penstock.testing.simulation.convergence import compacted_difference, unsettled

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.storage.memory import MemoryFiles
-from penstock.storage.segment import LOG
+from penstock.storage.segment_files import LOG
 from penstock.testing.simulation.observation import _LogMirror
 from tests.storage.logs import CLOCK, batch, open_log
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from penstock.model.ids import OFFSETS_TOPIC, TopicPartition
-from penstock.storage.segment import LOG
+from penstock.storage.segment_files import LOG
 from penstock.testing.simulation.__main__ import main
 from penstock.testing.simulation.checkers import Violation
 from penstock.testing.simulation.cluster_roles import replica_on

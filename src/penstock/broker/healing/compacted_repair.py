@@ -30,7 +30,8 @@ from penstock.records.header_fields import BASE_OFFSET, LAST_OFFSET_DELTA
 from penstock.replication.digest import leading_batches
 from penstock.storage.compacted_repair import SegmentRewrite
 from penstock.storage.recovery import Corruption
-from penstock.storage.segment import LOG, Segment
+from penstock.storage.segment import Segment
+from penstock.storage.segment_files import LOG
 from penstock.storage.validation import check_replicated
 
 __all__ = ["needs_rewrite", "rewrite_segment", "within_gaps"]

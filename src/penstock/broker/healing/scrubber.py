@@ -53,7 +53,8 @@ from penstock.storage.scrub import (
     scrub,
     sealed_segments,
 )
-from penstock.storage.segment import LOG, Segment
+from penstock.storage.segment import Segment
+from penstock.storage.segment_files import LOG
 
 __all__ = ["Scrubber"]
 

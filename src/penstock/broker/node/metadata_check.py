@@ -21,7 +21,7 @@ from penstock.raft.control import snapshot_point, starts_epoch
 from penstock.raft.messages import LogPoint
 from penstock.records.batch import HEADER_SIZE, MAGIC, BatchHeader, crc_matches, read_header
 from penstock.storage.offset_checkpoints import recorded_high_watermark, recorded_offsets
-from penstock.storage.segment import LOG
+from penstock.storage.segment_files import LOG
 
 __all__ = [
     "DamagedMetadata",

@@ -39,7 +39,7 @@ from penstock.storage.health import Health
 from penstock.storage.log import AppendOrigin, Log
 from penstock.storage.offset_checkpoints import OffsetCheckpoints
 from penstock.storage.ownership import node_of
-from penstock.storage.segment import LOG
+from penstock.storage.segment_files import LOG
 
 __all__ = ["Outcome", "RecoveryRefused", "recover", "rejoin"]
 
