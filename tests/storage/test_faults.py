@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from penstock.model.errors import OutOfOrderSequence, StorageError
-from penstock.storage import log as log_module
+from penstock.storage import truncation
 from penstock.storage.health import Health
 from penstock.storage.log import Log
 from penstock.testing.disk import FaultyDisk
@@ -208,7 +208,7 @@ def test_a_log_whose_producers_cannot_be_read_is_not_cut(
         raise OSError(errno.EMFILE, "too many open files")
 
     with monkeypatch.context() as patched:
-        patched.setattr(log_module, "load_producers", fail)
+        patched.setattr(truncation, "load_producers", fail)
         with pytest.raises(StorageError, match="too many"):
             log.truncate_to(1)
     assert [record.offset for record in records(log)] == [0, 1, 2]

@@ -150,7 +150,7 @@ class LogMachine(RuleBasedStateMachine):
     @rule()
     def retain(self) -> None:
         def work() -> None:
-            removals = self.log.apply_retention(NOW_MS + 1000)
+            removals = self.log.retention.apply(NOW_MS + 1000)
             self.log_start = self.log.log_start_offset
             for removal in removals:
                 removal.delete()

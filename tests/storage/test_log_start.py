@@ -62,13 +62,13 @@ def test_a_missing_first_segment_is_damage_and_not_a_new_start(clean: bool) -> N
 def test_the_start_is_saved_before_retention_removes_segments() -> None:
     files = MemoryFiles()
     directory, log = rolled(files)
-    assert log.expire(NOW_MS + 2001)
+    assert log.retention.expire(NOW_MS + 2001)
     assert (log.log_start_offset, len(log.segments)) == (2, 4)
-    assert log.remove_expired() == [], "the disk does not have the new start yet"
+    assert log.retention.remove_expired() == [], "the disk does not have the new start yet"
     checkpoint = directory.checkpoint()
     checkpoint.write()
     directory.checkpointed(checkpoint)
-    assert [removal.base_offset for removal in log.remove_expired()] == [0]
+    assert [removal.base_offset for removal in log.retention.remove_expired()] == [0]
     directory.close(clean=False)
     again = opened(files).open_log("a", 0, CONFIG, CLOCK)
     assert (again.log_start_offset, again.recovery.corruption) == (2, [])
@@ -77,7 +77,7 @@ def test_the_start_is_saved_before_retention_removes_segments() -> None:
 def test_retention_of_a_single_log_saves_its_start_by_itself() -> None:
     files = MemoryFiles()
     directory, log = rolled(files)
-    assert [removal.base_offset for removal in log.apply_retention(NOW_MS + 4001)] == [0, 2]
+    assert [removal.base_offset for removal in log.retention.apply(NOW_MS + 4001)] == [0, 2]
     assert parse_checkpoint(files.read(STARTS)) == ["a 0 4"]
     directory.close(clean=False)
     again = opened(files).open_log("a", 0, CONFIG, CLOCK)

@@ -264,7 +264,7 @@ def _churn(rng: Random, log: Log) -> None:
             log.advance_high_watermark(rng.randint(log.log_start_offset, log.end_offset))
             log.delete_records(log.high_watermark)
         elif action == "retain":
-            for removal in log.apply_retention(NOW_MS + 365 * 24 * 3_600_000):
+            for removal in log.retention.apply(NOW_MS + 365 * 24 * 3_600_000):
                 removal.delete()
         elif rng.random() < 0.2:
             log.reset_to(rng.randint(0, 100))

@@ -46,9 +46,9 @@ def bases(log: Log) -> list[int]:
 
 def test_a_segment_goes_when_its_youngest_record_is_too_old() -> None:
     log = segmented(4, retention_ms=1000)
-    assert [r.base_offset for r in log.apply_retention(NOW_MS + 300 + 1000)] == [0]
+    assert [r.base_offset for r in log.retention.apply(NOW_MS + 300 + 1000)] == [0]
     assert bases(log) == [2, 4, 6]
-    log.apply_retention(NOW_MS + 300 + 1001)
+    log.retention.apply(NOW_MS + 300 + 1001)
     assert (bases(log), log.log_start_offset) == ([4, 6], 4)
     with pytest.raises(OffsetOutOfRange):
         log.read(3, 100, upper=7)
@@ -56,7 +56,7 @@ def test_a_segment_goes_when_its_youngest_record_is_too_old() -> None:
 
 def test_the_last_segment_is_rolled_when_it_is_too_old_itself() -> None:
     log = segmented(2, retention_ms=1000)
-    removed = log.apply_retention(NOW_MS + 10_000)
+    removed = log.retention.apply(NOW_MS + 10_000)
     assert [removal.base_offset for removal in removed] == [0, 2]
     assert (bases(log), log.log_start_offset, log.end_offset) == ([3], 3, 3)
     assert log.append(batch(), 0).base_offset == 3
@@ -64,9 +64,9 @@ def test_the_last_segment_is_rolled_when_it_is_too_old_itself() -> None:
 
 def test_an_empty_last_segment_stays() -> None:
     log = segmented(1, retention_ms=1000)
-    log.apply_retention(NOW_MS + 10_000)
+    log.retention.apply(NOW_MS + 10_000)
     assert bases(log) == [1]
-    assert log.apply_retention(NOW_MS + 20_000) == []
+    assert log.retention.apply(NOW_MS + 20_000) == []
     assert bases(log) == [1]
 
 
@@ -75,24 +75,24 @@ def test_records_without_timestamps_age_by_when_they_were_written() -> None:
     log = open_log(MemoryFiles(clock), clock=clock, retention_ms=1000)
     log.append(batch(timestamp=-1), 0)
     log.advance_high_watermark(1)
-    assert log.apply_retention(clock.ms + 1000) == []
-    assert log.apply_retention(clock.ms + 1001)
+    assert log.retention.apply(clock.ms + 1000) == []
+    assert log.retention.apply(clock.ms + 1001)
 
 
 def test_only_what_exceeds_the_size_goes_and_whole_segments_only() -> None:
     log = segmented(4, retention_bytes=3 * SIZE, retention_ms=-1)
-    log.apply_retention(NOW_MS)
+    log.retention.apply(NOW_MS)
     assert bases(log) == [4, 6]
     exact = segmented(4, retention_bytes=4 * SIZE, retention_ms=-1)
-    exact.apply_retention(NOW_MS)
+    exact.retention.apply(NOW_MS)
     assert bases(exact) == [2, 4, 6]
 
 
 def test_nothing_goes_without_a_limit_or_without_the_policy() -> None:
     forever = segmented(3, retention_ms=-1)
     compacted = segmented(3, retention_ms=1, retention_bytes=1, cleanup_policy=frozenset({"compact"}))
-    assert forever.apply_retention(NOW_MS * 2) == []
-    assert compacted.apply_retention(NOW_MS * 2) == []
+    assert forever.retention.apply(NOW_MS * 2) == []
+    assert compacted.retention.apply(NOW_MS * 2) == []
 
 
 def test_nothing_above_the_high_watermark_goes() -> None:
@@ -100,7 +100,7 @@ def test_nothing_above_the_high_watermark_goes() -> None:
     for _ in range(6):
         log.append(batch(), 0)
     log.advance_high_watermark(3)
-    log.apply_retention(NOW_MS * 2)
+    log.retention.apply(NOW_MS * 2)
     assert bases(log) == [2, 4]
 
 
@@ -113,7 +113,7 @@ def test_deleted_records_are_gone_at_once_and_their_segments_at_the_next_round(p
     assert bases(log) == [0, 2, 4]
     with pytest.raises(OffsetOutOfRange):
         log.read(2, 100, upper=5)
-    log.apply_retention(NOW_MS)
+    log.retention.apply(NOW_MS)
     assert (bases(log), log.log_start_offset) == ([2, 4], 3)
 
 
@@ -131,7 +131,7 @@ def test_files_are_out_of_the_way_at_once_and_deleted_later() -> None:
     log = segmented(3, files, retention_ms=1000)
     slow_reader = log.read(0, 1000, upper=5)
     before = slow_reader.read() if slow_reader else b""
-    removed = log.apply_retention(NOW_MS + 1101)
+    removed = log.retention.apply(NOW_MS + 1101)
     gone = [name for name in files.listdir(log.path) if name.startswith("0" * 20)]
     assert gone and all(name.endswith(".deleted") for name in gone)
     for removal in removed:
@@ -145,7 +145,7 @@ def test_files_are_out_of_the_way_at_once_and_deleted_later() -> None:
 def test_what_was_on_its_way_out_at_a_crash_is_gone_after_it() -> None:
     files = MemoryFiles()
     log = segmented(3, files, retention_ms=1000)
-    log.apply_retention(NOW_MS + 1101)
+    log.retention.apply(NOW_MS + 1101)
     again = open_log(files)
     assert bases(again) == [2, 4]
     assert not [name for name in files.listdir(log.path) if name.endswith(".deleted")]
@@ -157,7 +157,7 @@ def test_epochs_go_with_their_segments() -> None:
         log.append(batch(), epoch)
     log.advance_high_watermark(4)
     log.delete_records(2)
-    log.apply_retention(NOW_MS)
+    log.retention.apply(NOW_MS)
     assert log.leader_epochs.epochs == [2, 3]
     assert log.end_offset_for_epoch(2) == (2, 3)
 
@@ -248,7 +248,7 @@ def test_retention_does_not_wait_for_a_disk_where_it_must_not() -> None:
     waits = 0
     while not removed:
         try:
-            removed = log.apply_retention(NOW_MS + 300 + 1001, cached_only=True)
+            removed = log.retention.apply(NOW_MS + 300 + 1001, cached_only=True)
         except ColdPages as cold:
             waits += 1
             cold.warm()
@@ -258,14 +258,14 @@ def test_retention_does_not_wait_for_a_disk_where_it_must_not() -> None:
 
 def test_a_log_knows_whether_retention_would_keep_any_of_it() -> None:
     log = open_log(retention_ms=1000)
-    assert not log.has_unexpired(NOW_MS)
+    assert not log.retention.has_unexpired(NOW_MS)
     log.append(batch(), 0)
     log.roll()
-    assert log.has_unexpired(NOW_MS + 1000)
-    assert not log.has_unexpired(NOW_MS + 1001)
+    assert log.retention.has_unexpired(NOW_MS + 1000)
+    assert not log.retention.has_unexpired(NOW_MS + 1001)
     log.append(batch(timestamp=NOW_MS + 500), 0)
-    assert log.has_unexpired(NOW_MS + 1001)
-    assert not log.has_unexpired(NOW_MS + 1501)
+    assert log.retention.has_unexpired(NOW_MS + 1001)
+    assert not log.retention.has_unexpired(NOW_MS + 1501)
     assert len(log.segments) == 2, "nothing was removed"
 
 
@@ -289,7 +289,7 @@ def retained(log: Log, now_ms: int, cached_only: bool) -> list[int]:
     """The segments that are left; in a worker thread, what is not in memory is read before."""
     for _ in range(5):
         try:
-            log.apply_retention(now_ms, cached_only=cached_only)
+            log.retention.apply(now_ms, cached_only=cached_only)
             break
         except ColdPages as cold:
             cold.warm()

@@ -1,7 +1,7 @@
 """A partition's log: the storage of every topic, and of all cluster state.
 
 Batches are appended at the end and never change. `Appender` appends them, `Durability` plans their syncs,
-`SegmentStore` has the segments.
+`Retention` expires them, `Truncation` removes them from the end. `SegmentStore` has the segments.
 
 The event loop's thread owns a log. Work that waits for a disk goes to worker threads as objects that touch
 files only: `FlushPlan.sync`, `ColdPages.warm`, `Removal.delete`. Reads and lookups run in the loop's thread.
@@ -15,24 +15,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from penstock.model.errors import OffsetOutOfRange, StorageError
+from penstock.model.errors import OffsetOutOfRange
 from penstock.ports import Buffer, Clock, FileRange, Files, Rng
-from penstock.storage.appending import NOTHING_NEW, Appended, Appender
+from penstock.storage.appending import Appended, Appender
 from penstock.storage.config import LogConfig
 from penstock.storage.durability import Durability
 from penstock.storage.flush import FlushPlan
 from penstock.storage.health import Health
-from penstock.storage.loading import ClosedLog, Loaded, load, load_producers, prune_snapshots
+from penstock.storage.loading import ClosedLog, Loaded, load
 from penstock.storage.lookup import DatedBatch, aborted_transactions, batch_at_or_after, latest_batch
-from penstock.storage.producers import AppendOrigin, ProducerStates
-from penstock.storage.removal import Removal
-from penstock.storage.retention import expired_segments, segments_before
+from penstock.storage.producers import AppendOrigin
+from penstock.storage.retention import Retention
 from penstock.storage.rules import Rules
 from penstock.storage.scan import ColdPages, CorruptLog
 from penstock.storage.segment import Segment
 from penstock.storage.segments import SegmentCache, Segments
 from penstock.storage.store import SegmentStore
 from penstock.storage.swap import Swap
+from penstock.storage.truncation import Truncation
 from penstock.storage.validation import LongWalk
 
 __all__ = ["AppendOrigin", "Appended", "Log", "LongWalk"]
@@ -52,6 +52,7 @@ class Log:
         "_clock",
         "_health",
         "_store",
+        "_truncation",
         "appender",
         "config",
         "durability",
@@ -64,6 +65,7 @@ class Log:
         "path",
         "producers",
         "recovery",
+        "retention",
         "save_start",
         "saved_start",
         "segments",
@@ -95,15 +97,7 @@ class Log:
         health.check()
         try:
             loaded = load(
-                files,
-                path,
-                config,
-                clock,
-                clean,
-                recovery_point,
-                log_start_offset,
-                start_recorded,
-                closed,
+                files, path, config, clock, clean, recovery_point, log_start_offset, start_recorded, closed
             )
         except OSError as e:
             raise health.path_failed(e, f"cannot open {path}") from e
@@ -140,6 +134,8 @@ class Log:
         store.reconfigure(config)
         self.durability = Durability(store, loaded.epochs, health, loaded.recovery_point)
         self.appender = Appender(self, store, clock, health, config)
+        self.retention = Retention(self, store, clock, health)
+        self._truncation = Truncation(self, store, clock, health)
 
     def reconfigure(self, config: LogConfig) -> None:
         """Apply a new config to later appends, rolls and retention."""
@@ -282,129 +278,24 @@ class Log:
         """Start the log at `before_offset`, which must be committed; the new start. Space is freed later."""
         if not 0 <= before_offset <= self.high_watermark:
             raise OffsetOutOfRange(f"offset {before_offset} is not within [0, {self.high_watermark}]")
-        self._start_at(before_offset)
+        self.start_at(before_offset)
         return self.log_start_offset
 
-    def _start_at(self, offset: int) -> None:
+    def start_at(self, offset: int) -> None:
+        """Move the log start to `offset`; it never moves back."""
         if offset > self.log_start_offset:
             self.log_start_offset = self.local_log_start_offset = offset
             self.recovery.forget_before(offset)
 
-    def apply_retention(self, now_ms: int | None, *, cached_only: bool = False) -> list[Removal]:
-        """Expire segments, save the log start and remove them; `delete` each in a worker thread, later.
-
-        It may wait for the disk. A broker with many logs calls the steps one by one, and saves all log starts
-        at once.
-        """
-        if not self.expire(now_ms, cached_only=cached_only):
-            return []
-        if self.save_start is not None:
-            self.save_start()
-        return self.remove_expired()
-
-    def expire(self, now_ms: int | None, *, cached_only: bool = False) -> bool:
-        """Move the log start behind segments that are too old or too many.
-
-        With None for `now_ms` the time is not known, and no segment is too old.
-        Returns true if there are segments to remove, once the start has been saved.
-        """
-        with self._health.disk(f"apply retention to {self.path}"):
-            expired = self._expired(self.high_watermark, now_ms, cached_only)
-            if not expired:
-                return False
-            if expired[-1] is self.segments.active:
-                self.appender.roll(self.end_offset, self._clock.now_ms())
-        following = self.segments.after(expired[-1])
-        assert following is not None, "the last segment does not expire"
-        self._start_at(following.base_offset)
-        return True
-
-    def _expired(self, below: int, now_ms: int | None, cached_only: bool) -> list[Segment]:
-        return expired_segments(
-            self._store.files,
-            self.segments,
-            self.config,
-            log_start_offset=self.log_start_offset,
-            high_watermark=below,
-            end_offset=self.end_offset,
-            now_ms=now_ms,
-            cached_only=cached_only,
-        )
-
-    def has_unexpired(self, now_ms: int) -> bool:
-        """Returns true if the log has records that its own retention would keep."""
-        if self.end_offset <= self.log_start_offset:
-            return False
-        with self._health.disk(f"apply retention to {self.path}"):
-            expired = self._expired(self.end_offset, now_ms, cached_only=False)
-        kept = self.segments.after(expired[-1]) if expired else self.segments.first
-        return kept is not None and (kept is not self.segments.active or kept.size > 0)
-
-    def remove_expired(self) -> list[Removal]:
-        """Let go of the segments that lie before the log start that was saved."""
-        start = self.log_start_offset if self.save_start is None else self.saved_start
-        gone = segments_before(self.segments, min(start, self.log_start_offset))
-        if not gone:
-            return []
-        with self._health.disk(f"apply retention to {self.path}"):
-            removed = self._store.remove(gone)
-        self.leader_epochs.forget_before(self.segments.first.base_offset)
-        return removed
-
     # -- the end of the log
 
     def truncate_to(self, offset: int) -> None:
-        """Cut every batch that reaches `offset`: what a follower does with what its leader does not have."""
-        if offset >= self.end_offset:
-            return
-        offset = self.recovery.end_before(offset)
-        with self._health.disk(f"truncate {self.path}"):
-            segment, position, end_offset = self._store.cut_point(offset)
-        if end_offset <= self.log_start_offset:
-            # Nothing is left, and the log may have started within the batch that is cut.
-            self.reset_to(min(offset, self.log_start_offset))
-            return
-        with self._health.disk(f"truncate {self.path}"):
-            self._before_truncation(end_offset)
-            files = self._store.files
-            snapshots = prune_snapshots(files, self.path, end_offset)
-            producers = load_producers(self.segments, snapshots, end_offset, files, self.path)
-        try:
-            self._store.cut(segment, position, end_offset)
-        except OSError as e:
-            # Some bytes may be gone: only a recovery finds the end of the log.
-            raise self._health.left_half_done(e, f"cannot truncate {self.path}") from e
-        self.producers = producers
-        self.end_offset = end_offset
-        self.high_watermark = min(self.high_watermark, end_offset)
-        self.producers.replicated_to(self.high_watermark)
-        self.leader_epochs.forget_from(end_offset)
-        self.recovery.forget_from(end_offset)
+        """Remove every batch that reaches `offset`: a follower removes what its leader does not have."""
+        self._truncation.truncate_to(offset)
 
     def reset_to(self, offset: int) -> None:
         """Drop everything and start over, empty, at `offset`."""
-        before = self.log_start_offset
-        self.log_start_offset = self.local_log_start_offset = offset
-        try:
-            with self._health.disk(f"reset {self.path}"):
-                # Both before the segments go: after a crash in between, what is left ends before the start.
-                self._before_truncation(0)
-                if self.save_start is not None and self.saved_start < offset:
-                    self.save_start()
-                self._store.restart(offset, self._clock.now_ms())
-                prune_snapshots(self._store.files, self.path, -1)
-        except StorageError:
-            self.log_start_offset = self.local_log_start_offset = before
-            raise
-        self.producers = ProducerStates()
-        self.leader_epochs.clear()
-        self.recovery.forget_from(-1)
-        self.end_offset = self.high_watermark = self.producers.end_offset = offset
-        self.durability.recovery_point = offset
-
-    def _before_truncation(self, offset: int) -> None:
-        self.appender.newest = NOTHING_NEW
-        self.durability.lower(offset)
+        self._truncation.reset_to(offset)
 
     def delete(self) -> None:
         """Close the log and remove its directory."""

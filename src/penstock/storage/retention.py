@@ -7,15 +7,126 @@ makes a segment too old has to agree with the batches.
 
 from __future__ import annotations
 
-from penstock.ports import Files
+from collections.abc import Callable
+from typing import Protocol
+
+from penstock.ports import Clock, Files
 from penstock.records.header_fields import BASE_OFFSET, LAST_OFFSET_DELTA, MAX_TIMESTAMP
+from penstock.storage.appending import Appender
 from penstock.storage.config import LogConfig
+from penstock.storage.epochs import LeaderEpochs
+from penstock.storage.health import Health
+from penstock.storage.removal import Removal
 from penstock.storage.scan import CorruptLog, scan
 from penstock.storage.segment import Segment
 from penstock.storage.segment_files import LOG
 from penstock.storage.segments import Segments
+from penstock.storage.store import SegmentStore
 
-__all__ = ["expired_segments", "segments_before"]
+__all__ = ["Retention", "expired_segments", "segments_before"]
+
+
+class ExpiringLog(Protocol):
+    """A log as its retention uses it."""
+
+    @property
+    def config(self) -> LogConfig: ...
+    @property
+    def log_start_offset(self) -> int: ...
+    @property
+    def high_watermark(self) -> int: ...
+    @property
+    def end_offset(self) -> int: ...
+    @property
+    def leader_epochs(self) -> LeaderEpochs: ...
+    @property
+    def appender(self) -> Appender: ...
+    @property
+    def save_start(self) -> Callable[[], None] | None: ...
+    @property
+    def saved_start(self) -> int: ...
+
+    def start_at(self, offset: int) -> None: ...
+
+
+class Retention:
+    """Expires the segments of one log. Owned by its `Log`.
+
+    Invariant: a segment is removed only once the log start behind it is on the disk.
+    """
+
+    __slots__ = ("_clock", "_health", "_log", "_store")
+
+    def __init__(self, log: ExpiringLog, store: SegmentStore, clock: Clock, health: Health) -> None:
+        self._log = log
+        self._store = store
+        self._clock = clock
+        self._health = health
+
+    def apply(self, now_ms: int | None, *, cached_only: bool = False) -> list[Removal]:
+        """Expire segments, save the log start and remove them; `delete` each in a worker thread, later.
+
+        It may wait for the disk. A broker with many logs calls the steps one by one, and saves all log starts
+        at once.
+        """
+        if not self.expire(now_ms, cached_only=cached_only):
+            return []
+        if self._log.save_start is not None:
+            self._log.save_start()
+        return self.remove_expired()
+
+    def expire(self, now_ms: int | None, *, cached_only: bool = False) -> bool:
+        """Move the log start behind segments that are too old or too many.
+
+        With None for `now_ms` the time is not known, and no segment is too old.
+        Returns true if there are segments to remove, once the start has been saved.
+        """
+        log, segments = self._log, self._store.segments
+        with self._health.disk(f"apply retention to {self._store.path}"):
+            expired = self._expired(log.high_watermark, now_ms, cached_only)
+            if not expired:
+                return False
+            if expired[-1] is segments.active:
+                log.appender.roll(log.end_offset, self._clock.now_ms())
+        following = segments.after(expired[-1])
+        assert following is not None, "the last segment does not expire"
+        log.start_at(following.base_offset)
+        return True
+
+    def _expired(self, below: int, now_ms: int | None, cached_only: bool) -> list[Segment]:
+        log = self._log
+        return expired_segments(
+            self._store.files,
+            self._store.segments,
+            log.config,
+            log_start_offset=log.log_start_offset,
+            high_watermark=below,
+            end_offset=log.end_offset,
+            now_ms=now_ms,
+            cached_only=cached_only,
+        )
+
+    def has_unexpired(self, now_ms: int) -> bool:
+        """Returns true if the log has records that its own retention would keep."""
+        log, segments = self._log, self._store.segments
+        if log.end_offset <= log.log_start_offset:
+            return False
+        with self._health.disk(f"apply retention to {self._store.path}"):
+            expired = self._expired(log.end_offset, now_ms, cached_only=False)
+        kept = segments.after(expired[-1]) if expired else segments.first
+        return kept is not None and (kept is not segments.active or kept.size > 0)
+
+    def remove_expired(self) -> list[Removal]:
+        """Remove the segments that lie before the saved log start from the log; their files go later."""
+        log, segments = self._log, self._store.segments
+        start = log.log_start_offset if log.save_start is None else log.saved_start
+        gone = segments_before(segments, min(start, log.log_start_offset))
+        if not gone:
+            return []
+        with self._health.disk(f"apply retention to {self._store.path}"):
+            removed = self._store.remove(gone)
+        log.leader_epochs.forget_before(segments.first.base_offset)
+        return removed
 
 
 def expired_segments(

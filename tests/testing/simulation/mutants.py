@@ -151,7 +151,7 @@ def _withdraw_as_if_clean(image: Any, policy: Policy, broker_id: int, *, clean: 
 def _delete_beyond(partition: Partition, offset: int) -> int:
     if not partition.leading:
         raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-    partition.log._start_at(offset)
+    partition.log.start_at(offset)
     return partition.log.log_start_offset
 
 

@@ -149,7 +149,7 @@ class Maintenance:
         if not partition.hosted:
             return
         try:
-            removals = partition.log.remove_expired()
+            removals = partition.log.retention.remove_expired()
         except StorageError as e:
             log.error("retention_failed", partition=partition.name, error=str(e))
             return

@@ -198,7 +198,7 @@ class MetadataLog:
 
     def trim(self) -> list[Removal]:
         """Remove segments below the log start offset; call `delete` of each in a worker thread."""
-        return self.log.apply_retention(self._clock.now_ms())
+        return self.log.retention.apply(self._clock.now_ms())
 
     # -- voters and votes
 

@@ -318,7 +318,7 @@ class ReplicaFetcher:
         """Apply `step` to the log, and plan the partition anew."""
         partition = followed.partition
         try:
-            if isinstance(step, Reset) and partition.log.has_unexpired(self._clock.now_ms()):
+            if isinstance(step, Reset) and partition.log.retention.has_unexpired(self._clock.now_ms()):
                 # Retention would keep these records. The leader may have lost its first segments.
                 step = SetAside(step.offset)
             if not isinstance(step, SetAside):

@@ -220,9 +220,9 @@ class Partition:
         """Move the log start according to retention; the next fetch responses carry it to followers.
 
         Without `now_ms` the time is not known, and no segment is too old.
-        Returns true if segments can be removed (`Log.remove_expired`) once the log start has been saved.
+        Returns true if `Retention.remove_expired` has segments to remove once the log start has been saved.
         """
-        expired = self.log.expire(now_ms, cached_only=True)
+        expired = self.log.retention.expire(now_ms, cached_only=True)
         if expired:
             for follower in self.followers:
                 follower.moved()

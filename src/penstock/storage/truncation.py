@@ -1,0 +1,115 @@
+"""Truncation of a log: cuts its end, or drops everything.
+
+Invariant: offsets, leader epochs, producers and reports of damage of the log agree with its batches after
+every call, whether it succeeds or raises. Where an error leaves the files half truncated, the directory goes
+offline (`Health.left_half_done`), because only a recovery finds the end of the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from penstock.model.errors import StorageError
+from penstock.ports import Clock
+from penstock.storage.appending import NOTHING_NEW, Appender
+from penstock.storage.durability import Durability
+from penstock.storage.epochs import LeaderEpochs
+from penstock.storage.health import Health
+from penstock.storage.loading import load_producers, prune_snapshots
+from penstock.storage.producers import ProducerStates
+from penstock.storage.recovery import RecoveryReport
+from penstock.storage.store import SegmentStore
+
+__all__ = ["Truncation"]
+
+
+class TruncatedLog(Protocol):
+    """A log as its truncation uses it."""
+
+    end_offset: int
+    high_watermark: int
+    log_start_offset: int
+    local_log_start_offset: int
+    producers: ProducerStates
+
+    @property
+    def leader_epochs(self) -> LeaderEpochs: ...
+    @property
+    def recovery(self) -> RecoveryReport: ...
+    @property
+    def durability(self) -> Durability: ...
+    @property
+    def appender(self) -> Appender: ...
+    @property
+    def save_start(self) -> Callable[[], None] | None: ...
+    @property
+    def saved_start(self) -> int: ...
+
+
+class Truncation:
+    """Truncates one log. Owned by its `Log`."""
+
+    __slots__ = ("_clock", "_health", "_log", "_store")
+
+    def __init__(self, log: TruncatedLog, store: SegmentStore, clock: Clock, health: Health) -> None:
+        self._log = log
+        self._store = store
+        self._clock = clock
+        self._health = health
+
+    def truncate_to(self, offset: int) -> None:
+        """Remove every batch that reaches `offset`."""
+        log, store = self._log, self._store
+        if offset >= log.end_offset:
+            return
+        offset = log.recovery.end_before(offset)
+        with self._health.disk(f"truncate {store.path}"):
+            segment, position, end_offset = store.cut_point(offset)
+        if end_offset <= log.log_start_offset:
+            # Nothing is left, and the log may have started within the batch that is cut.
+            self.reset_to(min(offset, log.log_start_offset))
+            return
+        with self._health.disk(f"truncate {store.path}"):
+            self._prepare(end_offset)
+            snapshots = prune_snapshots(store.files, store.path, end_offset)
+            producers = load_producers(store.segments, snapshots, end_offset, store.files, store.path)
+        try:
+            store.cut(segment, position, end_offset)
+        except OSError as e:
+            # Some bytes may be gone: only a recovery finds the end of the log.
+            raise self._health.left_half_done(e, f"cannot truncate {store.path}") from e
+        log.producers = producers
+        log.end_offset = end_offset
+        log.high_watermark = min(log.high_watermark, end_offset)
+        producers.replicated_to(log.high_watermark)
+        log.leader_epochs.forget_from(end_offset)
+        log.recovery.forget_from(end_offset)
+
+    def reset_to(self, offset: int) -> None:
+        """Drop everything and start over, empty, at `offset`."""
+        log, store = self._log, self._store
+        before = log.log_start_offset
+        log.log_start_offset = log.local_log_start_offset = offset
+        try:
+            with self._health.disk(f"reset {store.path}"):
+                # Both come before the removal of segments: after a crash in between, the segments that are
+                # left end before the log start.
+                self._prepare(0)
+                if log.save_start is not None and log.saved_start < offset:
+                    log.save_start()
+                store.restart(offset, self._clock.now_ms())
+                prune_snapshots(store.files, store.path, -1)
+        except StorageError:
+            log.log_start_offset = log.local_log_start_offset = before
+            raise
+        log.producers = ProducerStates()
+        log.leader_epochs.clear()
+        log.recovery.forget_from(-1)
+        log.end_offset = log.high_watermark = log.producers.end_offset = offset
+        log.durability.recovery_point = offset
+
+    def _prepare(self, offset: int) -> None:
+        """Forget what was noted of batches from `offset` on, before they are removed."""
+        self._log.appender.newest = NOTHING_NEW
+        self._log.durability.lower(offset)
