@@ -76,7 +76,7 @@ def _simple(field: Field, random: Random, plausible: bool) -> Any:
 
 def _integer(field: Field, random: Random, plausible: bool) -> int:
     low, high = _RANGES[field.kind]
-    if plausible and field.name == "error_code":
+    if plausible and field.name.endswith("error_code"):
         return random.choice(_ERROR_CODES)
     if plausible and field.name.endswith("_ms"):
         return random.randrange(0, 2**31)

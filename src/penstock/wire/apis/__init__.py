@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from penstock.wire.api import Api
+from penstock.wire.apis.add_offsets_to_txn import ADD_OFFSETS_TO_TXN
+from penstock.wire.apis.add_partitions_to_txn import ADD_PARTITIONS_TO_TXN
 from penstock.wire.apis.add_raft_voter import ADD_RAFT_VOTER
 from penstock.wire.apis.allocate_producer_ids import ALLOCATE_PRODUCER_IDS
 from penstock.wire.apis.alter_client_quotas import ALTER_CLIENT_QUOTAS
@@ -32,8 +34,10 @@ from penstock.wire.apis.describe_log_dirs import DESCRIBE_LOG_DIRS
 from penstock.wire.apis.describe_producers import DESCRIBE_PRODUCERS
 from penstock.wire.apis.describe_quorum import DESCRIBE_QUORUM
 from penstock.wire.apis.describe_topic_partitions import DESCRIBE_TOPIC_PARTITIONS
+from penstock.wire.apis.describe_transactions import DESCRIBE_TRANSACTIONS
 from penstock.wire.apis.elect_leaders import ELECT_LEADERS
 from penstock.wire.apis.end_quorum_epoch import END_QUORUM_EPOCH
+from penstock.wire.apis.end_txn import END_TXN
 from penstock.wire.apis.envelope import ENVELOPE
 from penstock.wire.apis.fetch import FETCH
 from penstock.wire.apis.fetch_snapshot import FETCH_SNAPSHOT
@@ -48,6 +52,7 @@ from penstock.wire.apis.list_config_resources import LIST_CONFIG_RESOURCES
 from penstock.wire.apis.list_groups import LIST_GROUPS
 from penstock.wire.apis.list_offsets import LIST_OFFSETS
 from penstock.wire.apis.list_partition_reassignments import LIST_PARTITION_REASSIGNMENTS
+from penstock.wire.apis.list_transactions import LIST_TRANSACTIONS
 from penstock.wire.apis.metadata import METADATA
 from penstock.wire.apis.offset_commit import OFFSET_COMMIT
 from penstock.wire.apis.offset_delete import OFFSET_DELETE
@@ -56,10 +61,12 @@ from penstock.wire.apis.offset_for_leader_epoch import OFFSET_FOR_LEADER_EPOCH
 from penstock.wire.apis.produce import PRODUCE
 from penstock.wire.apis.remove_raft_voter import REMOVE_RAFT_VOTER
 from penstock.wire.apis.sync_group import SYNC_GROUP
+from penstock.wire.apis.txn_offset_commit import TXN_OFFSET_COMMIT
 from penstock.wire.apis.unregister_broker import UNREGISTER_BROKER
 from penstock.wire.apis.update_features import UPDATE_FEATURES
 from penstock.wire.apis.update_raft_voter import UPDATE_RAFT_VOTER
 from penstock.wire.apis.vote import VOTE
+from penstock.wire.apis.write_txn_markers import WRITE_TXN_MARKERS
 
 __all__ = ["APIS"]
 
@@ -85,6 +92,11 @@ APIS: dict[int, Api[Any, Any]] = {
         DELETE_TOPICS,
         DELETE_RECORDS,
         INIT_PRODUCER_ID,
+        ADD_PARTITIONS_TO_TXN,
+        ADD_OFFSETS_TO_TXN,
+        END_TXN,
+        WRITE_TXN_MARKERS,
+        TXN_OFFSET_COMMIT,
         OFFSET_FOR_LEADER_EPOCH,
         DESCRIBE_CONFIGS,
         ALTER_CONFIGS,
@@ -112,6 +124,8 @@ APIS: dict[int, Api[Any, Any]] = {
         BROKER_REGISTRATION,
         BROKER_HEARTBEAT,
         UNREGISTER_BROKER,
+        DESCRIBE_TRANSACTIONS,
+        LIST_TRANSACTIONS,
         ALLOCATE_PRODUCER_IDS,
         CONSUMER_GROUP_HEARTBEAT,
         CONSUMER_GROUP_DESCRIBE,
