@@ -1,0 +1,8 @@
+"""The transaction coordinator: transactional ids, their producer ids and epochs, and their transactions.
+
+`states` has the table of states, `metadata` the transitions, `ending` the tables of EndTxn, `records` the
+format of `__transaction_state`, and `shard` the decisions on requests.
+
+Imports: `coordination`, `metadata`, `wire`, `records`, `model`. No I/O and no clock.
+Used by: `broker.coordinators`, which runs the shards over real logs and sends the markers.
+"""

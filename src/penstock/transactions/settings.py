@@ -1,0 +1,54 @@
+"""The configs of transactions, and the input that all shards of a broker share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.model.config import BrokerConfig
+
+__all__ = ["Environment", "TransactionSettings"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionSettings:
+    """Values of the configs in docs/configuration.md. Names end in their unit."""
+
+    timeout_ms_max: int = 900_000
+    id_expiration_ms: int = 604_800_000
+    abort_check_ms: int = 10_000
+    expiry_check_ms: int = 3_600_000
+
+    @classmethod
+    def of(cls, config: BrokerConfig) -> TransactionSettings:
+        values: dict[str, Any] = dict(config)
+        return cls(
+            timeout_ms_max=values["transaction.max.timeout.ms"],
+            id_expiration_ms=values["transactional.id.expiration.ms"],
+            abort_check_ms=values["transaction.abort.timed.out.transaction.cleanup.interval.ms"],
+            expiry_check_ms=values["transaction.remove.expired.transaction.cleanup.interval.ms"],
+        )
+
+
+class Environment:
+    """Settings, the cluster's transaction.version, and a source of producer ids."""
+
+    __slots__ = ("level", "may_expire", "settings", "take_producer_id")
+
+    def __init__(
+        self,
+        settings: TransactionSettings,
+        level: Callable[[], int],
+        take_producer_id: Callable[[], int | None],
+        may_expire: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """`take_producer_id` returns None while the controller has not allocated a block of ids.
+
+        `may_expire` returns true while the wall clock is trusted. Transactional ids expire only then.
+        """
+        self.settings = settings
+        #: the finalized level of transaction.version
+        self.level = level
+        self.take_producer_id = take_producer_id
+        self.may_expire = may_expire

@@ -1,0 +1,362 @@
+"""The transaction coordinator's shard: the transactional ids of one partition of `__transaction_state`.
+
+A method per request. It returns the response or the error codes, or raises the ApiError that becomes the
+response. Records, replies and effects are in `outbox`. Later requests see a transition at once, but no reply
+and no marker leaves before its record is committed. So Kafka's pending states exist here only as Prepare*.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from typing import Final, NamedTuple
+
+from penstock.coordination.outbox import Outbox, ReplyTo
+from penstock.coordination.timers import TimerKey, Timers
+from penstock.model.errors import ApiError, ErrorCode
+from penstock.transactions.ending import END_V1, END_V2, Ending
+from penstock.transactions.ledger import TransactionLedger
+from penstock.transactions.metadata import (
+    BUMPS_EPOCHS_FROM,
+    NO_PRODUCER,
+    TopicPartition,
+    TransactionMetadata,
+    is_exhausted,
+    new_metadata,
+)
+from penstock.transactions.records import decode_record
+from penstock.transactions.settings import Environment
+from penstock.transactions.states import EXPIRABLE, PREPARED, TransactionState
+from penstock.wire.apis.describe_transactions import DescribedTransaction, TopicData
+from penstock.wire.apis.end_txn import EndTxnResponse
+from penstock.wire.apis.init_producer_id import InitProducerIdResponse
+from penstock.wire.apis.list_transactions import ListedTransaction
+from penstock.wire.schema import Struct
+
+__all__ = ["Addition", "TransactionFilter", "TransactionShard"]
+
+_ABORT_TIMED_OUT: Final = "abort_timed_out"
+_EXPIRE_IDS: Final = "expire_ids"
+_WAITING: Final = "waiting"
+#: How long a request that adds partitions waits for the markers of the transaction before. Kafka's brokers
+#: poll for as long.
+WAIT_MS: Final = 100
+
+
+class Addition(NamedTuple):
+    """Partitions that a producer adds to its transaction."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    partitions: frozenset[TopicPartition]
+    #: the transaction.version of the request
+    version: int
+
+
+class TransactionFilter(NamedTuple):
+    """The filters of ListTransactions. Empty filters match all."""
+
+    states: Collection[TransactionState | None]
+    producer_ids: Collection[int]
+    #: the least time in milliseconds for which a transaction is open; negative matches all
+    duration_ms: int
+    matches: Callable[[str], bool]
+
+
+class TransactionShard:
+    """Transactional ids of one partition of `__transaction_state`."""
+
+    def __init__(self, env: Environment) -> None:
+        self._ledger = TransactionLedger(env)
+        self._env = env
+        #: requests that wait until the markers of a transaction are written
+        self._waiting: dict[str, list[tuple[ReplyTo, Addition, Callable[[ErrorCode], Struct]]]] = {}
+
+    # -- for the runtime
+
+    @property
+    def timers(self) -> Timers:
+        return self._ledger.timers
+
+    @property
+    def outbox(self) -> Outbox:
+        return self._ledger.outbox
+
+    def begin(self, now_ms: int, timer_ms: int) -> None:
+        self._ledger.begin(now_ms, timer_ms)
+
+    def replay(
+        self, offset: int, producer_id: int, producer_epoch: int, key: bytes, value: bytes | None
+    ) -> None:
+        record = decode_record(key, value)
+        if record is not None:
+            self._ledger.apply(*record)
+
+    def replay_end_transaction_marker(self, producer_id: int, producer_epoch: int, committed: bool) -> None:
+        """`__transaction_state` has no transactional records."""
+
+    def on_loaded(self) -> None:
+        self._ledger.loaded()
+        self.timers.schedule((_ABORT_TIMED_OUT,), self._env.settings.abort_check_ms)
+        self.timers.schedule((_EXPIRE_IDS,), self._env.settings.expiry_check_ms)
+
+    def timer_expired(self, key: TimerKey) -> None:
+        if key[0] == _ABORT_TIMED_OUT:
+            self._abort_timed_out()
+            self.timers.schedule(key, self._env.settings.abort_check_ms)
+        elif key[0] == _EXPIRE_IDS:
+            self._expire_ids()
+            self.timers.schedule(key, self._env.settings.expiry_check_ms)
+        elif key[0] == _WAITING:
+            for reply_to, _, respond in self._waiting.pop(key[1], ()):
+                self.outbox.replies.append((reply_to, respond(ErrorCode.CONCURRENT_TRANSACTIONS)))
+
+    # -- InitProducerId
+
+    def init_producer_id(
+        self, transactional_id: str, timeout_ms: int, expected: tuple[int, int] | None
+    ) -> InitProducerIdResponse:
+        """`expected` is the (producer id, epoch) of a producer that continues after an error (KIP-360)."""
+        if not transactional_id:
+            raise ApiError(ErrorCode.INVALID_REQUEST)
+        if not 0 < timeout_ms <= self._env.settings.timeout_ms_max:
+            raise ApiError(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
+        ledger = self._ledger
+        found = ledger.by_id.get(transactional_id)
+        if found is None:
+            found = new_metadata(ledger.new_producer_id(), timeout_ms, ledger.now_ms)
+            expected = None
+        elif found.state in PREPARED:
+            raise ApiError(ErrorCode.CONCURRENT_TRANSACTIONS)
+        elif expected is not None and not _is_known(found, *expected):
+            raise ApiError(ErrorCode.PRODUCER_FENCED)
+        if found.state is TransactionState.ONGOING:
+            # The producer of the open transaction is fenced. The retry gets an epoch that is one higher.
+            self._fence(transactional_id, found)
+            code = ErrorCode.CONCURRENT_TRANSACTIONS
+            return InitProducerIdResponse(error_code=code, producer_epoch=-1)
+        epoch = None if expected is None else expected[1]
+        new_id = NO_PRODUCER
+        if is_exhausted(found.producer_epoch) and epoch in (None, found.producer_epoch):
+            new_id = ledger.new_producer_id()
+        changed = found.initialized(timeout_ms, epoch, ledger.now_ms, new_id)
+        ledger.write(transactional_id, changed)
+        return InitProducerIdResponse(producer_id=changed.producer_id, producer_epoch=changed.producer_epoch)
+
+    def _fence(self, transactional_id: str, found: TransactionMetadata) -> None:
+        """Abort an open transaction in the name of the coordinator, with the cluster's level."""
+        ledger, level = self._ledger, self._env.level()
+        bumps = level >= BUMPS_EPOCHS_FROM
+        new_id = ledger.producer_id_after(found) if bumps else NO_PRODUCER
+        ledger.write(
+            transactional_id,
+            found.prepared(False, level if bumps else 0, ledger.now_ms, fence=True, new_producer_id=new_id),
+        )
+
+    # -- AddPartitionsToTxn, AddOffsetsToTxn
+
+    def add_partitions(
+        self, addition: Addition, respond: Callable[[ErrorCode], Struct], reply_to: ReplyTo
+    ) -> Struct | None:
+        """Returns None if the request waits for the markers of the transaction before."""
+        transactional_id = addition.transactional_id
+        found = self._ledger.by_id.get(transactional_id)
+        if found is not None and found.state in PREPARED:
+            # Before the check of the producer id: the client may know the next one already.
+            self._waiting.setdefault(transactional_id, []).append((reply_to, addition, respond))
+            if (_WAITING, transactional_id) not in self.timers:
+                self.timers.schedule((_WAITING, transactional_id), WAIT_MS)
+            return None
+        return respond(self._add(addition))
+
+    def _add(self, addition: Addition) -> ErrorCode:
+        if not addition.transactional_id:
+            return ErrorCode.INVALID_REQUEST
+        found = self._ledger.by_id.get(addition.transactional_id)
+        if found is None:
+            return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        if found.state in PREPARED:
+            return ErrorCode.CONCURRENT_TRANSACTIONS
+        code = _check_producer(found, addition)
+        if code:
+            return code
+        if found.state is not TransactionState.ONGOING or not addition.partitions <= found.partitions:
+            changed = found.with_partitions(addition.partitions, self._ledger.now_ms, addition.version)
+            self._ledger.write(addition.transactional_id, changed)
+        return ErrorCode.NONE
+
+    def verify_partitions(self, addition: Addition) -> dict[TopicPartition, ErrorCode]:
+        """Whether each partition is part of the producer's open transaction."""
+        found = self._ledger.by_id.get(addition.transactional_id)
+        code = ErrorCode.NONE
+        if not addition.transactional_id:
+            code = ErrorCode.INVALID_REQUEST
+        elif found is None:
+            code = ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        else:
+            code = _check_producer(found, addition)
+            if not code and found.state in PREPARED:
+                code = ErrorCode.CONCURRENT_TRANSACTIONS
+        if code or found is None:
+            return dict.fromkeys(addition.partitions, code)
+        return {
+            partition: ErrorCode.NONE if partition in found.partitions else ErrorCode.TRANSACTION_ABORTABLE
+            for partition in addition.partitions
+        }
+
+    # -- EndTxn
+
+    def end_transaction(
+        self, transactional_id: str, producer_id: int, producer_epoch: int, committed: bool, version: int
+    ) -> EndTxnResponse:
+        """`version` is the transaction.version of the client's request."""
+        if not transactional_id:
+            raise ApiError(ErrorCode.INVALID_REQUEST)
+        found = self._ledger.by_id.get(transactional_id)
+        if found is None:
+            raise ApiError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+        if version >= BUMPS_EPOCHS_FROM:
+            ending = _ending_v2(found, producer_id, producer_epoch, committed)
+        else:
+            ending = _ending_v1(found, producer_id, producer_epoch, committed)
+        if ending is Ending.FENCED:
+            raise ApiError(ErrorCode.PRODUCER_FENCED)
+        if ending is Ending.INVALID_STATE:
+            raise ApiError(ErrorCode.INVALID_TXN_STATE)
+        changed = found
+        if ending is Ending.PREPARE:
+            changed = self._prepare(transactional_id, found, committed, version)
+        if version < BUMPS_EPOCHS_FROM:
+            return EndTxnResponse()
+        return EndTxnResponse(producer_id=changed.producer_id, producer_epoch=changed.producer_epoch)
+
+    def _prepare(
+        self, transactional_id: str, found: TransactionMetadata, committed: bool, version: int
+    ) -> TransactionMetadata:
+        """Decide the transaction. Returns its state once it is complete: the client uses that already."""
+        ledger = self._ledger
+        new_id = ledger.producer_id_after(found) if version >= BUMPS_EPOCHS_FROM else NO_PRODUCER
+        prepared = found.prepared(committed, version, ledger.now_ms, new_producer_id=new_id)
+        ledger.write(transactional_id, prepared)
+        return prepared.completed(ledger.now_ms)
+
+    def markers_written(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Iterable[TopicPartition],
+    ) -> None:
+        """The markers of a `SendMarkers` effect are written to `partitions`, or these are deleted."""
+        ledger = self._ledger
+        found = ledger.by_id.get(transactional_id)
+        if (
+            found is None
+            or found.state not in PREPARED
+            or (found.producer_id, found.producer_epoch) != (producer_id, producer_epoch)
+        ):
+            return
+        unmarked = ledger.unmarked.get(transactional_id, set())
+        unmarked.difference_update(partitions)
+        if unmarked:
+            return
+        ledger.unmarked.pop(transactional_id, None)
+        ledger.write(transactional_id, found.completed(ledger.now_ms))
+        self.timers.cancel((_WAITING, transactional_id))
+        for reply_to, addition, respond in self._waiting.pop(transactional_id, ()):
+            self.outbox.replies.append((reply_to, respond(self._add(addition))))
+
+    # -- administration
+
+    def describe(self, transactional_id: str) -> DescribedTransaction:
+        if not transactional_id:
+            return DescribedTransaction(error_code=ErrorCode.INVALID_REQUEST)
+        found = self._ledger.by_id.get(transactional_id)
+        if found is None:
+            code = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+            return DescribedTransaction(error_code=code, transactional_id=transactional_id)
+        topics: dict[str, list[int]] = {}
+        for topic, index in sorted(self._ledger.unmarked.get(transactional_id, found.partitions)):
+            topics.setdefault(topic, []).append(index)
+        return DescribedTransaction(
+            transactional_id=transactional_id,
+            transaction_state=found.state.label,
+            transaction_timeout_ms=found.timeout_ms,
+            transaction_start_time_ms=found.start_ms,
+            producer_id=found.producer_id,
+            producer_epoch=found.producer_epoch,
+            topics=[TopicData(topic=topic, partitions=indexes) for topic, indexes in topics.items()],
+        )
+
+    def list(self, wanted: TransactionFilter) -> list[ListedTransaction]:
+        now_ms = self._ledger.now_ms
+        return [
+            ListedTransaction(
+                transactional_id=transactional_id,
+                producer_id=found.producer_id,
+                transaction_state=found.state.label,
+            )
+            for transactional_id, found in self._ledger.by_id.items()
+            if (not wanted.producer_ids or found.producer_id in wanted.producer_ids)
+            and (not wanted.states or found.state in wanted.states)
+            and (wanted.duration_ms < 0 or now_ms - found.start_ms > wanted.duration_ms)
+            and wanted.matches(transactional_id)
+        ]
+
+    # -- timeouts and expiry
+
+    def _abort_timed_out(self) -> None:
+        ledger, now_ms = self._ledger, self.timers.now_ms
+        for transactional_id, deadline_ms in list(ledger.deadlines_ms.items()):
+            if deadline_ms <= now_ms:
+                try:
+                    self._fence(transactional_id, ledger.by_id[transactional_id])
+                except ApiError:
+                    # No producer id is available yet. The next check tries again.
+                    continue
+
+    def _expire_ids(self) -> None:
+        if not self._env.may_expire():
+            return
+        ledger = self._ledger
+        oldest_ms = ledger.now_ms - self._env.settings.id_expiration_ms
+        for transactional_id, found in list(ledger.by_id.items()):
+            if found.state in EXPIRABLE and found.update_ms <= oldest_ms:
+                ledger.delete(transactional_id)
+
+
+def _is_known(found: TransactionMetadata, producer_id: int, epoch: int) -> bool:
+    """The producer's own id, or the one before whose epoch is exhausted: its last response may be lost."""
+    return producer_id == found.producer_id or (
+        producer_id == found.previous_producer_id and is_exhausted(epoch)
+    )
+
+
+def _check_producer(found: TransactionMetadata, addition: Addition) -> ErrorCode:
+    if found.producer_id != addition.producer_id:
+        return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    if found.producer_epoch != addition.producer_epoch:
+        return ErrorCode.PRODUCER_FENCED
+    return ErrorCode.NONE
+
+
+def _ending_v1(found: TransactionMetadata, producer_id: int, epoch: int, committed: bool) -> Ending:
+    if found.producer_id != producer_id:
+        raise ApiError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    if found.producer_epoch != epoch:
+        return Ending.FENCED
+    if found.state in PREPARED:
+        raise ApiError(ErrorCode.CONCURRENT_TRANSACTIONS)
+    return END_V1[found.state, committed]
+
+
+def _ending_v2(found: TransactionMetadata, producer_id: int, epoch: int, committed: bool) -> Ending:
+    if found.state in PREPARED:
+        # Before the check of the producer id: an overflow of the epoch changes the id.
+        raise ApiError(ErrorCode.CONCURRENT_TRANSACTIONS)
+    retried = found.is_retried_end(producer_id, epoch)
+    if found.producer_id != producer_id and not (retried and found.previous_producer_id == producer_id):
+        raise ApiError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    if not retried and epoch != found.producer_epoch:
+        return Ending.FENCED
+    return END_V2[found.state, committed, retried]
