@@ -164,7 +164,9 @@ def test_a_single_broker_cannot_be_operated(capsys: pytest.CaptureFixture[str]) 
         ["--brokers", "3", "--directed-fault", "moved_by_hand"],
     ],
 )
-def test_a_fault_that_needs_more_brokers_is_refused(flags: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_fault_that_needs_more_brokers_is_refused(
+    flags: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit):
         main(["--seed", "1", *flags])
     assert "--brokers" in capsys.readouterr().err

@@ -40,8 +40,9 @@ def main(arguments: list[str] | None = None) -> int:
         parser.error("--operated needs --brokers 3 or 5: an operator moves replicas between brokers")
     if options.brokers == 1 and (options.disasters or (options.disaster or "") in DISASTERS.keys() - SINGLE):
         parser.error("disasters need --brokers 3 or 5: they damage some of several replicas")
-    if options.directed_fault is not None and options.brokers < (5 if options.directed_fault in HEALING else 3):
-        parser.error(f"--directed-fault {options.directed_fault} needs more brokers: --brokers 5 is enough for all")
+    needed = 5 if options.directed_fault in HEALING else 3
+    if options.directed_fault is not None and options.brokers < needed:
+        parser.error(f"--directed-fault {options.directed_fault} needs --brokers {needed}")
     gc.set_threshold(*_GC_THRESHOLDS)
     began = time.perf_counter()
     failed = 0
