@@ -13,9 +13,10 @@ import gc
 import os
 import resource
 import shutil
+import subprocess
 import sys
 from collections.abc import Generator, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -29,6 +30,7 @@ settings.register_profile("fast", settings.get_profile("penstock"), max_examples
 settings.load_profile("penstock")
 
 _CHILDREN = pytest.StashKey[int]()
+_STARTED = pytest.StashKey[list[object]]()
 
 
 #: fixtures that start a JVM or brokers in processes of their own
@@ -42,6 +44,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--fast"):
         settings.load_profile("fast")
+        _count_processes(config.stash)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -64,20 +67,32 @@ def _is_slow(item: pytest.Item) -> bool:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    item.stash[_CHILDREN] = _page_faults_of_children()
+    item.stash[_CHILDREN] = _children(item.config)
     return (yield)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
     yield
-    if item.config.getoption("--fast") and _page_faults_of_children() > item.stash[_CHILDREN]:
+    if item.config.getoption("--fast") and _children(item.config) > item.stash[_CHILDREN]:
         pytest.fail("the test started a child process: mark it with @pytest.mark.process", pytrace=False)
 
 
-def _page_faults_of_children() -> int:
-    """Grows with every child process that has ended, however it was started."""
-    return resource.getrusage(resource.RUSAGE_CHILDREN).ru_minflt
+def _count_processes(stash: pytest.Stash) -> None:
+    started = stash[_STARTED] = []
+    start = subprocess.Popen.__init__
+
+    def counted(self: subprocess.Popen[bytes], *args: Any, **kwargs: Any) -> None:
+        started.append(None)
+        start(self, *args, **kwargs)
+
+    subprocess.Popen.__init__ = counted  # type: ignore[assignment, method-assign]
+
+
+def _children(config: pytest.Config) -> int:
+    """Grows with every child process that `subprocess` starts, and with all others when they have ended."""
+    started = len(config.stash.get(_STARTED, []))
+    return started + resource.getrusage(resource.RUSAGE_CHILDREN).ru_minflt
 
 
 @pytest.fixture(scope="session")

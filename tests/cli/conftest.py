@@ -9,17 +9,16 @@ from collections.abc import Iterator
 
 import pytest
 
-from penstock.cli.app import app
-from penstock.cli.failure import guarded
-from tests.cli.running import Command, running_broker
+from penstock.testing import broker as broker_thread
+from tests.cli.running import Command, run_here
 
 
 @pytest.fixture(scope="session")
 def broker() -> Iterator[str]:
     """The address of a broker that all tests of client commands share."""
-    quick = ("--set", "group.initial.rebalance.delay.ms=0")
-    with running_broker("--memory", "--log-level", "error", *quick) as (_, address):
-        yield address
+    config = {"group.initial.rebalance.delay.ms": "0", "penstock.log.level": "error"}
+    with broker_thread(config=config) as running:
+        yield running.bootstrap
 
 
 @pytest.fixture
@@ -29,7 +28,7 @@ def penstock(broker: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Capture
 
     def command(*arguments: str, input: str | None = None) -> subprocess.CompletedProcess[str]:
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO((input or "").encode())))
-        code = guarded(lambda: app(list(arguments), prog_name="penstock", standalone_mode=False))
+        code = run_here(*arguments)
         output, errors = capfd.readouterr()
         return subprocess.CompletedProcess(arguments, code, output, errors)
 

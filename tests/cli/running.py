@@ -9,8 +9,14 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
+
+import typer.main
+
+from penstock.cli.app import app
+from penstock.cli.failure import guarded
 
 PENSTOCK = [sys.executable, "-m", "penstock"]
 WAIT_S = 90
@@ -22,6 +28,20 @@ class Command(Protocol):
 
 def lines(text: str) -> list[str]:
     return text.splitlines()
+
+
+@cache
+def _command() -> Any:
+    return typer.main.get_command(app)
+
+
+def run_here(*arguments: str) -> int:
+    """Run `penstock` in this process; its exit code.
+
+    Typer makes the tree of all commands whenever its app is called, which takes a quarter of a second.
+    """
+    command = _command()
+    return guarded(lambda: command(list(arguments), prog_name="penstock", standalone_mode=False))
 
 
 def run(

@@ -10,10 +10,9 @@ from collections.abc import Callable
 import pytest
 import typer
 
-from penstock.cli.app import app
 from penstock.cli.failure import Failure, guarded, misused
 from penstock.model.errors import InvalidConfig, StorageError
-from tests.cli.running import WAIT_S
+from tests.cli.running import WAIT_S, run_here
 
 
 def raises(error: BaseException) -> Callable[[], None]:
@@ -123,11 +122,11 @@ def test_debug_lets_a_bug_through(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_wrong_command_lines(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert guarded(lambda: app(arguments, prog_name="penstock", standalone_mode=False)) == 2
+    assert run_here(*arguments) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert said in line
 
 
 def test_no_arguments_show_the_help(capsys: pytest.CaptureFixture[str]) -> None:
-    assert guarded(lambda: app([], prog_name="penstock", standalone_mode=False)) == 2
+    assert run_here() == 2
     assert "Usage: penstock" in capsys.readouterr().err

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import pytest
-from typer.testing import CliRunner
 
-from penstock.cli.app import app
+from tests.cli.running import run_here
 
 
 @pytest.mark.parametrize("seconds", ["nan", "inf", "-inf", "1e300", "0", "soon"])
-def test_nobody_waits_for_what_is_no_time(seconds: str) -> None:
-    done = CliRunner().invoke(app, ["cluster", "status", "--timeout", seconds])
-    assert done.exit_code == 2
-    assert "--timeout" in done.output
+def test_nobody_waits_for_what_is_no_time(seconds: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_here("cluster", "status", "--timeout", seconds) == 2
+    assert "--timeout" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("command", [["cluster", "status"], ["topic", "list"], ["consume", "orders"]])
 @pytest.mark.parametrize("address", ["nohost", ":9092", "host:", "host:99999", "a:1,b"])
-def test_an_address_without_host_or_port_is_refused_at_once(command: list[str], address: str) -> None:
-    done = CliRunner().invoke(app, [*command, "--bootstrap", address])
-    assert done.exit_code == 2
-    assert "is not HOST:PORT" in done.output
+def test_an_address_without_host_or_port_is_refused_at_once(
+    command: list[str], address: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_here(*command, "--bootstrap", address) == 2
+    assert "is not HOST:PORT" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("columns", [70, 140])
@@ -28,6 +27,6 @@ def test_help_is_as_wide_as_the_terminal(
     columns: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
-    app(["consume", "--help"], prog_name="penstock", standalone_mode=False)
+    assert run_here("consume", "--help") == 0
     widest = max(map(len, capsys.readouterr().out.splitlines()))
     assert columns - 20 < widest <= columns

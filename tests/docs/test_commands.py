@@ -14,6 +14,7 @@ import typer.main
 from penstock.cli.app import app
 from penstock.model.config import BROKER_KEYS
 
+COMMAND: Any = typer.main.get_command(app)
 ROOT = Path(__file__).parents[2]
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 
@@ -33,7 +34,7 @@ def commands() -> Iterator[tuple[str, str]]:
 @pytest.mark.parametrize(("page", "command"), list(commands()))
 def test_a_command_on_a_page_is_one(page: str, command: str) -> None:
     arguments = shlex.split(command.replace("…", ""), comments=True)
-    found: Any = typer.main.get_command(app)
+    found = COMMAND
     while hasattr(found, "commands"):
         name, *arguments = arguments
         assert name in found.commands, f"{page}: penstock {command}"

@@ -19,8 +19,7 @@ from typing import Final, NamedTuple
 
 import pytest
 
-from penstock.cli.app import app
-from penstock.cli.failure import guarded
+from tests.cli.running import run_here
 
 __all__ = ["ROOT", "Block", "Shell", "blocks", "pages", "running_broker"]
 
@@ -134,7 +133,7 @@ class Shell:
         self._monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO((given or "y\n").encode())))
         arguments = [*words[1:], *_end_of(words[1:])]
         with _ending(what):
-            code = guarded(lambda: app(arguments, prog_name="penstock", standalone_mode=False))
+            code = run_here(*arguments)
         output, errors = self._capfd.readouterr()
         assert code == 0, f"{what}\n{output}{errors}"
         return output

@@ -104,6 +104,7 @@ def test_ctrl_c_leaves_no_process_that_nobody_knows(tmp_path: Path, monkeypatch:
     assert read_pid_file(home.pid_file) == Process(12, "then")
 
 
+@pytest.mark.process
 def test_a_process_that_cannot_be_recorded_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As on a disk that is full; the others of a first start end with it."""
     spawned: list[Process] = []
@@ -222,6 +223,7 @@ def test_a_config_that_no_broker_takes_makes_nothing(tmp_path: Path) -> None:
     assert homes_in(tmp_path) == []
 
 
+@pytest.mark.process
 def test_a_broker_that_does_not_start_says_why_and_takes_the_others_with_it(tmp_path: Path) -> None:
     good, bad = make_homes(tmp_path, PLAN._replace(brokers=2))
     bad.config_file.write_text(bad.config_file.read_text() + "num.partitions: many\n")
@@ -231,6 +233,7 @@ def test_a_broker_that_does_not_start_says_why_and_takes_the_others_with_it(tmp_
     assert not good.pid_file.exists()
 
 
+@pytest.mark.process
 def test_brokers_that_were_there_before_go_on_without_one_that_does_not_start(tmp_path: Path) -> None:
     good, *others = make_homes(tmp_path, PLAN)
     bad = others[1]
@@ -243,6 +246,7 @@ def test_brokers_that_were_there_before_go_on_without_one_that_does_not_start(tm
         stop_again([good, *others])
 
 
+@pytest.mark.process
 def test_a_cluster_that_is_not_ready_in_time_is_ended(tmp_path: Path) -> None:
     (first, *_) = make_homes(tmp_path, PLAN)
     with pytest.raises(Failure, match=r"not ready within 0.3 s: broker 1; .*broker-1/broker.log"):

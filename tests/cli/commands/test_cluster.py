@@ -15,7 +15,6 @@ from typing import Any, TypeAlias
 import pytest
 
 from penstock.cli.alteration import alter_common, broker_resource, config_entries, topic_resource
-from penstock.cli.app import app
 from penstock.cli.cluster import membership, moves
 from penstock.cli.cluster.broker_home import BrokerHome, bootstrap_of, homes_in
 from penstock.cli.cluster.moves import read_image
@@ -24,9 +23,8 @@ from penstock.cli.cluster.processes import send_signal, spawn
 from penstock.cli.cluster.starting import stop_again
 from penstock.cli.connection import Cluster
 from penstock.cli.direct import DirectLine
-from penstock.cli.failure import guarded
 from penstock.metadata.image import ClusterImage
-from tests.cli.running import consecutive_free_ports
+from tests.cli.running import consecutive_free_ports, run_here
 
 pytestmark = pytest.mark.process
 
@@ -59,7 +57,7 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 def _run(arguments: list[str]) -> int:
-    return guarded(lambda: app(arguments, prog_name="penstock", standalone_mode=False))
+    return run_here(*arguments)
 
 
 @pytest.fixture

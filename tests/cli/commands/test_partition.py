@@ -9,12 +9,11 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from penstock.cli.alteration import broker_resource, config_entries, topic_resource
-from penstock.cli.app import app
 from penstock.cli.cluster.overview import cluster_overview
 from penstock.cli.connection import Cluster as Connection
 from penstock.cli.direct import DirectLine
-from penstock.cli.failure import guarded
 from penstock.testing import Cluster, cluster
+from tests.cli.running import run_here
 from tests.testing.cluster_clients import CLIENT, produce
 
 #: more than the leader gives at once, so that the last of it waits for what the throttle allows
@@ -23,7 +22,7 @@ VALUES = [bytes(500_000)] * 6
 
 def reassign(running: Cluster, *arguments: str) -> int:
     command = ["partition", "reassign", *arguments, "--bootstrap", running.bootstrap]
-    return guarded(lambda: app(command, prog_name="penstock", standalone_mode=False))
+    return run_here(*command)
 
 
 def throttled(running: Cluster, *topics: str) -> set[str]:

@@ -10,8 +10,7 @@ from typing import Final
 import pytest
 from fastapi.testclient import TestClient
 
-from penstock.cli.app import app
-from penstock.cli.failure import guarded
+from tests.cli.running import run_here
 from tests.docs.walkthrough import blocks
 
 PAGE: Final = "docs/telemetry-api.md"
@@ -45,4 +44,4 @@ def test_a_command_runs(tables: Path, tmp_path: Path, line: str) -> None:
     words = shlex.split(line)[1:]
     places = {"./tables": str(tables), "./report": str(tmp_path / "report")}
     arguments = [places.get(word, word) for word in words]
-    assert guarded(lambda: app(arguments, prog_name="penstock", standalone_mode=False)) == 0
+    assert run_here(*arguments) == 0

@@ -12,8 +12,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from penstock.cli.app import app
-from penstock.cli.failure import guarded
+from tests.cli.running import run_here
 
 PENSTOCK = [sys.executable, "-m", "penstock"]
 WAIT_S = 90
@@ -21,7 +20,7 @@ WAIT_S = 90
 
 def failure(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
     """The exit code and the one line of a command that fails."""
-    code = guarded(lambda: app([*arguments], prog_name="penstock", standalone_mode=False))
+    code = run_here(*arguments)
     output, errors = capsys.readouterr()
     assert output == ""
     assert errors.count("\n") == 1

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from penstock.cli.app import app
-from penstock.cli.failure import guarded
 from penstock.cli.telemetry import run as telemetry_run
+from tests.cli.running import run_here
 
 
 @pytest.fixture
@@ -22,7 +21,7 @@ def jobs(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 
 def run(*arguments: str) -> int:
-    return guarded(lambda: app(["telemetry", *arguments], prog_name="penstock", standalone_mode=False))
+    return run_here("telemetry", *arguments)
 
 
 def test_a_stream_and_a_backfill_are_the_same_job(jobs: list[Any]) -> None:

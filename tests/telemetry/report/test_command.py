@@ -7,15 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cli.app import app
-from penstock.cli.failure import guarded
+from tests.cli.running import run_here
 from tests.telemetry.object_store import BUCKET, serving
 
 
 def run(*arguments: str) -> int:
-    return guarded(
-        lambda: app(["telemetry", "report", *arguments], prog_name="penstock", standalone_mode=False)
-    )
+    return run_here("telemetry", "report", *arguments)
 
 
 @pytest.mark.slow
@@ -59,7 +56,7 @@ def test_tables_in_an_object_store(tables: Path, tmp_path: Path, capfd: pytest.C
 
 
 def now(*arguments: str) -> int:
-    return guarded(lambda: app(["telemetry", "now", *arguments], prog_name="penstock", standalone_mode=False))
+    return run_here("telemetry", "now", *arguments)
 
 
 def test_what_is_true_now(tables: Path, capfd: pytest.CaptureFixture[str]) -> None:
