@@ -24,6 +24,7 @@ from penstock.wire.apis.offset_commit import (
 )
 from penstock.wire.apis.offset_fetch import OffsetFetchRequestGroup, OffsetFetchRequestTopics
 from penstock.wire.apis.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
+from tests.amounts import amount
 from tests.groups.shard_driver import PendingRequest, ShardDriver, subscription, topic_id
 
 PARTITIONS = 5
@@ -255,4 +256,4 @@ class ClassicGroups(RuleBasedStateMachine):
 
 
 TestClassicGroups = ClassicGroups.TestCase
-TestClassicGroups.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestClassicGroups.settings = settings(max_examples=amount(60), stateful_step_count=40, deadline=None)

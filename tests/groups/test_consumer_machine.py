@@ -30,6 +30,7 @@ from penstock.wire.apis.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from penstock.wire.apis.offset_fetch import OffsetFetchRequestGroup, OffsetFetchRequestTopics
+from tests.amounts import amount
 from tests.groups.shard_driver import ShardDriver, topic_id
 
 NAMES = ["a", "b", "c", "d"]
@@ -281,6 +282,6 @@ class SlowlyAssigned(ConsumerGroups):
 
 
 TestConsumerGroups = ConsumerGroups.TestCase
-TestConsumerGroups.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
+TestConsumerGroups.settings = settings(max_examples=amount(40), stateful_step_count=30, deadline=None)
 TestSlowlyAssigned = SlowlyAssigned.TestCase
-TestSlowlyAssigned.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
+TestSlowlyAssigned.settings = settings(max_examples=amount(40), stateful_step_count=30, deadline=None)

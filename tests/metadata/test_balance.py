@@ -14,6 +14,7 @@ from penstock.metadata.placement import crowding
 from penstock.metadata.rebalance import Move
 from penstock.model.ids import TopicPartition
 from penstock.wire.metadata_records import RegisterBrokerRecord
+from tests.amounts import amount
 from tests.metadata.moves import carry_out, copies
 from tests.metadata.sites import cluster, create
 from tests.metadata.stage import Stage
@@ -145,7 +146,7 @@ def test_a_leader_changes_at_once_and_a_replica_is_reassigned() -> None:
     assert (partition.leader, partition.adding, partition.removing) == (2, [3], [1])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=amount(60), deadline=None)
 @given(
     st.lists(st.tuples(st.sampled_from("AB"), st.sampled_from("12")), min_size=2, max_size=5),
     st.lists(st.integers(0, 200), min_size=1, max_size=12),

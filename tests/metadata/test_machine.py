@@ -21,6 +21,7 @@ from penstock.model.ids import TopicId
 from penstock.wire.apis.alter_partition import AlterPartitionResponsePartition
 from penstock.wire.metadata_records import PartitionChangeRecord
 from penstock.wire.schema import Struct
+from tests.amounts import amount
 from tests.metadata.replays import replayed, state
 from tests.metadata.stage import Stage
 
@@ -236,4 +237,4 @@ class Decisions(RuleBasedStateMachine):
 
 
 TestDecisions = Decisions.TestCase
-TestDecisions.settings = settings(max_examples=200, stateful_step_count=50, deadline=None)
+TestDecisions.settings = settings(max_examples=amount(200), stateful_step_count=50, deadline=None)

@@ -16,6 +16,7 @@ from penstock.wire.metadata_records import (
     BrokerRegistrationChangeRecord,
     RegisterBrokerRecord,
 )
+from tests.amounts import amount
 from tests.metadata.sites import Site, cluster, create, sites
 
 
@@ -24,7 +25,7 @@ def ups(where: list[Site]) -> st.SearchStrategy[set[int]]:
     return st.sets(st.integers(1, len(where)), min_size=1)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=amount(100), deadline=None)
 @given(sites, st.integers(1, 12), st.data())
 def test_only_brokers_that_are_up_lead_and_are_in_sync(
     where: list[Site], partitions: int, data: st.DataObject
@@ -40,7 +41,7 @@ def test_only_brokers_that_are_up_lead_and_are_in_sync(
     assert max(leaders.values()) - min(leaders[node] for node in up) <= 1
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=amount(50), deadline=None)
 @given(st.integers(1, 7), st.data())
 def test_a_broker_that_is_down_gets_what_those_that_are_up_cannot_hold(
     brokers: int, data: st.DataObject
@@ -64,7 +65,7 @@ def test_nobody_who_is_up_is_nobody_to_lead() -> None:
         create(cluster([("", "1"), ("", "2")], fenced=[1, 2]), "t", 1, 1)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=amount(100), deadline=None)
 @given(sites, st.integers(1, 12), st.data())
 def test_replicas_share_a_host_or_a_zone_only_where_there_is_no_other(
     where: list[Site], partitions: int, data: st.DataObject
@@ -80,7 +81,7 @@ def test_replicas_share_a_host_or_a_zone_only_where_there_is_no_other(
         assert len(zones) == min(factor, len({zone for zone, _ in where}))
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=amount(50), deadline=None)
 @given(st.integers(1, 7), st.integers(1, 40), st.data())
 def test_leaders_are_spread_evenly_and_replicas_nearly_so(
     brokers: int, partitions: int, data: st.DataObject

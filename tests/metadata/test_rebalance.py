@@ -16,6 +16,7 @@ from penstock.wire.metadata_records import (
     RegisterBrokerRecord,
     UnregisterBrokerRecord,
 )
+from tests.amounts import amount
 from tests.metadata.moves import carry_out, copies
 from tests.metadata.sites import Site, cluster, create, sites
 
@@ -70,7 +71,7 @@ def test_brokers_that_are_added_at_once_receive_their_shares_by_one_plan(
     assert {node for _, node in copies(image) - was} == set(range(before + 1, before + added + 1))
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=amount(50), deadline=None)
 @given(sites.filter(lambda where: len(where) > 1), st.integers(1, 40), st.integers(1, 3), st.data())
 def test_one_plan_is_all_that_there_is_to_do(
     where: list[Site], partitions: int, factor: int, data: st.DataObject
@@ -165,7 +166,7 @@ def test_nothing_can_be_planned_without_brokers() -> None:
     assert plan_rebalance(image, {}, leaving=[1]) == []
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=amount(50), deadline=None)
 @given(
     st.lists(st.tuples(st.sampled_from("AB"), st.sampled_from("12")), min_size=2, max_size=6),
     st.integers(1, 20),

@@ -15,6 +15,7 @@ from penstock.raft.messages import (
     VoteResponse,
 )
 from penstock.raft.roles import LeaderContact
+from tests.amounts import amount
 from tests.raft.scripted import Scripted, key, log_of, vote
 from tests.raft.simulation import SimulatedNode, Simulation
 
@@ -242,6 +243,6 @@ def seconds_without_leader(seed: int, voters: int, kind: str, latency_ms: tuple[
 def test_a_silent_leader_is_replaced_in_one_round(
     voters: int, kind: str, latency_ms: tuple[float, float], within_s: float
 ) -> None:
-    for seed in range(SEEDS):
+    for seed in range(amount(SEEDS)):
         took_s = seconds_without_leader(seed, voters, kind, latency_ms)
         assert took_s < within_s, f"seed {seed}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.model.errors import PenstockError
+from tests.amounts import amount
 from tests.raft.invariants import ViolatedInvariant
 from tests.raft.losses import STEPS, play_losses
 from tests.raft.simulation import Simulation
@@ -22,7 +23,7 @@ def play(seed: int) -> Simulation:
 
 @pytest.mark.parametrize("first", range(0, SEEDS, 30))
 def test_nothing_that_was_committed_is_lost_whatever_happens(first: int) -> None:
-    for seed in range(first, first + 30):
+    for seed in range(first, first + amount(30)):
         try:
             play(seed)
         except (ViolatedInvariant, PenstockError, AssertionError) as e:
@@ -31,7 +32,7 @@ def test_nothing_that_was_committed_is_lost_whatever_happens(first: int) -> None
 
 @pytest.mark.parametrize("first", range(0, SEEDS, 30))
 def test_nothing_that_was_committed_is_lost_with_a_minority_of_disks(first: int) -> None:
-    for seed in range(first, first + 30):
+    for seed in range(first, first + amount(30)):
         try:
             play_losses(seed)
         except (ViolatedInvariant, PenstockError, AssertionError) as e:

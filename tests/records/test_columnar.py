@@ -17,6 +17,7 @@ from penstock.records.columnar import HEADERS_TYPE, ROWS_MAX, committed, decode
 from penstock.records.control import EndTransaction, build_end_transaction
 from penstock.records.record import Record, build_batch, iter_batches, iter_records, seal
 from penstock.records.varint import encode_varint
+from tests.amounts import amount
 from tests.records.strategies import record_lists
 
 ALL = range(2**63 - 1)
@@ -80,7 +81,7 @@ def test_only_wanted_offsets_of_whole_batches(log: tuple[bytes, list[Record]], d
     assert rows_of(bytes_[:cut]) == expected
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=amount(300))
 @given(records=record_lists(), data=st.data())
 def test_damage_that_has_a_right_checksum_is_an_error_or_other_rows(
     records: list[Record], data: st.DataObject

@@ -25,6 +25,7 @@ from penstock.records.record import (
     timestamps,
     walk,
 )
+from tests.amounts import amount
 from tests.records.strategies import record_lists
 
 THREE = [
@@ -50,7 +51,7 @@ def test_round_trip(records: list[Record], codec: Codec, base: int) -> None:
 
 
 @pytest.mark.parametrize("reader", [KafkaPythonBatch, AiokafkaBatch])
-@settings(max_examples=40)
+@settings(max_examples=amount(40))
 @given(records=record_lists(gaps=True), codec=st.sampled_from(Codec))
 def test_other_clients_read_what_we_build(reader: Any, records: list[Record], codec: Codec) -> None:
     theirs = reader(build_batch(records, codec=codec))
@@ -59,7 +60,7 @@ def test_other_clients_read_what_we_build(reader: Any, records: list[Record], co
 
 
 @pytest.mark.parametrize("builder", [KafkaPythonBuilder, AiokafkaBuilder])
-@settings(max_examples=40)
+@settings(max_examples=amount(40))
 @given(records=record_lists(), codec=st.sampled_from(Codec))
 def test_we_read_what_other_clients_build(builder: Any, records: list[Record], codec: Codec) -> None:
     theirs = builder(2, int(codec), 0, 17, 3, 42, 10**6)
@@ -193,7 +194,7 @@ def test_old_magic_is_corrupt() -> None:
         list(iter_records(batch))
 
 
-@settings(max_examples=300)
+@settings(max_examples=amount(300))
 @given(data=st.data(), records=record_lists(), codec=st.sampled_from(Codec))
 def test_any_damage_is_read_or_refused_in_our_own_words(
     data: st.DataObject, records: list[Record], codec: Codec
@@ -216,7 +217,7 @@ def test_an_empty_batch_as_compaction_leaves_it_has_no_records() -> None:
     assert list(iter_records(seal(header, b""))) == []
 
 
-@settings(max_examples=50)
+@settings(max_examples=amount(50))
 @given(records=record_lists(gaps=True), old=st.sampled_from(Codec), new=st.sampled_from(Codec))
 def test_recompression_changes_the_codec_and_numbers_the_records(
     records: list[Record], old: Codec, new: Codec

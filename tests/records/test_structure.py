@@ -11,6 +11,7 @@ from penstock.records.batch import HEADER_SIZE
 from penstock.records.record import Record, build_batch, iter_records, open_batch, seal
 from penstock.records.structure import Facts, TooManyRecords, check_records, is_plain_record
 from penstock.records.varint import decode_varint
+from tests.amounts import amount
 from tests.records import poison
 from tests.records.poison import field, plain, raw_record
 
@@ -156,7 +157,7 @@ def batches(shapes: list[tuple[int, bytes | None, bytes | None, list[tuple[str, 
     )
 
 
-@settings(max_examples=50)
+@settings(max_examples=amount(50))
 @given(RECORDS, st.integers(1, 40))
 def test_what_was_built_passes(
     shapes: list[tuple[int, bytes | None, bytes | None, list[tuple[str, bytes | None]]]], repeat: int
@@ -165,7 +166,7 @@ def test_what_was_built_passes(
     assert check(batch) == facts_of(batch)
 
 
-@settings(max_examples=120)
+@settings(max_examples=amount(120))
 @given(RECORDS, st.integers(1, 20), st.data())
 def test_a_mutation_is_refused_or_can_be_read(
     shapes: list[tuple[int, bytes | None, bytes | None, list[tuple[str, bytes | None]]]],

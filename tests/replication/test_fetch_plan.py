@@ -11,6 +11,7 @@ from penstock.model.ids import TopicId
 from penstock.replication.fetch_plan import FetchPlan, PartitionKey, PlannedFetch
 from penstock.replication.follower import FetchAnswer, FetchPosition, FollowerState
 from penstock.replication.throttle import ReplicationThrottle
+from tests.amounts import amount
 from tests.replication.logs import ModelLog
 
 BACKOFF_MS = 10
@@ -229,4 +230,4 @@ class Sessions(RuleBasedStateMachine):
 
 
 TestSessions = Sessions.TestCase
-TestSessions.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestSessions.settings = settings(max_examples=amount(60), stateful_step_count=30, deadline=None)

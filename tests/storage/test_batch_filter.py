@@ -9,6 +9,7 @@ from penstock.records.batch import DELETE_HORIZON_BIT, HEADER_SIZE, crc_matches,
 from penstock.records.codecs import Codec
 from penstock.records.record import Record, Span, build_batch, iter_records, open_batch, seal
 from penstock.storage.batch_filter import delete_horizon_ms, empty_batch, filter_batch, read_spans
+from tests.amounts import amount
 from tests.records.strategies import record_lists
 
 HORIZON = 5_000_000
@@ -23,7 +24,7 @@ def filtered(batch: bytes, keep: set[int], start_horizon: bool = False) -> bytes
     return None if kept is None else bytes(kept)
 
 
-@settings(max_examples=200)
+@settings(max_examples=amount(200))
 @given(
     data=st.data(), records=record_lists(gaps=True), codec=st.sampled_from(Codec), append_time=st.booleans()
 )

@@ -14,6 +14,7 @@ from penstock.storage.compaction import compact
 from penstock.storage.config import LogConfig
 from penstock.storage.scan import CorruptLog
 from penstock.storage.swap import CLEANED
+from tests.amounts import amount
 from tests.storage.compacted import COMPACT, PATH, CompactedLog, latest
 from tests.storage.logs import record_at_or_after
 
@@ -321,7 +322,7 @@ STEPS = st.one_of(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=amount(150), deadline=None)
 @given(steps=st.lists(STEPS, max_size=25))
 def test_a_table_built_from_the_log_never_changes(steps: list[tuple[object, ...]]) -> None:
     topic = CompactedLog()

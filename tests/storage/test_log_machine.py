@@ -23,6 +23,7 @@ from penstock.storage.config import LogConfig
 from penstock.storage.directory import DataDirectory, StoredPartition
 from penstock.storage.log import Log
 from penstock.testing.disk import FaultyDisk, PowerLoss
+from tests.amounts import amount
 from tests.storage.logs import (
     CLOCK,
     NOW_MS,
@@ -308,4 +309,6 @@ def from_offset(batches: list[Batch], offset: int) -> list[Batch]:
 
 
 TestLogMachine = LogMachine.TestCase
-TestLogMachine.settings = settings(max_examples=120, stateful_step_count=50, deadline=None, derandomize=True)
+TestLogMachine.settings = settings(
+    max_examples=amount(120), stateful_step_count=50, deadline=None, derandomize=True
+)

@@ -18,6 +18,7 @@ from penstock.records.record import Record, build_batch, iter_records
 from penstock.storage.dump import dump, verify
 from penstock.storage.log import AppendOrigin, Log
 from penstock.storage.memory import MemoryFiles
+from tests.amounts import amount
 from tests.records import poison
 from tests.records.poison import COMPRESSED, batch_with, field, packed, plain, raw_record
 from tests.storage.logs import CLOCK, NOW_MS, PATH, append_checked, open_log, records
@@ -105,7 +106,7 @@ def test_a_timestamp_beyond_64_bits_is_refused() -> None:
     assert code_of(log, late) == ErrorCode.INVALID_RECORD
 
 
-@settings(max_examples=150)
+@settings(max_examples=amount(150))
 @given(st.sampled_from(list(Codec)), st.sampled_from([1, 3, 40]), st.data())
 def test_a_mutated_batch_is_refused_or_can_be_read(codec: Codec, count: int, data: st.DataObject) -> None:
     """Any byte of the header, the compressed frame or the records, under a checksum that is right."""

@@ -15,6 +15,7 @@ from penstock.storage.log import Log
 from penstock.storage.memory import Inode, MemoryFiles
 from penstock.storage.scan import ColdPages, CorruptLog
 from penstock.testing.disk import FaultyDisk
+from tests.amounts import amount
 from tests.storage.logs import (
     NOW_MS,
     PATH,
@@ -364,7 +365,7 @@ def test_a_segment_that_is_missing_below_the_recovery_point_is_reported() -> Non
     )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=amount(150), deadline=None)
 @given(st.integers(0, 2**31), st.integers(1, 4))
 @example(965850, 4)  # the first batch's base offset, and the second batch's records
 def test_no_flipped_bit_goes_unnoticed(seed: int, flips: int) -> None:

@@ -13,6 +13,7 @@ from penstock.telemetry.pipeline.admission import (
     pending_from_table,
     pending_table,
 )
+from tests.amounts import amount
 
 KEYS = st.tuples(st.integers(0, 3), st.integers(0, 60).map(lambda second: second * 1000))
 
@@ -23,7 +24,7 @@ def admitted(rows: list[tuple[int, int]], pending: Pending, watermark_ms: int = 
     return admit(series, at, np.arange(len(rows), dtype=np.float64), pending, closed_before(watermark_ms))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=amount(100), deadline=None)
 @given(st.lists(st.lists(KEYS, max_size=30), min_size=1, max_size=5))
 def test_each_sample_is_taken_once_or_late(batches: list[list[tuple[int, int]]]) -> None:
     """Against a set that remembers everything."""

@@ -10,6 +10,7 @@ from penstock.telemetry.pipeline.admission import WINDOW_MS, Window, admit
 from penstock.telemetry.pipeline.columns import series_of
 from penstock.telemetry.pipeline.rollups import Counters, Rollup, no_counters
 from penstock.telemetry.pipeline.sketch import ACCURACY
+from tests.amounts import amount
 
 TEMPERATURE, POWER, ENERGY = 150, 155, 156
 MINUTE = 60_000
@@ -69,7 +70,7 @@ def test_counters_are_followed_across_windows_and_gauges_are_not_followed() -> N
 VALUES = st.floats(0, 1000, allow_nan=False).map(lambda value: round(value, 3))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=amount(60), deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 59), st.sampled_from([TEMPERATURE, ENERGY]), VALUES), min_size=1))
 def test_a_minute_from_tens_is_what_a_minute_from_samples_is(rows: list[tuple[int, int, float]]) -> None:
     distinct = {(series(field), second): value for second, field, value in rows}
@@ -86,7 +87,7 @@ def test_a_minute_from_tens_is_what_a_minute_from_samples_is(rows: list[tuple[in
     assert merged.summaries.increase.tolist() == pytest.approx(direct.summaries.increase.tolist())
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=amount(60), deadline=None)
 @given(
     st.lists(st.lists(VALUES, min_size=1, max_size=50), min_size=1, max_size=4), st.sampled_from([0.5, 0.95])
 )
