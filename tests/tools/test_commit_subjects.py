@@ -54,6 +54,7 @@ def checkout(tmp_path: Path) -> Path:
     return root
 
 
+@pytest.mark.process
 @needs_git
 def test_only_commits_beyond_main_count(checkout: Path) -> None:
     commit(checkout, "On main")
@@ -66,6 +67,7 @@ def test_only_commits_beyond_main_count(checkout: Path) -> None:
     assert new_subjects(checkout) == []
 
 
+@pytest.mark.process
 @needs_git
 def test_where_git_cannot_tell_nothing_counts(checkout: Path, tmp_path: Path) -> None:
     assert new_subjects(tmp_path) == []

@@ -102,6 +102,7 @@ def _trace_hashes(hash_seed: str) -> list[str]:
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.split()
 
 
+@pytest.mark.process
 def test_a_seed_is_one_run_whatever_the_hash_seed() -> None:
     hashes = _trace_hashes("1")
     assert len(set(hashes)) == 11
