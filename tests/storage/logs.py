@@ -9,6 +9,7 @@ from penstock.ports import Files
 from penstock.records.control import EndTransaction, build_end_transaction
 from penstock.records.record import Record, build_batch, iter_batches, iter_records
 from penstock.storage.config import LogConfig
+from penstock.storage.guards import VerificationGuard
 from penstock.storage.log import Appended, AppendOrigin, Log, LongWalk
 from penstock.storage.lookup import TimestampOffset
 from penstock.storage.memory import MemoryFiles
@@ -139,10 +140,15 @@ def latest_record(log: Log) -> TimestampOffset | None:
     return None
 
 
-def append_checked(log: Log, batch: memoryview, origin: AppendOrigin = AppendOrigin.CLIENT) -> Appended:
+def append_checked(
+    log: Log,
+    batch: memoryview,
+    origin: AppendOrigin = AppendOrigin.CLIENT,
+    guard: VerificationGuard | None = None,
+) -> Appended:
     """Append, however long the records take to check."""
     try:
-        return log.append(batch, 0, origin)
+        return log.append(batch, 0, origin, guard=guard)
     except LongWalk as walk:
         walk.check()
-        return log.append(batch, 0, origin, walk.rules)
+        return log.append(batch, 0, origin, walk.rules, guard)

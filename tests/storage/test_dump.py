@@ -7,6 +7,7 @@ from penstock.records.codecs import Codec
 from penstock.storage.config import LogConfig
 from penstock.storage.directory import DataDirectory, StoredPartition
 from penstock.storage.dump import UnknownFile, dump, verify
+from penstock.storage.guards import NO_VERIFICATION
 from penstock.storage.log import Log
 from penstock.storage.memory import MemoryFiles
 from penstock.storage.segment_files import file_name
@@ -25,7 +26,7 @@ def log(files: MemoryFiles) -> Log:
     """Two segments, with everything that a log can hold."""
     log = open_log(files, index_interval_bytes=0)
     log.append(batch(2, codec=Codec.GZIP), 0)
-    log.append(idempotent(0, transactional=True), 0)
+    log.append(idempotent(0, transactional=True), 0, guard=NO_VERIFICATION)
     append_marker(log, marker(False))
     log.append(batch(timestamp=NOW_MS + 5), 3)
     log.roll()

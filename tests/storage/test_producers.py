@@ -12,6 +12,7 @@ from penstock.model.errors import (
     InvalidTxnState,
     OutOfOrderSequence,
 )
+from penstock.storage.guards import NO_VERIFICATION
 from penstock.storage.log import AppendOrigin, Log
 from penstock.storage.memory import MemoryFiles
 from penstock.storage.producers import PastBatch, ProducerState
@@ -140,7 +141,7 @@ def test_silent_producers_are_forgotten_unless_a_transaction_is_open() -> None:
     clock = StillClock()
     log = open_log(clock=clock)
     log.append(idempotent(0, producer_id=1), 0)
-    log.append(idempotent(0, producer_id=2, transactional=True), 0)
+    log.append(idempotent(0, producer_id=2, transactional=True), 0, guard=NO_VERIFICATION)
     log.append(idempotent(0, producer_id=3, timestamp=NOW_MS + 1), 0)
     log.producers.expire(NOW_MS + 1000, 1000)
     assert set(log.producers.states) == {2, 3}
@@ -160,7 +161,7 @@ def test_no_producer_is_forgotten_while_a_log_is_loaded() -> None:
 
 def test_a_marker_needs_a_coordinator_that_is_not_older_than_the_last() -> None:
     log = open_log()
-    log.append(idempotent(0, transactional=True), 0)
+    log.append(idempotent(0, transactional=True), 0, guard=NO_VERIFICATION)
     append_marker(log, marker(True, coordinator_epoch=3))
     with pytest.raises(ApiError) as raised:
         append_marker(log, marker(True, coordinator_epoch=2))
@@ -170,14 +171,14 @@ def test_a_marker_needs_a_coordinator_that_is_not_older_than_the_last() -> None:
 
 def test_a_marker_of_an_old_producer_epoch_is_refused() -> None:
     log = open_log()
-    log.append(idempotent(0, epoch=5, transactional=True), 0)
+    log.append(idempotent(0, epoch=5, transactional=True), 0, guard=NO_VERIFICATION)
     with pytest.raises(InvalidProducerEpoch):
         append_marker(log, marker(True, epoch=4))
 
 
 def test_an_open_transaction_takes_transactional_batches_only() -> None:
     log = open_log()
-    log.append(idempotent(0, transactional=True), 0)
+    log.append(idempotent(0, transactional=True), 0, guard=NO_VERIFICATION)
     with pytest.raises(InvalidTxnState):
         log.append(idempotent(1), 0)
     append_marker(log, marker(True))
@@ -187,7 +188,7 @@ def test_an_open_transaction_takes_transactional_batches_only() -> None:
 def test_the_next_epoch_after_a_marker_starts_at_zero() -> None:
     """KIP-890: the coordinator ends a transaction with the producer's next epoch."""
     log = open_log()
-    log.append(idempotent(0, 3, transactional=True), 0)
+    log.append(idempotent(0, 3, transactional=True), 0, guard=NO_VERIFICATION)
     append_marker(log, marker(True, epoch=1))
     with pytest.raises(OutOfOrderSequence):
         log.append(idempotent(3, epoch=1), 0)

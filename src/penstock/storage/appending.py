@@ -29,6 +29,7 @@ from penstock.records.header_fields import (
 )
 from penstock.storage.config import LogConfig
 from penstock.storage.epochs import LeaderEpochs
+from penstock.storage.guards import VerificationGuard
 from penstock.storage.health import Health
 from penstock.storage.producers import AppendOrigin, CompletedTransaction, ProducerStates
 from penstock.storage.rules import Rules, rules_of, rules_without_clock
@@ -127,10 +128,12 @@ class Appender:
         leader_epoch: int,
         origin: AppendOrigin = AppendOrigin.CLIENT,
         checked_by: Rules | None = None,
+        guard: VerificationGuard | None = None,
     ) -> Appended:
         """Append as the leader: check, write offsets in place, write; all of `batches` or nothing.
 
         LongWalk if a client's batch takes long to check; `checked_by` has the rules of a check that was done.
+        `guard` is the one with which the first batch of a transaction was verified.
         """
         if self._health.offline is not None:
             self._health.check()
@@ -151,7 +154,7 @@ class Appender:
                 if header[ATTRIBUTES] & CONTROL_BIT:
                     marker = parse_end_transaction(batches[position : position + size])
                 try:
-                    past = log.producers.check(header, origin, marker)
+                    past = log.producers.check(header, origin, marker, guard)
                 except OutOfOrderSequence as e:
                     raise self._out_of_order(e) from e
                 if past is not None:

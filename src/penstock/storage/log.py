@@ -21,6 +21,7 @@ from penstock.storage.appending import Appended, Appender
 from penstock.storage.config import LogConfig
 from penstock.storage.durability import Durability
 from penstock.storage.flush import FlushPlan
+from penstock.storage.guards import VerificationGuard
 from penstock.storage.health import Health
 from penstock.storage.loading import ClosedLog, Loaded, load
 from penstock.storage.lookup import DatedBatch, aborted_transactions, batch_at_or_after, latest_batch
@@ -165,9 +166,10 @@ class Log:
         leader_epoch: int,
         origin: AppendOrigin = AppendOrigin.CLIENT,
         checked_by: Rules | None = None,
+        guard: VerificationGuard | None = None,
     ) -> Appended:
         """Append as the leader; see `Appender.append`."""
-        return self.appender.append(batches, leader_epoch, origin, checked_by)
+        return self.appender.append(batches, leader_epoch, origin, checked_by, guard)
 
     def append_replicated(self, batches: Buffer, newest_epoch: int | None = None) -> int:
         """Append as a follower; see `Appender.append_replicated`."""

@@ -4,6 +4,10 @@ A producer may retry: the last five batches of each are remembered, and one that
 the offset it has. Checks (`check`) come before a batch is written and change nothing; `apply` follows the
 write, and is also how state is rebuilt from a log. Invariants: `ongoing` maps first offsets, rising, to
 producer ids; every offset below `first_unstable` is decided and, if a marker decided it, replicated.
+
+A client's transactional batch outside of an open transaction needs the guard of its verification
+(`penstock.storage.guards`). Followers and recovery check neither guards nor epochs: the leader did, and the
+log does not have the transaction version of a marker.
 """
 
 from __future__ import annotations
@@ -29,11 +33,15 @@ from penstock.records.header_fields import (
     PRODUCER_EPOCH,
     PRODUCER_ID,
 )
+from penstock.storage.guards import NO_VERIFICATION, VerificationGuard
 
 __all__ = ["AppendOrigin", "CompletedTransaction", "PastBatch", "ProducerState", "ProducerStates"]
 
 BATCHES_KEPT: Final = 5
 _SEQUENCE_MASK: Final = 0x7FFFFFFF
+#: markers have a higher epoch than the records from this transaction version on (KIP-890)
+_MARKERS_BUMP_FROM: Final = 2
+_EPOCH_MAX: Final = 0x7FFF
 
 
 class AppendOrigin(Enum):
@@ -118,6 +126,16 @@ class ProducerState:
                 return batch
         return None
 
+    def retried(self, header: tuple[int, ...]) -> PastBatch | None:
+        """The remembered batch that a batch of the same epoch repeats."""
+        if header[PRODUCER_EPOCH] != self.epoch:
+            return None
+        return self.duplicate(header[BASE_SEQUENCE], header[LAST_OFFSET_DELTA])
+
+    def is_within(self, epoch: int) -> bool:
+        """Returns true if a transaction of `epoch` is open."""
+        return self.transaction_start is not None and epoch == self.epoch
+
     def enter_epoch(self, epoch: int) -> None:
         if epoch != self.epoch:
             self.epoch = epoch
@@ -127,10 +145,12 @@ class ProducerState:
 class ProducerStates:
     """The producers of one log."""
 
-    __slots__ = ("_unreplicated", "end_offset", "first_unstable", "ongoing", "states")
+    __slots__ = ("_unreplicated", "end_offset", "first_unstable", "guards", "ongoing", "states")
 
     def __init__(self) -> None:
         self.states: dict[int, ProducerState] = {}
+        #: by producer id: the transactions that are being verified
+        self.guards: dict[int, VerificationGuard] = {}
         self.ongoing: dict[int, int] = {}
         #: first offset -> marker's offset, of transactions whose marker is not below the high watermark yet
         self._unreplicated: dict[int, int] = {}
@@ -148,23 +168,99 @@ class ProducerStates:
         return self.states.items()
 
     def check(
-        self, header: tuple[int, ...], origin: AppendOrigin, marker: EndTransaction | None
+        self,
+        header: tuple[int, ...],
+        origin: AppendOrigin,
+        marker: EndTransaction | None,
+        guard: VerificationGuard | None = None,
     ) -> PastBatch | None:
-        """Refuse a batch that its producer's history does not allow; return what it repeats, if it does."""
+        """Refuse a batch that its producer's history does not allow; return what it repeats, if it does.
+
+        `guard` is the one that the batch was verified with.
+        """
         state = self.states.get(header[PRODUCER_ID])
+        transactional = header[ATTRIBUTES] & TRANSACTIONAL_BIT
         if state is None:
+            if transactional and marker is None:
+                self._check_guard(None, header, origin, guard)
             # Whatever it did is forgotten (or it is new): any sequence is taken, as in Kafka.
             return None
         if (
             state.batches
             and header[BASE_SEQUENCE] == (state.batches[-1].last_sequence + 1) & _SEQUENCE_MASK
             and header[PRODUCER_EPOCH] == state.epoch
-            and state.transaction_start is None
+            and (state.transaction_start is None) is (not transactional)
             and marker is None
         ):
-            # The next batch of a producer without a transaction: nearly all of them, so the quick way.
+            # The next batch of a producer, or of its open transaction: nearly all of them, so the quick way.
             return None
+        if transactional and marker is None and not state.is_within(header[PRODUCER_EPOCH]):
+            if origin is AppendOrigin.CLIENT:
+                # A retry comes first: the append that it repeats has removed the guard.
+                duplicate = state.retried(header)
+                if duplicate is not None:
+                    return duplicate
+            _check_epoch(state, header[PRODUCER_EPOCH])
+            self._check_guard(state, header, origin, guard)
         return check(state, header, origin, marker)
+
+    def _check_guard(
+        self,
+        state: ProducerState | None,
+        header: tuple[int, ...],
+        origin: AppendOrigin,
+        guard: VerificationGuard | None,
+    ) -> None:
+        """Refuse a transactional batch outside of an open transaction that was not verified."""
+        producer_id = header[PRODUCER_ID]
+        held = self.guards.get(producer_id)
+        if guard is not NO_VERIFICATION and (guard is None or guard is not held):
+            if origin is AppendOrigin.CLIENT or guard is not None:
+                raise InvalidTxnState(
+                    f"the batch of producer {producer_id} is not part of an open transaction"
+                )
+            return
+        if held is None or origin is not AppendOrigin.CLIENT:
+            return
+        sequence = header[BASE_SEQUENCE]
+        if held.adds_partitions and sequence != 0 and (state is None or not state.batches):
+            raise OutOfOrderSequence(
+                f"producer {producer_id} starts a transaction with sequence {sequence} instead of 0"
+            )
+        if sequence > held.lowest_sequence:
+            raise OutOfOrderSequence(
+                f"producer {producer_id} sends sequence {sequence}, {held.lowest_sequence} comes before it"
+            )
+
+    def start_verification(
+        self, producer_id: int, epoch: int, sequence: int, adds_partitions: bool, now_ms: int
+    ) -> VerificationGuard | None:
+        """The guard for a transactional batch; None if its transaction is open, and was verified before."""
+        state = self.states.get(producer_id)
+        if state is not None:
+            _check_epoch(state, epoch)
+            if state.is_within(epoch):
+                return None
+        guard = self.guards.get(producer_id)
+        if guard is None:
+            guard = self.guards[producer_id] = VerificationGuard(epoch, sequence, adds_partitions, now_ms)
+        else:
+            guard.saw(epoch, sequence)
+        return guard
+
+    def check_marker_epoch(self, producer_id: int, epoch: int, transaction_version: int) -> None:
+        """Refuse a late marker of `transaction.version` 2: it would end the next transaction.
+
+        Such a marker has a higher epoch than the records that it decides. An equal one is a retry of a marker
+        that is in the log already, unless a transaction is open.
+        """
+        state = self.states.get(producer_id)
+        if state is None or transaction_version < _MARKERS_BUMP_FROM or epoch > state.epoch:
+            return
+        if epoch < state.epoch or (state.transaction_start is not None and epoch != _EPOCH_MAX):
+            raise InvalidProducerEpoch(
+                f"producer {producer_id} has epoch {state.epoch} here; a marker of epoch {epoch} is too late"
+            )
 
     def apply(
         self, header: tuple[int, ...], base_offset: int, marker: EndTransaction | None
@@ -178,6 +274,8 @@ class ProducerStates:
         if epoch != state.epoch:
             state.enter_epoch(epoch)
         timestamp = state.last_timestamp = header[MAX_TIMESTAMP]
+        if self.guards and header[ATTRIBUTES] & TRANSACTIONAL_BIT:
+            self._remove_guard(producer_id, epoch, marker)
         if marker is not None:
             return self._end(state, base_offset, marker)
         delta = header[LAST_OFFSET_DELTA]
@@ -194,6 +292,14 @@ class ProducerStates:
             if self.first_unstable is None:
                 self.first_unstable = base_offset
         return None
+
+    def _remove_guard(self, producer_id: int, epoch: int, marker: EndTransaction | None) -> None:
+        guard = self.guards.get(producer_id)
+        # With `transaction.version` 2 a marker has the epoch of the next transaction, which may be under
+        # verification already.
+        is_of_next = guard is not None and guard.adds_partitions and guard.epoch == epoch
+        if guard is not None and not (marker is not None and is_of_next):
+            del self.guards[producer_id]
 
     def _end(self, state: ProducerState, offset: int, marker: EndTransaction) -> CompletedTransaction | None:
         state.coordinator_epoch = marker.coordinator_epoch
@@ -230,6 +336,8 @@ class ProducerStates:
         ]
         for producer_id in expired:
             del self.states[producer_id]
+        if self.guards:
+            self.guards = {p: g for p, g in self.guards.items() if now_ms - g.started_ms < expiration_ms}
 
     def load(self, states: list[ProducerState], end_offset: int) -> None:
         """Start from a snapshot: everything known up to `end_offset`."""
@@ -251,10 +359,7 @@ def check(
 ) -> PastBatch | None:
     """As `ProducerStates.check`, against the state of the batch's own producer."""
     epoch = header[PRODUCER_EPOCH]
-    if epoch < state.epoch:
-        raise InvalidProducerEpoch(
-            f"producer {state.producer_id} has epoch {state.epoch} here; a batch of epoch {epoch} is too late"
-        )
+    _check_epoch(state, epoch)
     if marker is not None:
         if marker.coordinator_epoch < state.coordinator_epoch:
             raise ApiError(
@@ -271,6 +376,13 @@ def check(
             f"producer {state.producer_id} has an open transaction; this batch is outside of it"
         )
     return None
+
+
+def _check_epoch(state: ProducerState, epoch: int) -> None:
+    if epoch < state.epoch:
+        raise InvalidProducerEpoch(
+            f"producer {state.producer_id} has epoch {state.epoch} here; a batch of epoch {epoch} is too late"
+        )
 
 
 def _check_sequence(state: ProducerState, epoch: int, sequence: int, delta: int) -> PastBatch | None:

@@ -6,11 +6,13 @@ There is no coordinator yet, so the tests append what one would.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from threading import Thread
 
 import pytest
 
 from penstock.model.errors import ErrorCode
 from penstock.records.control import EndTransaction, build_end_transaction
+from penstock.storage.guards import NO_VERIFICATION
 from penstock.storage.memory import MemoryFiles
 from penstock.storage.producers import AppendOrigin
 from penstock.wire.apis.fetch import FETCH, PartitionData
@@ -27,6 +29,7 @@ from tests.broker.requests import (
     list_offset,
     now_ms,
     record,
+    until,
     values_in,
 )
 
@@ -74,7 +77,9 @@ class Transaction:
     def _append(self, batch: bytes, origin: AppendOrigin) -> None:
         partition = self._running.broker.partitions.find(self._topic.name, 0)
         assert not isinstance(partition, ErrorCode)
-        self._running.call(lambda: partition.append(memoryview(bytearray(batch)), origin))
+        self._running.call(
+            lambda: partition.append(memoryview(bytearray(batch)), origin, guard=NO_VERIFICATION)
+        )
 
 
 @pytest.fixture
@@ -166,3 +171,57 @@ def test_a_waiting_reader_of_committed_records_is_not_woken_for_nothing(
     answer = fetch(client, topic, 0, isolation_level=1, max_wait_ms=50)
 
     assert (values_in(answer), answer.error_code) == ([], ErrorCode.NONE)
+
+
+class Waiting:
+    """A request that waits for bytes."""
+
+    def __init__(self) -> None:
+        self.sizes: list[int] = []
+
+    def more(self, size: int) -> None:
+        self.sizes.append(size)
+
+
+def test_an_open_transaction_does_not_wake_readers_of_committed_records(
+    running: BrokerOnDisk, client: RawClient, topic: Topic, transaction: Transaction
+) -> None:
+    """They would be answered with nothing, and ask again, for every append."""
+    partition = running.broker.partitions.find(topic.name, 0)
+    assert not isinstance(partition, ErrorCode)
+    everything, committed_only = Waiting(), Waiting()
+    running.call(lambda: partition.wait(everything, committed=False))
+    running.call(lambda: partition.wait(committed_only, committed=True))
+
+    append(client, topic, b"before")
+    assert committed_only.sizes == everything.sizes
+    transaction.write(b"open")
+    append(client, topic, b"behind")
+    assert (len(everything.sizes), len(committed_only.sizes)) == (3, 1)
+
+    transaction.end(committed=True)
+    hidden = sum(everything.sizes[1:])
+    assert committed_only.sizes[1:] == [hidden], "all that was hidden counts"
+
+    running.call(lambda: partition.stop_waiting(committed_only, committed=True))
+    append(client, topic, b"last")
+    assert len(committed_only.sizes) == 2
+
+
+def test_the_end_of_a_transaction_answers_a_waiting_reader(
+    running: BrokerOnDisk, client: RawClient, topic: Topic, transaction: Transaction
+) -> None:
+    transaction.write(b"open")
+    partition = running.broker.partitions.find(topic.name, 0)
+    assert not isinstance(partition, ErrorCode)
+
+    def ended_while_it_waits() -> None:
+        until(lambda: bool(partition.committed_waiters))
+        transaction.end(committed=True)
+
+    thread = Thread(target=ended_while_it_waits)
+    thread.start()
+    answer = fetch(client, topic, 0, isolation_level=1, max_wait_ms=60_000)
+    thread.join()
+
+    assert values_in(answer)[0] == b"open"

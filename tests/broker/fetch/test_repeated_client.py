@@ -11,6 +11,7 @@ from penstock.broker.fetch.repeated_client import RepeatedClientFetch, RepeatedC
 from penstock.model.errors import ErrorCode
 from penstock.net.connection import Connection
 from penstock.records.control import EndTransaction, build_end_transaction
+from penstock.storage.guards import NO_VERIFICATION
 from penstock.storage.memory import MemoryFiles
 from penstock.storage.producers import AppendOrigin
 from penstock.wire.apis.fetch import FETCH, FetchRequest, FetchResponse, PartitionData
@@ -384,7 +385,7 @@ def test_readers_of_committed_records_hear_of_aborted_ones(
     end = bytearray(
         build_end_transaction(EndTransaction(False, 0), producer_id=7, producer_epoch=0, timestamp=now_ms())
     )
-    running.call(lambda: partition.append(memoryview(open_one)))
+    running.call(lambda: partition.append(memoryview(open_one), guard=NO_VERIFICATION))
     held_back = fresh.ask(request(topic, 0, 1, 0, isolation_level=COMMITTED))
     assert values(held_back) == [[], [], []]
     running.call(lambda: partition.append(memoryview(end), AppendOrigin.COORDINATOR))

@@ -18,6 +18,7 @@ from penstock.broker.replica.partition import Partition
 from penstock.model.errors import ApiError
 from penstock.net.deferred import Deferred
 from penstock.records.control import EndTransaction, build_end_transaction
+from penstock.storage.guards import NO_VERIFICATION
 from penstock.storage.memory import MemoryFiles
 from penstock.storage.producers import AppendOrigin
 from penstock.wire.apis.fetch import FETCH, FetchPartition, FetchRequest, FetchTopic
@@ -110,7 +111,7 @@ class History:
                 base_sequence=sequence,
                 transactional=True,
             )
-            partition.append(memoryview(bytearray(batch)))
+            partition.append(memoryview(bytearray(batch)), guard=NO_VERIFICATION)
             self._sequences[key] = sequence + 1
             self._open.add(key)
         elif key in self._open:

@@ -168,11 +168,11 @@ class ClientFetch(Fetch[ClientRead]):
 
     def subscribe(self) -> None:
         for partition in self._waited_for:
-            partition.waiters[self] = None
+            partition.wait(self, self._limits.committed)
 
     def unsubscribe(self) -> None:
         for partition in self._waited_for:
-            partition.waiters.pop(self, None)
+            partition.stop_waiting(self, self._limits.committed)
 
     def respond(self, read: ClientRead) -> FetchResponse:
         if read.quiet:

@@ -133,12 +133,14 @@ class RepeatedClientFetch(WaitingFetch):
         return self._template.write, response
 
     def subscribe(self) -> None:
+        committed = self._limits.committed
         for partition in self._partitions:
-            partition.waiters[self] = None
+            partition.wait(self, committed)
 
     def unsubscribe(self) -> None:
+        committed = self._limits.committed
         for partition in self._partitions:
-            partition.waiters.pop(self, None)
+            partition.stop_waiting(self, committed)
         if self.following is None:
             self.close_wait()
 

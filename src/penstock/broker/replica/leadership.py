@@ -60,6 +60,8 @@ class LedPartition(Protocol):
     @property
     def waiters(self) -> Collection[object]: ...
     @property
+    def committed_waiters(self) -> Collection[object]: ...
+    @property
     def leadership(self) -> Leadership | None: ...
 
     def wake_waiters(self, size: int) -> None: ...
@@ -257,8 +259,9 @@ class Leadership:
         hidden, behind = self._hidden_bytes, self.partition.log.end_offset - before
         size = hidden if committed - before >= behind else hidden * (committed - before) // behind
         self._hidden_bytes -= size
-        if self.partition.waiters:
-            self.partition.wake_waiters(max(size, 1))
+        partition = self.partition
+        if partition.waiters or partition.committed_waiters:
+            partition.wake_waiters(max(size, 1))
 
     def _now_ms(self) -> int:
         return int(self._clock.monotonic() * 1000)

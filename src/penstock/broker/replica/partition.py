@@ -9,7 +9,7 @@ replicas, the leader's `Leadership` moves it, and followers take it over from th
 from __future__ import annotations
 
 import asyncio
-from typing import Protocol
+from typing import Final, Protocol
 
 from penstock.broker.replica.flusher import Flusher
 from penstock.broker.replica.leadership import Follower, Leadership
@@ -25,15 +25,19 @@ from penstock.records.codecs import Codec
 from penstock.replication.epochs import epoch_end
 from penstock.storage.config import FOREVER, LogConfig
 from penstock.storage.directory import DataDirectory
+from penstock.storage.guards import VerificationGuard
 from penstock.storage.log import Appended, AppendOrigin, Log
 from penstock.storage.validation import Rules
 from penstock.wire.messages import Skeleton
 
 __all__ = ["Partition", "PendingAppends", "Waiter"]
 
+#: more bytes than any request waits for
+_A_LOT: Final = 1 << 62
+
 
 class Waiter(Protocol):
-    """A request that waits for more bytes below the high watermark."""
+    """A request that waits for more bytes below the high watermark, or below the last stable offset."""
 
     def more(self, size: int) -> None: ...
 
@@ -57,8 +61,11 @@ class Partition:
 
     __slots__ = (
         "_flush_records",
+        "_stable_end",
+        "_was_behind",
         "acknowledgements",
         "codec",
+        "committed_waiters",
         "compression_level",
         "directory",
         "flush_s",
@@ -109,6 +116,11 @@ class Partition:
         self.followers: dict[Follower, None] = {}
         #: insertion-ordered set: the request that has waited longest is served first
         self.waiters: dict[Waiter, None] = {}
+        #: as `waiters`, for readers of committed records: only a move of the last stable offset wakes them
+        self.committed_waiters: dict[Waiter, None] = {}
+        #: the last stable offset that they know, and whether it was below the high watermark
+        self._stable_end = 0
+        self._was_behind = False
         self.directory = directory
         self.flusher = flusher
         #: bytes that were appended and are above the high watermark until the disk has them
@@ -156,18 +168,17 @@ class Partition:
         batches: memoryview,
         origin: AppendOrigin = AppendOrigin.CLIENT,
         checked_by: Rules | None = None,
+        guard: VerificationGuard | None = None,
     ) -> Appended:
         """Append batches of a client or a coordinator as leader; writes offsets into `batches` in place."""
-        if not self.leading:
-            raise NotLeaderOrFollower
-        if self.internal and origin is AppendOrigin.CLIENT:
-            raise InvalidTopic(f"Cannot append to internal topic {self.topic}")
+        if not self.leading or (self.internal and origin is AppendOrigin.CLIENT):
+            self.check_client_append()
         flusher = self.flusher
         log = self.log
         if flusher.health.full is not None:
             log.check_room()
         size = len(batches)
-        appended = log.appender.append(batches, self.leader_epoch, origin, checked_by)
+        appended = log.appender.append(batches, self.leader_epoch, origin, checked_by, guard)
         if not appended.duplicate:
             if not self.unsynced:
                 flusher.wrote(self)
@@ -179,9 +190,16 @@ class Partition:
                 self.hidden_bytes += size
             else:
                 log.advance_high_watermark(log.end_offset)
-                if self.waiters:
+                if self.waiters or self.committed_waiters:
                     self.wake_waiters(size)
         return appended
+
+    def check_client_append(self) -> None:
+        """Raise if a client's append would be refused whatever the batch."""
+        if not self.leading:
+            raise NotLeaderOrFollower
+        if self.internal:
+            raise InvalidTopic(f"Cannot append to internal topic {self.topic}")
 
     @property
     def own_end(self) -> int:
@@ -213,7 +231,7 @@ class Partition:
         log.advance_high_watermark(high_watermark)
         if log_start_offset > log.log_start_offset:
             log.delete_records(min(log_start_offset, log.high_watermark))
-        if self.waiters and log.high_watermark > before:
+        if log.high_watermark > before and (self.waiters or self.committed_waiters):
             self.wake_waiters(max(size, 1))
 
     def expire(self, now_ms: int | None) -> bool:
@@ -237,7 +255,7 @@ class Partition:
             self.leadership.became_durable(end_offset)
         elif end_offset > self.log.high_watermark:
             self.log.advance_high_watermark(end_offset)
-            if self.waiters:
+            if self.waiters or self.committed_waiters:
                 # Bytes from before this leadership were not counted.
                 self.wake_waiters(max(size, 1))
 
@@ -305,12 +323,47 @@ class Partition:
 
     def _wake_all(self) -> None:
         """The role has changed: waiting requests and followers have to look at the partition again."""
-        self.wake_waiters(1 << 62)
+        for waiter in [*self.waiters, *self.committed_waiters]:
+            waiter.more(_A_LOT)
         for follower in list(self.followers):
-            follower.grew(1 << 62)
+            follower.grew(_A_LOT)
 
     def wake_waiters(self, size: int) -> None:
+        """Readers can see `size` bytes more."""
         for waiter in list(self.waiters):
+            waiter.more(size)
+        if self.committed_waiters:
+            self._wake_committed(size)
+
+    def wait(self, waiter: Waiter, committed: bool) -> None:
+        """Call `waiter.more` when there are more bytes for it, with `committed` below the last stable offset.
+
+        Why: a reader of committed records behind an open transaction would be woken by every append.
+        """
+        if not committed:
+            self.waiters[waiter] = None
+            return
+        if not self.committed_waiters:
+            log = self.log
+            self._stable_end = log.last_stable_offset
+            self._was_behind = self._stable_end < log.high_watermark
+        self.committed_waiters[waiter] = None
+
+    def stop_waiting(self, waiter: Waiter, committed: bool) -> None:
+        (self.committed_waiters if committed else self.waiters).pop(waiter, None)
+
+    def _wake_committed(self, size: int) -> None:
+        log = self.log
+        before, stable = self._stable_end, log.last_stable_offset
+        was_behind, self._was_behind = self._was_behind, stable < log.high_watermark
+        self._stable_end = stable
+        if stable <= before:
+            return
+        if was_behind or self._was_behind:
+            # These are not the bytes that came last.
+            between = log.bytes_between(before, stable)
+            size = _A_LOT if between is None else max(between, 1)
+        for waiter in list(self.committed_waiters):
             waiter.more(size)
 
 
