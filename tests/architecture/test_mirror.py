@@ -68,6 +68,7 @@ ELSEWHERE = {
     "replica/replicas": "replica/test_replication",
     "replica/stored_partitions": "replica/test_partitions",
     "replica/throttles": "replica/test_replication",
+    "replica/txn_markers": "handlers/test_txn_markers",
     "request/internal_listener": "fetch/test_repeated_replica",
     "request/topic_creator": "handlers/test_metadata",
 }

@@ -33,6 +33,7 @@ from penstock.wire.apis.metadata import METADATA
 from penstock.wire.apis.offset_for_leader_epoch import OFFSET_FOR_LEADER_EPOCH
 from penstock.wire.apis.update_raft_voter import UPDATE_RAFT_VOTER
 from penstock.wire.apis.vote import VOTE
+from penstock.wire.apis.write_txn_markers import WRITE_TXN_MARKERS
 from penstock.wire.schema import Struct
 
 __all__ = ["internal_handlers", "repeated_on_internal_listener"]
@@ -45,6 +46,7 @@ _AS_FOR_CLIENTS: Final[tuple[Api[Any, Any], ...]] = (
     DESCRIBE_LOG_DIRS,
     LIST_OFFSETS,
     OFFSET_FOR_LEADER_EPOCH,
+    WRITE_TXN_MARKERS,
 )
 
 

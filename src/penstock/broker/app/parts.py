@@ -26,6 +26,7 @@ from penstock.broker.replica.fetcher import ReplicaFetcher
 from penstock.broker.replica.links import ClusterLinks
 from penstock.broker.replica.partitions import Partitions
 from penstock.broker.replica.replicas import Replicas
+from penstock.broker.replica.txn_markers import MarkerWriter
 from penstock.broker.request.forwarding import Forwarding
 from penstock.broker.request.internal_listener import InternalListener
 from penstock.broker.request.topic_creator import AutoCreation, TopicCreator
@@ -119,6 +120,7 @@ class BrokerParts:
                 quarantine=self.replicas.quarantine,
             ),
         )
+        self.markers = MarkerWriter(partitions, world.clock, config.request_timeout_ms / 1000, {})
         self.repairs = self._repair_environment()
         self.scrubber = Scrubber(self.repairs, partitions, self.replicas.review)
         self.full_directories = FullDirectories(

@@ -12,7 +12,7 @@ from penstock.broker.produce.pending import (
     fill_refusal,
     respond,
 )
-from penstock.broker.replica.deferred_appends import append_at_once, append_later
+from penstock.broker.replica.deferred_appends import Result, append_at_once, append_later
 from penstock.broker.replica.partition import Partition
 from penstock.broker.replica.partitions import Partitions
 from penstock.model.errors import (
@@ -25,6 +25,7 @@ from penstock.model.ids import TopicId
 from penstock.net.deferred import Deferred
 from penstock.records.batch import ATTRIBUTES_LOW, COMPRESSION_MASK, HEADER_SIZE, TRANSACTIONAL_BIT
 from penstock.records.codecs import Codec
+from penstock.storage.guards import NO_VERIFICATION, VerificationGuard
 from penstock.storage.log import Appended
 from penstock.storage.validation import NotOneBatch
 from penstock.wire.apis.produce import (
@@ -57,7 +58,7 @@ class ProduceHandler:
     ) -> ProduceResponse | Acknowledgement | Deferred[ProduceResponse | Acknowledgement | None] | None:
         """Append all batches. The usual request takes few calls, because this is the hot path."""
         environment = self._environment
-        version, acks = context.version, request.acks
+        version, acks, transactional_id = context.version, request.acks, request.transactional_id
         if acks not in _VALID_ACKS:
             return _refuse_acks(environment.partitions, version, request)
         find, metrics = environment.partitions.find, environment.metrics
@@ -79,16 +80,20 @@ class ProduceHandler:
                     answers.append(_refused(data.index, partition))
                     continue
                 try:
-                    batch = _checked_batch(data.records, version, request.transactional_id)
+                    batch = _checked_batch(data.records, version, transactional_id)
                     leadership = partition.leadership if acks < 0 else None
                     if leadership is not None:
                         leadership.check_enough_replicas()
-                    appended = append_at_once(partition, batch)
+                    guard = None
+                    if transactional_id is None:
+                        appended = append_at_once(partition, batch)
+                    else:
+                        appended, guard = self._append_transactional(partition, batch, version)
                     if appended is None:
                         answer = PartitionProduceResponse(index=data.index)
                         pending = pending or PendingProduce(environment, context, request, topics)
                         result = pending.expect_append(answer, len(batch))
-                        append_later(environment.workers, environment.memory, partition, batch, result)
+                        self._append_later(partition, batch, guard, context, request, result)
                     else:
                         metrics.bytes_in += len(batch)
                         metrics.messages_in += appended[1] - appended[0] + 1
@@ -119,6 +124,42 @@ class ProduceHandler:
             pending.one_less()
             return pending.deferred
         return respond(environment, context, acks, topics, failed)
+
+    def _append_transactional(
+        self, partition: Partition, batch: memoryview, version: int
+    ) -> tuple[Appended | None, VerificationGuard | None]:
+        """Append a batch of a transactional producer, unless it has to be verified with a guard first."""
+        if not _is_transactional(batch):
+            return append_at_once(partition, batch), None
+        transactional = self._environment.transactional
+        if transactional is None:
+            # The transaction could not be ended, and consumers of committed records would never get past it.
+            raise InvalidTxnState("This broker has no transaction coordinator")
+        partition.check_client_append()
+        guard = transactional.guard(partition, batch, version)
+        if guard is None or guard is NO_VERIFICATION:
+            return append_at_once(partition, batch, guard), guard
+        return None, guard
+
+    def _append_later(
+        self,
+        partition: Partition,
+        batch: memoryview,
+        guard: VerificationGuard | None,
+        context: Context,
+        request: ProduceRequest,
+        result: Result,
+    ) -> None:
+        """Append a copy of `batch` when its transaction is verified, or when a worker has prepared it."""
+        environment = self._environment
+        if guard is None or guard is NO_VERIFICATION:
+            append_later(environment.workers, environment.memory, partition, batch, result, guard)
+            return
+        assert environment.transactional is not None
+        assert request.transactional_id is not None
+        environment.transactional.park(
+            partition, batch, guard, request.transactional_id, context.version, request.acks < 0, result
+        )
 
 
 def _acknowledged(
@@ -161,14 +202,15 @@ def _checked_batch(records: memoryview | None, version: int, transactional_id: s
         raise NotOneBatch("A partition was sent without a record batch")
     # The log refuses bytes that are too short for a batch.
     attributes = records[ATTRIBUTES_LOW] if len(records) >= HEADER_SIZE else 0
-    if attributes & TRANSACTIONAL_BIT:
-        # The transaction could not be ended, and consumers of committed records would never get past it.
-        if transactional_id is None:
-            raise ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-        raise InvalidTxnState("This broker has no transactions yet")
+    if attributes & TRANSACTIONAL_BIT and transactional_id is None:
+        raise ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     if version < _ZSTD_FROM and attributes & COMPRESSION_MASK == Codec.ZSTD:
         raise UnsupportedCompressionType("zstd needs Produce version 7 or later")
     return records
+
+
+def _is_transactional(batch: memoryview) -> bool:
+    return len(batch) >= HEADER_SIZE and bool(batch[ATTRIBUTES_LOW] & TRANSACTIONAL_BIT)
 
 
 def _topic_answer(topic: TopicProduceData, answers: list[PartitionProduceResponse]) -> TopicProduceResponse:

@@ -12,6 +12,7 @@ from typing import Final, TypeAlias
 from penstock.broker.base.context import Context
 from penstock.broker.base.leader_hints import LeaderHints
 from penstock.broker.base.metrics import Metrics
+from penstock.broker.produce.transactional import TransactionalAppends
 from penstock.broker.replica.flusher import Flusher
 from penstock.broker.replica.leadership import Leadership
 from penstock.broker.replica.partition import Partition
@@ -67,6 +68,8 @@ class ProduceEnvironment:
     #: accounts for the copies of batches whose append is deferred
     memory: BufferPool
     hints: LeaderHints
+    #: verifies transactional batches; None refuses them
+    transactional: TransactionalAppends | None = None
 
 
 class PendingProduce:

@@ -25,22 +25,30 @@ from penstock.ports import Workers
 from penstock.records.batch import codec_of, crc_matches, read_header
 from penstock.records.codecs import Codec
 from penstock.records.record import recompress
+from penstock.storage.guards import VerificationGuard
 from penstock.storage.log import Appended, LongWalk
 from penstock.storage.record_checks import check_codec, too_large
 from penstock.storage.rules import Rules
 from penstock.storage.validation import one_batch
 
-__all__ = ["append_at_once", "append_later"]
+__all__ = ["Result", "append_at_once", "append_later"]
 
 log = get_logger("deferred_appends")
 
 
 class Result(Protocol):
+    """Takes the outcome of an append."""
+
     def __call__(self, partition: Partition, result: Appended | ApiError) -> None: ...
 
 
-def append_at_once(partition: Partition, batch: memoryview) -> Appended | None:
-    """Append a client's batch; returns None if it needs work first and has to be appended later."""
+def append_at_once(
+    partition: Partition, batch: memoryview, guard: VerificationGuard | None = None
+) -> Appended | None:
+    """Append a client's batch; returns None if it needs work first and has to be appended later.
+
+    `guard` is the one with which the first batch of a transaction was verified.
+    """
     codec = partition.codec
     if partition.pending is not None or (codec is not None and codec_of(batch) != codec):
         # The limit holds for the batch as sent, before it is copied. The append checks the batch as stored.
@@ -49,19 +57,24 @@ def append_at_once(partition: Partition, batch: memoryview) -> Appended | None:
             raise MessageTooLarge(f"a batch of {len(batch)} bytes; max.message.bytes is {size_max}")
         return None
     try:
-        return partition.append(batch)
+        return partition.append(batch, guard=guard)
     except LongWalk:
         return None
 
 
 def append_later(
-    workers: Workers, memory: BufferPool, partition: Partition, batch: memoryview, result: Result
+    workers: Workers,
+    memory: BufferPool,
+    partition: Partition,
+    batch: memoryview,
+    result: Result,
+    guard: VerificationGuard | None = None,
 ) -> None:
     """Append a copy of `batch` in the topic's codec, and call `result` when that is done."""
     size = len(batch)
     memory.charge(size)
     pending = partition.pending = partition.pending or PendingAppends()
-    append = _append(workers, partition, bytearray(batch), result, pending.order)
+    append = _append(workers, partition, bytearray(batch), result, pending.order, guard)
     task = asyncio.get_running_loop().create_task(append)
 
     def done(task: asyncio.Task[None]) -> None:
@@ -75,7 +88,12 @@ def append_later(
 
 
 async def _append(
-    workers: Workers, partition: Partition, batch: bytearray, result: Result, order: asyncio.Lock
+    workers: Workers,
+    partition: Partition,
+    batch: bytearray,
+    result: Result,
+    order: asyncio.Lock,
+    guard: VerificationGuard | None,
 ) -> None:
     async with order:
         try:
@@ -89,7 +107,7 @@ async def _append(
                 # Recompression checks the structure of every record, but not keys and timestamps.
                 checked_by = None if rules.walk else rules
             appended: Appended | ApiError = await _append_checked(
-                workers, partition, memoryview(batch), checked_by
+                workers, partition, memoryview(batch), checked_by, guard
             )
         except ApiError as e:
             appended = e
@@ -100,11 +118,15 @@ async def _append(
 
 
 async def _append_checked(
-    workers: Workers, partition: Partition, batch: memoryview, checked_by: Rules | None
+    workers: Workers,
+    partition: Partition,
+    batch: memoryview,
+    checked_by: Rules | None,
+    guard: VerificationGuard | None,
 ) -> Appended:
     while True:
         try:
-            return partition.append(batch, checked_by=checked_by)
+            return partition.append(batch, checked_by=checked_by, guard=guard)
         except LongWalk as walk:
             # Decompression releases the GIL; pure Python code takes turns with the event loop.
             await workers.in_thread(walk.check)

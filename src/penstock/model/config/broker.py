@@ -133,6 +133,7 @@ class BrokerConfig(Mapping[str, ConfigValue]):
     penstock_scrub_interval_ms: int
     penstock_self_healing_delay_ms: int
     penstock_self_healing_enable: bool
+    request_timeout_ms: int
     penstock_self_healing_partitions_max: int
     producer_id_expiration_check_interval_ms: int
     producer_id_expiration_ms: int

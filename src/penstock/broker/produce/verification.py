@@ -1,0 +1,155 @@
+"""Asks transaction coordinators whether partitions belong to a transaction, or adds them to it (KIP-890).
+
+The coordinator of a transactional id may be any broker, this one included. One AddPartitionsToTxn request
+per coordinator is in flight. Requests that arrive meanwhile are sent together in the next one.
+
+Owned by: the event loop's thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final, NamedTuple, TypeAlias
+
+from penstock.broker.base.logs import get_logger
+from penstock.model.errors import ErrorCode, PenstockError
+from penstock.wire.apis.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
+
+__all__ = ["AddPartitionsTransport", "Membership", "TransactionVerifier"]
+
+log = get_logger("transactions")
+
+#: sends a request of version 4 or later to a broker, this one included; raises PenstockError without response
+AddPartitionsTransport: TypeAlias = Callable[
+    [int, AddPartitionsToTxnRequest], Awaitable[AddPartitionsToTxnResponse]
+]
+#: receives NONE, or the error of the coordinator
+Verified: TypeAlias = Callable[[ErrorCode], None]
+
+_NO_BROKER: Final = -1
+
+
+class Membership(NamedTuple):
+    """A producer's transaction that a partition has to belong to."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    #: true to add the partition (`transaction.version` 2), false to ask whether it was added
+    adds: bool
+
+
+class _Queued:
+    """The partitions of one transaction that the next request contains."""
+
+    __slots__ = ("membership", "partitions")
+
+    def __init__(self, membership: Membership) -> None:
+        self.membership = membership
+        self.partitions: dict[tuple[str, int], list[Verified]] = {}
+
+    def fail(self, code: ErrorCode) -> None:
+        for waiting in self.partitions.values():
+            for verified in waiting:
+                verified(code)
+
+
+class TransactionVerifier:
+    """Queues of partitions to verify, by coordinator."""
+
+    def __init__(self, coordinator_of: Callable[[str], int], send: AddPartitionsTransport) -> None:
+        """`coordinator_of` returns the broker that coordinates a transactional id, -1 if there is none."""
+        self._coordinator_of = coordinator_of
+        self._send = send
+        self._queues: dict[int, dict[str, _Queued]] = {}
+        self._senders: dict[int, asyncio.Task[None]] = {}
+
+    def verify(self, membership: Membership, partition: tuple[str, int], verified: Verified) -> None:
+        """Call `verified` with the coordinator's result for `partition`."""
+        coordinator = self._coordinator_of(membership.transactional_id)
+        if coordinator == _NO_BROKER:
+            verified(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            return
+        queue = self._queues.setdefault(coordinator, {})
+        queued = queue.get(membership.transactional_id)
+        if queued is not None and queued.membership != membership:
+            if queued.membership.producer_epoch > membership.producer_epoch:
+                verified(ErrorCode.INVALID_PRODUCER_EPOCH)
+                return
+            # The producer has gone on to another epoch. The same epoch in another protocol is a retry.
+            is_older = queued.membership.producer_epoch < membership.producer_epoch
+            del queue[membership.transactional_id]
+            queued.fail(ErrorCode.INVALID_PRODUCER_EPOCH if is_older else ErrorCode.NETWORK_EXCEPTION)
+            queued = None
+        if queued is None:
+            queued = queue[membership.transactional_id] = _Queued(membership)
+        queued.partitions.setdefault(partition, []).append(verified)
+        if coordinator not in self._senders:
+            task = asyncio.get_running_loop().create_task(self._run(coordinator))
+            self._senders[coordinator] = task
+
+    def stop(self) -> None:
+        for task in list(self._senders.values()):
+            task.cancel()
+
+    async def _run(self, coordinator: int) -> None:
+        """Send the queue of one coordinator, request by request, until it is empty."""
+        try:
+            while queue := self._queues.pop(coordinator, None):
+                await self._send_all(coordinator, list(queue.values()))
+        finally:
+            del self._senders[coordinator]
+
+    async def _send_all(self, coordinator: int, transactions: list[_Queued]) -> None:
+        try:
+            response = await self._send(coordinator, _request(transactions))
+        except PenstockError as e:
+            log.info("transactions_not_verified", coordinator=coordinator, error=str(e))
+            for queued in transactions:
+                queued.fail(ErrorCode.NETWORK_EXCEPTION)
+            return
+        if response.error_code:
+            code = ErrorCode(response.error_code)
+            if code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+                # That is between brokers. The client learns that the verification did not complete.
+                code = ErrorCode.INVALID_TXN_STATE
+            for queued in transactions:
+                queued.fail(code)
+            return
+        codes = {
+            (result.transactional_id, topic.name, partition.partition_index): partition.partition_error_code
+            for result in response.results_by_transaction
+            for topic in result.topic_results
+            for partition in topic.results_by_partition
+        }
+        for queued in transactions:
+            for partition, waiting in queued.partitions.items():
+                key = (queued.membership.transactional_id, *partition)
+                code = ErrorCode(codes.get(key, ErrorCode.UNKNOWN_SERVER_ERROR))
+                for verified in waiting:
+                    verified(code)
+
+
+def _request(transactions: list[_Queued]) -> AddPartitionsToTxnRequest:
+    request = AddPartitionsToTxnRequest()
+    for queued in transactions:
+        topics: dict[str, list[int]] = {}
+        for name, index in queued.partitions:
+            topics.setdefault(name, []).append(index)
+        membership = queued.membership
+        request.transactions.append(
+            AddPartitionsToTxnTransaction(
+                transactional_id=membership.transactional_id,
+                producer_id=membership.producer_id,
+                producer_epoch=membership.producer_epoch,
+                verify_only=not membership.adds,
+                topics=[AddPartitionsToTxnTopic(name=n, partitions=p) for n, p in topics.items()],
+            )
+        )
+    return request
