@@ -1,7 +1,7 @@
 """`python -m bench`: measure, print the table, keep it as JSON, render `docs/benchmarks.md`.
 
 Settings come from the environment, as `make bench ROWS=… QUICK=1 AGAINST=kafka` passes them. AGAINST may also
-name the path of another Python that has the package: rows of one broker run on both in turn. A run of some
+name the path of another Python that has the package: every row runs on both in turn. A run of some
 rows takes their place on the page and leaves the others as they were; a quick one (smaller, without the heavy
 rows) is printed and kept in `results/partial.json`. A row that fails does not end the run:
 the exit code tells.
@@ -166,7 +166,7 @@ def _starters(name: str) -> tuple[Starter, ClusterMaker]:
     if not Path(name).with_name("penstock").is_file():
         known = ", ".join(STARTERS)
         raise LabError(f"cannot run against {name!r}; there is {known}, or a path: /venv/bin/python3.14")
-    return partial(penstock, python=name), penstock_cluster
+    return partial(penstock, python=name), partial(penstock_cluster, python=name)
 
 
 def _compile() -> None:

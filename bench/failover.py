@@ -45,7 +45,7 @@ CLIENTS = -1
 def _killed(contender: Contender, scale: float) -> Values:
     with running(contender) as cluster:
         waits = []
-        for number in range(max(2, int(KILLS[contender.name] * scale))):
+        for number in range(max(2, int(KILLS[contender.server.name] * scale))):
             leader = _next_victim(cluster, number)
             broker = cluster.brokers[leader - 1]
             waits.append(_outage(cluster, leader, PRODUCER, broker.kill, broker.launch))
@@ -60,7 +60,7 @@ def _hung(contender: Contender, scale: float) -> Values:
         links.start()
         stack.callback(links.close)
         cluster = stack.enter_context(running(contender, links.add))
-        for number in range(max(1, int(HANGS[contender.name] * scale))):
+        for number in range(max(1, int(HANGS[contender.server.name] * scale))):
             leader = _next_victim(cluster, number)
             broker = cluster.brokers[leader - 1]
             stopped.append(_outage(cluster, leader, IMPATIENT, broker.pause, broker.resume))

@@ -74,7 +74,7 @@ def _producing_small(contender: Contender, scale: float) -> Values:
 
 
 def _producing_synced(contender: Contender, scale: float) -> Values:
-    with fresh(contender, SYNCED[contender.name]) as server:
+    with fresh(contender, SYNCED[contender.server.name]) as server:
         return produced(server, int(300_000 * scale), 1024, PRODUCER | {"batch.num.messages": "1000"})
 
 

@@ -17,10 +17,12 @@ looked at alone. `start` and `wait_ready` return when each knows of all of them 
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
@@ -90,10 +92,17 @@ class Cluster:
 
 
 def penstock_cluster(
-    folder: Path, settings: Mapping[str, str], brokers: int = 3, way: Way = direct
+    folder: Path,
+    settings: Mapping[str, str],
+    brokers: int = 3,
+    way: Way = direct,
+    python: str = sys.executable,
 ) -> Cluster:
-    """Brokers of ours whose data, configuration and logs live in `folder`/broker-N; not started."""
-    return _cluster(penstock_node, "INTERNAL", folder, settings, brokers, way)
+    """Brokers of ours whose data, configuration and logs live in `folder`/broker-N; not started.
+
+    `python` is the interpreter of an environment that has the package.
+    """
+    return _cluster(partial(penstock_node, python=python), "INTERNAL", folder, settings, brokers, way)
 
 
 def kafka_cluster(folder: Path, settings: Mapping[str, str], brokers: int = 3, way: Way = direct) -> Cluster:

@@ -22,12 +22,17 @@ def penstock(folder: Path, settings: Mapping[str, str], python: str = sys.execut
     return Server("penstock", port, command, folder / "penstock.log")
 
 
-def penstock_node(folder: Path, port: int, properties: Mapping[str, str]) -> Server:
-    """A broker of a cluster, by a file such as Apache Kafka's; `port` is where clients reach it."""
+def penstock_node(
+    folder: Path, port: int, properties: Mapping[str, str], python: str = sys.executable
+) -> Server:
+    """A broker of a cluster, by a file such as Apache Kafka's; `port` is where clients reach it.
+
+    `python` is as for `penstock`.
+    """
     configuration = folder / "server.properties"
     stated = {"log.dirs": str(folder / "data"), **properties}
     configuration.write_text("".join(f"{key}={value}\n" for key, value in stated.items()))
-    command = [_executable(sys.executable), "up", "--config", str(configuration)]
+    command = [_executable(python), "up", "--config", str(configuration)]
     return Server("penstock", port, command, folder / "penstock.log")
 
 

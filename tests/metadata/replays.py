@@ -18,11 +18,11 @@ def state(thing: object) -> Any:
         return {key: state(value) for key, value in thing.items()}
     if isinstance(thing, list | tuple):
         return [state(value) for value in thing]
-    if isinstance(thing, bytes | str | int | None):
+    if isinstance(thing, bytes | str | int | float | None):
         return thing
     names = getattr(type(thing), "__slots__", None) or vars(thing)
     # A snapshot has no offsets: that a shutdown began before the snapshot's end is enough.
-    left_out = ("shutdown_offset", "fenced_offset")
+    left_out = ("shutdown_offset", "fenced_offset", "generation", "quota_generation")
     return {name: state(getattr(thing, name)) for name in names if name not in left_out}
 
 

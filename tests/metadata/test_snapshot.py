@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from penstock.metadata.brokers import register_controller
 from penstock.metadata.configs import config_records
-from penstock.metadata.image import BROKER, ClusterImage, Origin
+from penstock.metadata.image import BROKER, ROLE, ClusterImage, Origin
 from penstock.metadata.reassignment import start_reassignment
 from penstock.metadata.snapshot import snapshot
 from penstock.wire.apis.controller_registration import ControllerRegistrationRequest
 from penstock.wire.apis.endpoints import Feature, Listener
 from penstock.wire.metadata_records import (
     BrokerRegistrationChangeRecord,
+    ConfigRecord,
     ProducerIdsRecord,
+)
+from penstock.wire.security_records import (
+    AccessControlEntryRecord,
+    ClientQuotaRecord,
+    QuotaEntity,
+    UserScramCredentialRecord,
 )
 from tests.metadata.replays import replayed, state
 from tests.metadata.stage import Stage
@@ -54,6 +61,15 @@ def test_everything_is_in_a_snapshot() -> None:
             ProducerIdsRecord(broker_id=1, next_producer_id=3000),
         ]
     )
+    stage.commit(
+        [
+            UserScramCredentialRecord(name="u", mechanism=1, salt=b"s", stored_key=b"k", server_key=b"v"),
+            AccessControlEntryRecord(id=b"1" * 16, resource_type=2, resource_name="t", pattern_type=4),
+            ConfigRecord(resource_type=ROLE, resource_name="ops", name="User:u", value=""),
+            ClientQuotaRecord(entity=[QuotaEntity(entity_type="user", entity_name="u")], key="k", value=2.5),
+            ClientQuotaRecord(entity=[QuotaEntity(entity_type="user")], key="k", value=0.5),
+        ]
+    )
     stage.commit(config_records(stage.image, (BROKER, "3"), {"log.retention.ms": "5"}))
     features = [Feature(name="metadata.version", min_supported_version=7, max_supported_version=30)]
     request = ControllerRegistrationRequest(controller_id=9, listeners=listeners, features=features)
@@ -71,6 +87,8 @@ def test_everything_is_in_a_snapshot() -> None:
     assert state(copy) == state(stage.image)
     assert copy.brokers[4].shutdown_offset >= stage.image.brokers[4].shutdown_offset
     assert copy.brokers[5].host == "m"
+    assert copy.acls.roles_of("User:u") == ("ops",)
+    assert len(copy.quotas) == 2
 
 
 def test_an_image_goes_on_from_its_snapshot_like_the_original() -> None:

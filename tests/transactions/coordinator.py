@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from penstock.coordination.outbox import bytes_of
 from penstock.model.errors import ApiError, ErrorCode
 from penstock.transactions.ledger import SendMarkers
 from penstock.transactions.settings import Environment, TransactionSettings
@@ -39,7 +40,7 @@ class Coordinator:
 
     def collect(self) -> None:
         outbox = self.shard.outbox
-        self.log += [record if isinstance(record, tuple) else record() for record in outbox.records]
+        self.log += map(bytes_of, outbox.records)
         self.markers += outbox.effects
         self.replies += [reply if isinstance(reply, Struct) else reply() for _, reply in outbox.replies]
         outbox.clear()

@@ -25,6 +25,14 @@ from penstock.wire.metadata_records import (
     UnregisterBrokerRecord,
 )
 from penstock.wire.schema import Struct
+from penstock.wire.security_records import (
+    AccessControlEntryRecord,
+    ClientQuotaRecord,
+    QuotaEntity,
+    RemoveAccessControlEntryRecord,
+    RemoveUserScramCredentialRecord,
+    UserScramCredentialRecord,
+)
 
 TOPIC_ID: Final = bytes(range(16))
 A, B = b"a" * 16, b"b" * 16
@@ -76,6 +84,41 @@ def placed(**more: object) -> PartitionRecord:
 
 #: Records and their values in the newest version.
 GOLDEN: Final[list[tuple[Struct, bytes]]] = [
+    (
+        UserScramCredentialRecord(
+            name="u", mechanism=2, salt=b"s", stored_key=b"k", server_key=b"v", iterations=4096
+        ),
+        b"\x01\x0b\x00" + b"\x02u" + b"\x02" + b"\x02s\x02k\x02v" + b32(4096) + NO_TAGS,
+    ),
+    (
+        ClientQuotaRecord(
+            entity=[QuotaEntity(entity_type="user", entity_name=None)], key="k", value=1.0, remove=True
+        ),
+        b"\x01\x0e\x00"
+        + (b"\x02" + b"\x05user" + b"\x00" + NO_TAGS)
+        + b"\x02k"
+        + (b"\x3f\xf0" + bytes(6))
+        + b"\x01"
+        + NO_TAGS,
+    ),
+    (
+        AccessControlEntryRecord(
+            id=A,
+            resource_type=2,
+            resource_name="t",
+            pattern_type=3,
+            principal="User:u",
+            host="*",
+            operation=4,
+            permission_type=3,
+        ),
+        b"\x01\x12\x00" + A + b"\x02" + b"\x02t" + b"\x03" + b"\x07User:u" + b"\x02*" + b"\x04\x03" + NO_TAGS,
+    ),
+    (RemoveAccessControlEntryRecord(id=B), b"\x01\x13\x00" + B + NO_TAGS),
+    (
+        RemoveUserScramCredentialRecord(name="u", mechanism=1),
+        b"\x01\x16\x00" + b"\x02u" + b"\x01" + NO_TAGS,
+    ),
     (
         RegisterBrokerRecord(
             broker_id=1,

@@ -9,6 +9,11 @@ from penstock.wire.apis.produce import PRODUCE
 
 #: key: (name, lowest version with a table, highest, first flexible version)
 KAFKA_4_3 = {
+    29: ("DescribeAcls", 1, 3, 2),
+    30: ("CreateAcls", 1, 3, 2),
+    31: ("DeleteAcls", 1, 3, 2),
+    50: ("DescribeUserScramCredentials", 0, 0, 0),
+    51: ("AlterUserScramCredentials", 0, 0, 0),
     0: ("Produce", 3, 13, 9),
     1: ("Fetch", 4, 18, 12),
     2: ("ListOffsets", 1, 11, 6),

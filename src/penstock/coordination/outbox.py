@@ -8,12 +8,25 @@ runtime discards the effects and answers the pending requests with an error.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeAlias
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
 from penstock.wire.schema import Struct
 
-__all__ = ["Effect", "EncodedRecord", "LogRecord", "Outbox", "Reply", "ReplyTo", "bytes_of", "response_of"]
+__all__ = [
+    "Effect",
+    "EncodedRecord",
+    "EndMarker",
+    "LogItem",
+    "LogRecord",
+    "Outbox",
+    "Reply",
+    "ReplyTo",
+    "TransactionalRecords",
+    "bytes_of",
+    "item_of",
+    "response_of",
+]
 
 #: The handle of a request that waits for its response. Only the runtime knows its type.
 ReplyTo: TypeAlias = object
@@ -21,9 +34,32 @@ ReplyTo: TypeAlias = object
 Reply: TypeAlias = Struct | Callable[[], Struct]
 #: A record's key and value as bytes; a value of None is a tombstone.
 EncodedRecord: TypeAlias = tuple[bytes, bytes | None]
-#: A record, or a function that encodes it when it is appended. The function must not read state that may
+
+
+class TransactionalRecords(NamedTuple):
+    """Records of a producer's transaction, for a batch of their own."""
+
+    producer_id: int
+    producer_epoch: int
+    records: Sequence[EncodedRecord]
+    #: of the verification of the transaction; only the log knows its type
+    guard: object
+
+
+class EndMarker(NamedTuple):
+    """The end of a producer's transaction: a control batch."""
+
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    committed: bool
+
+
+#: An item that is appended as it is: a record, the records of a transaction, or a marker.
+LogItem: TypeAlias = EncodedRecord | TransactionalRecords | EndMarker
+#: An item, or a function that encodes a record when it is appended. The function must not read state that may
 #: change.
-LogRecord: TypeAlias = EncodedRecord | Callable[[], EncodedRecord]
+LogRecord: TypeAlias = LogItem | Callable[[], EncodedRecord]
 #: An action outside the shard, for example "send these transaction markers". A plain value: the coordinator
 #: that owns the shard passes the function that carries it out to the runtime.
 Effect: TypeAlias = Any
@@ -33,8 +69,15 @@ def response_of(reply: Reply) -> Struct:
     return reply if isinstance(reply, Struct) else reply()
 
 
-def bytes_of(record: LogRecord) -> EncodedRecord:
+def item_of(record: LogRecord) -> LogItem:
     return record if isinstance(record, tuple) else record()
+
+
+def bytes_of(record: LogRecord) -> EncodedRecord:
+    """A record outside of transactions."""
+    item = item_of(record)
+    assert not isinstance(item, TransactionalRecords | EndMarker), item
+    return item
 
 
 class Outbox:

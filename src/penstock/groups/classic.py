@@ -276,6 +276,15 @@ class ClassicGroup:
         if self.state is ClassicState.COMPLETING:
             raise ApiError(ErrorCode.REBALANCE_IN_PROGRESS)
 
+    def check_transactional_commit(self, member_id: str, instance_id: str | None, epoch: int) -> None:
+        """The state of the group does not matter, and a member is checked only if it is given."""
+        if epoch < 0 and self.is_empty:
+            return
+        if epoch >= 0 or member_id or instance_id is not None:
+            self.check_member(member_id, instance_id)
+            if epoch != self.generation:
+                raise ApiError(ErrorCode.ILLEGAL_GENERATION)
+
     def check_fetch(self, member_id: str | None, epoch: int) -> None:
         """Classic groups do not check members in OffsetFetch."""
 

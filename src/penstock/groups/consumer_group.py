@@ -204,19 +204,14 @@ class ConsumerGroup:
         member = self.member(member_id)
         if member.classic is None and version < _COMMIT_FROM:
             raise ApiError(ErrorCode.UNSUPPORTED_VERSION)
-        if epoch == member.epoch:
+        return _epoch_check(member, epoch)
+
+    def check_transactional_commit(
+        self, member_id: str, instance_id: str | None, epoch: int
+    ) -> PartitionCheck | None:
+        if epoch < 0 and (not self.members or (not member_id and instance_id is None)):
             return None
-        stale = _stale(member)
-        if epoch > member.epoch:
-            raise ApiError(stale, f"Epoch {epoch} is newer than the member's epoch {member.epoch}.")
-
-        def check(topic: str, topic_id: bytes, partition: int) -> None:
-            """An older epoch is accepted for partitions that the member has owned since then."""
-            assigned = member.assignment_epoch(topic_id, partition)
-            if assigned is None or epoch < assigned:
-                raise ApiError(stale, f"{topic}-{partition} is not assigned to the member in epoch {epoch}.")
-
-        return check
+        return _epoch_check(self.member(member_id), epoch)
 
     def check_fetch(self, member_id: str | None, epoch: int) -> None:
         if member_id is None and epoch < 0:
@@ -242,3 +237,20 @@ class ConsumerGroup:
 def _stale(member: ConsumerMember) -> ErrorCode:
     """The error code of a stale member epoch, which depends on the member's protocol."""
     return ErrorCode.ILLEGAL_GENERATION if member.classic is not None else ErrorCode.STALE_MEMBER_EPOCH
+
+
+def _epoch_check(member: ConsumerMember, epoch: int) -> PartitionCheck | None:
+    """Check the epoch of a commit. Returns a check per partition if the epoch is an older one."""
+    if epoch == member.epoch:
+        return None
+    stale = _stale(member)
+    if epoch > member.epoch:
+        raise ApiError(stale, f"Epoch {epoch} is newer than the member's epoch {member.epoch}.")
+
+    def check(topic: str, topic_id: bytes, partition: int) -> None:
+        """An older epoch is accepted for partitions that the member has owned since then."""
+        assigned = member.assignment_epoch(topic_id, partition)
+        if assigned is None or epoch < assigned:
+            raise ApiError(stale, f"{topic}-{partition} is not assigned to the member in epoch {epoch}.")
+
+    return check

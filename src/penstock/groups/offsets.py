@@ -7,12 +7,13 @@ last commit in the log wins. The group refuses commits of members with a stale e
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final, NamedTuple
+from typing import Final
 
 from penstock.groups.classic import ClassicGroup
 from penstock.groups.classic_rebalance import SESSION
 from penstock.groups.group import Group, PartitionCheck
 from penstock.groups.ledger import Client, GroupLedger
+from penstock.groups.pending_offsets import Committed, PendingOffsets
 from penstock.groups.records import OffsetCommitKey, OffsetCommitValue
 from penstock.model.errors import ApiError, ErrorCode
 from penstock.model.ids import NO_TOPIC_ID, TopicId
@@ -48,28 +49,20 @@ _DEFAULT_RETENTION: Final = -1
 _NEVER: Final = 2**63 - 1
 _OWN_RETENTION_VERSION: Final = 1
 _NO_OFFSET: Final = -1
-
-
-class Committed(NamedTuple):
-    """The committed offset of one group in one partition."""
-
-    offset: int
-    leader_epoch: int
-    metadata: str
-    commit_ms: int
-    #: the end of the retention that the client asked for (versions 2 to 4)
-    expire_ms: int | None
-    topic_id: bytes
+_NO_PRODUCER: Final = -1
 
 
 class Offsets:
     """Committed offsets by group, topic and partition."""
 
-    __slots__ = ("_by_group", "_ledger")
+    __slots__ = ("_by_group", "_ledger", "_position", "pending")
 
     def __init__(self, ledger: GroupLedger) -> None:
         self._ledger = ledger
         self._by_group: dict[str, dict[str, dict[int, Committed]]] = {}
+        #: of open transactions
+        self.pending: Final = PendingOffsets()
+        self._position = -1
 
     def get(self, group_id: str, topic: str, partition: int) -> Committed | None:
         return self._by_group.get(group_id, {}).get(topic, {}).get(partition)
@@ -77,20 +70,50 @@ class Offsets:
     # -- the log
 
     def replay(self, key: OffsetCommitKey, value: OffsetCommitValue | None) -> None:
+        """Apply a record that this shard has written outside of a transaction."""
+        self.replay_at(self._position + 1, _NO_PRODUCER, key, value)
+
+    def write_pending(self, producer_id: int, key: OffsetCommitKey, value: OffsetCommitValue) -> None:
+        """Apply a record that this shard has written in a transaction."""
+        self.replay_at(self._position + 1, producer_id, key, value)
+
+    def replay_at(
+        self, offset: int, producer_id: int, key: OffsetCommitKey, value: OffsetCommitValue | None
+    ) -> None:
+        """Apply a record at `offset`; it is pending if its batch has a producer id."""
+        self._position = offset
         if value is None:
             self._forget(key.group, key.topic, key.partition)
+            self.pending.remove((key.group, key.topic, key.partition))
             return
         if key.group not in self._ledger.groups:
             self._ledger.groups[key.group] = ClassicGroup(key.group, value.commit_timestamp)
-        topics = self._by_group.setdefault(key.group, {})
-        topics.setdefault(key.topic, {})[key.partition] = Committed(
+        committed = Committed(
             value.offset,
             value.leader_epoch,
             value.metadata,
             value.commit_timestamp,
             None if value.expire_timestamp == -1 else value.expire_timestamp,
             value.topic_id,
+            offset,
         )
+        if producer_id == _NO_PRODUCER:
+            self._put(key.group, key.topic, key.partition, committed)
+        else:
+            self.pending.add(producer_id, (key.group, key.topic, key.partition), committed)
+
+    def end_transaction(self, producer_id: int, committed: bool) -> None:
+        """Apply a marker. An offset counts only if its record is behind that of the committed one.
+
+        Why: compaction keeps the last record of a key, whatever the order of the markers was.
+        """
+        for (group, topic, partition), offset in self.pending.end(producer_id).items():
+            known = self.get(group, topic, partition)
+            if committed and (known is None or offset.position > known.position):
+                self._put(group, topic, partition, offset)
+
+    def _put(self, group_id: str, topic: str, partition: int, committed: Committed) -> None:
+        self._by_group.setdefault(group_id, {}).setdefault(topic, {})[partition] = committed
 
     def _forget(self, group_id: str, topic: str, partition: int) -> None:
         topics = self._by_group.get(group_id, {})
@@ -172,8 +195,13 @@ class Offsets:
 
     # -- OffsetFetch
 
-    def fetch(self, request: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
-        """The committed offsets of the requested topics, or of all. An unknown group has none."""
+    def fetch(
+        self, request: OffsetFetchRequestGroup, require_stable: bool = False
+    ) -> OffsetFetchResponseGroup:
+        """The committed offsets of the requested topics, or of all. An unknown group has none.
+
+        With `require_stable`, a partition with a pending offset gets UNSTABLE_OFFSET_COMMIT (KIP-447).
+        """
         group = self._ledger.groups.get(request.group_id)
         if group is not None:
             group.check_fetch(request.member_id, request.member_epoch)
@@ -197,7 +225,9 @@ class Offsets:
                     name=topic.name,
                     topic_id=topic.topic_id,
                     partitions=[
-                        _fetched(index, self._live(request.group_id, topic.name, index), topic.topic_id)
+                        _unstable(index)
+                        if require_stable and self.pending.has(request.group_id, topic.name, index)
+                        else _fetched(index, self._live(request.group_id, topic.name, index), topic.topic_id)
                         for index in topic.partition_indexes
                     ],
                 )
@@ -222,7 +252,8 @@ class Offsets:
         responses = []
         for partition in topic.partitions:
             index = partition.partition_index
-            if not in_use and self.get(group.id, topic.name, index) is not None:
+            known = self.get(group.id, topic.name, index) is not None
+            if not in_use and (known or self.pending.has(group.id, topic.name, index)):
                 self._delete_one(group.id, topic.name, index)
             code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if in_use else ErrorCode.NONE
             responses.append(OffsetDeleteResponsePartition(partition_index=index, error_code=code))
@@ -232,6 +263,8 @@ class Offsets:
         for topic, partitions in list(self._by_group.get(group_id, {}).items()):
             for index in list(partitions):
                 self._delete_one(group_id, topic, index)
+        for topic, index in self.pending.of_group(group_id):
+            self._delete_one(group_id, topic, index)
 
     def topic_deleted(self, topic: str, topic_id: bytes) -> None:
         """Delete the offsets of a deleted topic, but not those of a new topic of the same name."""
@@ -239,6 +272,9 @@ class Offsets:
             for index, committed in list(topics.get(topic, {}).items()):
                 if committed.topic_id in (NO_TOPIC_ID, topic_id):
                     self._delete_one(group_id, topic, index)
+        for (group_id, name, index), committed in self.pending.items():
+            if name == topic and committed.topic_id in (NO_TOPIC_ID, topic_id):
+                self._delete_one(group_id, topic, index)
 
     def delete_orphaned(self) -> None:
         """Delete the offsets of topics that were deleted while this shard had no coordinator."""
@@ -273,9 +309,9 @@ class Offsets:
                 if since_ms is None:
                     return False
                 until_ms = since_ms + retention_ms if committed.expire_ms is None else committed.expire_ms
-                if now_ms >= until_ms:
+                if now_ms >= until_ms and not self.pending.has(group.id, topic, index):
                     self._delete_one(group.id, topic, index)
-        return group.id not in self._by_group
+        return group.id not in self._by_group and not self.pending.has_group(group.id)
 
     def _delete_one(self, group_id: str, topic: str, partition: int) -> None:
         self._ledger.write(OffsetCommitKey(group=group_id, topic=topic, partition=partition), None)
@@ -289,6 +325,13 @@ def _fetched(index: int, committed: Committed | None, topic_id: bytes) -> Offset
         committed_offset=committed.offset,
         committed_leader_epoch=committed.leader_epoch,
         metadata=committed.metadata,
+    )
+
+
+def _unstable(index: int) -> OffsetFetchResponsePartitions:
+    code = ErrorCode.UNSTABLE_OFFSET_COMMIT
+    return OffsetFetchResponsePartitions(
+        partition_index=index, committed_offset=_NO_OFFSET, metadata="", error_code=code
     )
 
 

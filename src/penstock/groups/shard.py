@@ -7,8 +7,8 @@ None and replies to `reply_to` in this or a later turn. Records to append and re
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, Final, cast
 
 from penstock.coordination.outbox import Outbox, ReplyTo
 from penstock.coordination.timers import TimerKey, Timers
@@ -30,9 +30,11 @@ from penstock.groups.records import (
     GroupMetadataKey,
     GroupMetadataValue,
     OffsetCommitKey,
+    OffsetCommitValue,
     decode_record,
 )
 from penstock.groups.targets import TARGET
+from penstock.groups.transactional_commits import commit_transactional
 from penstock.model.errors import ApiError, ErrorCode
 from penstock.wire.apis.consumer_group_describe import DescribedGroup as DescribedConsumerGroup
 from penstock.wire.apis.consumer_group_heartbeat import (
@@ -49,6 +51,7 @@ from penstock.wire.apis.offset_commit import OffsetCommitRequest, OffsetCommitRe
 from penstock.wire.apis.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from penstock.wire.apis.offset_fetch import OffsetFetchRequestGroup, OffsetFetchResponseGroup
 from penstock.wire.apis.sync_group import SyncGroupRequest, SyncGroupResponse
+from penstock.wire.apis.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 
 __all__ = ["GroupShard"]
 
@@ -91,13 +94,18 @@ class GroupShard:
     def replay(
         self, offset: int, producer_id: int, producer_epoch: int, key: bytes, value: bytes | None
     ) -> None:
-        """Apply a record of the log. Transactional offset commits are not supported: all records count."""
+        """Apply a record of the log. Offsets of a transactional batch are pending until its marker."""
         record = decode_record(key, value)
-        if record is not None:
+        if record is None:
+            return
+        if isinstance(record[0], OffsetCommitKey):
+            committed = cast("OffsetCommitValue | None", record[1])
+            self.offsets.replay_at(offset, producer_id, record[0], committed)
+        else:
             self._apply(*record)
 
     def replay_end_transaction_marker(self, producer_id: int, producer_epoch: int, committed: bool) -> None:
-        """Markers have no effect: transactional offset commits are not supported."""
+        self.offsets.end_transaction(producer_id, committed)
 
     def on_loaded(self) -> None:
         """Start the sessions of all members, and shrink groups that are too large for the configs."""
@@ -248,8 +256,15 @@ class GroupShard:
     def commit(self, request: OffsetCommitRequest, client: Client) -> OffsetCommitResponse:
         return self.offsets.commit(request, client)
 
-    def fetch(self, request: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
-        return self.offsets.fetch(request)
+    def commit_transactional(
+        self, request: TxnOffsetCommitRequest, topic_ids: Mapping[str, bytes], guard: object
+    ) -> TxnOffsetCommitResponse:
+        return commit_transactional(self._ledger, self.offsets, request, topic_ids, guard)
+
+    def fetch(
+        self, request: OffsetFetchRequestGroup, require_stable: bool = False
+    ) -> OffsetFetchResponseGroup:
+        return self.offsets.fetch(request, require_stable)
 
     def delete_offsets(self, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
         if not request.group_id:

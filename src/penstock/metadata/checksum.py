@@ -32,6 +32,11 @@ from penstock.wire.metadata_records import (
     encode_metadata_record,
 )
 from penstock.wire.schema import Field, Struct
+from penstock.wire.security_records import (
+    AccessControlEntryRecord,
+    ClientQuotaRecord,
+    UserScramCredentialRecord,
+)
 
 __all__ = ["Checksums", "ImageChecksum", "checksum_steps", "image_checksum", "layout", "signed"]
 
@@ -43,6 +48,9 @@ _SUMMED: Final[tuple[type[Struct], ...]] = (
     RegisterBrokerRecord,
     RegisterControllerRecord,
     TopicRecord,
+    AccessControlEntryRecord,
+    ClientQuotaRecord,
+    UserScramCredentialRecord,
 )
 _MODULUS: Final = 1 << 64
 _HASH_BYTES: Final = 8

@@ -19,6 +19,7 @@ from penstock.metadata.partition_image import (
     PartitionKey,
 )
 from penstock.model.ids import TopicId
+from penstock.security.acls import Acl, AclStore
 from penstock.wire.metadata_records import (
     BrokerRegistrationChangeRecord,
     ClearElrRecord,
@@ -34,6 +35,13 @@ from penstock.wire.metadata_records import (
     TopicRecord,
     UnregisterBrokerRecord,
 )
+from penstock.wire.security_records import (
+    AccessControlEntryRecord,
+    ClientQuotaRecord,
+    RemoveAccessControlEntryRecord,
+    RemoveUserScramCredentialRecord,
+    UserScramCredentialRecord,
+)
 
 __all__ = [
     "BROKER",
@@ -41,6 +49,7 @@ __all__ = [
     "NO_TIME",
     "RECOVERED",
     "RECOVERING",
+    "ROLE",
     "TOPIC",
     "BrokerImage",
     "ClusterImage",
@@ -55,11 +64,15 @@ __all__ = [
 #: resource types that have configs, as the protocol numbers them
 TOPIC: Final = 2
 BROKER: Final = 4
+#: a resource type of Penstock's: a role, whose configs are named by its members
+ROLE: Final = 100
 
 #: a time that no record has
 NO_TIME: Final = -1
 #: levels (lowest, highest) that a node understands, by the feature's name
 FeatureRanges: TypeAlias = dict[str, tuple[int, int]]
+#: the entity of a client quota: types and names in the order of types; None is the default of a type
+QuotaKey: TypeAlias = tuple[tuple[str, str | None], ...]
 
 
 def unified_name(name: str) -> str:
@@ -159,7 +172,7 @@ class ControllerImage:
 
 
 class ClusterImage:
-    """Topics, brokers, controllers, configs, features and the next producer id."""
+    """Topics, brokers, controllers, configs, features, rights, credentials, quotas, the next producer id."""
 
     def __init__(self) -> None:
         self.offset = -1
@@ -172,6 +185,12 @@ class ClusterImage:
         self.configs: dict[tuple[int, str], dict[str, str]] = {}
         self.features: dict[str, int] = {}
         self.next_producer_id = 0
+        self.acls = AclStore()
+        #: by user and mechanism
+        self.scram: dict[tuple[str, int], UserScramCredentialRecord] = {}
+        self.quotas: dict[QuotaKey, dict[str, float]] = {}
+        #: replaced with every change of a quota; compare with `is`
+        self.quota_generation = object()
         #: the partitions that have no leader, and those that are being reassigned
         self.leaderless: dict[PartitionKey, PartitionImage] = {}
         self.reassigning: dict[PartitionKey, PartitionImage] = {}
@@ -278,6 +297,8 @@ class ClusterImage:
             values[record.name] = record.value
         if not values:
             del self.configs[key]
+        if record.resource_type == ROLE:
+            self.acls.set_member(record.resource_name, record.name, record.value is not None)
         if record.changed_ms != NO_TIME and record.resource_name in self.topics:
             self.topics[record.resource_name].changed_ms = record.changed_ms
 
@@ -286,6 +307,40 @@ class ClusterImage:
             self.features[record.name] = record.feature_level
         else:
             self.features.pop(record.name, None)
+
+    def _acl(self, record: AccessControlEntryRecord) -> None:
+        self.acls.add(
+            record.id,
+            Acl(
+                record.resource_type,
+                record.resource_name,
+                record.pattern_type,
+                record.principal,
+                record.host,
+                record.operation,
+                record.permission_type,
+            ),
+        )
+
+    def _remove_acl(self, record: RemoveAccessControlEntryRecord) -> None:
+        self.acls.remove(record.id)
+
+    def _scram(self, record: UserScramCredentialRecord) -> None:
+        self.scram[record.name, record.mechanism] = record
+
+    def _remove_scram(self, record: RemoveUserScramCredentialRecord) -> None:
+        self.scram.pop((record.name, record.mechanism), None)
+
+    def _quota(self, record: ClientQuotaRecord) -> None:
+        entity = tuple(sorted(((e.entity_type, e.entity_name) for e in record.entity), key=lambda e: e[0]))
+        values = self.quotas.setdefault(entity, {})
+        if record.remove:
+            values.pop(record.key, None)
+        else:
+            values[record.key] = record.value
+        if not values:
+            del self.quotas[entity]
+        self.quota_generation = object()
 
     def _producer_ids(self, record: ProducerIdsRecord) -> None:
         self.next_producer_id = record.next_producer_id
@@ -334,4 +389,9 @@ _APPLY: Final[dict[type[object], Callable[[ClusterImage, Any], None]]] = {
     BrokerRegistrationChangeRecord: ClusterImage._registration_change,
     RegisterControllerRecord: ClusterImage._register_controller,
     NoOpRecord: ClusterImage._no_op,
+    AccessControlEntryRecord: ClusterImage._acl,
+    RemoveAccessControlEntryRecord: ClusterImage._remove_acl,
+    UserScramCredentialRecord: ClusterImage._scram,
+    RemoveUserScramCredentialRecord: ClusterImage._remove_scram,
+    ClientQuotaRecord: ClusterImage._quota,
 }

@@ -22,6 +22,7 @@ from penstock.wire.metadata_records import (
     TopicRecord,
 )
 from penstock.wire.schema import Struct
+from penstock.wire.security_records import AccessControlEntryRecord, ClientQuotaRecord, QuotaEntity
 
 __all__ = ["image_of_snapshot", "snapshot", "snapshot_records"]
 
@@ -59,6 +60,22 @@ def snapshot_records(image: ClusterImage) -> Iterator[Struct]:
             yield ConfigRecord(resource_type=kind, resource_name=resource, name=name, value=value)
     if image.next_producer_id:
         yield ProducerIdsRecord(broker_id=-1, next_producer_id=image.next_producer_id)
+    yield from image.scram.values()
+    for acl_id, acl in image.acls.by_id.items():
+        yield AccessControlEntryRecord(
+            id=acl_id,
+            resource_type=acl.resource_type,
+            resource_name=acl.name,
+            pattern_type=acl.pattern,
+            principal=acl.principal,
+            host=acl.host,
+            operation=acl.operation,
+            permission_type=acl.permission,
+        )
+    for entity, quotas in image.quotas.items():
+        named = [QuotaEntity(entity_type=kind, entity_name=name) for kind, name in entity]
+        for key, limit in quotas.items():
+            yield ClientQuotaRecord(entity=named, key=key, value=limit)
 
 
 def _broker(broker: BrokerImage) -> RegisterBrokerRecord:

@@ -24,6 +24,13 @@ from penstock.wire.schema import (
     uint16,
     uuid,
 )
+from penstock.wire.security_records import (
+    AccessControlEntryRecord,
+    ClientQuotaRecord,
+    RemoveAccessControlEntryRecord,
+    RemoveUserScramCredentialRecord,
+    UserScramCredentialRecord,
+)
 from penstock.wire.varint import read_uvarint
 
 __all__ = ["RECORD_TYPES", "RecordType", "decode_metadata_record", "encode_metadata_record"]
@@ -220,10 +227,15 @@ RECORD_TYPES = (
     RecordType(4, ConfigRecord, 0),
     RecordType(5, PartitionChangeRecord, 2),
     RecordType(9, RemoveTopicRecord, 0),
+    RecordType(11, UserScramCredentialRecord, 0),
     RecordType(12, FeatureLevelRecord, 0),
+    RecordType(14, ClientQuotaRecord, 0),
     RecordType(15, ProducerIdsRecord, 0),
     RecordType(17, BrokerRegistrationChangeRecord, 3),
+    RecordType(18, AccessControlEntryRecord, 0),
+    RecordType(19, RemoveAccessControlEntryRecord, 0),
     RecordType(20, NoOpRecord, 0),
+    RecordType(22, RemoveUserScramCredentialRecord, 0),
     RecordType(23, BeginTransactionRecord, 0),
     RecordType(24, EndTransactionRecord, 0),
     RecordType(25, AbortTransactionRecord, 0),

@@ -156,6 +156,23 @@ def test_a_single_broker_cannot_be_operated(capsys: pytest.CaptureFixture[str]) 
     assert "--operated needs --brokers 3 or 5" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ["--disasters"],
+        ["--disaster", "no_descriptors"],
+        ["--directed-fault", "another_life"],
+        ["--brokers", "3", "--directed-fault", "moved_by_hand"],
+    ],
+)
+def test_a_fault_that_needs_more_brokers_is_refused(
+    flags: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main(["--seed", "1", *flags])
+    assert "--brokers" in capsys.readouterr().err
+
+
 def test_a_directed_fault_can_be_requested(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--seed", "1", "--brokers", "3", "--directed-fault", "another_life", "--replay"]) == 0
     output = capsys.readouterr().out

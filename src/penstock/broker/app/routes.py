@@ -12,6 +12,7 @@ from penstock.broker.base.context import AsyncHandler, Handler
 from penstock.broker.base.leader_hints import LeaderHints
 from penstock.broker.fetch.client_fetch import ClientEnvironment
 from penstock.broker.fetch.repeated_client import ClientFetchLearner
+from penstock.broker.handlers.access import AccessHandlers
 from penstock.broker.handlers.api_versions import ApiVersionsHandler
 from penstock.broker.handlers.cluster import ClusterHandlers
 from penstock.broker.handlers.configs import ConfigHandlers, is_of_this_node
@@ -36,14 +37,18 @@ from penstock.wire.apis.alter_client_quotas import ALTER_CLIENT_QUOTAS
 from penstock.wire.apis.alter_configs import ALTER_CONFIGS
 from penstock.wire.apis.alter_partition_reassignments import ALTER_PARTITION_REASSIGNMENTS
 from penstock.wire.apis.alter_replica_log_dirs import ALTER_REPLICA_LOG_DIRS
+from penstock.wire.apis.alter_user_scram_credentials import ALTER_USER_SCRAM_CREDENTIALS
 from penstock.wire.apis.api_versions import API_VERSIONS
 from penstock.wire.apis.consumer_group_describe import CONSUMER_GROUP_DESCRIBE
 from penstock.wire.apis.consumer_group_heartbeat import CONSUMER_GROUP_HEARTBEAT
+from penstock.wire.apis.create_acls import CREATE_ACLS
 from penstock.wire.apis.create_partitions import CREATE_PARTITIONS
 from penstock.wire.apis.create_topics import CREATE_TOPICS
+from penstock.wire.apis.delete_acls import DELETE_ACLS
 from penstock.wire.apis.delete_groups import DELETE_GROUPS
 from penstock.wire.apis.delete_records import DELETE_RECORDS
 from penstock.wire.apis.delete_topics import DELETE_TOPICS
+from penstock.wire.apis.describe_acls import DESCRIBE_ACLS
 from penstock.wire.apis.describe_client_quotas import DESCRIBE_CLIENT_QUOTAS
 from penstock.wire.apis.describe_cluster import DESCRIBE_CLUSTER
 from penstock.wire.apis.describe_configs import DESCRIBE_CONFIGS
@@ -52,6 +57,7 @@ from penstock.wire.apis.describe_log_dirs import DESCRIBE_LOG_DIRS
 from penstock.wire.apis.describe_producers import DESCRIBE_PRODUCERS
 from penstock.wire.apis.describe_quorum import DESCRIBE_QUORUM
 from penstock.wire.apis.describe_topic_partitions import DESCRIBE_TOPIC_PARTITIONS
+from penstock.wire.apis.describe_user_scram_credentials import DESCRIBE_USER_SCRAM_CREDENTIALS
 from penstock.wire.apis.elect_leaders import ELECT_LEADERS
 from penstock.wire.apis.fetch import FETCH
 from penstock.wire.apis.find_coordinator import FIND_COORDINATOR
@@ -93,6 +99,7 @@ class Routes:
         self.configs = ConfigHandlers(
             parts.config, parts.node_id, parts.image, parts.clock, parts.node.controller
         )
+        self.access = AccessHandlers(parts.image, parts.node.controller, parts.rng, has_authorizer=False)
         self.log_dirs = LogDirHandlers(parts.partitions, parts.node)
         self.quorum = QuorumHandlers(parts.node, parts.node_id, parts.listeners, parts.clock)
         fetches = ClientEnvironment(
@@ -140,6 +147,9 @@ class Routes:
             UNREGISTER_BROKER: cluster.unregister_broker,
             ADD_RAFT_VOTER: quorum.add_raft_voter,
             REMOVE_RAFT_VOTER: quorum.remove_raft_voter,
+            CREATE_ACLS: self.access.create_acls,
+            DELETE_ACLS: self.access.delete_acls,
+            ALTER_USER_SCRAM_CREDENTIALS: self.access.alter_user_scram_credentials,
         }
 
     def _data_handlers(self) -> dict[Api[Any, Any], Handler]:
@@ -192,6 +202,8 @@ class Routes:
             LIST_CONFIG_RESOURCES: self.configs.list_config_resources,
             DESCRIBE_LOG_DIRS: self.log_dirs.describe_log_dirs,
             ALTER_REPLICA_LOG_DIRS: self.log_dirs.alter_replica_log_dirs,
+            DESCRIBE_ACLS: self.access.describe_acls,
+            DESCRIBE_USER_SCRAM_CREDENTIALS: self.access.describe_user_scram_credentials,
             DESCRIBE_CLIENT_QUOTAS: describe_client_quotas,
             ALTER_CLIENT_QUOTAS: alter_client_quotas,
             **{api: forwarded(api, handler) for api, handler in self.forwarded.items()},

@@ -68,6 +68,20 @@ class CoordinatorRuntime(Generic[S]):
         """Returns true if this broker coordinates partition `index`, even if its shard is still loading."""
         return index in self._hosts
 
+    def partition(self, index: int) -> Partition | None:
+        """The partition, if this broker coordinates it."""
+        host = self._hosts.get(index)
+        return None if host is None else host.partition
+
+    def submit_to(
+        self, index: int, operation: Operation[S], error_response: Callable[[ApiError], Struct]
+    ) -> Struct | Deferred[Struct]:
+        """Run `operation` on the shard of partition `index`."""
+        host = self._hosts.get(index)
+        if host is None:
+            return error_response(ApiError(ErrorCode.NOT_COORDINATOR))
+        return host.submit(operation, error_response)
+
     def indexes(self) -> Iterator[int]:
         """The partitions that this broker coordinates."""
         return iter(self._hosts)
@@ -86,10 +100,7 @@ class CoordinatorRuntime(Generic[S]):
         self, key: str, operation: Operation[S], error_response: Callable[[ApiError], Struct]
     ) -> Struct | Deferred[Struct]:
         """Run `operation` on the shard that holds `key`. Returns the response, or a Deferred of it."""
-        host = self._hosts.get(self.topic.partition_for(key))
-        if host is None:
-            return error_response(ApiError(ErrorCode.NOT_COORDINATOR))
-        return host.submit(operation, error_response)
+        return self.submit_to(self.topic.partition_for(key), operation, error_response)
 
     def submit_each(
         self,

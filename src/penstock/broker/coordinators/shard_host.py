@@ -29,7 +29,7 @@ from penstock.broker.coordinators.host_settings import HostSettings
 from penstock.broker.coordinators.replies import PendingReply, ReplySender, UncommittedReplies
 from penstock.broker.coordinators.shard_log import append_records
 from penstock.broker.replica.partition import Partition
-from penstock.coordination.outbox import Effect, LogRecord, Outbox, Reply, bytes_of
+from penstock.coordination.outbox import Effect, LogRecord, Outbox, Reply, item_of
 from penstock.coordination.shard import CoordinatorShard
 from penstock.model.errors import ApiError, ErrorCode, PenstockError, StorageError
 from penstock.net.deferred import Deferred
@@ -310,7 +310,7 @@ class CoordinatorShardHost(Generic[S]):
         if records:
             try:
                 now_ms = self._settings.clock.now_ms()
-                append_records(partition, [bytes_of(record) for record in records], now_ms)
+                append_records(partition, [item_of(record) for record in records], now_ms)
             except ApiError as e:
                 self._append_failed(e)
                 return

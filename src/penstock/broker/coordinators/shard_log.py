@@ -10,12 +10,12 @@ from penstock.broker.base.logs import get_logger
 from penstock.broker.base.metrics import Metrics
 from penstock.broker.healing.repair import Outcome
 from penstock.broker.replica.partition import Partition
-from penstock.coordination.outbox import EncodedRecord
+from penstock.coordination.outbox import EncodedRecord, EndMarker, LogItem, TransactionalRecords
 from penstock.coordination.shard import CoordinatorShard
 from penstock.model.errors import CorruptMessage
 from penstock.ports import Workers
 from penstock.records.batch import HEADER_SIZE, BatchHeader, crc_matches
-from penstock.records.control import parse_end_transaction
+from penstock.records.control import EndTransaction, build_end_transaction, parse_end_transaction
 from penstock.records.record import Record, build_batch, iter_batches, iter_records
 from penstock.storage.producers import AppendOrigin
 from penstock.storage.scan import CorruptLog
@@ -28,8 +28,52 @@ _READ_BYTES: Final = 1 << 20
 _RECORD_OVERHEAD: Final = 64
 
 
-def append_records(partition: Partition, records: Sequence[EncodedRecord], now_ms: int) -> None:
-    """Append `records` in as few batches as max.message.bytes allows; all of them or none."""
+def append_records(partition: Partition, items: Sequence[LogItem], now_ms: int) -> None:
+    """Append records, in as few batches as max.message.bytes allows, and markers.
+
+    All consecutive records without a producer are appended, or none. If an append fails, those before it are
+    in the log: the caller has to load the log again.
+    """
+    if partition.leadership is not None:
+        # A record that cannot be committed must not be appended: its request would wait for a timeout.
+        partition.leadership.check_enough_replicas()
+    plain: list[EncodedRecord] = []
+    for item in items:
+        if not isinstance(item, TransactionalRecords | EndMarker):
+            plain.append(item)
+            continue
+        _append_plain(partition, plain, now_ms)
+        plain = []
+        if isinstance(item, EndMarker):
+            _append_marker(partition, item, now_ms)
+        else:
+            _append_transactional(partition, item, now_ms)
+    _append_plain(partition, plain, now_ms)
+
+
+def _append_transactional(partition: Partition, item: TransactionalRecords, now_ms: int) -> None:
+    batch = build_batch(
+        [Record(i, now_ms, key, value) for i, (key, value) in enumerate(item.records)],
+        producer_id=item.producer_id,
+        producer_epoch=item.producer_epoch,
+        transactional=True,
+    )
+    partition.append(memoryview(bytearray(batch)), AppendOrigin.COORDINATOR)
+
+
+def _append_marker(partition: Partition, item: EndMarker, now_ms: int) -> None:
+    batch = build_end_transaction(
+        EndTransaction(item.committed, item.coordinator_epoch),
+        producer_id=item.producer_id,
+        producer_epoch=item.producer_epoch,
+        timestamp=now_ms,
+    )
+    partition.append(memoryview(bytearray(batch)), AppendOrigin.COORDINATOR)
+
+
+def _append_plain(partition: Partition, records: Sequence[EncodedRecord], now_ms: int) -> None:
+    if not records:
+        return
     batches = bytearray()
     limit = partition.log.config.max_message_bytes
     start = size = 0
@@ -40,9 +84,6 @@ def append_records(partition: Partition, records: Sequence[EncodedRecord], now_m
             start, size = index, 0
         size += more
     batches += _batch(records[start:], now_ms)
-    if partition.leadership is not None:
-        # A record that cannot be committed must not be appended: its request would wait for a timeout.
-        partition.leadership.check_enough_replicas()
     partition.append(memoryview(batches), AppendOrigin.COORDINATOR)
 
 
@@ -61,14 +102,17 @@ class Loader:
     the range (the partition has one replica, or all are damaged there), the shard is loaded without it.
     """
 
-    __slots__ = ("_metrics", "_repair", "_workers")
+    __slots__ = ("_metrics", "_read_bytes", "_repair", "_workers")
 
     def __init__(
         self,
         workers: Workers,
         metrics: Metrics,
         repair: Callable[[Partition], Awaitable[Outcome | None]],
+        read_bytes: int = _READ_BYTES,
     ) -> None:
+        """`read_bytes` is the size of a read; a batch that is larger is read whole."""
+        self._read_bytes = read_bytes
         self._workers = workers
         self._metrics = metrics
         self._repair = repair
@@ -97,7 +141,7 @@ class Loader:
         opened = partition.log
         offset, end = opened.log_start_offset, opened.end_offset
         while (offset := self._sound_from(partition, offset) if skip_damage else offset) < end:
-            found = opened.read(offset, _READ_BYTES, upper=end)
+            found = opened.read(offset, self._read_bytes, upper=end)
             if found is None:
                 # Compaction has removed all records from `offset` on.
                 return

@@ -114,13 +114,13 @@ class GroupOffsetHandlers:
         groups = self._groups
         return groups.submit_each(
             ((groups.topic.partition_for(group.group_id), group) for group in wanted),
-            partial(self._fetch_group, context),
+            partial(self._fetch_group, context, request.require_stable),
             lambda group, error: _fetch_error(version, group, error.code),
             lambda responses: _fetch_response(version, responses),
         )
 
     def _fetch_group(
-        self, context: Context, shard: GroupShard, group: OffsetFetchRequestGroup
+        self, context: Context, require_stable: bool, shard: GroupShard, group: OffsetFetchRequestGroup
     ) -> OffsetFetchResponseGroup:
         image = self._image
         by_id = context.version >= _BY_TOPIC_ID
@@ -136,7 +136,7 @@ class GroupOffsetHandlers:
                     named.append(topic)
             group.topics = named
         everything = group.topics is None
-        response: OffsetFetchResponseGroup = shard.fetch(group)
+        response: OffsetFetchResponseGroup = shard.fetch(group, require_stable)
         response.topics += unknown
         if by_id and everything:
             # This version identifies topics by id alone.

@@ -8,11 +8,14 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
+from penstock.broker.base.logs import get_logger
 from penstock.broker.node.cluster_node import ClusterNode, ControllerUnavailable
-from penstock.model.errors import ApiError, ErrorCode
+from penstock.model.errors import ApiError, ErrorCode, PenstockError
 from penstock.wire.apis.allocate_producer_ids import ALLOCATE_PRODUCER_IDS, AllocateProducerIdsRequest
 
 __all__ = ["ProducerIds"]
+
+log = get_logger("producers")
 
 #: how long a request waits for earlier ones, and then for the controller: the producer may try another broker
 _PATIENCE_S: Final = 1.0
@@ -26,6 +29,32 @@ class ProducerIds:
         self._next = 0
         self._end = 0
         self._turn = asyncio.Lock()
+        self._refill: asyncio.Task[None] | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """Returns true if the next id needs a block of the controller."""
+        return self._next == self._end
+
+    def take(self) -> int | None:
+        """A new producer id of the current block. At its end, None, and a new block is requested."""
+        if self.is_empty:
+            if self._refill is None or self._refill.done():
+                self._refill = asyncio.get_running_loop().create_task(self.refill())
+            return None
+        producer_id = self._next
+        self._next += 1
+        return producer_id
+
+    async def refill(self) -> None:
+        """Request a block if there is none. A failure is logged: the next request tries again."""
+        try:
+            async with asyncio.timeout(_PATIENCE_S):
+                async with self._turn:
+                    if self.is_empty:
+                        await self._reserve()
+        except (TimeoutError, PenstockError) as e:
+            log.info("no_producer_id", error=str(e))
 
     async def next(self) -> int:
         """A new producer id; PenstockError if the controller allocates no block."""

@@ -238,7 +238,7 @@ def _has_changed_metadata(api: Api[Any, Any], request: Any, response: Any) -> bo
     """Whether a part of the request has succeeded and has changed the metadata."""
     if api in _READS or getattr(request, "validate_only", False):
         return False
-    for name in ("topics", "results", "responses"):
+    for name in ("topics", "results", "responses", "filter_results"):
         parts = getattr(response, name, None)
         if parts:
             return any(getattr(part, "error_code", ErrorCode.NONE) == ErrorCode.NONE for part in parts)

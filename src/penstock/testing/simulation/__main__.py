@@ -9,7 +9,7 @@ import time
 from typing import Final
 
 from penstock.testing.simulation.directed_faults import DIRECTED_FAULTS
-from penstock.testing.simulation.disasters.catalog import DISASTERS, choose
+from penstock.testing.simulation.disasters.catalog import DISASTERS, SINGLE, choose
 from penstock.testing.simulation.healing import HEALING
 from penstock.testing.simulation.scenario import Options, Outcome, simulate
 
@@ -38,6 +38,11 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if options.operated and options.brokers == 1:
         parser.error("--operated needs --brokers 3 or 5: an operator moves replicas between brokers")
+    if options.brokers == 1 and (options.disasters or (options.disaster or "") in DISASTERS.keys() - SINGLE):
+        parser.error("disasters need --brokers 3 or 5: they damage some of several replicas")
+    needed = 5 if options.directed_fault in HEALING else 3
+    if options.directed_fault is not None and options.brokers < needed:
+        parser.error(f"--directed-fault {options.directed_fault} needs --brokers {needed}")
     gc.set_threshold(*_GC_THRESHOLDS)
     began = time.perf_counter()
     failed = 0

@@ -14,6 +14,7 @@ from penstock.wire.apis.alter_configs import ALTER_CONFIGS
 from penstock.wire.apis.alter_partition import ALTER_PARTITION
 from penstock.wire.apis.alter_partition_reassignments import ALTER_PARTITION_REASSIGNMENTS
 from penstock.wire.apis.alter_replica_log_dirs import ALTER_REPLICA_LOG_DIRS
+from penstock.wire.apis.alter_user_scram_credentials import ALTER_USER_SCRAM_CREDENTIALS
 from penstock.wire.apis.api_versions import API_VERSIONS
 from penstock.wire.apis.begin_quorum_epoch import BEGIN_QUORUM_EPOCH
 from penstock.wire.apis.broker_heartbeat import BROKER_HEARTBEAT
@@ -21,11 +22,14 @@ from penstock.wire.apis.broker_registration import BROKER_REGISTRATION
 from penstock.wire.apis.consumer_group_describe import CONSUMER_GROUP_DESCRIBE
 from penstock.wire.apis.consumer_group_heartbeat import CONSUMER_GROUP_HEARTBEAT
 from penstock.wire.apis.controller_registration import CONTROLLER_REGISTRATION
+from penstock.wire.apis.create_acls import CREATE_ACLS
 from penstock.wire.apis.create_partitions import CREATE_PARTITIONS
 from penstock.wire.apis.create_topics import CREATE_TOPICS
+from penstock.wire.apis.delete_acls import DELETE_ACLS
 from penstock.wire.apis.delete_groups import DELETE_GROUPS
 from penstock.wire.apis.delete_records import DELETE_RECORDS
 from penstock.wire.apis.delete_topics import DELETE_TOPICS
+from penstock.wire.apis.describe_acls import DESCRIBE_ACLS
 from penstock.wire.apis.describe_client_quotas import DESCRIBE_CLIENT_QUOTAS
 from penstock.wire.apis.describe_cluster import DESCRIBE_CLUSTER
 from penstock.wire.apis.describe_configs import DESCRIBE_CONFIGS
@@ -35,6 +39,7 @@ from penstock.wire.apis.describe_producers import DESCRIBE_PRODUCERS
 from penstock.wire.apis.describe_quorum import DESCRIBE_QUORUM
 from penstock.wire.apis.describe_topic_partitions import DESCRIBE_TOPIC_PARTITIONS
 from penstock.wire.apis.describe_transactions import DESCRIBE_TRANSACTIONS
+from penstock.wire.apis.describe_user_scram_credentials import DESCRIBE_USER_SCRAM_CREDENTIALS
 from penstock.wire.apis.elect_leaders import ELECT_LEADERS
 from penstock.wire.apis.end_quorum_epoch import END_QUORUM_EPOCH
 from penstock.wire.apis.end_txn import END_TXN
@@ -88,6 +93,11 @@ APIS: dict[int, Api[Any, Any]] = {
         DESCRIBE_GROUPS,
         LIST_GROUPS,
         API_VERSIONS,
+        DESCRIBE_USER_SCRAM_CREDENTIALS,
+        ALTER_USER_SCRAM_CREDENTIALS,
+        DELETE_ACLS,
+        DESCRIBE_ACLS,
+        CREATE_ACLS,
         CREATE_TOPICS,
         DELETE_TOPICS,
         DELETE_RECORDS,

@@ -1,0 +1,125 @@
+"""Decisions about SCRAM credentials (KIP-554).
+
+A record holds the keys that verify a password, never the password.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from typing import Final
+
+from penstock.metadata.image import ClusterImage
+from penstock.model.errors import ApiError, ErrorCode
+from penstock.wire.apis.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+    AlterUserScramCredentialsResult,
+    ScramCredentialDeletion,
+    ScramCredentialUpsertion,
+)
+from penstock.wire.apis.describe_user_scram_credentials import (
+    CredentialInfo,
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+    DescribeUserScramCredentialsResult,
+)
+from penstock.wire.schema import Struct
+from penstock.wire.security_records import RemoveUserScramCredentialRecord, UserScramCredentialRecord
+
+__all__ = ["HASHES", "alter_credentials", "credential_record", "describe_credentials"]
+
+#: hash functions by mechanism: 1 is SCRAM-SHA-256, 2 is SCRAM-SHA-512
+HASHES: Final = {1: "sha256", 2: "sha512"}
+_ITERATIONS_MIN: Final = 4096
+_ITERATIONS_MAX: Final = 16384
+_TWICE: Final = "A user credential cannot be altered twice in the same request"
+
+
+def credential_record(
+    name: str, mechanism: int, salt: bytes, iterations: int, salted_password: bytes
+) -> UserScramCredentialRecord:
+    """The record of a credential, with StoredKey and ServerKey of RFC 5802."""
+    algorithm = HASHES[mechanism]
+    client_key = hmac.digest(salted_password, b"Client Key", algorithm)
+    return UserScramCredentialRecord(
+        name=name,
+        mechanism=mechanism,
+        salt=salt,
+        stored_key=hashlib.new(algorithm, client_key).digest(),
+        server_key=hmac.digest(salted_password, b"Server Key", algorithm),
+        iterations=iterations,
+    )
+
+
+def alter_credentials(
+    image: ClusterImage, request: AlterUserScramCredentialsRequest
+) -> tuple[list[Struct], AlterUserScramCredentialsResponse]:
+    """The records of the changes that are valid, and one result per user, as Kafka orders them."""
+    changes: dict[str, Struct] = {}
+    errors: dict[str, ApiError] = {}
+    wanted: list[ScramCredentialDeletion | ScramCredentialUpsertion] = [
+        *request.deletions,
+        *request.upsertions,
+    ]
+    for change in wanted:
+        if change.name in errors:
+            continue
+        if changes.pop(change.name, None) is not None:
+            errors[change.name] = ApiError(ErrorCode.DUPLICATE_RESOURCE, _TWICE)
+            continue
+        try:
+            changes[change.name] = _record(image, change)
+        except ApiError as e:
+            errors[change.name] = e
+    results = [AlterUserScramCredentialsResult(user=name) for name in changes]
+    results += [
+        AlterUserScramCredentialsResult(user=name, error_code=error.code, error_message=str(error))
+        for name, error in errors.items()
+    ]
+    return list(changes.values()), AlterUserScramCredentialsResponse(results=results)
+
+
+def _record(image: ClusterImage, change: ScramCredentialDeletion | ScramCredentialUpsertion) -> Struct:
+    if not change.name:
+        raise ApiError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
+    if change.mechanism not in HASHES:
+        raise ApiError(ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism")
+    if isinstance(change, ScramCredentialDeletion):
+        if (change.name, change.mechanism) not in image.scram:
+            reason = "Attempt to delete a user credential that does not exist"
+            raise ApiError(ErrorCode.RESOURCE_NOT_FOUND, reason)
+        return RemoveUserScramCredentialRecord(name=change.name, mechanism=change.mechanism)
+    if change.iterations < _ITERATIONS_MIN:
+        raise ApiError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too few iterations")
+    if change.iterations > _ITERATIONS_MAX:
+        raise ApiError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too many iterations")
+    return credential_record(
+        change.name, change.mechanism, change.salt, change.iterations, change.salted_password
+    )
+
+
+def describe_credentials(
+    image: ClusterImage, request: DescribeUserScramCredentialsRequest
+) -> DescribeUserScramCredentialsResponse:
+    """The mechanisms and iterations of users; of all users if the request names none."""
+    found: dict[str, list[CredentialInfo]] = {}
+    for (name, mechanism), record in image.scram.items():
+        info = CredentialInfo(mechanism=mechanism, iterations=record.iterations)
+        found.setdefault(name, []).append(info)
+    names = [user.name for user in request.users or ()] or list(found)
+    results = []
+    for name in dict.fromkeys(names):
+        result = DescribeUserScramCredentialsResult(user=name)
+        if names.count(name) > 1:
+            result.error_code = ErrorCode.DUPLICATE_RESOURCE
+            result.error_message = (
+                f"Cannot describe SCRAM credentials for the same user twice in a single request: {name}"
+            )
+        elif name not in found:
+            result.error_code = ErrorCode.RESOURCE_NOT_FOUND
+            result.error_message = f"Attempt to describe a user credential that does not exist: {name}"
+        else:
+            result.credential_infos = found[name]
+        results.append(result)
+    return DescribeUserScramCredentialsResponse(results=results)

@@ -1,0 +1,204 @@
+"""Decides whether a principal may do an operation on a resource, as Kafka's StandardAuthorizer does.
+
+The order of the rules: super users are allowed everything. A DENY that matches wins. Otherwise an ALLOW that
+matches allows. Without a match, access is denied; but a resource that no binding affects at all is open if
+`allow.everyone.if.no.acl.found` is set.
+
+A principal has the roles that the metadata and its token give it. A binding for `Role:x` applies to all
+members of the role x.
+
+Decisions are memoised per principal and host. A memo ends with the generation of the store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator
+from typing import Final, NamedTuple
+
+from penstock.security.acls import (
+    CLUSTER_NAME,
+    WILDCARD,
+    Acl,
+    AclStore,
+    Operation,
+    PatternType,
+    Permission,
+    ResourceType,
+)
+from penstock.security.principal import Session, canonical_address
+
+__all__ = ["OPERATIONS", "Authorizer", "Decision"]
+
+_ANY_PRINCIPAL: Final = "User:*"
+_ROLE: Final = "Role:"
+#: memoised decisions of all principals: about 200 bytes each
+_MOST_MEMOISED: Final = 200_000
+#: the operations whose ALLOW implies another operation
+_IMPLIED: Final[dict[int, tuple[int, ...]]] = {
+    Operation.DESCRIBE: (Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER),
+    Operation.DESCRIBE_CONFIGS: (Operation.ALTER_CONFIGS,),
+}
+#: the operations of each resource type, for the fields of authorised operations
+OPERATIONS: Final = {
+    ResourceType.TOPIC: (
+        Operation.READ,
+        Operation.WRITE,
+        Operation.CREATE,
+        Operation.DELETE,
+        Operation.ALTER,
+        Operation.DESCRIBE,
+        Operation.DESCRIBE_CONFIGS,
+        Operation.ALTER_CONFIGS,
+    ),
+    ResourceType.GROUP: (
+        Operation.READ,
+        Operation.DELETE,
+        Operation.DESCRIBE,
+        Operation.DESCRIBE_CONFIGS,
+        Operation.ALTER_CONFIGS,
+    ),
+    ResourceType.CLUSTER: (
+        Operation.CREATE,
+        Operation.ALTER,
+        Operation.DESCRIBE,
+        Operation.CLUSTER_ACTION,
+        Operation.DESCRIBE_CONFIGS,
+        Operation.ALTER_CONFIGS,
+        Operation.IDEMPOTENT_WRITE,
+    ),
+}
+
+
+class Decision(NamedTuple):
+    """A decision and its reason. `acl` is the binding that decided, if one did."""
+
+    allowed: bool
+    reason: str
+    acl: Acl | None = None
+    #: the principals whose bindings were considered: the principal, its roles, and `User:*`
+    principals: tuple[str, ...] = ()
+
+
+class Authorizer:
+    """Decides by the bindings of `store()`, which may be another object from one call to the next."""
+
+    def __init__(
+        self, store: Callable[[], AclStore], super_users: Iterable[str], allow_if_no_acl: bool
+    ) -> None:
+        self._store = store
+        self._super_users = frozenset(super_users)
+        self._allow_if_no_acl = allow_if_no_acl
+        self._memo_epoch: object = None
+        self._memo: dict[tuple[object, ...], dict[tuple[int, int, str], bool]] = {}
+        self._memoised = 0
+
+    @property
+    def epoch(self) -> object:
+        """Replaced whenever a decision may change; compare with `is`."""
+        return self._store().generation
+
+    def allows(self, session: Session, operation: int, resource_type: int, name: str) -> bool:
+        epoch = self._store().generation
+        if epoch is not self._memo_epoch or self._memoised > _MOST_MEMOISED:
+            self._memo.clear()
+            self._memoised = 0
+            self._memo_epoch = epoch
+        who = (session.principal, session.host, session.groups)
+        known = self._memo.get(who)
+        if known is None:
+            known = self._memo[who] = {}
+        action = (operation, resource_type, name)
+        allowed = known.get(action)
+        if allowed is None:
+            allowed = known[action] = self.decide(session, operation, resource_type, name).allowed
+            self._memoised += 1
+        return allowed
+
+    def decide(self, session: Session, operation: int, resource_type: int, name: str) -> Decision:
+        """The decision with its reason, without the memo."""
+        principals = self._principals(session)
+        for principal in principals:
+            if principal in self._super_users:
+                return Decision(True, f"{principal} is a super user", None, principals)
+        found = False
+        allowing: Acl | None = None
+        hosts = (WILDCARD, session.host)
+        for acl in self._store().affecting(resource_type, name):
+            found = True
+            if acl.principal not in principals or canonical_host(acl.host) not in hosts:
+                continue
+            if acl.permission == Permission.DENY:
+                if acl.operation in (operation, Operation.ALL):
+                    return Decision(False, "a binding denies it", acl, principals)
+            elif allowing is None and _allows(acl, operation):
+                allowing = acl
+        if allowing is not None:
+            return Decision(True, "a binding allows it, and none denies it", allowing, principals)
+        if found:
+            return Decision(False, "the resource has bindings, but none allows it", None, principals)
+        if self._allow_if_no_acl:
+            return Decision(True, "no binding affects the resource (allow.everyone.if.no.acl.found)")
+        return Decision(False, "no binding affects the resource", None, principals)
+
+    def allows_any(self, session: Session, operation: int, resource_type: int) -> bool:
+        """Whether the operation is allowed on any resource of a type, as `authorizeByResourceType`."""
+        if self.allows(session, operation, resource_type, "hardcode"):
+            return True
+        principals = self._principals(session)
+        hosts = (WILDCARD, session.host)
+        denied: set[tuple[int, str]] = set()
+        allowed: list[Acl] = []
+        for acl in self._store().of_type(resource_type):
+            if (
+                canonical_host(acl.host) not in hosts
+                or acl.principal not in principals
+                or acl.operation not in (operation, Operation.ALL)
+            ):
+                continue
+            if acl.permission == Permission.ALLOW:
+                allowed.append(acl)
+            elif acl.name == WILDCARD and acl.pattern == PatternType.LITERAL:
+                return False
+            else:
+                denied.add((acl.pattern, acl.name))
+        return any(not _is_dominated(acl, denied) for acl in allowed)
+
+    def operations(self, session: Session, resource_type: ResourceType, name: str) -> int:
+        """The bits of the operations that are allowed on a resource."""
+        bits = 0
+        for operation in OPERATIONS[resource_type]:
+            if self.allows(session, operation, resource_type, name):
+                bits |= 1 << operation
+        return bits
+
+    def _principals(self, session: Session) -> tuple[str, ...]:
+        principal = str(session.principal)
+        roles = dict.fromkeys((*self._store().roles_of(principal), *session.groups))
+        return (principal, *(_ROLE + role for role in roles), _ANY_PRINCIPAL)
+
+
+def canonical_host(host: str) -> str:
+    return canonical_address(host) if ":" in host else host
+
+
+def _allows(acl: Acl, operation: int) -> bool:
+    if acl.operation in (operation, Operation.ALL):
+        return True
+    return acl.operation in _IMPLIED.get(operation, ())
+
+
+def _is_dominated(acl: Acl, denied: Collection[tuple[int, str]]) -> bool:
+    """Whether a DENY covers all names that an ALLOW covers."""
+    if acl.name == WILDCARD and acl.pattern == PatternType.LITERAL:
+        return False
+    if acl.pattern == PatternType.LITERAL and (PatternType.LITERAL, acl.name) in denied:
+        return True
+    return any((PatternType.PREFIXED, prefix) in denied for prefix in _prefixes(acl.name))
+
+
+def _prefixes(name: str) -> Iterator[str]:
+    return (name[:length] for length in range(1, len(name) + 1))
+
+
+#: the cluster resource, as operation checks name it
+CLUSTER: Final = (ResourceType.CLUSTER, CLUSTER_NAME)

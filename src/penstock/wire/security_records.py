@@ -1,0 +1,67 @@
+"""The records of `__cluster_metadata` about access: ACLs, SCRAM credentials, client quotas."""
+
+from __future__ import annotations
+
+from penstock.wire.schema import (
+    Struct,
+    array,
+    boolean,
+    byte_string,
+    float64,
+    int8,
+    int32,
+    nullable_string,
+    string,
+    uuid,
+)
+
+__all__ = [
+    "AccessControlEntryRecord",
+    "ClientQuotaRecord",
+    "QuotaEntity",
+    "RemoveAccessControlEntryRecord",
+    "RemoveUserScramCredentialRecord",
+    "UserScramCredentialRecord",
+]
+
+
+class AccessControlEntryRecord(Struct):
+    id: bytes = uuid()
+    resource_type: int = int8()
+    resource_name: str = string()
+    pattern_type: int = int8()
+    principal: str = string()
+    host: str = string()
+    operation: int = int8()
+    permission_type: int = int8()
+
+
+class RemoveAccessControlEntryRecord(Struct):
+    id: bytes = uuid()
+
+
+class UserScramCredentialRecord(Struct):
+    name: str = string()
+    mechanism: int = int8()
+    salt: bytes = byte_string()
+    stored_key: bytes = byte_string()
+    server_key: bytes = byte_string()
+    iterations: int = int32()
+
+
+class RemoveUserScramCredentialRecord(Struct):
+    name: str = string()
+    mechanism: int = int8()
+
+
+class QuotaEntity(Struct):
+    entity_type: str = string()
+    #: null for the default entity of the type
+    entity_name: str | None = nullable_string()
+
+
+class ClientQuotaRecord(Struct):
+    entity: list[QuotaEntity] = array(QuotaEntity)
+    key: str = string()
+    value: float = float64()
+    remove: bool = boolean()
